@@ -1,0 +1,66 @@
+"""Errors that a person can act on: they name the column, the row, the value, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AnonbayesError(ValueError):
+    """Base class of every error the package raises on purpose.
+
+    It derives from `ValueError`, so code that already guards against bad values keeps working.
+    """
+
+
+class DomainError(AnonbayesError):
+    """A domain or hierarchy is malformed, or a value lies outside its domain."""
+
+
+class CellError(AnonbayesError):
+    """A released cell cannot be read as a set of domain values."""
+
+
+class TableError(AnonbayesError):
+    """A released or cleartext table is malformed as a whole."""
+
+
+class AnonymizationError(AnonbayesError):
+    """A release with the requested properties does not exist or was not found."""
+
+
+class ChannelError(AnonbayesError):
+    """A channel's parameters or its reports are impossible."""
+
+
+class ModelError(AnonbayesError):
+    """A prior, an engine, or a sampler setting does not fit the table."""
+
+
+def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
+    """Return a sentence naming the known labels closest to `text`, for use at the end of an error.
+
+    Examples
+    --------
+    >>> nearest("Japn", ["Japan", "China", "India"])
+    "Nearest known: 'Japan'."
+    """
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(text), names, n=n, cutoff=0.5)
+    if close:
+        return "Nearest known: " + ", ".join(repr(c) for c in close) + "."
+    shown = ", ".join(repr(k) for k in names[:6])
+    return f"Known: {shown}{', ...' if len(names) > 6 else ''}."
+
+
+def one_of(argument: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise `AnonbayesError` unless `value` is one of the `allowed` settings of `argument`.
+
+    Examples
+    --------
+    >>> one_of("method", "exact", ["exact", "gibbs"])
+    """
+    options = list(allowed)
+    if value not in options:
+        listed = ", ".join(repr(a) for a in options)
+        raise AnonbayesError(f"{argument}={value!r} is not known; choose one of {listed}.")

@@ -1,0 +1,287 @@
+"""Hierarchies: nested generalizations of the values of a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.domains import numbers_of
+from anonbayes.errors import DomainError, nearest
+from anonbayes.textfiles import read_csv_text
+
+if TYPE_CHECKING:
+    from anonbayes.domains import Domain
+
+__all__ = ["Hierarchy"]
+
+ROOT = "*"
+
+
+class Hierarchy:
+    """Tree of cells over the leaves of a domain, given level by level.
+
+    Level 0 holds the leaves, the last level the root. Build one with a ``from_...`` constructor.
+
+    Parameters
+    ----------
+    leaves : sequence of hashable
+        The raw values.
+    levels : sequence of sequence of str
+        ``levels[h][i]`` is the label of leaf ``i`` at level ``h + 1``. A root is added when the
+        last level has more than one label.
+
+    Raises
+    ------
+    DomainError
+        If two leaves share a label at one level and not at a higher one (no tree), or if one
+        label stands for different sets of leaves.
+
+    Examples
+    --------
+    >>> h = Hierarchy(["Bachelors", "Masters", "11th"], [["Higher", "Higher", "School"]])
+    >>> h.members("Higher")
+    ('Bachelors', 'Masters')
+    >>> h.depth, h.members("*") == h.leaves
+    (3, True)
+    """
+
+    def __init__(self, leaves: Sequence[Hashable], levels: Sequence[Sequence[str]]) -> None:
+        self.leaves: tuple[Any, ...] = tuple(leaves)
+        if not self.leaves:
+            raise DomainError("A hierarchy needs at least one leaf.")
+        if len(set(self.leaves)) < len(self.leaves):
+            twice = next(v for v in self.leaves if self.leaves.count(v) > 1)
+            raise DomainError(f"The hierarchy lists leaf {twice!r} more than once.")
+        rows = [tuple(str(label) for label in level) for level in levels]
+        if not rows or len(set(rows[-1])) > 1:
+            rows.append((ROOT,) * len(self.leaves))
+        self.levels: tuple[tuple[str, ...], ...] = tuple(rows)
+        codes = [np.arange(len(self.leaves), dtype=np.int64)]
+        for h, row in enumerate(self.levels, start=1):
+            if len(row) != len(self.leaves):
+                raise DomainError(
+                    f"Level {h} of the hierarchy has {len(row)} labels for "
+                    f"{len(self.leaves)} leaves."
+                )
+            codes.append(pd.factorize(np.asarray(row, dtype=object))[0])
+        self._check_tree(codes)
+        self.codes: npt.NDArray[np.int64] = np.vstack(codes)
+        self._cells = self._collect()
+
+    def _check_tree(self, codes: list[npt.NDArray[np.int64]]) -> None:
+        for h in range(len(codes) - 1):
+            first = np.full(codes[h].max() + 1, -1)
+            first[codes[h][::-1]] = np.arange(len(self.leaves))[::-1]
+            parent = codes[h + 1][first[codes[h]]]
+            bad = np.flatnonzero(parent != codes[h + 1])
+            if len(bad):
+                i, j = int(first[codes[h][bad[0]]]), int(bad[0])
+                raise DomainError(
+                    f"The hierarchy is no tree: {self.leaves[i]!r} and {self.leaves[j]!r} are both "
+                    f"{self.label(i, h)!r} at level {h}, but {self.label(i, h + 1)!r} and "
+                    f"{self.label(j, h + 1)!r} at level {h + 1}."
+                )
+
+    def _collect(self) -> dict[str, npt.NDArray[np.int64]]:
+        cells: dict[str, npt.NDArray[np.int64]] = {}
+        for h, row in enumerate(self.levels, start=1):
+            order = np.argsort(self.codes[h], kind="stable")
+            bounds = np.flatnonzero(np.diff(self.codes[h][order])) + 1
+            for members in np.split(order, bounds):
+                label = row[int(members[0])]
+                known = cells.get(label)
+                if known is not None and not np.array_equal(known, members):
+                    raise DomainError(
+                        f"The hierarchy uses the label {label!r} for two different sets of "
+                        f"leaves (again at level {h}); rename one of them."
+                    )
+                cells[label] = members
+        texts = {str(v): i for i, v in enumerate(self.leaves)}
+        for label, members in cells.items():
+            leaf = texts.get(label)
+            if leaf is not None and not np.array_equal(members, [leaf]):
+                raise DomainError(
+                    f"The hierarchy uses {label!r} both for a leaf and for a generalization of "
+                    f"{len(members)} leaves; rename one of them."
+                )
+        return cells
+
+    @property
+    def depth(self) -> int:
+        """Number of levels, leaves and root included."""
+        return len(self.levels) + 1
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of all cells above the leaves."""
+        return tuple(self._cells)
+
+    def label(self, leaf: int, level: int) -> str:
+        """Label of the leaf with that position at a level (0 is the leaf itself)."""
+        return str(self.leaves[leaf]) if level == 0 else self.levels[level - 1][leaf]
+
+    def members(self, label: str) -> tuple[Any, ...]:
+        """Leaves below a label.
+
+        Examples
+        --------
+        >>> Hierarchy.from_prefix(["45501", "45502", "55501"]).members("4550*")
+        ('45501', '45502')
+        """
+        if label not in self._cells:
+            raise DomainError(f"{label!r} is no label of the hierarchy. {nearest(label, self)}")
+        return tuple(self.leaves[i] for i in self._cells[label])
+
+    def __iter__(self) -> Any:
+        return iter(self._cells)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._cells
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Hierarchy):
+            return NotImplemented
+        return self.leaves == other.leaves and self.levels == other.levels
+
+    def __hash__(self) -> int:
+        return hash((self.leaves, self.levels))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(int(row.max()) + 1) for row in self.codes)
+        return f"Hierarchy({len(self.leaves)} leaves, labels per level: {sizes})"
+
+    def check_covers(self, domain: Domain) -> None:
+        """Raise `DomainError` unless every value of the domain is a leaf."""
+        known = set(self.leaves) | {str(v) for v in self.leaves}
+        missing = [v for v in domain.values if v not in known and str(v) not in known]
+        if missing:
+            shown = ", ".join(repr(v) for v in missing[:5])
+            raise DomainError(
+                f"The hierarchy of {domain.name!r} does not list {len(missing)} of the domain's "
+                f"values: {shown}{', ...' if len(missing) > 5 else ''}."
+            )
+
+    # -- constructors ----------------------------------------------------------------------
+
+    @classmethod
+    def from_csv(cls, path: str | Path, sep: str = ";") -> Hierarchy:
+        """Read a hierarchy file as ARX writes it: no header, one line per leaf, root last.
+
+        Leaves that are all numbers become numbers.
+        """
+        frame = read_csv_text(path, sep=sep, header=False)
+        if frame.shape[1] < 1 or frame.empty:
+            raise DomainError(f"The hierarchy file {str(path)!r} has no lines.")
+        empty = frame.isna() | (frame == "")
+        if empty.to_numpy().any():
+            row, col = np.argwhere(empty.to_numpy())[0]
+            raise DomainError(
+                f"The hierarchy file {str(path)!r} has an empty cell in line {row + 1}, "
+                f"column {col + 1}; every line needs a label for each level."
+            )
+        leaves = frame.iloc[:, 0].tolist()
+        try:
+            return cls(
+                numbers_of(leaves) or leaves,
+                [frame.iloc[:, h].tolist() for h in range(1, frame.shape[1])],
+            )
+        except DomainError as error:
+            raise DomainError(f"{error} (file {str(path)!r})") from None
+
+    @classmethod
+    def from_levels(cls, levels: Mapping[Any, Sequence[str]]) -> Hierarchy:
+        """Hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
+
+        Shorter lines repeat their last label up to the longest line's level.
+
+        Examples
+        --------
+        >>> h = Hierarchy.from_levels({"a": ["ab"], "b": ["ab"], "c": ["c+"]})
+        >>> h.members("ab")
+        ('a', 'b')
+        """
+        if not levels:
+            raise DomainError("A hierarchy needs at least one leaf.")
+        rows = []
+        for leaf, parents in levels.items():
+            if isinstance(parents, str):
+                raise DomainError(
+                    f"Leaf {leaf!r}: give its generalizations as a list, not as the text "
+                    f"{parents!r}."
+                )
+            rows.append([str(p) for p in parents] or [str(leaf)])
+        height = max(len(row) for row in rows)
+        padded = [row + [row[-1]] * (height - len(row)) for row in rows]
+        return cls(list(levels), [[row[h] for row in padded] for h in range(height)])
+
+    @classmethod
+    def from_prefix(cls, codes: Iterable[str], width: int | Sequence[int] = 1) -> Hierarchy:
+        """Mask codes from the right: ``45501``, ``4550*``, ``455**``, ...
+
+        Parameters
+        ----------
+        codes : iterable of str
+            Distinct codes of equal length.
+        width : int or sequence of int
+            How many characters each further level masks; one number is repeated to the top.
+
+        Examples
+        --------
+        >>> Hierarchy.from_prefix(["45501", "45502"], width=[1, 4]).label(0, 1)
+        '4550*'
+        """
+        leaves = [str(c) for c in codes]
+        lengths = {len(c) for c in leaves}
+        if len(lengths) > 1:
+            short, long = min(leaves, key=len), max(leaves, key=len)
+            raise DomainError(
+                f"Prefix codes must have one length, got {short!r} and {long!r}; pad them first."
+            )
+        length = lengths.pop() if lengths else 0
+        widths = [width] * -(-length // max(int(width), 1)) if isinstance(width, int) else [*width]
+        if any(w < 1 for w in widths):
+            raise DomainError(f"Each level must mask at least one character, got width={width!r}.")
+        levels, masked = [], 0
+        for w in widths:
+            masked = min(masked + w, length)
+            if masked == length:
+                break
+            levels.append([c[: length - masked] + "*" * masked for c in leaves])
+        return cls(leaves, [*levels, [ROOT] * len(leaves)])
+
+    @classmethod
+    def from_intervals(
+        cls, values: Iterable[int | float], width: float, *wider: float, origin: float = 0.0
+    ) -> Hierarchy:
+        """Bands ``[lower, upper)`` of growing width over numbers.
+
+        Parameters
+        ----------
+        values : iterable of number
+            The leaves.
+        width, *wider : float
+            Band width of each level; each must be a multiple of the one before.
+        origin : float
+            A band edge.
+
+        Examples
+        --------
+        >>> Hierarchy.from_intervals(range(20, 40), 5, 10).members("[20, 25)")
+        (20, 21, 22, 23, 24)
+        """
+        leaves = list(values)
+        widths = [width, *wider]
+        if any(w <= 0 for w in widths):
+            raise DomainError(f"Interval widths must be positive, got {widths}.")
+        numbers = np.asarray(leaves, dtype=float)
+        levels = []
+        for w in widths:
+            lower = origin + np.floor((numbers - origin) / w) * w
+            levels.append([f"[{a:g}, {a + w:g})" for a in lower.tolist()])
+        return cls(leaves, levels)
