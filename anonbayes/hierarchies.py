@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,11 +134,15 @@ class Hierarchy:
         >>> Hierarchy.from_prefix(["45501", "45502", "55501"]).members("4550*")
         ('45501', '45502')
         """
+        return tuple(self.leaves[i] for i in self.positions(label))
+
+    def positions(self, label: str) -> npt.NDArray[np.int64]:
+        """Positions in `leaves` of the leaves below a label."""
         if label not in self._cells:
             raise DomainError(f"{label!r} is no label of the hierarchy. {nearest(label, self)}")
-        return tuple(self.leaves[i] for i in self._cells[label])
+        return self._cells[label]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._cells)
 
     def __contains__(self, label: object) -> bool:

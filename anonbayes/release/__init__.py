@@ -1,0 +1,1 @@
+"""Released tables: what was published, read, made and summarised."""
