@@ -95,9 +95,7 @@ class Domain:
     @cached_property
     def is_numeric(self) -> bool:
         """Whether every value is a real number."""
-        return all(
-            isinstance(v, int | float) and not isinstance(v, bool) for v in self.values
-        )
+        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.float64]:
