@@ -245,6 +245,8 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
 def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Dataset:
     """Return ArviZ's effective sample sizes as a Dataset.
 
+    The ``"tail"`` size is that of the 5 % and 95 % quantiles (the generations' defaults differ).
+
     Examples
     --------
     >>> draws = np.random.default_rng(1).normal(size=(4, 500))
@@ -253,7 +255,8 @@ def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Data
     """
     import arviz
 
-    return arviz.ess(_floats(data, group), method=method)
+    prob = (0.05, 0.95) if method == "tail" else None
+    return arviz.ess(_floats(data, group), method=method, prob=prob)
 
 
 def rhat(data: Any, *, group: str = "posterior") -> xr.Dataset:
