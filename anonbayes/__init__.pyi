@@ -1,3 +1,4 @@
+from .diagnostics import geweke as geweke
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
 from .hierarchies import Hierarchy as Hierarchy

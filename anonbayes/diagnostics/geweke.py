@@ -1,0 +1,210 @@
+"""Geweke's convergence diagnostic for real parameters, on any ArviZ object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from .. import compat
+from ..errors import AnonbayesError, one_of
+from ._geweke_core import mean_variance_ar, windows, z_scores
+
+#: The comparison of Groups, Section VI-D: five blocks of a tenth each against the last half.
+GEWEKE_PAPER: Mapping[str, Any] = {"first": 0.1, "last": 0.5, "intervals": 5, "scheme": "blocks"}
+
+
+def geweke(
+    data: Any,
+    *,
+    group: str = "posterior",
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+    first: float = 0.1,
+    last: float = 0.5,
+    intervals: int = 1,
+    scheme: str = "discard",
+    method: str = "ar",
+) -> xr.Dataset:
+    r"""Compare the mean of an early part of each chain with the mean of its last part.
+
+    .. math:: z = (\bar x_{early} - \bar x_{late}) / \sqrt{v_{early} + v_{late}}
+
+    is standard normal when the chain is stationary, `v` being the variance of a mean of
+    *autocorrelated* draws: the spectral density at frequency zero over the number of draws.
+
+    Parameters
+    ----------
+    data : InferenceData, DataTree, Dataset, DataArray, mapping or array
+        Draws; arrays have the shape (draw,), or (chain, draw, ...).
+    group : str, default "posterior"
+        Group of an ArviZ object.
+    var_names : str or list of str, optional
+        Variables to test. By default all floating-point variables; categorical codes have no mean
+        and belong to `weiss`.
+    coords : mapping, optional
+        Labels to select, as in ArviZ.
+    first, last : float, default 0.1 and 0.5
+        Fractions of the chain that are compared.
+    intervals : int, default 1
+        Number of early windows. More than one adds the dimension ``interval``, whose coordinate
+        ``start`` is the first draw of each early window.
+    scheme : {"discard", "blocks"}, default "discard"
+        ``"discard"``: starts later and later, up to the middle, and compares fractions of what
+        remains (coda's ``geweke.plot``). ``"blocks"``: consecutive early blocks against one late
+        window; ``geweke(data, **GEWEKE_PAPER)`` is the comparison of Groups, Section VI-D.
+    method : {"ar", "ess"}, default "ar"
+        ``"ar"``: Yule-Walker autoregression chosen by AIC, as in R's coda. ``"ess"``: variance
+        over effective sample size, as in ArviZ's ``mcse``.
+
+    Returns
+    -------
+    xarray.Dataset
+        z for each variable, by chain. The attributes ``n_missing`` and ``n_constant`` of each
+        variable count the chains that hold NaN or infinite draws, and those whose windows do not
+        vary at all and agree; z is NaN for both. Windows that are constant but differ give
+        an infinite z.
+
+    See Also
+    --------
+    weiss : the test for categorical chains.
+    diagnose : all tests at once, with a verdict.
+
+    Notes
+    -----
+    With 1,000 parameters, 50 are expected beyond 1.96: judge shares, not single values, see
+    `summarize_tests`.
+
+    A z per chain says nothing about whether the chains agree with each other; chains in different
+    modes may each have a perfect z.
+
+    References
+    ----------
+    .. [1] J. Geweke (1992). Evaluating the accuracy of sampling-based approaches to the calculation
+       of posterior moments. Bayesian Statistics 4, 169-193.
+    .. [2] M. Plummer, N. Best, K. Cowles, K. Vines (2006). CODA: convergence diagnosis and output
+       analysis for MCMC. R News 6, 7-11.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(0).normal(size=(2, 1000))
+    >>> geweke(draws)["x"].values.round(2)
+    array([1.47, 0.46])
+    >>> draws[1, :100] += 1.0
+    >>> geweke(draws)["x"].values.round(2)
+    array([1.47, 7.12])
+    >>> geweke(draws, **GEWEKE_PAPER)["x"].sizes["interval"]
+    5
+    """
+    one_of("method", method, ("ar", "ess"))
+    one_of("scheme", scheme, ("discard", "blocks"))
+    _check_fractions(first, last, intervals, scheme)
+    chosen = compat.select(data, group=group, var_names=var_names, coords=coords)
+    if var_names is None:
+        floats = [k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]
+        chosen = chosen[floats] if floats else chosen
+    for name, variable in chosen.data_vars.items():
+        if variable.dtype.kind not in "biuf":
+            raise AnonbayesError(
+                f"var_names: {name!r} holds {variable.dtype} values, which have no mean; "
+                "test categorical variables with weiss."
+            )
+    pairs = windows(chosen.sizes["draw"], first, last, intervals, scheme)
+    shortest = min(part.stop - part.start for pair in pairs for part in pair)
+    if shortest < 4:
+        raise AnonbayesError(
+            f"The data have {chosen.sizes['draw']} draws per chain, which leaves a window of "
+            f"{shortest}; take more draws, larger fractions or fewer intervals."
+        )
+    starts = chosen["draw"].values[[early.start for early, _ in pairs]]
+    return xr.Dataset(
+        {k: _of_variable(v, pairs, starts, method) for k, v in chosen.data_vars.items()},
+        attrs={"first": first, "last": last, "scheme": scheme, "method": method},
+    )
+
+
+def _of_variable(
+    variable: xr.DataArray, pairs: list[tuple[slice, slice]], starts: np.ndarray, method: str
+) -> xr.DataArray:
+    rest = [dim for dim in variable.dims if dim not in compat.SAMPLE_DIMS]
+    ordered = variable.transpose("chain", *rest, "draw")
+    series = np.ascontiguousarray(ordered.values, dtype=float).reshape(-1, ordered.sizes["draw"])
+    z, missing, constant = geweke_array(series, pairs, method)
+    shape = ordered.shape[:-1]
+    result = xr.DataArray(
+        z.reshape(*shape, len(pairs)),
+        dims=[*ordered.dims[:-1], "interval"],
+        coords={k: c for k, c in ordered.coords.items() if "draw" not in c.dims},
+        attrs={"n_missing": int(missing.sum()), "n_constant": int(constant.sum())},
+    )
+    if len(pairs) == 1:
+        return result.isel(interval=0)
+    return result.assign_coords(start=("interval", starts))
+
+
+def geweke_array(
+    series: np.ndarray, pairs: list[tuple[slice, slice]], method: str = "ar"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return z (series, window pair) of the rows of `series`, and which rows have none.
+
+    Parameters
+    ----------
+    series : array (series, draw)
+        One chain of one parameter per row.
+    pairs : list of (slice, slice)
+        Early and late windows, see `windows`.
+    method : {"ar", "ess"}
+        Estimate of the variance of a window's mean.
+
+    Returns
+    -------
+    z : array (series, pair)
+    missing : array of bool (series,)
+        The row has draws that are not finite.
+    constant : array of bool (series,)
+        Some pair of windows is one and the same constant.
+
+    Examples
+    --------
+    >>> draws = np.vstack([np.ones(100), np.arange(100.0) % 7, np.full(100, np.nan)])
+    >>> z, missing, constant = geweke_array(draws, [(slice(0, 10), slice(50, 100))])
+    >>> missing, constant
+    (array([False, False,  True]), array([ True, False, False]))
+    """
+    missing = ~np.isfinite(series).all(axis=1)
+    sound = np.ascontiguousarray(series[~missing])
+    variance = mean_variance_ar if method == "ar" else _mean_variance_ess
+    z = np.full((len(series), len(pairs)), np.nan)
+    late_variances: dict[int, np.ndarray] = {}
+    for i, (first, last) in enumerate(pairs):
+        early, late = (np.ascontiguousarray(sound[:, part]) for part in (first, last))
+        if last.start not in late_variances:  # "blocks" compares with one late window throughout
+            late_variances[last.start] = variance(late)
+        z[~missing, i] = z_scores(early, late, variance(early), late_variances[last.start])
+    return z, missing, np.isnan(z).any(axis=1) & ~missing
+
+
+def _mean_variance_ess(x: np.ndarray) -> np.ndarray:
+    # ArviZ's error is NaN for a constant window, where the mean has no error at all.
+    moving = np.ptp(x, axis=1) > 0
+    out = np.zeros(len(x))
+    if moving.any():
+        out[moving] = compat.mcse(x[moving].T[None])["x"].values ** 2
+    return out
+
+
+def _check_fractions(first: float, last: float, intervals: int, scheme: str) -> None:
+    for name, value in (("first", first), ("last", last)):
+        if not 0 < value < 1:
+            raise AnonbayesError(f"{name}={value!r} is not a fraction between 0 and 1.")
+    if isinstance(intervals, bool) or int(intervals) != intervals or intervals < 1:
+        raise AnonbayesError(f"intervals={intervals!r} is not a positive whole number.")
+    taken = (intervals if scheme == "blocks" else 1) * first + last
+    if taken > 1 + 1e-9:
+        raise AnonbayesError(
+            f"first={first!r} and last={last!r} overlap: together they take {taken:.2f} of the "
+            "chain, and windows that share draws cannot be compared. Make one smaller."
+        )
