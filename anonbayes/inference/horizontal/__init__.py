@@ -1,0 +1,1 @@
+"""Inference for horizontal tables: generalized cells, channels, latent sensitive values."""
