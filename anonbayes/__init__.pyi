@@ -7,3 +7,7 @@ __version__: str
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
+from . import steps as steps
+from .inference.model import build_model as build_model
+from .inference.fit import fit as fit
+from .inference.posterior import Posterior as Posterior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,15 @@ class Prior:
 
     alpha: Weights
     beta: Mapping[str, Weights]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the weights."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.alpha).tobytes())
+        for name, weights in self.beta.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(weights).tobytes())
+        return digest.hexdigest()[:16]
 
 
 def resolve_prior(

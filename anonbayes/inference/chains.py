@@ -1,0 +1,226 @@
+"""Running chains: in threads, in chunks, with progress, interruption and checkpoints.
+
+An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
+kernels release the interpreter's lock, so threads use all cores without copying the table. A
+chain's draws depend on its own generators only: neither the number of threads nor where the chunks
+end changes them, and a resumed chain goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from anonbayes.inference.checkpoint import RunStore
+
+__all__ = ["ChainState", "Engine", "Recorded", "run_chains"]
+
+Draws = dict[str, npt.NDArray[Any]]
+CHUNK_SECONDS = 0.3
+SAVE_SECONDS = 5.0
+
+
+@dataclass
+class ChainState:
+    """All that a chain needs to go on.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+        The engine's state.
+    generators : list of numpy.random.Generator
+        Sources of randomness, owned by the chain.
+    done : int
+        Sweeps made so far, tuning included.
+    """
+
+    arrays: Draws
+    generators: list[np.random.Generator]
+    done: int = 0
+
+
+class Engine(Protocol):
+    """A sampler that can be advanced by any number of sweeps."""
+
+    n_generators: int
+    """How many independent generators a chain needs."""
+
+    def start(self, generators: list[np.random.Generator]) -> Draws:
+        """Return a dispersed starting state."""
+        ...
+
+    def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
+        """Make n sweeps; return draws and statistics, each with n as its first axis."""
+        ...
+
+
+@dataclass
+class Recorded:
+    """Draws and statistics of one chain, in pieces.
+
+    Parameters
+    ----------
+    draws, stats : list of dict
+        One dictionary per piece.
+    """
+
+    draws: list[Draws] = field(default_factory=list)
+    stats: list[Draws] = field(default_factory=list)
+
+    def add(self, draws: Draws, stats: Draws) -> None:
+        """Append a piece."""
+        self.draws.append(draws)
+        self.stats.append(stats)
+
+    @property
+    def n(self) -> int:
+        """Number of recorded draws."""
+        return sum(len(next(iter(d.values()))) for d in self.draws)
+
+
+def run_chains(
+    engine: Engine,
+    *,
+    draws: int,
+    tune: int,
+    thin: int,
+    seeds: Sequence[np.random.SeedSequence],
+    cores: int | None,
+    progressbar: bool,
+    label: str,
+    store: RunStore | None = None,
+) -> tuple[list[Recorded], bool]:
+    """Run all chains until each has its draws, or until interrupted.
+
+    Parameters
+    ----------
+    engine : Engine
+        The sampler.
+    draws, tune, thin : int
+        Recorded draws per chain, sweeps before them, and sweeps per recorded draw.
+    seeds : sequence of SeedSequence
+        One per chain.
+    cores : int, optional
+        Chains that run at the same time; by default as many as there are cores.
+    progressbar : bool
+        Whether to show one.
+    label : str
+        What the progress bar calls the work.
+    store : RunStore, optional
+        Where to keep finished draws on disk and to continue from.
+
+    Returns
+    -------
+    list of Recorded, bool
+        The chains, and whether they were interrupted (Ctrl-C).
+    """
+    stop = threading.Event()
+    workers = min(len(seeds), cores or os.cpu_count() or 1)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with (
+        Progress(*columns, disable=not progressbar, transient=True) as progress,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        total = (tune + draws * thin) * len(seeds)
+        task = progress.add_task(label, total=total, speed="")
+        meter = _Meter(progress, task)
+        futures: list[Future[Recorded]] = [
+            pool.submit(_run_chain, engine, c, seed, draws, tune, thin, store, stop, meter)
+            for c, seed in enumerate(seeds)
+        ]
+        interrupted = _wait(futures, stop)
+    return [f.result() for f in futures], interrupted
+
+
+def _wait(futures: list[Future[Recorded]], stop: threading.Event) -> bool:
+    """Wait for all chains; on Ctrl-C or an error let the others finish their chunk."""
+    interrupted = False
+    pending = set(futures)
+    while pending:
+        try:
+            finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+            if any(f.exception() is not None for f in finished):
+                stop.set()
+        except KeyboardInterrupt:
+            interrupted = True
+            stop.set()
+    return interrupted
+
+
+class _Meter:
+    """Progress of all chains together, with recorded speed."""
+
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self.progress, self.task = progress, task
+        self.begin, self.sweeps = time.monotonic(), 0
+        self.lock = threading.Lock()
+
+    def add(self, n: int) -> None:
+        with self.lock:
+            self.sweeps += n
+            speed = self.sweeps / max(time.monotonic() - self.begin, 1e-9)
+            self.progress.update(self.task, advance=n, speed=f"{speed:,.0f} sweeps/s")
+
+
+def _run_chain(
+    engine: Engine,
+    chain: int,
+    seed: np.random.SeedSequence,
+    draws: int,
+    tune: int,
+    thin: int,
+    store: RunStore | None,
+    stop: threading.Event,
+    meter: _Meter,
+) -> Recorded:
+    recorded = Recorded()
+    state = None if store is None else store.load_chain(chain, recorded)
+    if state is None:
+        generators = [np.random.default_rng(s) for s in seed.spawn(engine.n_generators)]
+        state = ChainState(engine.start(generators), generators)
+    meter.add(state.done)
+    unsaved, saved_at, chunk = Recorded(), time.monotonic(), 1
+    while state.done < tune + draws * thin and not stop.is_set():
+        begin = time.monotonic()
+        tuning = state.done < tune
+        left = tune - state.done if tuning else (tune + draws * thin - state.done)
+        n = min(chunk, left)
+        first = (-(state.done - tune)) % thin
+        new, stats = engine.advance(state, n, tuning=tuning)
+        state.done += n
+        if not tuning and first < n:
+            piece = {k: v[first::thin] for k, v in new.items()}
+            extra = {k: v[first::thin] for k, v in stats.items()}
+            recorded.add(piece, extra)
+            unsaved.add(piece, extra)
+        meter.add(n)
+        now = time.monotonic()
+        chunk = max(1, min(2 * chunk, int(n * CHUNK_SECONDS / max(now - begin, 1e-6))))
+        if store is not None and now - saved_at > SAVE_SECONDS:
+            store.save_chain(chain, state, unsaved)
+            unsaved, saved_at = Recorded(), time.monotonic()
+    if store is not None:
+        store.save_chain(chain, state, unsaved)
+    return recorded
+
+
+def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws:
+    """Concatenate the pieces of a chain along the draws and cut them to a length."""
+    if not pieces:
+        return {}
+    return {k: np.concatenate([p[k] for p in pieces])[:length] for k in pieces[0]}

@@ -1,0 +1,308 @@
+"""`fit`: from a released table to its posterior, by the engine that suits it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.errors import ModelError, one_of
+from anonbayes.inference.chains import Engine, Recorded, join, run_chains
+from anonbayes.inference.checkpoint import RunStore
+from anonbayes.inference.model import build_model, coords_of
+from anonbayes.inference.posterior import Posterior, make_posterior
+from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
+from anonbayes.inference.tree import not_nested_message
+from anonbayes.release.table import ReleasedTable
+
+__all__ = ["fit"]
+
+log = logging.getLogger("anonbayes")
+
+METHODS = ("auto", "exact", "gibbs", "nuts")
+HORIZONTAL_STEPS = ("tree", "counts")
+VERTICAL_STEPS = (
+    "auto",
+    "block",
+    "collapsed",
+    "tempered",
+    "swap",
+    "permute",
+    "sequential",
+    "subblock",
+)
+
+
+def fit(
+    table: ReleasedTable,
+    *,
+    alpha: PriorLike = 1.0,
+    beta: PriorLike = 1.0,
+    method: str = "auto",
+    step: str | None = None,
+    draws: int = 1000,
+    tune: int | None = None,
+    chains: int = 4,
+    cores: int | None = None,
+    seed: int | None = None,
+    thin: int = 1,
+    keep_cleartext: bool | npt.ArrayLike = False,
+    resume: str | os.PathLike[str] | None = None,
+    progressbar: bool = True,
+    **kwargs: Any,
+) -> Posterior:
+    """Learn the population behind a released table.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        What was released.
+    alpha, beta : float, array, mapping or callable
+        Dirichlet weights of the prior; see `resolve_prior`.
+    method : {"auto", "exact", "gibbs", "nuts"}
+        ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
+        table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
+        the first of these that applies.
+    step : str, optional
+        Kind of Gibbs step. Horizontal: ``"tree"`` (default; only cells that cross the tree of the
+        others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default; block if the
+        groups allow it), ``"block"``, ``"collapsed"``, ``"tempered"``, ``"swap"``, ``"permute"``,
+        ``"sequential"``, ``"subblock"``.
+    draws, tune, chains, thin : int
+        Recorded draws per chain, sweeps before them, number of chains, sweeps per recorded draw.
+        Exact draws need no tuning; otherwise `tune` is by default 1000 (horizontal: 500).
+    cores : int, optional
+        Chains that run at the same time.
+    seed : int, optional
+        Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
+        and noted in ``post.idata``.
+    keep_cleartext : bool or array of int
+        Whether to keep draws of the hidden rows, for all rows or for those numbered.
+    resume : path, optional
+        Directory in which finished draws are kept while the run goes on. When it holds an
+        unfinished run with the same settings, that run is continued.
+    progressbar : bool
+        Whether to show one.
+    **kwargs
+        Further settings of the engine: of the tempered step (``temperatures=``, ...), or of
+        `pymc.sample` for NUTS.
+
+    Returns
+    -------
+    Posterior
+        Interrupting with Ctrl-C keeps the draws that all chains have finished.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "{M, J}", "J", "C"],
+    ...                       "Dis": ["Heart", "Flu", "Flu", "Flu"]})
+    >>> post = ab.fit(ab.ReleasedTable.horizontal(frame, "Dis"), seed=1, progressbar=False)
+    >>> post.method
+    'exact'
+    >>> post.attacker({"Nat": "M"}).round(3).to_dict()
+    {'Flu': 0.429, 'Heart': 0.571}
+    """
+    if not isinstance(table, ReleasedTable):
+        raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
+    _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
+    prior = resolve_prior(table, alpha=alpha, beta=beta)
+    coords_of(table)  # refuses reserved names before anything runs
+    method, step = _choose(table, method, step)
+    log.info("fit: method=%s%s", method, f", step={step}" if step else "")
+    rows = _rows(table, keep_cleartext)
+    entropy = _entropy(seed, resume)
+    if method == "nuts":
+        if resume is not None or rows is not None:
+            raise ModelError("resume= and keep_cleartext= are not available with method='nuts'.")
+        return _nuts(
+            table, prior, alpha, beta, draws, tune, chains, cores, entropy, progressbar, kwargs
+        )
+    if tune is None:
+        tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
+    engine = _engine(table, prior, step, rows, kwargs)
+    store = None
+    if resume is not None:
+        store = RunStore(
+            resume,
+            {
+                "fingerprint": table.fingerprint,
+                "prior": prior.fingerprint,
+                "method": method,
+                "step": step,
+                "chains": chains,
+                "tune": tune,
+                "thin": thin,
+                "entropy": str(entropy),
+                "rows": None if rows is None else len(rows),
+                "settings": {k: repr(v) for k, v in sorted(kwargs.items())},
+            },
+        )
+    recorded, interrupted = run_chains(
+        engine,
+        draws=draws,
+        tune=tune,
+        thin=thin,
+        seeds=np.random.SeedSequence(entropy).spawn(chains),
+        cores=cores,
+        progressbar=progressbar,
+        label=f"{method}{f' ({step})' if step else ''}",
+        store=store,
+    )
+    posterior, stats = _stack(recorded, draws, interrupted)
+    return make_posterior(
+        table,
+        prior,
+        posterior,
+        stats,
+        method=method,
+        step=step,
+        rows=rows,
+        attrs={"entropy": str(entropy), "tune": tune, "thin": thin, "interrupted": int(interrupted)},
+    )
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is None and name in ("tune", "cores"):
+            continue
+        least = 0 if name == "tune" else 1
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
+
+
+def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, str | None]:
+    one_of("method", method, METHODS)
+    if table.scheme == "vertical":
+        if method == "exact":
+            raise ModelError(
+                "The posterior of a vertical table has no closed form; use method='gibbs'."
+            )
+        if method == "nuts":
+            raise ModelError(
+                "NUTS cannot draw the hidden links of a vertical table; use method='gibbs'."
+            )
+        one_of("step", step or "auto", VERTICAL_STEPS)
+        return "gibbs", step or "auto"
+    if method == "exact" and not table.is_nested:
+        if not table.secrets_known:
+            raise ModelError(
+                f"The sensitive values of {table.sensitive!r} are hidden behind a channel, so the "
+                "posterior has no closed form; use method='gibbs'."
+            )
+        crossing = next(c for c in table.columns.values() if not c.evidence.is_nested)
+        raise ModelError(not_nested_message(crossing.evidence))
+    if method == "auto":
+        method = "exact" if table.is_nested and step is None else "gibbs"
+    if method != "gibbs":
+        if step is not None:
+            raise ModelError(f"step={step!r} has no meaning with method={method!r}.")
+        return method, None
+    one_of("step", step or "tree", HORIZONTAL_STEPS)
+    return "gibbs", step or "tree"
+
+
+def _rows(
+    table: ReleasedTable, keep_cleartext: bool | npt.ArrayLike
+) -> npt.NDArray[np.int64] | None:
+    if isinstance(keep_cleartext, bool):
+        return np.arange(table.n_rows) if keep_cleartext else None
+    rows = np.asarray(keep_cleartext)
+    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
+        raise ModelError("keep_cleartext must be True, False, or a list of row numbers.")
+    if rows.min() < 0 or rows.max() >= table.n_rows:
+        raise ModelError(
+            f"keep_cleartext names row {rows.max() if rows.max() >= table.n_rows else rows.min()}, "
+            f"but the table has rows 0 to {table.n_rows - 1}."
+        )
+    return rows.astype(np.int64)
+
+
+def _entropy(seed: int | None, resume: str | os.PathLike[str] | None) -> int:
+    """Seed of the run: the given one, that of the run to continue, or a fresh one."""
+    if seed is not None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ModelError(f"seed={seed!r} must be a whole number of at least 0.")
+        return int(seed)
+    existing = None if resume is None else RunStore.read_settings(resume)
+    if existing is not None:
+        return int(existing["entropy"])
+    return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+
+
+def _engine(
+    table: ReleasedTable,
+    prior: Prior,
+    step: str | None,
+    rows: npt.NDArray[np.int64] | None,
+    settings: dict[str, Any],
+) -> Engine:
+    if table.scheme == "vertical":
+        from anonbayes.inference.vertical.engine import VerticalEngine
+
+        return VerticalEngine(table, prior, step=step or "auto", rows=rows, **settings)
+    from anonbayes.inference.horizontal.engine import HorizontalEngine
+
+    if settings:
+        raise ModelError(f"Unknown settings of the engine: {sorted(settings)}.")
+    return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
+
+
+def _stack(
+    recorded: list[Recorded], draws: int, interrupted: bool
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """Chains side by side, cut to the shortest when the run was interrupted."""
+    length = min(draws, *(r.n for r in recorded)) if interrupted else draws
+    if length == 0:
+        raise KeyboardInterrupt
+    if interrupted:
+        log.warning("fit: interrupted, keeping the %d draws that all chains have.", length)
+    out = []
+    for kind in ("draws", "stats"):
+        chains = [join(getattr(r, kind), length) for r in recorded]
+        out.append({k: np.stack([c[k] for c in chains]) for k in chains[0]})
+    return out[0], out[1]
+
+
+def _nuts(
+    table: ReleasedTable,
+    prior: Prior,
+    alpha: PriorLike,
+    beta: PriorLike,
+    draws: int,
+    tune: int | None,
+    chains: int,
+    cores: int | None,
+    entropy: int,
+    progressbar: bool,
+    settings: dict[str, Any],
+) -> Posterior:
+    import pymc as pm
+
+    from anonbayes.compat import groups
+
+    with build_model(table, alpha, beta):
+        idata = pm.sample(
+            draws=draws,
+            tune=1000 if tune is None else tune,
+            chains=chains,
+            cores=cores,
+            random_seed=np.random.SeedSequence(entropy).generate_state(1)[0],
+            progressbar=progressbar,
+            **settings,
+        )
+    found = groups(idata)
+    return make_posterior(
+        table,
+        prior,
+        {k: v.to_numpy() for k, v in found["posterior"].data_vars.items()},
+        {k: v.to_numpy() for k, v in found["sample_stats"].data_vars.items() if v.ndim == 2},
+        method="nuts",
+        step=settings.get("nuts_sampler", "pymc"),
+        rows=None,
+        attrs={"entropy": str(entropy), "tune": 1000 if tune is None else tune, "thin": 1},
+    )

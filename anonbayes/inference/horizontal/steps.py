@@ -1,0 +1,152 @@
+"""PyMC step method for the distributions of a horizontal table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pymc as pm
+from pymc.step_methods.compound import BlockedStep, Competence
+
+from anonbayes.errors import ModelError, nearest
+from anonbayes.inference.horizontal.kernels import sweeps
+from anonbayes.inference.horizontal.layout import HorizontalLayout
+from anonbayes.inference.priors import PriorLike, resolve_prior
+from anonbayes.inference.simplex import from_unconstrained, to_unconstrained
+from anonbayes.release.table import ReleasedTable
+
+__all__ = ["HorizontalStep"]
+
+
+class HorizontalStep(BlockedStep):
+    """Gibbs step for the distributions of a horizontal table, on counts (MODEL 1.2).
+
+    One call draws the hidden values behind the released cells, as counts, and then all
+    ``pi_<attribute>`` (and ``pi_<sensitive>``, if among `vars`) given these. Cells that fit into a
+    tree are integrated out; see `HorizontalLayout`. The cost does not depend on the number of rows.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        The distributions to update, by default all ``pi_...`` of the table. A distribution left
+        out keeps its value and can be given to another step. The prior of those updated must be the
+        Dirichlet that `alpha` and `beta` describe, and nothing but the released table may depend
+        on them.
+    table : ReleasedTable
+        The horizontal table of the model.
+    alpha, beta : float, array, mapping or callable
+        The prior weights that the model was built with.
+    collapse : bool
+        Whether to integrate out cells that fit into a tree.
+    model : pymc.Model, optional
+        By default the model of the context.
+    rng : int or Generator, optional
+        PyMC sets it for each chain.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> import pymc as pm
+    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "{J, C}"], "Dis": ["Heart", "Flu"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
+    >>> with ab.build_model(table):
+    ...     step = ab.steps.HorizontalStep(table=table)
+    ...     idata = pm.sample(
+    ...         20, tune=0, chains=2, step=step, random_seed=1, progressbar=False, cores=1,
+    ...         compute_convergence_checks=False)
+    >>> idata.posterior["pi_Nat"].shape
+    (2, 20, 2, 3)
+    """
+
+    name = "horizontal"
+    default_blocked = True
+    stats_dtypes_shapes = {"log_likelihood": (np.float64, [])}  # noqa: RUF012
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        table: ReleasedTable,
+        alpha: PriorLike = 1.0,
+        beta: PriorLike = 1.0,
+        collapse: bool = True,
+        model: pm.Model | None = None,
+        rng: Any = None,
+        blocked: bool = True,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
+    ) -> None:
+        model = pm.modelcontext(model)
+        self.layout = HorizontalLayout.of(table, collapse=collapse)
+        self.prior = resolve_prior(table, alpha=alpha, beta=beta)
+        self.beta = self.layout.flatten(self.prior.beta)
+        self.secret = f"pi_{table.sensitive}"
+        wanted = [self.secret, *(f"pi_{name}" for name in table.attributes)]
+        for name in wanted:
+            if name not in model.named_vars:
+                raise ModelError(
+                    f"The model has no variable {name!r}, which the table needs. "
+                    f"{nearest(name, model.named_vars)}"
+                )
+        self.value_names = {}
+        self.transformed = {}
+        for name in wanted:
+            rv = model.named_vars[name]
+            if rv not in model.rvs_to_values:
+                raise ModelError(f"{name!r} is no free random variable of the model.")
+            self.value_names[name] = model.rvs_to_values[rv].name
+            self.transformed[name] = model.rvs_to_transforms[rv] is not None
+        values = [model.rvs_to_values[model.named_vars[name]] for name in wanted]
+        chosen = values if vars is None else [model.rvs_to_values.get(v, v) for v in vars]
+        strange = [v.name for v in chosen if v not in values]
+        if strange:
+            raise ModelError(
+                f"{strange[0]!r} is no distribution of the table; this step updates {wanted}."
+            )
+        self.vars = chosen
+        self.updated = {name for name in wanted if self.value_names[name] in _names(chosen)}
+        self.rng = pm.util.get_random_generator(rng)
+
+    @staticmethod
+    def competence(var: Any, has_grad: bool) -> Competence:
+        """Never assigned on its own: the step must be told its table."""
+        return Competence.INCOMPATIBLE
+
+    def step(self, point: Any) -> tuple[Any, list[dict[str, Any]]]:
+        """Draw the distributions once."""
+        pi_secret = self._read(point, self.secret)
+        blocks = {name: self._read(point, f"pi_{name}") for name in self.layout.names}
+        pi = self.layout.flatten(blocks)
+        keep_secret = np.empty((1, len(pi_secret)))
+        keep = np.empty((1, len(pi)))
+        log_likelihood = np.empty(1)
+        sweeps(
+            1,
+            pi_secret.copy(),
+            pi,
+            self.prior.alpha,
+            self.beta,
+            self.layout.arrays,
+            keep_secret,
+            keep,
+            log_likelihood,
+            self.rng,
+        )
+        drawn = {self.secret: keep_secret[0]}
+        drawn |= {f"pi_{name}": block for name, block in self.layout.split(keep[0]).items()}
+        new = dict(point)
+        for name in self.updated:
+            new[self.value_names[name]] = (
+                to_unconstrained(drawn[name]) if self.transformed[name] else drawn[name]
+            )
+        return new, [{"log_likelihood": float(log_likelihood[0])}]
+
+    def _read(self, point: Any, name: str) -> npt.NDArray[np.float64]:
+        value = np.asarray(point[self.value_names[name]], dtype=float)
+        return from_unconstrained(value) if self.transformed[name] else value
+
+
+def _names(variables: list[Any]) -> set[str]:
+    return {v.name for v in variables}
