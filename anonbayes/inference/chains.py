@@ -35,15 +35,15 @@ class ChainState:
 
     Parameters
     ----------
-    arrays : dict of str to array
-        The engine's state.
+    live : object
+        The engine's own state.
     generators : list of numpy.random.Generator
         Sources of randomness, owned by the chain.
     done : int
         Sweeps made so far, tuning included.
     """
 
-    arrays: Draws
+    live: Any
     generators: list[np.random.Generator]
     done: int = 0
 
@@ -54,12 +54,24 @@ class Engine(Protocol):
     n_generators: int
     """How many independent generators a chain needs."""
 
-    def start(self, generators: list[np.random.Generator]) -> Draws:
+    def start(self, generators: list[np.random.Generator]) -> Any:
         """Return a dispersed starting state."""
         ...
 
     def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
         """Make n sweeps; return draws and statistics, each with n as its first axis."""
+        ...
+
+    def pack(self, live: Any) -> Draws:
+        """Return the state as named arrays."""
+        ...
+
+    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Any:
+        """Return the state that `pack` stored."""
+        ...
+
+    def averages(self, live: Any) -> Draws:
+        """Return what the chain averaged along the way, beside its draws."""
         ...
 
 
@@ -71,10 +83,13 @@ class Recorded:
     ----------
     draws, stats : list of dict
         One dictionary per piece.
+    averages : dict
+        What the engine averaged along the chain.
     """
 
     draws: list[Draws] = field(default_factory=list)
     stats: list[Draws] = field(default_factory=list)
+    averages: Draws = field(default_factory=dict)
 
     def add(self, draws: Draws, stats: Draws) -> None:
         """Append a piece."""
@@ -189,7 +204,7 @@ def _run_chain(
     meter: _Meter,
 ) -> Recorded:
     recorded = Recorded()
-    state = None if store is None else store.load_chain(chain, recorded)
+    state = None if store is None else store.load_chain(chain, engine, recorded)
     if state is None:
         generators = [np.random.default_rng(s) for s in seed.spawn(engine.n_generators)]
         state = ChainState(engine.start(generators), generators)
@@ -212,10 +227,11 @@ def _run_chain(
         now = time.monotonic()
         chunk = max(1, min(2 * chunk, int(n * CHUNK_SECONDS / max(now - begin, 1e-6))))
         if store is not None and now - saved_at > SAVE_SECONDS:
-            store.save_chain(chain, state, unsaved)
+            store.save_chain(chain, engine, state, unsaved)
             unsaved, saved_at = Recorded(), time.monotonic()
     if store is not None:
-        store.save_chain(chain, state, unsaved)
+        store.save_chain(chain, engine, state, unsaved)
+    recorded.averages = engine.averages(state.live)
     return recorded
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from anonbayes.errors import ModelError
 
 if TYPE_CHECKING:
-    from anonbayes.inference.chains import ChainState, Recorded
+    from anonbayes.inference.chains import ChainState, Engine, Recorded
 
 __all__ = ["RunStore"]
 
@@ -85,7 +85,7 @@ class RunStore:
             )
         return None
 
-    def save_chain(self, chain: int, state: ChainState, new: Recorded) -> None:
+    def save_chain(self, chain: int, engine: Engine, state: ChainState, new: Recorded) -> None:
         """Write the new draws as a part, then the state that counts it."""
         folder = self.path / f"chain-{chain}"
         folder.mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ class RunStore:
         generators = json.dumps([g.bit_generator.state for g in state.generators], default=_plain)
         save_arrays(
             folder / "state.npz",
-            {f"state/{k}": v for k, v in state.arrays.items()}
+            {f"state/{k}": v for k, v in engine.pack(state.live).items()}
             | {
                 "done": np.array(state.done),
                 "parts": np.array(parts),
@@ -108,7 +108,7 @@ class RunStore:
             },
         )
 
-    def load_chain(self, chain: int, into: Recorded) -> ChainState | None:
+    def load_chain(self, chain: int, engine: Engine, into: Recorded) -> ChainState | None:
         """Read a chain back into `into`; None when it has not been saved yet."""
         from anonbayes.inference.chains import ChainState
 
@@ -129,7 +129,7 @@ class RunStore:
             generator.bit_generator.state = state
             generators.append(generator)
         arrays = {k[6:]: v for k, v in saved.items() if k.startswith("state/")}
-        return ChainState(arrays, generators, int(saved["done"]))
+        return ChainState(engine.unpack(arrays, generators), generators, int(saved["done"]))
 
     @staticmethod
     def _n_parts(folder: Path) -> int:

@@ -20,6 +20,7 @@ from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
 
+Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
 
 METHODS = ("auto", "exact", "gibbs", "nuts")
@@ -153,7 +154,7 @@ def fit(
         label=f"{method}{f' ({step})' if step else ''}",
         store=store,
     )
-    posterior, stats = _stack(recorded, draws, interrupted)
+    posterior, stats, averages = _stack(recorded, draws, interrupted)
     return make_posterior(
         table,
         prior,
@@ -162,6 +163,7 @@ def fit(
         method=method,
         step=step,
         rows=rows,
+        averages=averages,
         attrs={"entropy": str(entropy), "tune": tune, "thin": thin, "interrupted": int(interrupted)},
     )
 
@@ -254,7 +256,7 @@ def _engine(
 
 def _stack(
     recorded: list[Recorded], draws: int, interrupted: bool
-) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+) -> tuple[Draws, Draws, Draws]:
     """Chains side by side, cut to the shortest when the run was interrupted."""
     length = min(draws, *(r.n for r in recorded)) if interrupted else draws
     if length == 0:
@@ -265,7 +267,12 @@ def _stack(
     for kind in ("draws", "stats"):
         chains = [join(getattr(r, kind), length) for r in recorded]
         out.append({k: np.stack([c[k] for c in chains]) for k in chains[0]})
-    return out[0], out[1]
+    blocks = [r.averages for r in recorded]
+    averages = {}
+    for key in blocks[0]:
+        shortest = min(len(b[key]) for b in blocks)
+        averages[key] = np.stack([b[key][:shortest] for b in blocks])
+    return out[0], out[1], averages
 
 
 def _nuts(

@@ -11,10 +11,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
+from scipy import sparse
 
 from anonbayes import compat
 from anonbayes.errors import ModelError
+from anonbayes.inference.beliefs.batches import batch_slices
+from anonbayes.inference.beliefs.belief import (
+    attacker_belief,
+    learner_belief,
+    random_worlds_belief,
+)
 from anonbayes.inference.model import coords_of
 from anonbayes.inference.priors import Prior
 from anonbayes.inference.tree import DirichletTree
@@ -24,6 +32,7 @@ from anonbayes.release.table import ReleasedTable
 __all__ = ["Posterior", "make_posterior"]
 
 TABLE_GROUP = "released_table"
+AVERAGES_GROUP = "averages"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +92,106 @@ class Posterior:
         mean = self.draws[f"pi_{self.table.sensitive}"].mean(("chain", "draw"))
         return np.asarray(mean.to_numpy())
 
+    @cached_property
+    def ownership(self) -> list[sparse.csr_array]:
+        """Vertical tables: ``P(item belongs to sensitive value s)``, one matrix per batch.
+
+        Each matrix has shape ``(N, S)``: the average, over a stretch of one chain, of the
+        conditional probabilities (Rao-Blackwell, MODEL 1.4).
+        """
+        if self.table.scheme != "vertical":
+            raise ModelError("Only in a vertical table is it hidden who owns which values.")
+        from anonbayes.inference.vertical.engine import layout_of
+
+        layout = layout_of(self.table)
+        blocks = compat.groups(self.idata)[AVERAGES_GROUP]["ownership"].to_numpy()
+        chains, n_blocks = blocks.shape[:2]
+        return [
+            layout.ownership(blocks[chain, cut].mean(axis=0, dtype=float))
+            for chain, cut in batch_slices(chains, n_blocks)
+        ]
+
+    # -- what is believed --------------------------------------------------------------------
+
+    def learner(
+        self,
+        victim: Mapping[str, Any] | pd.DataFrame,
+        *,
+        kind: str = "predictive",
+    ) -> pd.Series | pd.DataFrame:
+        """Belief of a learner: somebody who looks at the population, not at a person.
+
+        Parameters
+        ----------
+        victim : mapping or pandas.DataFrame
+            What is known of one person or of several; see `read_victims`.
+        kind : {"predictive", "conditional"}
+            Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; or Groups (6), ``E[f(s | r, pi)]``.
+
+        Returns
+        -------
+        pandas.Series or pandas.DataFrame
+            Probability of each sensitive value; ``.attrs["mcse"]`` is its Monte-Carlo standard
+            error (zero where it is exact).
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post.learner({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
+        {'Diabetes': 0.1138, 'Flu': 0.3289, 'HIV': 0.1138, 'Heart': 0.3298, 'Stomach': 0.1138}
+        """
+        return learner_belief(self, victim, kind=kind)
+
+    def attacker(
+        self,
+        victim: Mapping[str, Any] | pd.DataFrame,
+        *,
+        secret: Mapping[Any, float] | set[Any] | None = None,
+    ) -> pd.Series | pd.DataFrame:
+        """Belief of an attacker, who knows that the victim is in the table (Groups (8), (15)).
+
+        Parameters
+        ----------
+        victim : mapping or pandas.DataFrame
+            What is known of one victim or of several; see `read_victims`.
+        secret : mapping or set, optional
+            Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
+            set of possible values.
+
+        Returns
+        -------
+        pandas.Series or pandas.DataFrame
+            As in `learner`.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
+        {'Diabetes': 0.0, 'Flu': 0.4167, 'HIV': 0.0, 'Heart': 0.5833, 'Stomach': 0.0}
+        """
+        return attacker_belief(self, victim, secret=secret)
+
+    def random_worlds(
+        self,
+        victim: Mapping[str, Any] | pd.DataFrame,
+        *,
+        secret: Mapping[Any, float] | set[Any] | None = None,
+    ) -> pd.Series | pd.DataFrame:
+        """Belief of an attacker to whom all compatible cleartext tables are equally likely.
+
+        Parameters and result are those of `attacker`; the result is always exact.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
+        {'Diabetes': 0.0, 'Flu': 0.5, 'HIV': 0.0, 'Heart': 0.5, 'Stomach': 0.0}
+        """
+        return random_worlds_belief(self, victim, secret=secret)
+
     # -- keeping it --------------------------------------------------------------------------
 
     def to_netcdf(self, path: str | os.PathLike[str]) -> str:
@@ -141,6 +250,7 @@ def make_posterior(
     step: str | None,
     rows: npt.NDArray[np.int64] | None,
     attrs: Mapping[str, Any],
+    averages: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> Posterior:
     """Label draws with the table's names and values."""
     secret = table.sensitive
@@ -160,8 +270,17 @@ def make_posterior(
     named = {"method": method, "step": step or "", "fingerprint": table.fingerprint, **attrs}
     for package in ("anonbayes", "pymc", "arviz", "numpy", "numba"):
         named[f"{package}_version"] = _version(package)
+    content: dict[str, Any] = {
+        "posterior": draws,
+        "sample_stats": stats,
+        "constant_data": weights,
+    }
+    if averages:
+        content[AVERAGES_GROUP] = xr.Dataset(
+            {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
+        )
     idata = compat.make_idata(
-        {"posterior": draws, "sample_stats": stats, "constant_data": weights},
+        content,
         coords=coords,
         dims=dims,
         attrs=named,

@@ -77,8 +77,8 @@ class HorizontalEngine:
         log = np.empty(n)
         sweeps(
             n,
-            state.arrays["pi_secret"],
-            state.arrays["pi"],
+            state.live["pi_secret"],
+            state.live["pi"],
             self.alpha,
             self.beta,
             layout.arrays,
@@ -92,6 +92,18 @@ class HorizontalEngine:
         if self.rows is not None and not tuning:
             draws |= self._cleartext(secret, flat, state.generators[1])
         return draws, {"log_likelihood": log}
+
+    def pack(self, live: Draws) -> Draws:
+        """Return the state, which is a dictionary of arrays already."""
+        return live
+
+    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Draws:
+        """Return the state that `pack` stored."""
+        return arrays
+
+    def averages(self, live: Draws) -> Draws:
+        """Nothing: all that is asked of a horizontal table follows from the draws of ``pi``."""
+        return {}
 
     def _cleartext(
         self,

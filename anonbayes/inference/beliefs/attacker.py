@@ -1,0 +1,212 @@
+"""The attacker and random worlds: the victim is known to be in the table.
+
+``p_A(s | r_v, t*)`` is proportional to the expected number of rows with secret s that could be the
+victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random worlds
+every compatible cleartext table counts the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from anonbayes.inference.beliefs.batches import batch_slices
+from anonbayes.inference.beliefs.fits import mean_fit, pair_values
+from anonbayes.inference.beliefs.index import Compatibility, RecordIndex, accumulate, match_cells
+from anonbayes.inference.beliefs.victims import Victims
+from anonbayes.release.build import distinct_rows
+from anonbayes.release.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["attacker_weights", "random_world_weights"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+MOST_DRAWS = 400
+
+
+class _Rows:
+    """Distinct combinations of cells of a table, and the rows behind each."""
+
+    def __init__(self, table: ReleasedTable) -> None:
+        codes = [c.codes for c in table.columns.values()]
+        self.table = table
+        self.inverse, first, _ = distinct_rows(codes)
+        self.codes = np.stack([c[first].astype(np.int64) for c in codes], axis=1)
+        self.evidence = [c.evidence.matrix for c in table.columns.values()]
+        self.index = RecordIndex.of(self.codes, np.array([m.shape[0] for m in self.evidence]))
+
+    def gather(self, per_row: Floats | sparse.csr_array) -> Floats:
+        """Sum rows ``(N, S)`` over each distinct combination of cells."""
+        n = self.table.n_rows
+        pick = sparse.csr_array(
+            (np.ones(n), (self.inverse, np.arange(n))), shape=(len(self.codes), n)
+        )
+        total = pick @ per_row
+        return np.asarray(total.toarray() if sparse.issparse(total) else total)
+
+    def secret_rows(self) -> sparse.csr_array:
+        """One row per row of the table with a one at its secret."""
+        n = self.table.n_rows
+        return sparse.csr_array(
+            (np.ones(n), (np.arange(n), self.table.secret_codes)),
+            shape=(n, len(self.table.secret.domain)),
+        )
+
+
+def attacker_weights(
+    post: Posterior, victims: Victims
+) -> tuple[Floats, Floats | None, Ints]:
+    """Unnormalised ``p_A`` of each distinct victim.
+
+    Returns
+    -------
+    weights : numpy.ndarray
+        Shape ``(victims, S)``.
+    batches : numpy.ndarray or None
+        The same from batches of the draws, ``(batches, victims, S)``; None when exact.
+    records : numpy.ndarray
+        Number of compatible distinct records; 0 means that the knowledge fits nobody.
+    """
+    rows = _Rows(post.table)
+    compatible = match_cells(victims, rows.evidence)
+    if post.table.scheme == "vertical":
+        return _vertical(post, victims, rows, compatible)
+    if not post.table.secrets_known:
+        return _latent(post, victims, rows, compatible)
+    secrets = rows.gather(rows.secret_rows())
+    if post.method == "exact":
+        fit = [
+            _exact_fit(post, name, victims.weights[a], compatible[a])
+            for a, name in enumerate(post.table.attributes)
+        ]
+        weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
+        return weights, None, found
+    return _sampled(post, victims, rows, compatible, secrets)
+
+
+def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
+    """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
+    rows = _Rows(table)
+    compatible = match_cells(victims, rows.evidence)
+    fit = []
+    for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
+        share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
+        fit.append(pair_values(weight, share, pairs)[:, None])
+    if table.scheme == "vertical":
+        return accumulate(victims, rows.index, compatible, fit, rows.gather(_group_shares(table)))
+    if table.secrets_known:
+        secrets = rows.gather(rows.secret_rows())
+    else:
+        matrix = table.secret.evidence.matrix.toarray()
+        secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
+    return accumulate(victims, rows.index, compatible, fit, secrets)
+
+
+def _group_shares(table: ReleasedTable) -> Floats:
+    """Share of each secret in the group of every item of a vertical table."""
+    size = len(table.secret.domain)
+    keys = table.group_codes.astype(np.int64) * size + table.secret_codes
+    counts = np.bincount(keys, minlength=table.n_groups * size).reshape(table.n_groups, size)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    return np.asarray(share[table.group_codes])
+
+
+def _exact_fit(
+    post: Posterior, name: str, weight: sparse.csr_array, pairs: Compatibility
+) -> Floats:
+    """``E[pi(k) / pi(y)]`` summed over what is known: a ratio of closed-form means (MODEL 1.3)."""
+    tree = post.trees[name]
+    pattern = post.table.columns[name].evidence.matrix
+    out = np.empty((len(pairs.cell), len(tree.mean)))
+    for s in range(len(tree.mean)):
+        scaled = sparse.csr_array(pattern.multiply(tree.mean[s][None, :]))
+        out[:, s] = pair_values(weight, scaled, pairs) / np.exp(tree.cell_log_mean[s][pairs.cell])
+    return out
+
+
+def _sampled(
+    post: Posterior,
+    victims: Victims,
+    rows: _Rows,
+    compatible: tuple[Compatibility, ...],
+    secrets: Floats,
+) -> tuple[Floats, Floats, Ints]:
+    """Known secrets, crossing cells: given t* the ``pi_a`` are independent over attributes.
+
+    So the expectation of the product over attributes is the product of the expectations.
+    """
+    cuts = batch_slices(post.n_chains, post.n_draws)
+    names = post.table.attributes
+    fits: list[list[Floats]] = [[] for _ in names]
+    for a, name in enumerate(names):
+        draws = post.draws[f"pi_{name}"].to_numpy()
+        for chain, cut in cuts:
+            fits[a].append(
+                mean_fit(draws[chain, cut], victims.weights[a], rows.evidence[a], compatible[a])
+            )
+    sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
+    batches = np.stack(
+        [
+            accumulate(victims, rows.index, compatible, [f[b] for f in fits], secrets)[0]
+            for b in range(len(cuts))
+        ]
+    )
+    mean = [np.average(np.stack(f), axis=0, weights=sizes) for f in fits]
+    weights, found = accumulate(victims, rows.index, compatible, mean, secrets)
+    return weights, batches, found
+
+
+def _latent(
+    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+) -> tuple[Floats, Floats, Ints]:
+    """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
+    table = post.table
+    draws = {name: post.draws[f"pi_{name}"].to_numpy() for name in table.attributes}
+    secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
+    release = table.secret.evidence.matrix.toarray()[table.secret.codes]
+    cuts = batch_slices(post.n_chains, post.n_draws)
+    step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
+    batches, found = [], np.zeros(len(victims), dtype=np.int64)
+    for chain, cut in cuts:
+        total = np.zeros((len(victims), len(table.secret.domain)))
+        chosen = range(cut.start, cut.stop, step)
+        for t in chosen:
+            joint = release * secret[chain, t][None, :]
+            fit = []
+            for a, (name, column) in enumerate(table.columns.items()):
+                pi = draws[name][chain, t]
+                joint = joint * (rows.evidence[a] @ pi.T)[column.codes]
+                fit.append(
+                    mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a])
+                )
+            joint /= joint.sum(axis=1, keepdims=True)
+            weights, found = accumulate(
+                victims, rows.index, compatible, fit, rows.gather(joint)
+            )
+            total += weights
+        batches.append(total / len(chosen))
+    return np.mean(batches, axis=0), np.stack(batches), found
+
+
+def _vertical(
+    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+) -> tuple[Floats, Floats, Ints]:
+    """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
+    fit = [
+        pair_values(weight, cells, pairs)[:, None]
+        for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
+    ]
+    batches = [
+        accumulate(victims, rows.index, compatible, fit, rows.gather(owned))[0]
+        for owned in post.ownership
+    ]
+    found = accumulate(
+        victims, rows.index, compatible, fit, rows.gather(post.ownership[0])
+    )[1]
+    return np.mean(batches, axis=0), np.stack(batches), found

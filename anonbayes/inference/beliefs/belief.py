@@ -1,0 +1,109 @@
+"""Beliefs as labelled probabilities, with their Monte-Carlo error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.errors import TableError
+from anonbayes.inference.beliefs.attacker import attacker_weights, random_world_weights
+from anonbayes.inference.beliefs.batches import standard_error
+from anonbayes.inference.beliefs.learner import learner_weights
+from anonbayes.inference.beliefs.victims import Victims, read_victims, secret_weights
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+    from anonbayes.release.table import ReleasedTable
+
+__all__ = ["attacker_belief", "learner_belief", "normalise", "random_worlds_belief"]
+
+Floats = npt.NDArray[np.float64]
+Victim = Mapping[str, Any] | pd.DataFrame
+Secret = Mapping[Any, float] | set[Any] | None
+
+
+def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series | pd.DataFrame:
+    """See `Posterior.learner`."""
+    victims = read_victims(post.table, victim)
+    weights, batches = learner_weights(post, victims, kind)
+    return _labelled(post.table, victims, weights, batches, None, "learner")
+
+
+def attacker_belief(
+    post: Posterior, victim: Victim, *, secret: Secret
+) -> pd.Series | pd.DataFrame:
+    """See `Posterior.attacker`."""
+    victims = read_victims(post.table, victim)
+    extra = secret_weights(post.table, secret)
+    weights, batches, found = attacker_weights(post, victims)
+    _check_found(victims, found)
+    return _labelled(post.table, victims, weights, batches, extra, "attacker")
+
+
+def random_worlds_belief(
+    post: Posterior, victim: Victim, *, secret: Secret
+) -> pd.Series | pd.DataFrame:
+    """See `Posterior.random_worlds`."""
+    victims = read_victims(post.table, victim)
+    extra = secret_weights(post.table, secret)
+    weights, found = random_world_weights(post.table, victims)
+    _check_found(victims, found)
+    return _labelled(post.table, victims, weights, None, extra, "random worlds")
+
+
+def normalise(weights: Floats) -> Floats:
+    """Divide by the sum over the last axis.
+
+    Examples
+    --------
+    >>> normalise(np.array([[1.0, 3.0]])).tolist()
+    [[0.25, 0.75]]
+    """
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:
+    lost = np.flatnonzero(found == 0)
+    if len(lost):
+        who = ""
+        if victims.index is not None:
+            rows = np.flatnonzero(np.isin(victims.inverse, lost))
+            who = f"Victim {victims.index[rows[0]]!r} ({len(rows)} of {len(victims.inverse)}): "
+        raise TableError(
+            f"{who}what is known fits no row of the released table, so the victim cannot be in it. "
+            "Check the values, or give a set of values where you are not sure."
+        )
+
+
+def _labelled(
+    table: ReleasedTable,
+    victims: Victims,
+    weights: Floats,
+    batches: Floats | None,
+    extra: Floats | None,
+    name: str,
+) -> pd.Series | pd.DataFrame:
+    """Probabilities by sensitive value, with ``attrs["mcse"]`` of the same shape."""
+    if extra is not None:
+        weights = weights * extra
+        batches = None if batches is None else batches * extra
+        if (weights.sum(axis=1) <= 0).any():
+            raise TableError(
+                "secret= rules out every sensitive value that is possible for the victim."
+            )
+    belief = normalise(weights)[victims.inverse]
+    error = np.zeros_like(belief)
+    if batches is not None:
+        error = standard_error(normalise(batches))[victims.inverse]
+    values = pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
+    if victims.index is None:
+        out: pd.Series | pd.DataFrame = pd.Series(belief[0], index=values, name=name)
+        out.attrs["mcse"] = pd.Series(error[0], index=values, name="mcse")
+        return out
+    out = pd.DataFrame(belief, index=victims.index, columns=values)
+    out.attrs["mcse"] = pd.DataFrame(error, index=victims.index, columns=values)
+    return out
