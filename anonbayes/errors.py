@@ -46,7 +46,7 @@ def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
     "Nearest known: 'Japan'."
     """
     names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(text), names, n=n, cutoff=0.5)
+    close = difflib.get_close_matches(str(text)[:60], names[:50_000], n=n, cutoff=0.5)
     if close:
         return "Nearest known: " + ", ".join(repr(c) for c in close) + "."
     shown = ", ".join(repr(k) for k in names[:6])
