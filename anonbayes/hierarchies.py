@@ -217,7 +217,7 @@ class Hierarchy:
     def from_levels(cls, levels: Mapping[Any, Sequence[str]]) -> Hierarchy:
         """Hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
 
-        Shorter lines repeat their last label up to the longest line's level.
+        Lines end at the same level; a shorter one keeps its leaf on the levels below.
 
         Examples
         --------
@@ -234,9 +234,12 @@ class Hierarchy:
                     f"Leaf {leaf!r}: give its generalizations as a list, not as the text "
                     f"{parents!r}."
                 )
-            rows.append([str(p) for p in parents] or [str(leaf)])
+            rows.append([str(p) for p in parents])
         height = max(len(row) for row in rows)
-        padded = [row + [row[-1]] * (height - len(row)) for row in rows]
+        padded = [
+            [str(plain(leaf))] * (height - len(row)) + row
+            for leaf, row in zip(levels, rows, strict=True)
+        ]
         return cls(list(levels), [[row[h] for row in padded] for h in range(height)])
 
     @classmethod
