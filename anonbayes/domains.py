@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -293,6 +294,8 @@ def is_missing(cell: Any) -> bool:
     """
     if isinstance(cell, str):
         return not cell or cell.isspace()
+    if isinstance(cell, Decimal):
+        return cell.is_nan()  # pandas trips over a signalling NaN
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
 

@@ -264,8 +264,8 @@ def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: in
     if bad.any():
         row = int(bad.argmax())
         raise TableError(
-            f"Column {count!r}, row {st.index[row]}: {st[count].iloc[row]!r} is no whole number "
-            "of at least 1."
+            f"Column {count!r}, row {st.index[row]}: {plain(st[count].iloc[row])!r} is no whole "
+            "number of at least 1."
         )
     if numbers.sum() != n_rows:
         raise TableError(

@@ -144,6 +144,9 @@ def encode_column(
             position[key] = len(members)
             members.append(codes)
             labels.append(_label(cell, known, codes))
+        elif _is_star(labels[position[key]]):
+            # Only rows that were suppressed show a star in every column.
+            labels[position[key]] = _label(cell, known, codes)
         lookup[i] = position[key]
     evidence = Evidence.from_members(known, members, labels)
     return Column(evidence, lookup.astype(code_dtype(len(members)))[inverse])
@@ -156,6 +159,10 @@ def _label(cell: Any, domain: Domain, codes: npt.NDArray[np.int64]) -> Any:
     if is_missing(cell):  # read as "unknown"
         return "*" if "*" not in domain else frozenset(domain.values)
     return cell
+
+
+def _is_star(label: Any) -> bool:
+    return isinstance(label, str) and label.strip() == "*"
 
 
 # -- distinct cells ---------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def matched_groups(
     if len(wrong):
         g = int(wrong[0])
         raise TableError(
-            f"Group {labels[g]!r} has {sizes[0][g]} rows in the quasi-identifier table and "
+            f"Group {plain(labels[g])!r} has {sizes[0][g]} rows in the quasi-identifier table and "
             f"{sizes[1][g]} in the sensitive table ({len(wrong)} groups differ); both parts of a "
             "group must have the same number of rows."
         )

@@ -41,7 +41,6 @@ def test_spellings_of_one_cell_share_a_code():
         (["a", 1], (1, "a")),
         (["{'b', 'a'}"], ("a", "b")),
     ],
-    ids=str,
 )
 def test_inferred_domains(cells, domain):
     assert encoded(cells).domain.values == domain
