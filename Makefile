@@ -3,22 +3,25 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+JOBS   ?= 2
 
-.PHONY: report test lint types doctest bench clean help
+.PHONY: help report test doctest lint types bench clean
 
-help:            ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+help:             ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
 $(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "anonbayes needs Python 3.11 or later: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@
 
 report: $(STAMP)  ## read a released table and print its anatomy
-	$(BIN)/anonbayes describe data/clinic_2anonymous.csv --sensitive diagnosis
+	@$(BIN)/anonbayes describe data/example/wards.csv --sensitive diagnosis --hierarchies data/example/hierarchies
 
 test: $(STAMP)    ## run the test suite
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 doctest: $(STAMP) ## run the examples in the docstrings
 	$(BIN)/python -m pytest --doctest-modules anonbayes
@@ -30,8 +33,8 @@ lint: $(STAMP)    ## style
 types: $(STAMP)   ## static types
 	$(BIN)/mypy
 
-bench: $(STAMP)   ## benchmarks (slow)
-	$(BIN)/python -m benchmarks
+bench: $(STAMP)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
+	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
 
-clean:           ## remove the environment
+clean:            ## remove the environment
 	rm -rf $(VENV)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,22 +20,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Domain"]
 
+_USUAL_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Domain:
-    """Named, ordered, finite set of values.
+    """Named, ordered, finite set of values. Immutable and hashable.
 
     Parameters
     ----------
     name : str
         Name of the attribute.
     values : iterable of hashable
-        The distinct values, in the order in which they are shown and coded.
+        The distinct values, in the order in which they are shown and coded. A set, which has no
+        order, is sorted.
     hierarchy : Hierarchy, optional
         Nested generalizations of the values. Leaves outside `values` are left out of its cells.
 
     Notes
     -----
     Everywhere in the package a value is represented by its *code*, its position in the domain.
+    Two values must not have the same text (1 and ``"1"``): a file could not tell them apart.
 
     Examples
     --------
@@ -44,31 +52,51 @@ class Domain:
     True
     """
 
-    __slots__ = ("__dict__", "_index", "hierarchy", "name", "values")
+    name: str
+    values: tuple[Any, ...]
+    hierarchy: Hierarchy | None
 
     def __init__(
         self, name: str, values: Iterable[Hashable], hierarchy: Hierarchy | None = None
     ) -> None:
         if not isinstance(name, str) or not name:
             raise DomainError(f"A domain needs a non-empty text as its name, got {name!r}.")
-        items = tuple(_plain(v) for v in values)
-        if not items:
-            raise DomainError(f"Domain {name!r} is empty; give at least one value.")
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise DomainError(f"Domain {name!r}: give a list of values, not {values!r}.")
+        items = [plain(v) for v in values]
         for item in items:
             _check_value(name, item)
-        index = {v: i for i, v in enumerate(items)}
-        if len(index) != len(items):
-            seen: set[Hashable] = set()
-            twice = next(v for v in items if v in seen or seen.add(v))  # type: ignore[func-returns-value]
-            raise DomainError(
-                f"Domain {name!r} lists {twice!r} more than once; values must be distinct."
-            )
-        self.name = name
-        self.values = items
-        self._index = index
-        self.hierarchy = hierarchy
+        if isinstance(values, Set):
+            items = sorted_values(items)
+        if not items:
+            raise DomainError(f"Domain {name!r} is empty; give at least one value.")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "values", tuple(items))
+        object.__setattr__(self, "hierarchy", hierarchy)
+        self._check_distinct()
         if hierarchy is not None:
             hierarchy.check_covers(self)
+
+    def _check_distinct(self) -> None:
+        if len(self.by_label) == len(self) == len(self._index):
+            return
+        seen: dict[str, Any] = {}
+        for value, label in zip(self.values, self.labels, strict=True):
+            if label in seen and type(value) is type(seen[label]):
+                raise DomainError(
+                    f"Domain {self.name!r} lists {value!r} more than once; values must be distinct."
+                )
+            if label in seen:
+                raise DomainError(
+                    f"Domain {self.name!r} mixes {seen[label]!r} ({type(seen[label]).__name__}) "
+                    f"and {value!r} ({type(value).__name__}), which look the same; convert the "
+                    "values to one type."
+                )
+            seen[label] = value
+        raise DomainError(
+            f"Domain {self.name!r} mixes truth values and numbers (True equals 1 in Python); "
+            "convert the values to one type."
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -93,27 +121,28 @@ class Domain:
         return f"Domain({self.name!r}, [{shown}{dots}], size={len(self)})"
 
     @cached_property
+    def _index(self) -> dict[Any, int]:
+        return {v: i for i, v in enumerate(self.values)}
+
+    @cached_property
     def is_numeric(self) -> bool:
         """Whether every value is a real number."""
-        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.values)
+        return all(map(_is_number, self.values))
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.float64]:
         """The values of a numeric domain as floats, in domain order."""
         if not self.is_numeric:
-            raise DomainError(
-                f"Domain {self.name!r} is not numeric (it contains "
-                f"{next(v for v in self.values if not isinstance(v, int | float))!r})."
-            )
-        return np.asarray(self.values, dtype=float)
+            odd = next(v for v in self.values if not _is_number(v))
+            raise DomainError(f"Domain {self.name!r} is not numeric (it contains {odd!r}).")
+        numbers = np.asarray(self.values, dtype=np.float64)
+        numbers.setflags(write=False)
+        return numbers
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The values as distinct texts: the coordinates of xarray objects and plots."""
-        texts = [str(v) for v in self.values]
-        if len(set(texts)) < len(texts):
-            texts = [repr(v) for v in self.values]
-        return tuple(texts)
+        return tuple(str(v) for v in self.values)
 
     @cached_property
     def by_label(self) -> dict[str, int]:
@@ -123,17 +152,26 @@ class Domain:
     def find(self, value: object) -> int | None:
         """Return the code of `value`, or None when the domain does not contain it.
 
-        A number equals a number of another type (20 and 20.0), but a truth value is no number.
+        A number equals a number of another type (20 and 20.0) and its usual spelling as text
+        (``"20"``), so that a column read from a file fits; but a truth value is no number.
+
+        Examples
+        --------
+        >>> age = Domain("age", [20, 21])
+        >>> age.find(20.0), age.find("21"), age.find("021"), age.find(True)
+        (0, 1, None, None)
         """
+        item = plain(value)
         try:
-            code = self._index.get(_plain(value))  # type: ignore[arg-type]
+            code = self._index.get(item)
         except TypeError:  # unhashable
             return None
-        if code is not None and isinstance(value, bool | np.bool_) != isinstance(
-            self.values[code], bool
-        ):
-            return None
-        return code
+        if code is not None:
+            same_kind = isinstance(item, bool) == isinstance(self.values[code], bool)
+            return code if same_kind else None
+        if isinstance(item, str) or (_is_number(item) and item == item):
+            return self.by_label.get(str(item))
+        return None
 
     def index(self, value: object) -> int:
         """Return the code of `value`; raise `DomainError` when the domain does not contain it."""
@@ -152,8 +190,7 @@ class Domain:
         DomainError
             Naming the first value (and its row) that is outside the domain.
         """
-        series = pd.Series(values if isinstance(values, pd.Series) else list(values))
-        inverse, distinct = pd.factorize(series, use_na_sentinel=False)
+        inverse, distinct = factorize(values, where=f"Column {self.name!r}")
         lookup = np.empty(max(len(distinct), 1), dtype=code_dtype(len(self)))
         for i, value in enumerate(distinct):
             code = self.find(value)
@@ -172,11 +209,7 @@ class Domain:
 
     @cached_property
     def _array(self) -> npt.NDArray[Any]:
-        if self.is_numeric:
-            return np.asarray(self.values)
-        out = np.empty(len(self), dtype=object)
-        out[:] = self.values
-        return out
+        return np.asarray(self.values) if self.is_numeric else object_array(self.values)
 
     def with_hierarchy(self, hierarchy: Hierarchy | None) -> Domain:
         """Return the same domain with another hierarchy."""
@@ -186,8 +219,9 @@ class Domain:
     def infer(cls, name: str, values: Iterable[object]) -> Domain:
         """Domain of the values seen in a column: numbers ascending, texts in alphabetical order.
 
-        A pandas categorical keeps the order of its categories. Text that is the usual spelling
-        of a number (``"17"``, but not ``"017"``) becomes that number when all values are such.
+        A pandas categorical keeps its categories, unseen ones included, and their order. Text
+        that is the usual spelling of a number (``"17"``, but not ``"017"``) becomes that number
+        when all values are such.
 
         Examples
         --------
@@ -196,11 +230,11 @@ class Domain:
         >>> Domain.infer("zip", ["01234", "98765"]).values
         ('01234', '98765')
         """
-        series = values if isinstance(values, pd.Series) else pd.Series(list(values), dtype=object)
-        if isinstance(series.dtype, pd.CategoricalDtype):
-            return cls(name, series.cat.categories)
-        distinct = [_plain(v) for v in series.dropna().unique()]
-        return cls(name, sorted_values(numbers_of(distinct) or distinct))
+        if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
+            return cls(name, values.cat.categories)
+        _, distinct = factorize(values, where=f"Column {name!r}")
+        seen = [plain(v) for v in distinct if not is_missing(v)]
+        return cls(name, sorted_values(numbers_of(seen) or seen))
 
 
 def code_dtype(n: int) -> np.dtype[Any]:
@@ -214,6 +248,57 @@ def code_dtype(n: int) -> np.dtype[Any]:
     return np.dtype(np.min_scalar_type(max(n - 1, 0)))
 
 
+def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
+    """One-dimensional array of any objects; tuples and arrays stay whole.
+
+    Examples
+    --------
+    >>> object_array([(1, 2), (3, 4)]).shape
+    (2,)
+    """
+    return np.fromiter(items, dtype=object, count=len(items))
+
+
+def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Codes and distinct values of a column, in order of appearance.
+
+    Examples
+    --------
+    >>> codes, distinct = factorize(["b", "a", "b"], where="Column 'x'")
+    >>> codes.tolist(), distinct
+    ([0, 1, 0], ['b', 'a'])
+    """
+    series = values if isinstance(values, pd.Series) else pd.Series(object_array([*values]))
+    try:
+        codes, distinct = pd.factorize(series, use_na_sentinel=False)
+    except TypeError:
+        raise DomainError(f"{where} contains values that are not hashable.") from None
+    found = list(distinct)
+    if series.dtype == object and any(isinstance(v, int | float) and v in (0, 1) for v in found):
+        kinds = {isinstance(v, bool | np.bool_) for v in series if isinstance(v, _NUMBERS)}
+        if len(kinds) > 1:
+            raise DomainError(
+                f"{where} mixes truth values and numbers (True equals 1 in Python); convert it "
+                "to one type."
+            )
+    return codes, found
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN, NaT, pandas' NA, or a text of nothing but white space.
+
+    Examples
+    --------
+    >>> is_missing(float("nan")), is_missing(" "), is_missing({1, 2})
+    (True, True, False)
+    """
+    if isinstance(cell, str):
+        return not cell or cell.isspace()
+    if isinstance(cell, Decimal):
+        return cell.is_nan()  # pandas trips over a signalling NaN
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
 def sorted_values(values: Sequence[Any]) -> list[Any]:
     """Sort values of possibly mixed types: numbers first, then everything else by its text."""
     try:
@@ -221,52 +306,59 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
     except TypeError:
         return sorted(
             values,
-            key=lambda v: (
-                (0, v, "") if isinstance(v, int | float) else (1, 0, f"{type(v).__name__}:{v}")
-            ),
+            key=lambda v: (0, v, "") if _is_number(v) else (1, 0, f"{type(v).__name__}:{v}"),
         )
 
 
 def numbers_of(texts: Sequence[Any]) -> list[int | float] | None:
-    """Numbers that the texts spell, or None when one of them is not the usual spelling of one."""
+    """Numbers that the texts spell, or None when they are not the usual spellings of as many.
+
+    Examples
+    --------
+    >>> numbers_of(["1.50", "2"]), numbers_of(["1.5", "1.50"]), numbers_of(["1", "x"])
+    ([1.5, 2], None, None)
+    """
     numbers: list[int | float] = []
     for text in texts:
         number = number_of(text)
         if number is None:
             return None
         numbers.append(number)
-    return numbers or None
+    return numbers if numbers and len(set(numbers)) == len(set(texts)) else None
 
 
 def number_of(text: Any) -> int | float | None:
     """Return the number whose usual spelling is `text`, or None.
 
-    Codes such as ``"007"``, ``"1e3"`` or ``"nan"`` stay texts.
+    Codes such as ``"007"``, ``"1e3"``, ``"nan"`` or digits too many for a float stay texts.
 
     Examples
     --------
-    >>> number_of("17"), number_of("-2.5"), number_of("017"), number_of("inf")
+    >>> number_of("17"), number_of("-2.50"), number_of("017"), number_of("inf")
     (17, -2.5, None, None)
     """
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not _USUAL_NUMBER.fullmatch(text) or text == "-0":
         return None
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except (ValueError, OverflowError):
-            continue
-        if np.isfinite(number) and str(number) == text:
-            return number
-    return None
+    number: int | float = plain(float(text))
+    return number
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Strip NumPy's scalar types, so that values compare, print and serialise as Python's."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
+
+
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_value(name: str, value: Any) -> None:
@@ -277,7 +369,9 @@ def _check_value(name: str, value: Any) -> None:
             f"Domain {name!r}: {value!r} cannot be a value because it is not hashable "
             f"({type(value).__name__}); use a tuple or a text."
         ) from None
-    if value is None or value is pd.NA or value is pd.NaT or value != value:
+    if _is_number(value) and abs(value) > 1e300:
+        raise DomainError(f"Domain {name!r}: the number {str(value)[:20]}... is too large.")
+    if not isinstance(value, str) and is_missing(value):
         raise DomainError(
             f"Domain {name!r} contains a missing value; declare a category for it instead "
             "(for example 'unknown')."

@@ -42,13 +42,14 @@ def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
 
     Examples
     --------
-    >>> nearest("Japn", ["Japan", "China", "India"])
+    >>> nearest("japn", ["Japan", "China", "India"])
     "Nearest known: 'Japan'."
     """
     names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(text), names, n=n, cutoff=0.5)
+    folded = {name.casefold(): name for name in reversed(names[:50_000])}
+    close = difflib.get_close_matches(str(text)[:60].casefold(), folded, n=n, cutoff=0.5)
     if close:
-        return "Nearest known: " + ", ".join(repr(c) for c in close) + "."
+        return "Nearest known: " + ", ".join(repr(folded[c]) for c in close) + "."
     shown = ", ".join(repr(k) for k in names[:6])
     return f"Known: {shown}{', ...' if len(names) > 6 else ''}."
 

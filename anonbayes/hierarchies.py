@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import numbers_of
+from anonbayes.domains import numbers_of, plain
 from anonbayes.errors import DomainError, nearest
 from anonbayes.textfiles import read_csv_text
 
@@ -52,11 +53,12 @@ class Hierarchy:
     """
 
     def __init__(self, leaves: Sequence[Hashable], levels: Sequence[Sequence[str]]) -> None:
-        self.leaves: tuple[Any, ...] = tuple(leaves)
+        self.leaves: tuple[Any, ...] = tuple(plain(leaf) for leaf in leaves)
         if not self.leaves:
             raise DomainError("A hierarchy needs at least one leaf.")
-        if len(set(self.leaves)) < len(self.leaves):
-            twice = next(v for v in self.leaves if self.leaves.count(v) > 1)
+        texts = [str(leaf) for leaf in self.leaves]
+        if len(set(texts)) < len(texts):
+            twice = next(leaf for i, leaf in enumerate(texts) if leaf in texts[:i])
             raise DomainError(f"The hierarchy lists leaf {twice!r} more than once.")
         rows = [tuple(str(label) for label in level) for level in levels]
         if not rows or len(set(rows[-1])) > 1:
@@ -72,6 +74,7 @@ class Hierarchy:
             codes.append(pd.factorize(np.asarray(row, dtype=object))[0])
         self._check_tree(codes)
         self.codes: npt.NDArray[np.int64] = np.vstack(codes)
+        self.codes.setflags(write=False)
         self._cells = self._collect()
 
     def _check_tree(self, codes: list[npt.NDArray[np.int64]]) -> None:
@@ -101,6 +104,7 @@ class Hierarchy:
                         f"The hierarchy uses the label {label!r} for two different sets of "
                         f"leaves (again at level {h}); rename one of them."
                     )
+                members.setflags(write=False)
                 cells[label] = members
         texts = {str(v): i for i, v in enumerate(self.leaves)}
         for label, members in cells.items():
@@ -162,14 +166,27 @@ class Hierarchy:
 
     def check_covers(self, domain: Domain) -> None:
         """Raise `DomainError` unless every value of the domain is a leaf."""
-        known = set(self.leaves) | {str(v) for v in self.leaves}
-        missing = [v for v in domain.values if v not in known and str(v) not in known]
+        known = {str(v) for v in self.leaves}
+        missing = [v for v in domain.values if str(v) not in known]
         if missing:
             shown = ", ".join(repr(v) for v in missing[:5])
             raise DomainError(
                 f"The hierarchy of {domain.name!r} does not list {len(missing)} of the domain's "
                 f"values: {shown}{', ...' if len(missing) > 5 else ''}."
             )
+
+    def with_leaf(self, leaf: Hashable) -> Hierarchy:
+        """Return the hierarchy with one more leaf, below no label but ``*``.
+
+        Examples
+        --------
+        >>> h = Hierarchy(["a", "b"], [["ab", "ab"]]).with_leaf("missing")
+        >>> h.members("ab"), h.members("*")
+        (('a', 'b'), ('a', 'b', 'missing'))
+        """
+        lower = self.levels[:-1] if self.levels[-1][0] == ROOT else self.levels
+        levels = [[*row, str(leaf)] for row in lower]
+        return Hierarchy([*self.leaves, leaf], [*levels, [ROOT] * (len(self.leaves) + 1)])
 
     # -- constructors ----------------------------------------------------------------------
 
@@ -180,11 +197,9 @@ class Hierarchy:
         Leaves that are all numbers become numbers.
         """
         frame = read_csv_text(path, sep=sep, header=False)
-        if frame.shape[1] < 1 or frame.empty:
-            raise DomainError(f"The hierarchy file {str(path)!r} has no lines.")
-        empty = frame.isna() | (frame == "")
-        if empty.to_numpy().any():
-            row, col = np.argwhere(empty.to_numpy())[0]
+        empty = (frame == "").to_numpy()
+        if empty.any():
+            row, col = np.argwhere(empty)[0]
             raise DomainError(
                 f"The hierarchy file {str(path)!r} has an empty cell in line {row + 1}, "
                 f"column {col + 1}; every line needs a label for each level."
@@ -202,7 +217,7 @@ class Hierarchy:
     def from_levels(cls, levels: Mapping[Any, Sequence[str]]) -> Hierarchy:
         """Hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
 
-        Shorter lines repeat their last label up to the longest line's level.
+        Lines end at the same level; a shorter one keeps its leaf on the levels below.
 
         Examples
         --------
@@ -219,9 +234,12 @@ class Hierarchy:
                     f"Leaf {leaf!r}: give its generalizations as a list, not as the text "
                     f"{parents!r}."
                 )
-            rows.append([str(p) for p in parents] or [str(leaf)])
+            rows.append([str(p) for p in parents])
         height = max(len(row) for row in rows)
-        padded = [row + [row[-1]] * (height - len(row)) for row in rows]
+        padded = [
+            [str(plain(leaf))] * (height - len(row)) + row
+            for leaf, row in zip(levels, rows, strict=True)
+        ]
         return cls(list(levels), [[row[h] for row in padded] for h in range(height)])
 
     @classmethod
@@ -240,7 +258,7 @@ class Hierarchy:
         >>> Hierarchy.from_prefix(["45501", "45502"], width=[1, 4]).label(0, 1)
         '4550*'
         """
-        leaves = [str(c) for c in codes]
+        leaves = [str(plain(c)) for c in codes]
         lengths = {len(c) for c in leaves}
         if len(lengths) > 1:
             short, long = min(leaves, key=len), max(leaves, key=len)
@@ -248,13 +266,14 @@ class Hierarchy:
                 f"Prefix codes must have one length, got {short!r} and {long!r}; pad them first."
             )
         length = lengths.pop() if lengths else 0
-        widths = [width] * -(-length // max(int(width), 1)) if isinstance(width, int) else [*width]
-        if any(w < 1 for w in widths):
+        steps: list[Any] = [width] if isinstance(width, Integral) else [*cast(Sequence[int], width)]
+        if not steps or any(not isinstance(w, Integral) or w < 1 for w in steps):
             raise DomainError(f"Each level must mask at least one character, got width={width!r}.")
+        widths = steps * length if isinstance(width, Integral) else steps
         levels, masked = [], 0
         for w in widths:
-            masked = min(masked + w, length)
-            if masked == length:
+            masked += int(w)
+            if masked >= length:
                 break
             levels.append([c[: length - masked] + "*" * masked for c in leaves])
         return cls(leaves, [*levels, [ROOT] * len(leaves)])
@@ -279,13 +298,28 @@ class Hierarchy:
         >>> Hierarchy.from_intervals(range(20, 40), 5, 10).members("[20, 25)")
         (20, 21, 22, 23, 24)
         """
-        leaves = list(values)
+        leaves = [plain(v) for v in values]
         widths = [width, *wider]
-        if any(w <= 0 for w in widths):
-            raise DomainError(f"Interval widths must be positive, got {widths}.")
-        numbers = np.asarray(leaves, dtype=float)
+        try:
+            numbers = np.asarray(leaves, dtype=np.float64)
+            steps = np.asarray(widths, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DomainError("Values and widths of intervals must be numbers.") from None
+        if not (np.isfinite(steps).all() and (steps > 0).all()):
+            raise DomainError(f"Interval widths must be positive numbers, got {widths}.")
+        if not np.isfinite(numbers).all():
+            odd = leaves[int(np.argmin(np.isfinite(numbers)))]
+            raise DomainError(f"Values of intervals must be finite numbers, got {odd!r}.")
         levels = []
-        for w in widths:
-            lower = origin + np.floor((numbers - origin) / w) * w
-            levels.append([f"[{a:g}, {a + w:g})" for a in lower.tolist()])
+        for w in steps.tolist():
+            # Division rounds: 0.3 / 0.1 lies just below 3, yet 0.3 opens the band [0.3, 0.4).
+            band = np.floor((numbers - origin) / w + 1e-9)
+            levels.append(
+                [f"[{_edge(origin + b * w)}, {_edge(origin + (b + 1) * w)})" for b in band.tolist()]
+            )
         return cls(leaves, levels)
+
+
+def _edge(number: float) -> str:
+    """Shortest spelling of a band edge, without the noise of the last digits."""
+    return str(plain(float(f"{number:.12g}")))

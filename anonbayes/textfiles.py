@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from anonbayes.errors import TableError
 
-__all__ = ["read_csv_text"]
+__all__ = ["check_names", "read_csv_text"]
 
 
 def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:
     """Read a UTF-8 delimited file with every cell as text: nothing is guessed or dropped.
 
-    Empty cells stay the empty text; short or long lines, a wrong encoding, duplicate column
-    names and files without rows are errors.
+    Empty cells stay the empty text and blank lines are skipped; short or long lines, a wrong
+    encoding, duplicate column names and files without rows are errors.
     """
     file = Path(path)
+    if not isinstance(sep, str) or len(sep) != 1:
+        raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
     try:
         frame = pd.read_csv(
             file,
@@ -32,16 +35,19 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
         )
     except FileNotFoundError:
         raise TableError(f"There is no file {str(file)!r}.") from None
-    except IsADirectoryError:
-        raise TableError(f"{str(file)!r} is a directory, not a file.") from None
-    except UnicodeDecodeError as error:
+    except OSError as error:
+        raise TableError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
         raise TableError(
-            f"{str(file)!r} is not UTF-8 text (byte {error.start}); save it as UTF-8 first."
+            f"{str(file)!r} is not UTF-8 text (line {_bad_line(file)}); save it as UTF-8 first."
         ) from None
     except pd.errors.EmptyDataError:
         raise TableError(f"{str(file)!r} is empty.") from None
-    except (pd.errors.ParserError, csv.Error) as error:
-        raise TableError(f"{str(file)!r} is not a table separated by {sep!r}: {error}.") from None
+    except (pd.errors.ParserError, ValueError) as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip().rstrip(".")
+        raise TableError(f"{str(file)!r} is not a table separated by {sep!r}: {reason}.") from None
+    if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
+        _check_lengths(file, sep, frame.shape[1])
     if not header:
         return frame
     names = frame.iloc[0].tolist()
@@ -53,10 +59,34 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     return body
 
 
-def check_names(names: list[str], where: str) -> None:
-    """Raise `TableError` when a column name is empty or stands twice."""
-    for i, name in enumerate(names):
-        if name in names[:i]:
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raise `TableError` when a column name is no text, is empty, or stands twice."""
+    seen: set[str] = set()
+    for i, name in enumerate(names, start=1):
+        if not isinstance(name, str):
+            raise TableError(f"{where}: column name {name!r} is not text; rename it.")
+        if not name.strip():
+            raise TableError(f"{where}: column {i} has no name.")
+        if name in seen:
             raise TableError(f"{where}: column {name!r} stands twice; rename one of them.")
-        if name is None or name != name or name == "":
-            raise TableError(f"{where}: column {i + 1} has no name.")
+        seen.add(name)
+
+
+def _bad_line(file: Path) -> int:
+    data = file.read_bytes()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
+def _check_lengths(file: Path, sep: str, width: int) -> None:
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, delimiter=sep)
+        for cells in reader:
+            if len(cells) < width and "".join(cells).strip():
+                raise TableError(
+                    f"{str(file)!r}, line {reader.line_num}: {len(cells)} cells where "
+                    f"{width} are expected."
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Set
 from functools import cached_property
 from typing import Any
@@ -11,35 +12,29 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, number_of
-from anonbayes.errors import AnonbayesError, CellError, nearest, one_of
+from anonbayes.domains import Domain, is_missing
+from anonbayes.errors import CellError, nearest, one_of
 
-__all__ = ["CellParser", "is_missing", "is_pattern"]
+__all__ = ["CellParser", "is_pattern", "is_set_text", "split_set"]
 
 Codes = npt.NDArray[np.int64]
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _END = rf"(?:{_NUMBER}|[+-]?inf(?:inity)?|[+-]?∞)"
-_INTERVAL = re.compile(rf"^([\[\](])\s*({_END})\s*[,;]\s*({_END})\s*([\[\])])$", re.IGNORECASE)
-_RANGE = re.compile(rf"^({_NUMBER})\s*(?:-|–|—|\bto\b)\s*({_NUMBER})$")
-_COMPARISON = re.compile(rf"^(>=|<=|≥|≤|>|<)\s*({_NUMBER})$")
-_PREFIX = re.compile(r"^([^*]*)(\*+)$")
-_SET = re.compile(r"^\{(.*)\}$", re.DOTALL)
+_INTERVAL = re.compile(rf"([\[\](])\s*({_END})\s*[,;]\s*({_END})\s*([\[\])])", re.IGNORECASE)
+_RANGE = re.compile(rf"({_NUMBER})\s*(?:-|–|—|\bto\b)\s*({_NUMBER})")
+_COMPARISON = re.compile(rf"(>=|<=|≥|≤|>|<)\s*({_NUMBER})")
+_PLAIN_NUMBER = re.compile(_NUMBER)
+_MASK = re.compile(r"([^*]*)(\*+)")
+_SET = re.compile(r"(?:frozenset\()?\{(.*)\}\)?", re.DOTALL)
+_QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
 
 MISSING_POLICIES = ("error", "unknown", "category")
 
 
-def is_missing(cell: object) -> bool:
-    """Whether a cell is None, NaN, NaT or pandas' NA.
-
-    Examples
-    --------
-    >>> is_missing(float("nan")), is_missing(""), is_missing({1, 2})
-    (True, False, False)
-    """
-    if cell is None or cell is pd.NA or cell is pd.NaT:
-        return True
-    return isinstance(cell, float | np.floating) and bool(np.isnan(cell))
+def is_set_text(text: str) -> bool:
+    """Whether a text reads as a set in braces."""
+    return _SET.fullmatch(text) is not None
 
 
 def is_pattern(text: str) -> bool:
@@ -50,18 +45,32 @@ def is_pattern(text: str) -> bool:
     >>> [is_pattern(t) for t in ("4550*", "20-29", ">=50", "{M, J}", ">50K", "well-paid")]
     [True, True, True, True, False, False]
     """
-    return any(p.match(text) for p in (_INTERVAL, _RANGE, _COMPARISON, _PREFIX, _SET))
+    return any(p.fullmatch(text) for p in (_INTERVAL, _RANGE, _COMPARISON, _MASK, _SET))
+
+
+def split_set(text: str) -> list[str]:
+    """Members of a set text, split at every comma, without quotes.
+
+    Examples
+    --------
+    >>> split_set("{M, J}"), split_set("{'M', 'J'}")
+    (['M', 'J'], ['M', 'J'])
+    """
+    match = _SET.fullmatch(text)
+    parts = match.group(1).split(",") if match else []
+    return [_unquoted(part.strip()) for part in parts if part.strip()]
 
 
 class CellParser:
     """Reads the released cells of one attribute.
 
-    A cell is tried, in this order, as: a missing value; a value of the domain; a label of the
-    hierarchy; ``*`` (the whole domain); a Python set, list, tuple or array of values; a
+    A cell is tried, in this order, as: a value of the domain; a missing value; a label of the
+    hierarchy; ``*`` (the whole domain); a Python set, list, tuple, range or array of values; a
     `pandas.Interval`; and, if it is text, as ``{M, J}``, ``[20, 30)``, ``20-29`` (both ends
     included), ``>=50``, or a mask. One star masks any ending (``4550*``), several stars exactly
     that many characters (``455**``). Because values and labels come first, a value with a minus
-    sign, a comma or a star of its own is never misread.
+    sign, a comma or a star of its own is never misread. Empty text is a missing value unless the
+    domain lists it.
 
     Parameters
     ----------
@@ -92,27 +101,6 @@ class CellParser:
         self.missing = missing
         self.missing_label = missing_label
 
-    @cached_property
-    def everything(self) -> Codes:
-        """Codes of the whole domain."""
-        return np.arange(len(self.domain))
-
-    @cached_property
-    def _labels(self) -> dict[str, Codes]:
-        """Codes below each label of the hierarchy, restricted to the domain."""
-        hierarchy = self.domain.hierarchy
-        if hierarchy is None:
-            return {}
-        code = np.full(len(hierarchy.leaves), -1)
-        for i, leaf in enumerate(hierarchy.leaves):
-            found = self.domain.find(leaf)
-            code[i] = self.domain.by_label.get(str(leaf), -1) if found is None else found
-        out = {}
-        for label in hierarchy:
-            codes = code[hierarchy.positions(label)]
-            out[label] = np.sort(codes[codes >= 0])
-        return out
-
     def parse(self, cell: Any, *, row: object = None) -> Codes:
         """Return the sorted codes of the domain values that the cell allows.
 
@@ -128,7 +116,14 @@ class CellParser:
         CellError
             When the cell cannot be read, or allows no value of the domain.
         """
-        codes = self._codes(cell, row)
+        try:
+            codes = self._value_or_missing(cell)
+            if codes is None:
+                codes = self._several(cell)
+            if codes is None:
+                raise _Unreadable(self._unknown(cell))
+        except _Unreadable as problem:
+            raise CellError(f"{self._place(row)}: cell {_show(cell)} {problem}") from None
         if not len(codes):
             raise CellError(
                 f"{self._place(row)}: cell {_show(cell)} contains no value of the domain "
@@ -136,86 +131,107 @@ class CellParser:
             )
         return codes
 
-    # -- from the most to the least specific reading --------------------------------------
+    # -- what the domain offers -------------------------------------------------------------
 
-    def _codes(self, cell: Any, row: object) -> Codes:
-        if is_missing(cell):
-            return self._missing(row)
+    @cached_property
+    def _everything(self) -> Codes:
+        return np.arange(len(self.domain))
+
+    @cached_property
+    def _labels(self) -> dict[str, Codes]:
+        """Codes below each label of the hierarchy, restricted to the domain."""
+        hierarchy = self.domain.hierarchy
+        if hierarchy is None:
+            return {}
+        of_leaf = [self.domain.find(leaf) for leaf in hierarchy.leaves]
+        code = np.array([-1 if found is None else found for found in of_leaf])
+        out = {}
+        for label in hierarchy:
+            codes = code[hierarchy.positions(label)]
+            out[label] = np.sort(codes[codes >= 0])
+        return out
+
+    @cached_property
+    def _sorted_labels(self) -> list[tuple[str, int]]:
+        return sorted((text, code) for code, text in enumerate(self.domain.labels))
+
+    @cached_property
+    def _most_commas(self) -> int:
+        """Most commas within one member of a set text."""
+        own = max(text.count(",") for text in [*self.domain.labels, *self._labels])
+        return max(own, 1) if self.domain.is_numeric else own
+
+    # -- from the most to the least specific reading; None when a reading does not fit ---------
+
+    def _value_or_missing(self, cell: Any) -> Codes | None:
         code = self.domain.find(cell)
         if code is not None:
             return np.array([code])
-        if isinstance(cell, str):
-            return self._text(cell, row)
-        if isinstance(cell, pd.Interval):
-            return self._interval(cell.left, cell.right, cell.closed_left, cell.closed_right, cell)
-        if isinstance(cell, list | tuple | Set | np.ndarray | pd.Index | pd.Series | range):
-            return self._members(list(cell), cell, row)
-        raise self._unknown(cell, row)
-
-    def _missing(self, row: object) -> Codes:
+        if not is_missing(cell):
+            return None
         if self.missing == "unknown":
-            return self.everything
+            return self._everything
         if self.missing == "category":
             return np.array([self.domain.index(self.missing_label)])
-        raise CellError(
-            f"{self._place(row)}: the cell is missing. Say what it means: missing='unknown' "
-            "(any value of the domain) or missing='category' (a value of its own)."
+        raise _Unreadable(
+            "is missing. Say what it means: missing='unknown' (any value of the domain) or "
+            "missing='category' (a value of its own)."
         )
 
-    def _text(self, cell: str, row: object, *, inside_set: bool = False) -> Codes:
-        for text in dict.fromkeys((cell, cell.strip())):
-            code = self.domain.by_label.get(text)
-            if code is not None:
-                return np.array([code])
-            if text in self._labels:
-                return self._labels[text]
-        if text == "*":
-            return self.everything
-        if not inside_set and (match := _SET.match(text)):
-            return self._set(match.group(1), cell, row)
-        codes = self._numeric_text(text, cell)
-        if codes is not None:
-            return codes
-        if match := _PREFIX.match(text):
-            return self._mask(match.group(1), len(match.group(2)))
-        raise self._unknown(cell, row)
-
-    def _numeric_text(self, text: str, cell: str) -> Codes | None:
-        """Interval, range, comparison or other spelling of a number (numeric domains only)."""
-        if not self.domain.is_numeric:
-            return None
-        numbers = self.domain.numbers
-        if match := _INTERVAL.match(text):
-            left, low, high, right = match.groups()
-            return self._interval(_float(low), _float(high), left == "[", right == "]", cell)
-        if match := _RANGE.match(text):
-            return self._interval(float(match.group(1)), float(match.group(2)), True, True, cell)
-        if match := _COMPARISON.match(text):
-            sign, bound = match.group(1), float(match.group(2))
-            keep = {
-                ">=": numbers >= bound,
-                "≥": numbers >= bound,
-                "<=": numbers <= bound,
-                "≤": numbers <= bound,
-                ">": numbers > bound,
-                "<": numbers < bound,
-            }[sign]
-            return np.flatnonzero(keep)
-        if re.fullmatch(_NUMBER, text):
-            return np.flatnonzero(numbers == float(text))
+    def _several(self, cell: Any) -> Codes | None:
+        if isinstance(cell, str):
+            text = cell.strip()
+            match = _SET.fullmatch(text)
+            codes = self._text(cell)
+            return self._set(match.group(1)) if codes is None and match else codes
+        if isinstance(cell, pd.Interval):
+            return self._interval(cell.left, cell.right, cell.closed_left, cell.closed_right)
+        if isinstance(cell, list | tuple | Set | np.ndarray | pd.Index | pd.Series | range):
+            return self._members(np.ravel(cell) if isinstance(cell, np.ndarray) else cell)
         return None
 
-    def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool, cell: Any) -> Codes:
+    def _text(self, cell: str) -> Codes | None:
+        """Read a text that is no set in braces."""
+        text = cell.strip()
+        for spelling in (cell, text):
+            code = self.domain.by_label.get(spelling)
+            if code is not None:
+                return np.array([code])
+            if spelling in self._labels:
+                return self._labels[spelling]
+        if text == "*":
+            return self._everything
+        codes = self._numeric_text(text) if self.domain.is_numeric else None
+        if codes is None and (match := _MASK.fullmatch(text)):
+            codes = self._mask(match.group(1), len(match.group(2)))
+        return codes
+
+    def _numeric_text(self, text: str) -> Codes | None:
+        """Interval, range, comparison or another spelling of a number."""
+        if match := _INTERVAL.fullmatch(text):
+            left, low, high, right = match.groups()
+            return self._interval(_float(low), _float(high), left == "[", right == "]")
+        if match := _PLAIN_NUMBER.fullmatch(text):
+            return np.flatnonzero(self.domain.numbers == float(text))
+        if match := _RANGE.fullmatch(text):
+            return self._interval(float(match.group(1)), float(match.group(2)), True, True)
+        if match := _COMPARISON.fullmatch(text):
+            sign, bound = match.group(1), float(match.group(2))
+            inclusive = sign in (">=", "<=", "≥", "≤")
+            if sign in (">", ">=", "≥"):
+                return self._interval(bound, np.inf, inclusive, True)
+            return self._interval(-np.inf, bound, True, inclusive)
+        return None
+
+    def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Codes:
         if not self.domain.is_numeric:
-            raise CellError(
-                f"Column {self.domain.name!r}: cell {_show(cell)} is an interval, but the domain "
-                f"is not numeric. {nearest(cell, self.domain.labels)}"
+            raise _Unreadable(
+                f"is an interval, but the domain is not numeric. Known: {self._some_labels()}."
             )
+        if not isinstance(low, int | float | np.number) or isinstance(low, np.timedelta64):
+            raise _Unreadable("is an interval of times, but the domain is one of numbers.")
         if low > high:
-            raise CellError(
-                f"Column {self.domain.name!r}: cell {_show(cell)} runs from high to low; "
-                "swap its ends."
-            )
+            raise _Unreadable("runs from high to low; swap its ends.")
         x = self.domain.numbers
         above = x >= low if with_low else x > low
         below = x <= high if with_high else x < high
@@ -223,67 +239,71 @@ class CellParser:
 
     def _mask(self, prefix: str, stars: int) -> Codes:
         """Codes of the values that a mask fits: one star any ending, more stars that many."""
-        labels = self.domain.labels
         length = len(prefix) + stars
-        return np.array(
-            [
-                code
-                for code, text in enumerate(labels)
-                if text.startswith(prefix)
-                and (len(text) > len(prefix) if stars == 1 else len(text) == length)
-            ],
-            dtype=np.int64,
-        )
+        fitting = []
+        for i in range(bisect_left(self._sorted_labels, (prefix, -1)), len(self.domain)):
+            text, code = self._sorted_labels[i]
+            if not text.startswith(prefix):
+                break
+            if len(text) == length or (stars == 1 and len(text) > length):
+                fitting.append(code)
+        return np.sort(np.array(fitting, dtype=np.int64))
 
-    def _members(self, members: Iterable[Any], cell: Any, row: object) -> Codes:
-        found = [self._member(m, cell, row) for m in members]
+    def _members(self, members: Iterable[Any]) -> Codes:
+        """Union of the members of a Python collection: values, labels, texts or intervals."""
+        found = []
+        for member in members:
+            code = self.domain.find(member)
+            if code is not None:
+                found.append(np.array([code]))
+                continue
+            if is_missing(member):
+                raise _Unreadable("contains a missing value.")
+            codes = None
+            if isinstance(member, str):
+                codes = self._text(member)
+            elif isinstance(member, pd.Interval):
+                codes = self._several(member)
+            if codes is None:
+                raise _Unreadable(f"contains {_show(member)}, which {self._unknown(member)}")
+            found.append(codes)
         return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
 
-    def _member(self, member: Any, cell: Any, row: object) -> Codes:
-        if is_missing(member):
-            raise CellError(f"{self._place(row)}: cell {_show(cell)} contains a missing value.")
-        code = self.domain.find(member)
-        if code is not None:
-            return np.array([code])
-        if isinstance(member, str):
-            return self._text(member, row, inside_set=True)
-        if isinstance(member, pd.Interval):
-            return self._codes(member, row)
-        raise self._unknown(member, row, within=cell)
-
-    def _set(self, body: str, cell: str, row: object) -> Codes:
+    def _set(self, body: str) -> Codes:
         """Split ``M, J`` at commas; pieces that only together name a value are joined again."""
-        pieces = body.split(",")
         if not body.strip():
             return np.array([], dtype=np.int64)
-        # ways[i]: how many readings the first i pieces have; last[i]: start of the last member.
-        ways, last = [1] + [0] * len(pieces), [0] * (len(pieces) + 1)
-        for end in range(1, len(pieces) + 1):
-            for start in range(end):
-                if ways[start] and self._is_member(",".join(pieces[start:end])):
+        pieces = body.split(",")
+        # ways[i]: how many readings the first i pieces have; last[i]: the last member of one.
+        ways = [1] + [0] * len(pieces)
+        last: list[tuple[int, Codes]] = [(0, np.array([], dtype=np.int64))] * len(ways)
+        for end in range(1, len(ways)):
+            for start in range(max(end - 1 - self._most_commas, 0), end):
+                codes = self._set_member(",".join(pieces[start:end])) if ways[start] else None
+                if codes is not None and len(codes):
                     ways[end] += ways[start]
-                    last[end] = start
+                    last[end] = (start, codes)
         if ways[-1] > 1:
-            raise CellError(
-                f"{self._place(row)}: cell {cell!r} can be split into values in {ways[-1]} ways; "
-                "give a Python set instead of text."
+            raise _Unreadable(
+                "can be split into values in more than one way; give a Python set instead of text."
             )
         if ways[-1] == 0:
-            bad = next((p.strip() for p in pieces if not self._is_member(p)), body)
-            raise self._unknown(bad, row, within=cell)
-        members, end = [], len(pieces)
+            odd = next((p.strip() for p in pieces if self._set_member(p) is None), body)
+            raise _Unreadable(f"contains {_show(odd)}, which {self._unknown(odd)}")
+        found, end = [], len(pieces)
         while end:
-            members.append(",".join(pieces[last[end] : end]))
-            end = last[end]
-        return self._members(members, cell, row)
+            end, codes = last[end]
+            found.append(codes)
+        return np.unique(np.concatenate(found))
 
-    def _is_member(self, text: str) -> bool:
+    def _set_member(self, text: str) -> Codes | None:
         if not text.strip():
-            return False
+            return None
         try:
-            return len(self._text(text, None, inside_set=True)) > 0
-        except AnonbayesError:
-            return False
+            codes = self._text(text)
+            return self._text(_unquoted(text.strip())) if codes is None else codes
+        except _Unreadable:
+            return None
 
     # -- messages --------------------------------------------------------------------------
 
@@ -296,13 +316,20 @@ class CellParser:
             return ""
         return f", from {min(self.domain.values)} to {max(self.domain.values)}"
 
-    def _unknown(self, cell: Any, row: object, within: Any = None) -> CellError:
-        where = "" if within is None else f" (in {_show(within)})"
+    def _some_labels(self) -> str:
+        shown = ", ".join(repr(text) for text in self.domain.labels[:6])
+        return f"{shown}, ..." if len(self.domain) > 6 else shown
+
+    def _unknown(self, cell: Any) -> str:
+        reads = ""
+        if isinstance(cell, str) and not self.domain.is_numeric and is_pattern(cell.strip()):
+            reads = "The domain is not numeric, so it has no ranges. "
         known = [*self.domain.labels, *self._labels]
-        return CellError(
-            f"{self._place(row)}: cell {_show(cell)}{where} is no value, label, range or set of "
-            f"the domain. {nearest(cell, known)}"
-        )
+        return f"is no value, label, range or set of the domain. {reads}{nearest(cell, known)}"
+
+
+class _Unreadable(Exception):
+    """Why a cell cannot be read, before column and row are known."""
 
 
 def _show(cell: Any, limit: int = 80) -> str:
@@ -311,5 +338,9 @@ def _show(cell: Any, limit: int = 80) -> str:
 
 
 def _float(text: str) -> float:
-    number = number_of(text)
-    return float(text.replace("∞", "inf")) if number is None else float(number)
+    return float(text.replace("∞", "inf"))
+
+
+def _unquoted(text: str) -> str:
+    match = _QUOTED.fullmatch(text)
+    return match.group(2) if match else text

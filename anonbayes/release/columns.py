@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import sparse
 
-from anonbayes.domains import Domain, code_dtype, numbers_of, sorted_values
+from anonbayes.domains import (
+    Domain,
+    code_dtype,
+    factorize,
+    is_missing,
+    numbers_of,
+    object_array,
+    plain,
+    sorted_values,
+)
 from anonbayes.errors import CellError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.release.cells import CellParser, is_missing, is_pattern
+from anonbayes.release.cells import CellParser, is_pattern, is_set_text, split_set
 from anonbayes.release.evidence import Evidence
 
-__all__ = ["Column", "encode_column"]
+__all__ = ["Column", "encode_column", "frozen"]
 
 IDENTIFIER_SIZE = 1000
+
+
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Read-only array that nobody else can write to either: a copy unless it is one already."""
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +48,29 @@ class Column:
     evidence : Evidence
         The distinct cells.
     codes : numpy.ndarray
-        For each row the position of its cell in `evidence`, in a small unsigned type.
+        For each row the position of its cell in `evidence`; kept in the smallest unsigned type.
     """
 
     evidence: Evidence
     codes: npt.NDArray[Any]
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise TableError(
+                f"Column {self.domain.name!r}: codes must be one whole number per row, got "
+                f"{codes.dtype} of shape {codes.shape}."
+            )
+        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(self.evidence):
+            raise TableError(
+                f"Column {self.domain.name!r}: codes from {codes.min()} to {codes.max()} for "
+                f"{len(self.evidence)} distinct cells."
+            )
+        small = codes.astype(code_dtype(len(self.evidence)), copy=False)
+        object.__setattr__(self, "codes", frozen(small))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (self.evidence, self.codes)
 
     @property
     def domain(self) -> Domain:
@@ -46,10 +82,8 @@ class Column:
         return Column(self.evidence, self.codes[rows])
 
     def labels(self) -> npt.NDArray[Any]:
-        """What was released, row by row."""
-        texts = np.empty(len(self.evidence), dtype=object)
-        texts[:] = self.evidence.labels
-        return texts[self.codes]
+        """Return what was released, row by row."""
+        return object_array(self.evidence.labels)[self.codes]
 
 
 def encode_column(
@@ -85,12 +119,18 @@ def encode_column(
     ([0, 0, 0, 1], ('J', 'M'))
     """
     if channel is not None:
-        return _through_channel(series, name, channel)
-    inverse, distinct = _factorize(series)
-    known = _domain(name, distinct, domain, hierarchy, missing, missing_label, n_rows=len(series))
+        if domain is not None or hierarchy is not None:
+            raise TableError(
+                f"Column {name!r} has a channel, which brings its own domain; leave {name!r} out "
+                "of domains and hierarchies."
+            )
+        return _through_channel(series, name, channel, missing)
+    inverse, distinct = _factorize(series, name)
+    known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series)
     parser = CellParser(known, missing=missing, missing_label=missing_label)
     position: dict[bytes, int] = {}
-    members, labels = [], []
+    members: list[npt.NDArray[np.int64]] = []
+    labels: list[Any] = []
     lookup = np.empty(len(distinct), dtype=np.int64)
     for i, cell in enumerate(distinct):
         try:
@@ -103,48 +143,58 @@ def encode_column(
         if key not in position:
             position[key] = len(members)
             members.append(codes)
-            labels.append(_label(cell, known, codes, missing))
+            labels.append(_label(cell, known, codes))
+        elif _is_star(labels[position[key]]):
+            # Only rows that were suppressed show a star in every column.
+            labels[position[key]] = _label(cell, known, codes)
         lookup[i] = position[key]
     evidence = Evidence.from_members(known, members, labels)
     return Column(evidence, lookup.astype(code_dtype(len(members)))[inverse])
 
 
-def _through_channel(series: pd.Series, name: str, channel: Any) -> Column:
-    codes, labels, matrix = channel.evidence(series.to_numpy())
-    domain = Domain(name, channel.domain.values, channel.domain.hierarchy)
-    return Column(
-        Evidence(domain, tuple(labels), matrix),
-        np.asarray(codes).astype(code_dtype(len(labels))),
-    )
-
-
-def _factorize(series: pd.Series) -> tuple[npt.NDArray[np.int64], list[Any]]:
-    """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
-    try:
-        inverse, distinct = pd.factorize(series, use_na_sentinel=False)
-    except TypeError:
-        frozen = [_hashable(cell) for cell in series]
-        cells = np.empty(len(frozen), dtype=object)
-        cells[:] = frozen
-        inverse, distinct = pd.factorize(cells, use_na_sentinel=False)
-    return inverse, list(distinct)
-
-
-def _hashable(cell: Any) -> Any:
-    try:
-        hash(cell)
-    except TypeError:
-        return frozenset(np.ravel(cell).tolist() if isinstance(cell, np.ndarray) else cell)
-    return cell
-
-
-def _label(cell: Any, domain: Domain, codes: npt.NDArray[np.int64], missing: str) -> Any:
-    """What `to_frame` shows: the value itself for single values, else what was released."""
+def _label(cell: Any, domain: Domain, codes: npt.NDArray[np.int64]) -> Any:
+    """Return what `to_frame` shows: single values themselves, else the cell as it was released."""
     if len(codes) == 1:
         return domain.values[codes[0]]
-    if is_missing(cell) and missing == "unknown":
-        return "*"
+    if is_missing(cell):  # read as "unknown"
+        return "*" if "*" not in domain else frozenset(domain.values)
     return cell
+
+
+def _is_star(label: Any) -> bool:
+    return isinstance(label, str) and label.strip() == "*"
+
+
+# -- distinct cells ---------------------------------------------------------------------------
+
+
+def _factorize(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
+    if series.dtype == object and pd.api.types.infer_dtype(series).startswith("mixed"):
+        hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
+        return factorize(pd.Series(object_array(hashable)), where=f"Column {name!r}")
+    return factorize(series, where=f"Column {name!r}")
+
+
+def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
+    if isinstance(cell, str):
+        return cell
+    try:
+        if isinstance(cell, np.ndarray):
+            return frozenset(cell.ravel().tolist())
+        if isinstance(cell, list | set | pd.Series | pd.Index):
+            return frozenset(cell)
+        hash(cell)
+    except TypeError:
+        raise CellError(
+            f"Column {name!r}, row {series.index[position]}: a cell of type "
+            f"{type(cell).__name__} cannot be read ({str(cell)[:60]}); give a value, a set of "
+            "values, or an interval."
+        ) from None
+    return cell
+
+
+# -- domains ----------------------------------------------------------------------------------
 
 
 def _domain(
@@ -154,61 +204,60 @@ def _domain(
     hierarchy: Hierarchy | None,
     missing: str,
     missing_label: Any,
-    n_rows: int,
+    series: pd.Series,
 ) -> Domain:
+    if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
+        raise DomainError(
+            f"The hierarchy of column {name!r} is a {type(hierarchy).__name__}; make one with "
+            "Hierarchy.from_csv, from_levels, from_prefix or from_intervals."
+        )
     if isinstance(domain, Domain):
         known = domain if domain.name == name else Domain(name, domain.values, domain.hierarchy)
-        if hierarchy is not None and known.hierarchy is None:
-            known = known.with_hierarchy(hierarchy)
+        known = known if hierarchy is None else known.with_hierarchy(hierarchy)
     elif domain is not None:
-        if isinstance(domain, str):
-            raise DomainError(
-                f"The domain of column {name!r} is the text {domain!r}; give a list of values."
-            )
         known = Domain(name, domain, hierarchy)
     elif hierarchy is not None:
         known = Domain(name, hierarchy.leaves, hierarchy)
     else:
-        return _infer(name, distinct, missing, missing_label, n_rows)
-    if missing == "category" and missing_label not in known and any(map(is_missing, distinct)):
-        # A hierarchy cannot place the new category, so it stays below the root only.
-        return Domain(name, [*known.values, missing_label])
-    return known
+        known = Domain(name, _shown_values(name, distinct, series))
+    if missing != "category" or missing_label in known:
+        return known
+    if not any(is_missing(cell) and cell not in known for cell in distinct):
+        return known
+    wider = None if known.hierarchy is None else known.hierarchy.with_leaf(missing_label)
+    return Domain(name, [*known.values, missing_label], wider)
 
 
-def _infer(name: str, distinct: list[Any], missing: str, missing_label: Any, n_rows: int) -> Domain:
-    """Domain of the values that a column shows by themselves or as members of its sets."""
+def _shown_values(name: str, distinct: list[Any], series: pd.Series) -> list[Any]:
+    """Values that a column shows by themselves or as members of its sets."""
+    ordered = isinstance(series.dtype, pd.CategoricalDtype)
     seen: dict[Any, None] = {}
-    declared = False
-    for cell in distinct:
+    for cell in series.cat.categories if ordered else distinct:
         if is_missing(cell):
-            declared = missing == "category"
-        elif isinstance(cell, pd.Interval) or (isinstance(cell, str) and _needs_domain(cell)):
+            continue
+        if isinstance(cell, pd.Interval) or (isinstance(cell, str) and _needs_domain(cell)):
             raise DomainError(
                 f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
                 f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
                 f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
             )
-        else:
-            seen.update(dict.fromkeys(_atoms(cell)))
+        seen.update(dict.fromkeys(_atoms(cell)))
     if not seen:
         raise DomainError(
             f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
         )
-    if len(seen) > IDENTIFIER_SIZE and len(seen) > n_rows / 2:
+    if len(seen) > IDENTIFIER_SIZE and len(seen) > len(series) / 2:
         raise TableError(
-            f"Column {name!r} has {len(seen):,} distinct values in {n_rows:,} rows, like an "
+            f"Column {name!r} has {len(seen):,} distinct values in {len(series):,} rows, like an "
             f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
         )
     values = list(seen)
-    values = numbers_of(values) or values
-    domain = Domain(name, sorted_values([*dict.fromkeys(values)]))
-    return Domain(name, [*domain.values, missing_label]) if declared else domain
+    return values if ordered else sorted_values(numbers_of(values) or values)
 
 
 def _needs_domain(text: str) -> bool:
     stripped = text.strip()
-    return stripped != "*" and not stripped.startswith("{") and is_pattern(stripped)
+    return stripped != "*" and not is_set_text(stripped) and is_pattern(stripped)
 
 
 def _atoms(cell: Any) -> list[Any]:
@@ -216,18 +265,32 @@ def _atoms(cell: Any) -> list[Any]:
         stripped = cell.strip()
         if stripped == "*":
             return []
-        if is_pattern(stripped):  # only sets come here
-            return [part.strip() for part in stripped[1:-1].split(",") if part.strip()]
-        return [stripped]
-    if isinstance(cell, tuple | frozenset):
-        return [_plain_number(v) for v in cell]
-    return [_plain_number(cell)]
+        return split_set(stripped) if is_set_text(stripped) else [stripped]
+    members = cell if isinstance(cell, tuple | frozenset | range) else [cell]
+    return [m.strip() if isinstance(m, str) else plain(m) for m in members]
 
 
-def _plain_number(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+# -- channels ---------------------------------------------------------------------------------
 
 
-def pick(mapping: Mapping[str, Any] | None, name: str) -> Any:
-    """Entry of an optional mapping, or None."""
-    return None if mapping is None else mapping.get(name)
+def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -> Column:
+    """Column of reports; a missing report is refused or says nothing, never a category."""
+    gaps = series.isna().to_numpy()
+    if gaps.any() and missing != "unknown":
+        raise CellError(
+            f"Column {name!r}, row {series.index[int(gaps.argmax())]}: the report is missing. "
+            "If it says nothing about the value, pass missing='unknown'."
+        )
+    codes, labels, matrix = channel.evidence(series.to_numpy()[~gaps])
+    domain = Domain(name, channel.domain.values, channel.domain.hierarchy)
+    if len(codes) != (~gaps).sum():
+        raise TableError(
+            f"Column {name!r}: the channel read {len(codes)} of {(~gaps).sum()} reports."
+        )
+    if not gaps.any():
+        return Column(Evidence(domain, tuple(labels), matrix), np.asarray(codes))
+    nothing = sparse.csr_array(np.ones((1, len(domain))))
+    everywhere = np.full(len(series), len(labels))
+    everywhere[~gaps] = codes
+    stacked = sparse.vstack([sparse.csr_array(matrix), nothing], format="csr")
+    return Column(Evidence(domain, (*labels, "*"), stacked), everywhere)

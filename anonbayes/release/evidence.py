@@ -31,7 +31,7 @@ class Evidence:
     labels : tuple
         What was released, one object per cell.
     matrix : scipy.sparse.csr_array
-        Cells by domain values, shape ``(len(labels), K)``.
+        Cells by domain values, shape ``(len(labels), K)``, read-only, no stored zeros.
 
     Examples
     --------
@@ -47,24 +47,33 @@ class Evidence:
     matrix: sparse.csr_array
 
     def __post_init__(self) -> None:
-        if self.matrix.shape != (len(self.labels), len(self.domain)):
+        matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
+        if matrix.shape != (len(self.labels), len(self.domain)):
             raise CellError(
-                f"Column {self.domain.name!r}: evidence of shape {self.matrix.shape} for "
+                f"Column {self.domain.name!r}: evidence of shape {matrix.shape} for "
                 f"{len(self.labels)} cells and {len(self.domain)} values."
             )
-        bad = ~(np.isfinite(self.matrix.data) & (self.matrix.data >= 0))
+        bad = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
         if bad.any():
             raise CellError(
                 f"Column {self.domain.name!r}: evidence must be non-negative and finite, "
-                f"got {self.matrix.data[bad][0]!r}."
+                f"got {matrix.data[bad][0]!r}."
             )
-        self.matrix.eliminate_zeros()
-        empty = np.flatnonzero(np.diff(self.matrix.indptr) == 0)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
         if len(empty):
             raise CellError(
                 f"Column {self.domain.name!r}: cell {self.labels[empty[0]]!r} is impossible for "
                 "every value of the domain (likelihood 0)."
             )
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            array.setflags(write=False)
+        object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "matrix", matrix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Evidence, (self.domain, self.labels, self.matrix)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -111,16 +120,6 @@ class Evidence:
         """Whether the cells are sets of which any two are nested or disjoint (MODEL 1.3)."""
         return self.is_hard and self.overlap is None
 
-    def same_as(self, other: Evidence) -> bool:
-        """Whether two objects describe the same cells in the same order."""
-        return (
-            self.domain == other.domain
-            and self.matrix.shape == other.matrix.shape
-            and np.array_equal(self.matrix.indptr, other.matrix.indptr)
-            and np.array_equal(self.matrix.indices, other.matrix.indices)
-            and np.array_equal(self.matrix.data, other.matrix.data)
-        )
-
     @classmethod
     def from_members(
         cls, domain: Domain, members: Sequence[npt.ArrayLike], labels: Iterable[Any]
@@ -138,4 +137,4 @@ class Evidence:
     def exact(cls, domain: Domain) -> Evidence:
         """Evidence of a column released in clear: every value is a cell of its own."""
         size = len(domain)
-        return cls(domain, domain.values, sparse.csr_array(sparse.eye_array(size, format="csr")))
+        return cls(domain, domain.values, sparse.eye_array(size, format="csr"))

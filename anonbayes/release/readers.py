@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, numbers_of
 from anonbayes.errors import TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.build import check_column
@@ -19,7 +19,7 @@ from anonbayes.textfiles import read_csv_text
 
 __all__ = ["read_anatomy", "read_arx", "read_hierarchies"]
 
-COUNT_NAMES = ("count", "Count", "freq", "n")
+COUNT_NAMES = ("count", "freq", "n")
 
 
 def read_arx(
@@ -31,8 +31,9 @@ def read_arx(
     sep: str = ";",
     drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
+    missing_label: Any = "missing",
 ) -> ReleasedTable:
-    """Read a table as ARX exports it.
+    r"""Read a table as ARX exports it.
 
     Rows with ``*`` in every nonsensitive column are ARX's suppressed rows: they keep their
     sensitive value, count as rows, and belong to no group.
@@ -52,45 +53,51 @@ def read_arx(
         Separator of the table and of the hierarchy files.
     drop : iterable of str
         Columns to leave out, such as insensitive ones that were not part of the anonymization.
-    missing : str or mapping
+    missing, missing_label : optional
         What an empty cell means; see `ReleasedTable.horizontal`.
 
     Examples
     --------
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "released.csv"
-    >>> _ = file.write_text("sex;zip;illness\\nf;1;flu\\nf;1;cold\\n*;*;flu\\n")
+    >>> _ = file.write_text("sex;zip;illness\nf;1;flu\nf;1;cold\n*;*;flu\n")
     >>> read_arx(file, sensitive="illness", domains={"sex": ["f", "m"], "zip": [1, 2]})
     ReleasedTable(horizontal, 3 rows, 1 groups + 1 suppressed rows, k=2, l=2, ...)
     """
-    frame = _without(read_csv_text(path, sep=sep), drop, path).replace("", None)
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    table = ReleasedTable.horizontal(
+    frame = read_csv_text(path, sep=sep)
+    dropped = list(drop)
+    for name in dropped:
+        check_column(frame, name, "dropped")
+    frame = frame.drop(columns=dropped)
+    return ReleasedTable.horizontal(
         frame,
-        names[0] if len(names) == 1 else names,
+        sensitive,
         domains=domains,
         hierarchies=read_hierarchies(hierarchies, frame.columns, sep=sep),
         missing=missing,
+        missing_label=missing_label,
     )
-    return set_apart(table)
 
 
 def set_apart(table: ReleasedTable) -> ReleasedTable:
-    """Take the rows that show nothing (every cell the whole domain) out of the groups."""
+    """Take the rows that show nothing but ``*`` out of the groups, as suppressed rows.
+
+    The constructors do so themselves; this is for tables put together from columns.
+    """
     hidden = np.ones(table.n_rows, dtype=bool)
     for column in table.columns.values():
-        whole = column.evidence.sizes == len(column.domain)
-        hidden &= whole[column.codes]
-    if not hidden.any() or table.group_name is not None:
+        # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
+        starred = [
+            n == len(column.domain) and (n == 1 or (isinstance(label, str) and label == "*"))
+            for n, label in zip(column.evidence.sizes, column.evidence.labels, strict=True)
+        ]
+        hidden &= np.array(starred, dtype=bool)[column.codes]
+    nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
+    if nothing_to_hide or not hidden.any() or table.group_name is not None:
         return table
-    codes, distinct = pd.factorize(np.where(hidden, -1, table.group_codes))
-    gap = int(np.flatnonzero(distinct == -1)[0])
-    codes = np.where(hidden, -1, codes - (codes > gap)).astype(np.int32)
-    return replace(
-        table,
-        group_codes=codes,
-        group_labels=pd.RangeIndex(len(distinct) - 1, name="group"),
-    )
+    codes = np.full(table.n_rows, -1, dtype=np.int32)
+    codes[~hidden], kept = pd.factorize(table.group_codes[~hidden])
+    return replace(table, group_codes=codes, group_labels=pd.RangeIndex(len(kept), name="group"))
 
 
 def read_anatomy(
@@ -103,8 +110,9 @@ def read_anatomy(
     count: str | None = None,
     sep: str = ";",
     missing: str | Mapping[str, str] = "error",
+    missing_label: Any = "missing",
 ) -> ReleasedTable:
-    """Read the two tables that Anatomy publishes.
+    r"""Read the two tables that Anatomy publishes.
 
     Parameters
     ----------
@@ -117,19 +125,30 @@ def read_anatomy(
         Domain, or list of values, by column.
     count : str, optional
         Column of multiplicities; a third column named count, freq or n is taken for it.
-    sep, missing : str
-        As in `read_arx`.
+    sep, missing, missing_label : optional
+        As in `read_arx`, but a missing cell cannot be ``"unknown"``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "qit.csv").write_text("sex;group\nf;0\nm;0\nf;0\n")
+    >>> _ = (folder / "st.csv").write_text("group;illness;count\n0;flu;2\n0;cold;1\n")
+    >>> read_anatomy(folder / "qit.csv", folder / "st.csv", sensitive="illness", group="group")
+    ReleasedTable(vertical, 3 rows, 1 groups, k=3, l=2, sensitive='illness', attributes=['sex'])
     """
-    items = read_csv_text(qit, sep=sep).replace("", None)
-    slots = read_csv_text(st, sep=sep).replace("", None)
-    check_column(slots, group, "group")
+    items = read_csv_text(qit, sep=sep)
+    slots = read_csv_text(st, sep=sep)
+    for frame in (items, slots):
+        check_column(frame, group, "group")
     check_column(slots, sensitive, "sensitive")
     others = [c for c in slots.columns if c not in (group, sensitive)]
-    if count is None and len(others) == 1 and others[0] in COUNT_NAMES:
+    if count is None and len(others) == 1 and others[0].lower() in COUNT_NAMES:
         count = others[0]
-    for frame in (items, slots):
-        if group in frame.columns:
-            frame[group] = _numbers_if_all(frame[group])
+    texts = pd.unique(pd.concat([items[group], slots[group]])).tolist()
+    if numbers := numbers_of(texts):  # sort groups as numbers
+        for frame in (items, slots):
+            frame[group] = frame[group].map(dict(zip(texts, numbers, strict=True)))
     return ReleasedTable.vertical(
         items,
         slots,
@@ -138,6 +157,7 @@ def read_anatomy(
         domains=domains,
         count=count,
         missing=missing,
+        missing_label=missing_label,
     )
 
 
@@ -162,36 +182,22 @@ def read_hierarchies(
     folder = Path(source)
     if not folder.is_dir():
         raise TableError(f"There is no directory of hierarchies {str(folder)!r}.")
-    found: dict[str, Hierarchy] = {}
-    for column in columns:
-        files = [
-            f
-            for f in sorted(folder.glob("*.csv"))
-            if f.stem == column or f.stem.endswith(("_" + column, "-" + column, " " + column))
-        ]
-        if len(files) > 1:
-            exact = [f for f in files if f.stem == column]
-            if len(exact) != 1:
-                names = ", ".join(f.name for f in files)
-                raise TableError(
-                    f"Several hierarchy files fit column {column!r}: {names}. "
-                    "Pass a mapping {column: file} instead of the directory."
-                )
-            files = exact
-        if files:
-            found[column] = Hierarchy.from_csv(files[0], sep=sep)
-    if not found:
+    names = list(columns)
+    files: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.csv")):
+        stem = "_" + file.stem
+        fits = [c for c in names if stem.endswith(("_" + c, "-" + c, " " + c))]
+        if fits:  # of "class" and "salary-class" the longer name is meant
+            files.setdefault(max(fits, key=len), []).append(file)
+    for column, several in files.items():
+        exact = [f for f in several if f.stem == column]
+        if len(several) > 1 and len(exact) != 1:
+            listed = ", ".join(f.name for f in several)
+            raise TableError(
+                f"Several hierarchy files fit column {column!r}: {listed}. "
+                "Pass a mapping {column: file} instead of the directory."
+            )
+        files[column] = exact or several
+    if not files:
         raise TableError(f"No hierarchy file in {str(folder)!r} fits a column of the table.")
-    return found
-
-
-def _without(frame: pd.DataFrame, drop: Iterable[str], path: str | Path) -> pd.DataFrame:
-    names = list(drop)
-    for name in names:
-        check_column(frame, name, "dropped")
-    return frame.drop(columns=names)
-
-
-def _numbers_if_all(series: pd.Series) -> pd.Series:
-    numbers = pd.to_numeric(series, errors="coerce")
-    return series if numbers.isna().any() else numbers
+    return {column: Hierarchy.from_csv(file, sep=sep) for column, (file, *_) in files.items()}

@@ -63,7 +63,7 @@ def describe(table: ReleasedTable) -> pd.DataFrame:
 
 def html(table: ReleasedTable, rows: int = 6) -> str:
     """Overview, attributes and the first rows, every label escaped."""
-    head = table.to_frame().head(rows).map(str).to_html(escape=True, border=0)
+    head = table.head(rows).map(str).to_html(escape=True, border=0)
     figures = overview(table).to_frame("").to_html(escape=True, border=0, header=False)
     note = (
         "<p>Lines of a vertical table are not linked: values and secrets of a group are listed "

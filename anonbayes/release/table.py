@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.domains import Domain
-from anonbayes.errors import TableError
+from anonbayes.domains import Domain, code_dtype, object_array
+from anonbayes.errors import TableError, one_of
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release import build, show
-from anonbayes.release.columns import Column
-from anonbayes.release.evidence import Evidence
+from anonbayes.release.columns import Column, frozen
 
 __all__ = ["Records", "ReleasedTable"]
 
@@ -47,6 +46,10 @@ class Records:
     secret: npt.NDArray[np.int64]
     count: npt.NDArray[np.int64]
     inverse: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for array in (self.codes, self.secret, self.count, self.inverse):
+            array.setflags(write=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,15 +103,29 @@ class ReleasedTable:
     group_name: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
-        for array in (
-            self.group_codes,
-            self.secret.codes,
-            *(c.codes for c in self.columns.values()),
-        ):
+        one_of("scheme", self.scheme, ("horizontal", "vertical"))
+        groups = np.asarray(self.group_codes)
+        for array in (groups, *(c.codes for c in self.columns.values())):
             if len(array) != self.n_rows:
                 raise TableError(f"Columns of {len(array)} and {self.n_rows} rows in one table.")
-            array.setflags(write=False)
+        if len(groups) and not -1 <= int(groups.min()) <= int(groups.max()) < self.n_groups:
+            raise TableError(
+                f"Group codes run from {groups.min()} to {groups.max()}, but there are "
+                f"{self.n_groups} groups (-1 marks suppressed rows)."
+            )
+        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+        object.__setattr__(self, "group_codes", frozen(groups.astype(np.int32, copy=False)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReleasedTable, (
+            self.scheme,
+            self.sensitive,
+            dict(self.columns),
+            self.secret,
+            self.group_codes,
+            self.group_labels,
+            self.group_name,
+        )
 
     # -- constructors ----------------------------------------------------------------------
 
@@ -249,32 +266,35 @@ class ReleasedTable:
         return int((self.group_codes < 0).sum())
 
     @cached_property
-    def group_sizes(self) -> pd.Series:
-        """Number of rows of each group."""
-        kept = self.group_codes[self.group_codes >= 0]
-        sizes = np.bincount(kept, minlength=self.n_groups)
-        return pd.Series(sizes, index=self.group_labels, name="size")
+    def _sizes(self) -> npt.NDArray[np.int64]:
+        return np.bincount(self.group_codes[self.group_codes >= 0], minlength=self.n_groups)
 
     @cached_property
+    def _diversity(self) -> npt.NDArray[np.int64]:
+        keep = self.group_codes >= 0
+        width = len(self.secret.evidence)
+        pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
+        return np.bincount(pairs // width, minlength=self.n_groups)
+
+    @property
+    def group_sizes(self) -> pd.Series:
+        """Number of rows of each group."""
+        return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
+
+    @property
     def group_diversity(self) -> pd.Series:
         """Number of distinct sensitive values of each group."""
-        keep = self.group_codes >= 0
-        pairs = np.unique(
-            self.group_codes[keep].astype(np.int64) * len(self.secret.evidence)
-            + self.secret.codes[keep]
-        )
-        distinct = np.bincount(pairs // len(self.secret.evidence), minlength=self.n_groups)
-        return pd.Series(distinct, index=self.group_labels, name="distinct")
+        return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
 
     @property
     def k(self) -> int:
         """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
-        return int(self.group_sizes.min()) if self.n_groups else 0
+        return int(self._sizes.min()) if self.n_groups else 0
 
     @property
     def l(self) -> int:  # noqa: E743
         """Fewest distinct sensitive values in a group (distinct l-diversity)."""
-        return int(self.group_diversity.min()) if self.n_groups else 0
+        return int(self._diversity.min()) if self.n_groups else 0
 
     @cached_property
     def is_nested(self) -> bool:
@@ -300,9 +320,8 @@ class ReleasedTable:
                 f"The sensitive column {self.sensitive!r} was released through a channel or "
                 "generalized; its values are not known row by row."
             )
-        return self.secret.evidence.matrix.indices.astype(self.secret.codes.dtype)[
-            self.secret.codes
-        ]
+        of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
+        return frozen(of_cell[self.secret.codes])
 
     @cached_property
     def counts(self) -> Mapping[str, sparse.csr_array]:
@@ -326,7 +345,7 @@ class ReleasedTable:
     @cached_property
     def secret_counts(self) -> npt.NDArray[np.int64]:
         """Number of rows per sensitive value, in domain order."""
-        return np.bincount(self.secret_codes, minlength=len(self.secret.domain))
+        return frozen(np.bincount(self.secret_codes, minlength=len(self.secret.domain)))
 
     @cached_property
     def records(self) -> Records:
@@ -338,28 +357,59 @@ class ReleasedTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the table's content, to tell whether a result belongs to it."""
+        """Digest of the table's content, to tell whether a result belongs to it.
+
+        Neither the spelling of cells nor the names of groups count, only what they say.
+        """
         digest = hashlib.sha256(f"{self.scheme}|{self.sensitive}".encode())
         for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
-            matrix = column.evidence.matrix
-            digest.update(repr((name, column.domain.values)).encode())
-            for array in (matrix.indptr, matrix.indices, matrix.data, column.codes):
-                digest.update(np.ascontiguousarray(array, dtype=np.float64).tobytes())
-        digest.update(self.group_codes.tobytes())
+            codes, cells = pd.factorize(column.codes)  # cells in order of appearance
+            matrix = column.evidence.matrix[cells]
+            digest.update(repr((name, column.domain.values, matrix.shape, len(codes))).encode())
+            for array, kind in (
+                (matrix.indptr, "<i8"),
+                (matrix.indices, "<i8"),
+                (matrix.data, "<f8"),
+                (codes, "<i4"),
+            ):
+                digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        groups = np.full(self.n_rows, -1, dtype="<i4")
+        kept = self.group_codes >= 0
+        groups[kept] = pd.factorize(self.group_codes[kept])[0]
+        digest.update(groups.tobytes())
         return digest.hexdigest()[:16]
 
     # -- looking at it ---------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the table as released.
+        """Return the table as released, one line per row.
 
-        `ReleasedTable.horizontal` reads the frame back without loss; of a vertical table take the
-        two parts with `to_frames`, since its lines are not linked.
+        Suppressed rows show ``*``. `horizontal` reads the frame back without loss when it is also
+        given the ``domains``; of a vertical table take the two parts with `to_frames`, since its
+        lines are not linked.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"Nat": ["{M, J}", "J"], "Dis": ["Heart", "Flu"]})
+        >>> table = ReleasedTable.horizontal(frame, sensitive="Dis")
+        >>> again = ReleasedTable.horizontal(table.to_frame(), "Dis", domains=table.domains)
+        >>> again == table
+        True
         """
-        data: dict[str, Any] = {name: c.labels() for name, c in self.columns.items()}
-        data[self.sensitive] = self.secret.labels()
+        return self._lines(slice(None))
+
+    def _lines(self, rows: slice) -> pd.DataFrame:
+        groups = self.group_codes[rows]
+        data: dict[str, Any] = {}
+        for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
+            cells = object_array(column.evidence.labels)[column.codes[rows]]
+            if name != self.sensitive:
+                cells[groups < 0] = "*"
+            data[name] = pd.Series(cells, dtype=object)
         if self.group_name is not None:
-            data[self.group_name] = self.group_labels.to_numpy()[self.group_codes]
+            labels = object_array([*self.group_labels, None])
+            data[self.group_name] = pd.Series(labels[groups], dtype=object)
         return pd.DataFrame(data).infer_objects()
 
     def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -372,6 +422,10 @@ class ReleasedTable:
             frame[[self.group_name, self.sensitive]],
         )
 
+    def head(self, rows: int = 5) -> pd.DataFrame:
+        """Return the first lines of `to_frame` without building the rest."""
+        return self._lines(slice(rows))
+
     def describe(self) -> pd.DataFrame:
         """One line per attribute: domain size, distinct cells, how much they hide."""
         return show.describe(self)
@@ -382,9 +436,7 @@ class ReleasedTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReleasedTable):
             return NotImplemented
-        return self is other or (
-            self.attributes == other.attributes and self.fingerprint == other.fingerprint
-        )
+        return self is other or self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -399,13 +451,11 @@ class ReleasedTable:
 def _cross_counts(
     rows: npt.NDArray[Any], cols: npt.NDArray[Any], shape: tuple[int, int]
 ) -> sparse.csr_array:
-    keys, n = np.unique(rows.astype(np.int64) * shape[1] + cols, return_counts=True)
-    return sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
-
-
-def exact_columns(frame: pd.DataFrame, domains: Mapping[str, Domain]) -> dict[str, Column]:
-    """Columns of a cleartext frame, every value a cell of its own."""
-    return {
-        name: Column(Evidence.exact(domain), domain.encode(frame[name]))
-        for name, domain in domains.items()
-    }
+    """Sparse contingency table, read-only."""
+    which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
+    n = np.bincount(which, minlength=len(keys))
+    counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
+    counts.sort_indices()
+    for array in (counts.data, counts.indices, counts.indptr):
+        array.setflags(write=False)
+    return counts

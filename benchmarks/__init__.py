@@ -1,0 +1,1 @@
+"""Benchmarks: one module per area, each with ``main(*, short=False)``."""

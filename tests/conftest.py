@@ -1,0 +1,41 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Directory of the real ARX and Anatomy tables, which lies beside the repository."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the tables in ../shared/data are not here")
+    return folder
+
+
+@pytest.fixture
+def wards() -> pd.DataFrame:
+    """Seven rows in three groups and one suppressed row; every kind of text cell."""
+    return pd.DataFrame(
+        {
+            "age": ["20-24", "[20, 25)", "20-24", ">=25", ">=25", "25-29", "*"],
+            "sex": ["f", "f", "f", "*", "{f, m}", "*", "*"],
+            "zip": ["4550*", "4550*", "455**", "45511", "45511", "45511", "*"],
+            "illness": ["flu", "cold", "flu", "cold", "cold", "asthma", "flu"],
+        }
+    )
+
+
+@pytest.fixture
+def ward_domains() -> dict[str, object]:
+    return {
+        "age": range(20, 30),
+        "sex": ["f", "m"],
+        "zip": ["45501", "45502", "45511", "46000"],
+    }
