@@ -1,0 +1,9 @@
+"""Making releases: Mondrian, recoding over hierarchies, Anatomy.
+
+Every function takes a cleartext frame and returns a `ReleasedTable`.
+"""
+
+from anonbayes.release.schemes.anatomy import anatomy
+from anonbayes.release.schemes.recode import recode
+
+__all__ = ["anatomy", "recode"]

@@ -1,0 +1,1 @@
+"""Anonymization schemes: from a cleartext frame to a `ReleasedTable`."""
