@@ -19,8 +19,15 @@ def test_means_and_ownership(step):
     if step == "subblock":
         settings["sub_block"] = 2
     run = run_vertical(
-        layout, beta=beta, step=step, draws=6000, tune=200, seed=12, keep_assignment=True, **settings
-    )
+        layout,
+        beta=beta,
+        step=step,
+        draws=6000,
+        tune=200,
+        seed=12,
+        keep_assignment=True,
+        **settings,
+    )  # fmt: skip
     pi = np.concatenate([p.reshape(len(p), -1) for p in run.pi], axis=1)
     assert np.all(np.abs(pi.mean(axis=0) - truth.pi_mean) < 4 * batch_error(pi))
 

@@ -135,19 +135,21 @@ class ChainState:
     def unpack(cls, packed: Any) -> ChainState:
         """Rebuild a state from its arrays."""
         plain = json.loads(str(packed["plain"]))
-        arrays = {k: np.array(packed[k]) for k in ("assignment", "log_pi", "owner")}
         ladder = None
         if "ladder" in plain:
-            rest = plain.pop("ladder")
+            rest: dict[str, Any] = plain.pop("ladder")
             exchanges = Exchanges(
-                *(np.array(packed[f"ladder_{k}"]) for k in ("rejected", "tried", "heading")),
+                rejected=np.array(packed["ladder_rejected"]),
+                tried=np.array(packed["ladder_tried"]),
+                heading=np.array(packed["ladder_heading"]),
                 round_trips=rest.pop("round_trips"),
             )
-            rest |= {
-                k: np.array(packed[f"ladder_{k}"]) for k in ("power", "assignments", "replica_at")
-            }
+            for k in ("power", "assignments", "replica_at"):
+                rest[k] = np.array(packed[f"ladder_{k}"])
             ladder = LadderState(exchanges=exchanges, **rest)
-        return cls(**arrays, **plain, ladder=ladder)
+        for k in ("assignment", "log_pi", "owner"):
+            plain[k] = np.array(packed[k])
+        return cls(**plain, ladder=ladder)
 
 
 class VerticalChain:
@@ -193,7 +195,9 @@ class VerticalChain:
     ) -> None:
         one_of("step", step, ("auto", *STEPS))
         if not (2 <= sub_block <= 20 and 1 <= block <= 20):
-            raise ModelError("block and sub_block count rows: 2 to 20, since 2**rows sums are kept.")
+            raise ModelError(
+                "block and sub_block count rows: 2 to 20, since 2**rows sums are kept."
+            )
         self.layout, self.rng = layout, rng
         self.step = choose_step(layout.group_sizes) if step == "auto" else step
         self.alpha, self.beta = layout.check_prior(alpha, beta)
@@ -278,7 +282,7 @@ class VerticalChain:
             step=self.step,
             assignment=self.assignment.copy(),
             log_pi=self.log_pi.copy(),
-            generator=self.rng.bit_generator.state,
+            generator=dict(self.rng.bit_generator.state),
             sweeps=self.sweeps,
             owner=self.owner.copy(),
             owner_draws=self.owner_draws,

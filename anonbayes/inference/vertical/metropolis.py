@@ -33,9 +33,7 @@ def pair_log_weight(arrays: Arrays, log_pi: Floats, slot: int, item: int) -> flo
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def swap_log_ratio(
-    arrays: Arrays, log_pi: Floats, assignment: Ints, one: int, other: int
-) -> float:
+def swap_log_ratio(arrays: Arrays, log_pi: Floats, assignment: Ints, one: int, other: int) -> float:
     """Log acceptance ratio of exchanging the items of two slots."""
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     s, t = secrets[one], secrets[other]

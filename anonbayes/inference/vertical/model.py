@@ -52,7 +52,7 @@ def vertical_model(
     """
     alpha_, beta_ = layout.check_prior(alpha, beta)
     names = list(attributes or (f"attribute_{a}" for a in range(layout.n_attributes)))
-    labels: dict[str, Sequence[Any]] = {sensitive: np.arange(layout.n_secrets)}
+    labels: dict[str, Any] = {sensitive: np.arange(layout.n_secrets)}
     labels |= {name: np.arange(k) for name, k in zip(names, layout.sizes, strict=True)}
     labels |= {ROW: np.arange(layout.n_rows)} | dict(coords or {})
     dtype = np.min_scalar_type(-layout.n_rows)

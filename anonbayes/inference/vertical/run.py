@@ -92,6 +92,7 @@ class _Store:
         layout, rows = self.layout, self.rows
         pi = np.array([r[0] for r in rows]).reshape(len(rows), layout.n_cells)
         names = list(rows[0][3]) if rows else []
+        tables = np.array(self.tables, dtype=self.dtype).reshape(-1, layout.n_rows)
         return VerticalRun(
             step=chain.step,
             pi=layout.split(pi),
@@ -99,7 +100,7 @@ class _Store:
             energy=np.array([r[2] for r in rows]),
             stats={k: np.array([r[3][k] for r in rows]) for k in names},
             ownership=state.owner / max(state.owner_draws, 1),
-            assignment=np.array(self.tables) if self.keep_assignment else None,
+            assignment=tables if self.keep_assignment else None,
             state=state,
             interrupted=interrupted,
         )

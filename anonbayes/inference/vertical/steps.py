@@ -30,7 +30,7 @@ from .chain import (
     choose_step,
     sweep_given_parameters,
 )
-from .layout import Floats, Ints, VerticalLayout
+from .layout import Ints, VerticalLayout
 from .model import ASSIGNMENT
 
 Point = dict[str, NDArray]
@@ -91,7 +91,7 @@ class VerticalStep(ChainStep):
         self.vars = get_value_vars_from_user_vars([_assignment_variable(vars, model)], model)
         self.rng = get_random_generator(rng)
         self.layout, self.disperse = layout, disperse
-        self._settings = {"block": block, "sub_block": sub_block, "swaps": swaps}
+        self._settings: dict[str, Any] = {"block": block, "sub_block": sub_block, "swaps": swaps}
         self._pi = [v.name for v in _parameter_variables(layout, pi, model)]
         self.started = False
 

@@ -261,7 +261,7 @@ class Ladder:
             sweeps=self.sweeps,
             round_length=self.round_length,
             round_start=self.round_start,
-            generators=[g.bit_generator.state for g in self._spawned],
+            generators=[dict(g.bit_generator.state) for g in self._spawned],
         )  # fmt: skip
 
     def restore(self, state: LadderState) -> None:
