@@ -1,0 +1,1 @@
+"""Samplers of vertical (Anatomy) releases: kernels on plain arrays, PyMC steps, a driver."""

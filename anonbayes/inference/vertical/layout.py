@@ -1,0 +1,312 @@
+"""A vertical table as plain arrays: what the samplers know of it, and nothing else.
+
+Rows are sorted by group. The nonsensitive tuples (*items*, the rows of the published
+quasi-identifier table) and the sensitive values (*slots*, the rows of the published sensitive
+table) of a group are both known; which slot owns which item is not. A state of the samplers is an
+`assignment`: ``assignment[j]`` is the row of `items` that slot ``j`` owns, a permutation inside
+each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+from anonbayes.errors import ModelError, TableError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Arrays(NamedTuple):
+    """The arrays of a layout that the compiled kernels read.
+
+    Parameters of attribute ``a`` live in one flat array at ``cells[i, a] + s * strides[a]`` for
+    item ``i`` and sensitive value ``s``. Ownership probabilities of item ``i`` live at
+    ``links[i] + ranks[j]`` for slot ``j`` of its group.
+    """
+
+    cells: Ints
+    strides: Ints
+    secrets: Ints
+    offsets: Ints
+    links: Ints
+    ranks: Ints
+    repeats: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class VerticalLayout:
+    """A vertical release in the form the samplers work on.
+
+    Parameters
+    ----------
+    items : array of int, shape (N, A)
+        Category codes of the nonsensitive tuples, sorted by group.
+    secrets : array of int, shape (N,)
+        Codes of the sensitive values, sorted by group.
+    offsets : array of int, shape (G + 1,)
+        Group ``g`` is made of the rows ``offsets[g]`` to ``offsets[g + 1] - 1``.
+    sizes : array of int, shape (A,)
+        Number of categories ``K_a`` of each attribute.
+    n_secrets : int
+        Number ``S`` of sensitive values in the domain.
+
+    Examples
+    --------
+    >>> layout = VerticalLayout(
+    ...     items=[[0, 1], [1, 0], [1, 1], [0, 0]], secrets=[0, 1, 0, 2],
+    ...     offsets=[0, 2, 4], sizes=[2, 2], n_secrets=3)
+    >>> layout.n_rows, layout.n_groups, layout.n_cells
+    (4, 2, 12)
+    >>> layout.counts(np.arange(4))
+    array([1, 1, 0, 1, 1, 0, 0, 2, 1, 0, 1, 0])
+    """
+
+    items: Ints
+    secrets: Ints
+    offsets: Ints
+    sizes: Ints
+    n_secrets: int
+
+    def __init__(
+        self,
+        items: ArrayLike,
+        secrets: ArrayLike,
+        offsets: ArrayLike,
+        sizes: ArrayLike,
+        n_secrets: int,
+    ) -> None:
+        def plain(name: str, value: ArrayLike, ndim: int) -> Ints:
+            array = np.ascontiguousarray(value)
+            if array.ndim != ndim or not np.issubdtype(array.dtype, np.integer):
+                raise TableError(
+                    f"{name} must be an integer array with {ndim} dimension(s), "
+                    f"not {array.dtype} with {array.ndim}."
+                )
+            return array.astype(np.int64)
+
+        fields = {
+            "items": plain("items", items, 2),
+            "secrets": plain("secrets", secrets, 1),
+            "offsets": plain("offsets", offsets, 1),
+            "sizes": plain("sizes", sizes, 1),
+            "n_secrets": int(n_secrets),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        n = len(self.secrets)
+        if n == 0:
+            raise TableError("The table has no rows: there is nothing to infer.")
+        if len(self.items) != n:
+            raise TableError(
+                f"{len(self.items)} nonsensitive tuples for {n} sensitive values; "
+                "every group must publish as many of one as of the other."
+            )
+        bounds = self.offsets
+        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != n or np.any(np.diff(bounds) < 1):
+            raise TableError(
+                f"offsets must rise strictly from 0 to the number of rows, {n}: no group is empty."
+            )
+        if self.items.shape[1] != len(self.sizes):
+            raise TableError(
+                f"items has {self.items.shape[1]} attributes, sizes has {len(self.sizes)}."
+            )
+        bad = (self.items < 0) | (self.items >= self.sizes)
+        if bad.any():
+            row, a = map(int, np.argwhere(bad)[0])
+            raise TableError(
+                f"items[{row}, {a}] = {self.items[row, a]} is not a code of attribute {a}, "
+                f"whose codes are 0 to {self.sizes[a] - 1}."
+            )
+        bad = (self.secrets < 0) | (self.secrets >= self.n_secrets)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise TableError(
+                f"secrets[{row}] = {self.secrets[row]} is not a code of the sensitive attribute, "
+                f"whose codes are 0 to {self.n_secrets - 1}."
+            )
+
+    # ------------------------------------------------------------------ shape
+    @property
+    def n_rows(self) -> int:
+        """Number of rows ``N``."""
+        return len(self.secrets)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of nonsensitive attributes ``A``."""
+        return len(self.sizes)
+
+    @cached_property
+    def group_sizes(self) -> Ints:
+        """Number of rows of each group."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def groups(self) -> Ints:
+        """Group of each row."""
+        return np.repeat(np.arange(self.n_groups), self.group_sizes)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each attribute's block begins in the flat parameter array; the end comes last."""
+        return np.concatenate([[0], np.cumsum(self.n_secrets * self.sizes)])
+
+    @property
+    def n_cells(self) -> int:
+        """Length of the flat parameter array, ``S * sum(K_a)``."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def secret_counts(self) -> Ints:
+        """Rows per sensitive value, ``gamma`` of MODEL 1.4; the same in every cleartext table."""
+        return np.bincount(self.secrets, minlength=self.n_secrets)
+
+    @cached_property
+    def _distinct(self) -> tuple[Ints, Ints, Ints]:
+        """Distinct sensitive values group by group, where each group's begin, rank of each slot."""
+        pair = self.groups * self.n_secrets + self.secrets
+        distinct, inverse = np.unique(pair, return_inverse=True)
+        first = np.searchsorted(distinct, np.arange(self.n_groups + 1) * self.n_secrets)
+        ranks = inverse.ravel() - first[self.groups]
+        return distinct % self.n_secrets, first.astype(np.int64), ranks.astype(np.int64)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The layout as the compiled kernels read it."""
+        _, first, ranks = self._distinct
+        width = np.diff(first)
+        return Arrays(
+            cells=np.ascontiguousarray(self.starts[:-1] + self.items),
+            strides=self.sizes,
+            secrets=self.secrets,
+            offsets=self.offsets,
+            links=np.concatenate([[0], np.cumsum(width[self.groups])]).astype(np.int64),
+            ranks=ranks,
+            repeats=width < self.group_sizes,
+        )
+
+    # ------------------------------------------------------------------ states
+    def random_assignment(self, rng: np.random.Generator) -> Ints:
+        """Draw a start: every group permuted uniformly at random."""
+        return np.lexsort((rng.random(self.n_rows), self.groups))
+
+    def check_assignment(self, assignment: ArrayLike) -> Ints:
+        """Return `assignment` as int64, or say where it is not a permutation inside the groups."""
+        found = np.asarray(assignment, dtype=np.int64)
+        if found.shape != (self.n_rows,):
+            raise ModelError(
+                f"assignment has shape {found.shape}; one item per row, ({self.n_rows},), is due."
+            )
+        inside = (found >= 0) & (found < self.n_rows)
+        inside &= self.groups[np.where(inside, found, 0)] == self.groups
+        twice = np.bincount(found[inside], minlength=self.n_rows) > 1
+        if not inside.all() or twice.any():
+            row = int(np.argmin(inside)) if not inside.all() else int(np.argmax(twice[found]))
+            raise ModelError(
+                f"assignment[{row}] = {found[row]} is not a permutation inside group "
+                f"{self.groups[row]} (rows {self.offsets[self.groups[row]]} to "
+                f"{self.offsets[self.groups[row] + 1] - 1})."
+            )
+        return found
+
+    def counts(self, assignment: Ints) -> Ints:
+        """Counts ``delta`` of an assignment, flat."""
+        return count_cells(self.arrays, assignment, self.n_cells)
+
+    # ------------------------------------------------------------------ parameters
+    def flatten(self, parts: Sequence[ArrayLike]) -> Floats:
+        """Join arrays of shape ``(S, K_a)``, one per attribute, into the flat array."""
+        return np.concatenate([np.asarray(p, dtype=float).ravel() for p in parts])
+
+    def split(self, flat: NDArray) -> list[NDArray]:
+        """Cut a flat array (last axis) into views of shape ``(..., S, K_a)``."""
+        ends = self.starts
+        return [
+            flat[..., ends[a] : ends[a + 1]].reshape(*flat.shape[:-1], self.n_secrets, k)
+            for a, k in enumerate(self.sizes)
+        ]
+
+    def energy(self, assignment: Ints, beta: Floats) -> float:
+        """Log of the collapsed posterior up to a constant, ``E`` of MODEL 1.4."""
+        return float(gammaln(beta + self.counts(assignment)).sum())
+
+    def check_prior(self, alpha: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
+        """Return `alpha` with shape (S,) and flat `beta`; scalars are spread.
+
+        `beta` is a scalar or a flat array in the layout of the parameters.
+        """
+        spread = []
+        for name, value, length in (
+            ("alpha", alpha, self.n_secrets),
+            ("beta", beta, self.n_cells),
+        ):
+            array = np.asarray(value, dtype=float)
+            if array.ndim and array.shape != (length,):
+                raise ModelError(f"{name} has shape {array.shape}; a scalar or ({length},) is due.")
+            if not np.all(np.isfinite(array) & (array > 0)):
+                raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
+            spread.append(np.array(np.broadcast_to(array, (length,))))
+        return spread[0], spread[1]
+
+    # ------------------------------------------------------------------ ownership
+    def ownership(self, data: NDArray) -> csr_array:
+        """Ownership probabilities as a sparse matrix: ``P(item i belongs to value s)``.
+
+        Parameters
+        ----------
+        data : array, shape (n_links,)
+            Averages of what the kernels accumulate at ``links[i] + ranks[j]``.
+
+        Returns
+        -------
+        csr_array, shape (N, S)
+            Each row sums to one over the sensitive values of the item's group. Summed over the
+            items equal to a victim's tuple, it is the attacker's belief (MODEL 1.5).
+        """
+        values, first, _ = self._distinct
+        links = self.arrays.links
+        shift = np.repeat(first[self.groups] - links[:-1], np.diff(links))
+        columns = values[np.arange(self.n_links) + shift]
+        return csr_array((data, columns, links), shape=(self.n_rows, self.n_secrets))
+
+    @property
+    def n_links(self) -> int:
+        """Number of (item, sensitive value of its group) pairs."""
+        return int(self.arrays.links[-1])
+
+    def slot_item(self, data: NDArray, group: int) -> NDArray:
+        """``P(slot l gets item m)`` inside one group; slots of equal value are exchangeable."""
+        lo, hi = self.offsets[group], self.offsets[group + 1]
+        ranks = self.arrays.ranks[lo:hi]
+        shares = data[self.arrays.links[lo:hi][None, :] + ranks[:, None]]
+        return shares / np.bincount(ranks)[ranks][:, None]
+
+
+@njit(cache=True, nogil=True)
+def count_cells(arrays: Arrays, assignment: Ints, n_cells: int) -> Ints:
+    """Count (sensitive value, category) pairs of an assignment, flat."""
+    counts = np.zeros(n_cells, dtype=np.int64)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    for j in range(len(secrets)):
+        i, s = assignment[j], secrets[j]
+        for a in range(len(strides)):
+            counts[cells[i, a] + s * strides[a]] += 1
+    return counts

@@ -1,0 +1,310 @@
+"""Parallel tempering on the collapsed draw, for posteriors with several modes (MODEL 1.4).
+
+Replicas of the table are swept at inverse temperatures ``1 = lambda_0 > ... > lambda_n``; after
+each sweep neighbours exchange temperatures with probability
+``min(1, exp((lambda' - lambda)(E - E')))``. Even and odd pairs take turns (the non-reversible
+scheme), so that a replica drifts through the ladder instead of wandering. In the warm-up the
+temperatures are moved until every pair rejects equally often, and their number is set to about
+twice the total rejection, the communication barrier, where round trips per unit of work are most
+frequent.
+
+References
+----------
+Syed, Bouchard-Côté, Deligiannidis, Doucet: Non-reversible parallel tempering: a scalable highly
+parallel MCMC scheme. Journal of the Royal Statistical Society B 84 (2022).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+
+from anonbayes.errors import ModelError
+
+from .block import MAX_BLOCK, SUB_BLOCK, lattice
+from .collapsed import Powers, collapsed_energy, collapsed_sweep, powers, retempered
+from .layout import Floats, Ints, VerticalLayout
+
+FIRST_ROUND = 32
+"""Sweeps before the ladder is tuned for the first time; each later round is twice as long."""
+
+NO_OWNER = np.empty(0)
+
+
+def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
+    """Probability that levels ``pair`` and ``pair + 1`` exchange their states."""
+    gain = (power[pair + 1] - power[pair]) * (energy[pair] - energy[pair + 1])
+    return np.exp(np.minimum(gain, 0.0))
+
+
+def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
+    """Place `n` inverse temperatures so that neighbours reject equally often.
+
+    Parameters
+    ----------
+    power
+        Current inverse temperatures, falling from 1.
+    rejection
+        Measured rejection rate of each pair of neighbours.
+    n
+        Number of temperatures wanted.
+
+    Examples
+    --------
+    >>> equalised_ladder(np.array([1.0, 0.5, 0.4]), np.array([0.6, 0.2]), 5).round(3)
+    array([1.   , 0.813, 0.642, 0.5  , 0.4  ])
+    """
+    barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
+    inverse = PchipInterpolator(barrier, power)
+    placed = inverse(np.linspace(0.0, barrier[-1], n))
+    placed[0], placed[-1] = power[0], power[-1]
+    return placed
+
+
+@dataclass
+class Exchanges:
+    """What the exchanges of a ladder did: rejection per pair, and replicas' journeys."""
+
+    rejected: Floats
+    tried: Ints
+    heading: Ints  # per replica: 0 unknown, 1 was at the hottest last, -1 at the coldest last
+    round_trips: int = 0
+
+    @classmethod
+    def fresh(cls, n: int) -> Exchanges:
+        """Start counting for a ladder of `n` temperatures."""
+        return cls(np.zeros(n - 1), np.zeros(n - 1, dtype=np.int64), np.zeros(n, dtype=np.int64))
+
+    @property
+    def rejection(self) -> Floats:
+        """Mean rejection probability of each pair of neighbours."""
+        return self.rejected / np.maximum(self.tried, 1)
+
+    @property
+    def barrier(self) -> float:
+        """Communication barrier: the sum of the rejection rates."""
+        return float(self.rejection.sum())
+
+
+@dataclass
+class LadderState:
+    """Everything a ladder needs to go on exactly where it stopped; plain arrays and numbers."""
+
+    power: Floats
+    assignments: Ints
+    replica_at: Ints
+    exchanges: Exchanges
+    sweeps: int
+    round_length: int
+    round_start: int
+    generators: list[dict[str, Any]] = field(repr=False)
+
+
+class Ladder:
+    """Replicas of one vertical table on a ladder of temperatures.
+
+    Parameters
+    ----------
+    layout, beta
+        The table and the flat prior.
+    rng
+        Source of the replicas' own generators; results do not depend on `threads`.
+    hottest
+        Smallest inverse temperature. Low enough that a chain there forgets its start, no lower.
+    temperatures
+        Number of temperatures; None lets the warm-up choose it, up to `most`.
+    threads
+        Replicas swept at the same time.
+    """
+
+    def __init__(
+        self,
+        layout: VerticalLayout,
+        beta: Floats,
+        rng: np.random.Generator,
+        *,
+        hottest: float = 0.45,
+        temperatures: int | None = None,
+        most: int = 64,
+        threads: int = 1,
+        block: int = MAX_BLOCK,
+        sub_block: int = SUB_BLOCK,
+    ) -> None:
+        if not 0.0 <= hottest < 1.0:
+            raise ModelError(f"hottest={hottest} must lie in [0, 1).")
+        if (temperatures is not None and temperatures < 2) or most < 2 or threads < 1:
+            raise ModelError("A ladder needs at least two temperatures and one thread.")
+        self.layout, self.block, self.sub_block = layout, block, sub_block
+        self.threads = threads
+        self.fixed_size = temperatures is not None
+        self.most = temperatures or most
+        self._tables = powers(layout, beta)
+        self._lattice = lattice(max(block, sub_block))
+        self._workers = _Workers(threads)
+        self._spawned = rng.spawn(self.most + 1)
+        self._set_ladder(np.linspace(1.0, hottest, temperatures or min(most, 24)))
+        n = len(self.power)
+        self.assignments = np.stack([layout.random_assignment(g) for g in self._spawned[:n]])
+        self._recount()
+        self.replica_at = np.arange(n)
+        self.exchanges = Exchanges.fresh(n)
+        self.sweeps = 0
+        self.round_length, self.round_start = FIRST_ROUND, 0
+
+    def start_from(self, assignment: Ints) -> None:
+        """Put every replica at `assignment`."""
+        self.assignments[:] = assignment
+        self._recount()
+
+    # ------------------------------------------------------------------ the cold chain
+    @property
+    def cold(self) -> int:
+        """Replica that is at ``lambda = 1`` now."""
+        return int(self.replica_at[0])
+
+    @property
+    def assignment(self) -> Ints:
+        """State of the chain at ``lambda = 1``."""
+        return self.assignments[self.cold]
+
+    @property
+    def counts(self) -> Ints:
+        """Counts of the chain at ``lambda = 1``."""
+        return self._counts[self.cold]
+
+    @property
+    def energy(self) -> float:
+        """``E`` of the chain at ``lambda = 1``."""
+        return float(self.energies[self.cold])
+
+    # ------------------------------------------------------------------ moving
+    def sweep(self, *, tune: bool = False, owner: Floats = NO_OWNER) -> dict[str, float]:
+        """Sweep every replica once, exchange neighbours, and return statistics of the step."""
+        n = len(self.power)
+        level_of = np.empty(n, dtype=np.int64)
+        level_of[self.replica_at] = np.arange(n)
+        found: list[tuple[int, int, int]] = [(0, 0, 0)] * n
+
+        def advance(replica: int) -> None:
+            level = level_of[replica]
+            tables = self._at_level[level]
+            found[replica] = collapsed_sweep(
+                self.layout.arrays, self._lattice, tables, self._counts[replica],
+                self.assignments[replica], self.block, self.sub_block,
+                owner if level == 0 else NO_OWNER, self._spawned[replica],
+            )  # fmt: skip
+            self.energies[replica] = collapsed_energy(tables, self._counts[replica])
+
+        self._workers.run(advance, range(n))
+        moved, corrected, accepted = found[self.cold]
+        rate = self._exchange()
+        self.sweeps += 1
+        if tune and self.sweeps - self.round_start >= self.round_length:
+            self._retune()
+        return {
+            "moved": moved / self.layout.n_rows,
+            "acceptance": accepted / corrected if corrected else 1.0,
+            "exchange_rate": rate,
+            "round_trips": self.exchanges.round_trips,
+        }
+
+    def _exchange(self) -> float:
+        """Let the even or the odd pairs exchange; return their mean acceptance probability."""
+        pair = np.arange(self.sweeps % 2, len(self.power) - 1, 2)
+        if not len(pair):
+            return 1.0
+        chance = exchange_probability(self.power, self.energies[self.replica_at], pair)
+        self.exchanges.rejected[pair] += 1.0 - chance
+        self.exchanges.tried[pair] += 1
+        chosen = pair[self._spawned[-1].random(len(pair)) < chance]
+        at = self.replica_at
+        at[chosen], at[chosen + 1] = at[chosen + 1].copy(), at[chosen].copy()
+        heading = self.exchanges.heading
+        if heading[at[0]] == 1:
+            self.exchanges.round_trips += 1
+        heading[at[0]] = -1
+        heading[at[-1]] = 1
+        return float(chance.mean())
+
+    def _retune(self) -> None:
+        """Move the temperatures, and set their number, by the exchanges of the last round."""
+        n = len(self.power)
+        if not self.fixed_size:
+            n = int(np.clip(np.ceil(2.0 * self.exchanges.barrier) + 1, 2, self.most))
+        old = self.power
+        self._set_ladder(equalised_ladder(old, self.exchanges.rejection, n))
+        # Each new temperature goes on from the nearest old one.
+        nearest = self.replica_at[np.abs(old[None, :] - self.power[:, None]).argmin(axis=1)]
+        self.assignments = self.assignments[nearest]
+        self._recount()
+        self.replica_at = np.arange(n)
+        self.exchanges = Exchanges.fresh(n)
+        self.round_start, self.round_length = self.sweeps, 2 * self.round_length
+
+    # ------------------------------------------------------------------ state
+    def state(self) -> LadderState:
+        """Copy what is needed to go on later."""
+        return LadderState(
+            power=self.power.copy(),
+            assignments=self.assignments.copy(),
+            replica_at=self.replica_at.copy(),
+            exchanges=Exchanges(
+                self.exchanges.rejected.copy(), self.exchanges.tried.copy(),
+                self.exchanges.heading.copy(), self.exchanges.round_trips,
+            ),
+            sweeps=self.sweeps,
+            round_length=self.round_length,
+            round_start=self.round_start,
+            generators=[dict(g.bit_generator.state) for g in self._spawned],
+        )  # fmt: skip
+
+    def restore(self, state: LadderState) -> None:
+        """Go back to a copied state."""
+        self._set_ladder(state.power.copy())
+        self.assignments = state.assignments.copy()
+        self._recount()
+        self.replica_at = state.replica_at.copy()
+        e = state.exchanges
+        self.exchanges = Exchanges(
+            e.rejected.copy(), e.tried.copy(), e.heading.copy(), e.round_trips
+        )
+        self.sweeps = state.sweeps
+        self.round_length, self.round_start = state.round_length, state.round_start
+        for generator, saved in zip(self._spawned, state.generators, strict=True):
+            generator.bit_generator.state = saved
+
+    def _set_ladder(self, power: Floats) -> None:
+        self.power = power
+        self._at_level: list[Powers] = [retempered(self._tables, p) for p in power]
+
+    def _recount(self) -> None:
+        self._counts = np.stack([self.layout.counts(a) for a in self.assignments])
+        self.energies = np.array([collapsed_energy(self._tables, c) for c in self._counts])
+
+
+class _Workers:
+    """A few threads that share out independent jobs; the kernels they call release the lock."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = -1
+
+    def run(self, job: Callable[[int], None], numbers: Sequence[int]) -> None:
+        """Run ``job(i)`` for each number, in any order."""
+        if self.threads == 1:
+            for i in numbers:
+                job(i)
+            return
+        if self._pool is None or self._process != os.getpid():  # threads do not survive a fork
+            self._pool, self._process = ThreadPoolExecutor(self.threads), os.getpid()
+        list(self._pool.map(job, numbers))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"threads": self.threads, "_pool": None, "_process": -1}

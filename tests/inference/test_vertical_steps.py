@@ -1,0 +1,180 @@
+"""The PyMC step methods: right answers inside `pm.sample`, declared state, seeds, bad input."""
+
+import pickle
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+from vertical_reference import batch_error, enumerate_tables, small_layout, uneven_prior
+
+from anonbayes.errors import ModelError
+from anonbayes.inference.dirichlet_step import DirichletStep
+from anonbayes.inference.vertical import steps as vertical
+from anonbayes.inference.vertical.chain import STEPS
+from anonbayes.inference.vertical.model import vertical_model
+
+LAYOUT = small_layout()
+BETA = uneven_prior(LAYOUT)
+NAMES = ["sex", "age"]
+SETTINGS = {
+    "collapsed": {"beta": BETA},
+    "tempered": {"beta": BETA, "ladder": {"temperatures": 3, "hottest": 0.3}},
+    "subblock": {"sub_block": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vertical_model(LAYOUT, beta=BETA, attributes=NAMES, sensitive="disease")
+
+
+def sample(model, step, draws=50, chains=1, seed=4, cores=1):
+    with model:
+        return pm.sample(
+            draws=draws,
+            tune=100,
+            chains=chains,
+            cores=cores,
+            step=vertical.vertical_steps(LAYOUT, step=step, **SETTINGS.get(step, {})),
+            random_seed=seed,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+
+
+def flat_pi(idata):
+    return np.concatenate(
+        [idata.posterior[f"pi_{n}"].values.reshape(-1, LAYOUT.n_secrets * k)
+         for n, k in zip(NAMES, LAYOUT.sizes, strict=True)], axis=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_agrees_with_enumeration(model, step):
+    idata = sample(model, step, draws=2500)
+    truth = enumerate_tables(LAYOUT, BETA)
+    pi = flat_pi(idata)
+    assert np.all(np.abs(pi.mean(axis=0) - truth.pi_mean) < 4 * batch_error(pi))
+    assignment = idata.posterior["assignment"].values[0]
+    owned = np.zeros((len(assignment), LAYOUT.n_rows, LAYOUT.n_secrets))
+    owned[np.arange(len(owned))[:, None], assignment, LAYOUT.secrets] = 1.0
+    error = batch_error(owned) + 1e-12
+    assert np.all(np.abs(owned.mean(axis=0) - truth.ownership) < 4 * error)
+    stats = idata.sample_stats
+    assert 0.0 < float(stats["acceptance"].mean()) <= 1.0
+    if step == "tempered":
+        assert float(stats["round_trips"].max()) > 10
+        assert 0.0 < float(stats["exchange_rate"].mean()) <= 1.0
+
+
+@pytest.mark.parametrize("step", ["block", "tempered"])
+def test_seeds_reproduce_and_chains_differ(model, step):
+    one, two = (sample(model, step, chains=2).posterior["assignment"].values for _ in range(2))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one[0], one[1])
+    assert not np.array_equal(one, sample(model, step, chains=2, seed=5).posterior["assignment"])
+
+
+@pytest.mark.parametrize("step", ["block", "tempered"])
+def test_processes_give_the_draws_of_one_process(model, step):
+    one, two = (sample(model, step, chains=2, cores=c).posterior["pi_age"].values for c in (1, 2))
+    assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_declared_state_continues_exactly(model, step):
+    with model:
+        first, again = (
+            vertical.BY_NAME[step](layout=LAYOUT, rng=3, **SETTINGS.get(step, {})) for _ in range(2)
+        )
+    point = model.initial_point()
+    for _ in range(5):
+        point, _ = first.step(point)
+    state, kept = first.sampling_state, dict(point)
+    ahead = [point := first.step(point)[0] for _ in range(5)]
+    again.sampling_state = pickle.loads(pickle.dumps(state))
+    repeated = [kept := again.step(kept)[0] for _ in range(5)]
+    for a, b in zip(ahead, repeated, strict=True):
+        assert list(a) == list(b) == list(model.initial_point())
+        assert all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def test_steps_survive_pickling(model):
+    with model:
+        step = vertical.VerticalTemperedStep(
+            layout=LAYOUT, beta=BETA, rng=1, ladder={"temperatures": 3, "threads": 2}
+        )
+        point, _ = step.step(model.initial_point())
+        copy = cloudpickle.loads(cloudpickle.dumps(step))  # as PyMC does for its processes
+    assert np.array_equal(copy.step(point)[0]["assignment"], step.step(point)[0]["assignment"])
+
+
+def test_start_is_dispersed_unless_told_otherwise(model):
+    start = np.array([2, 1, 0, 3, 5, 4, 6])
+    point = model.initial_point() | {"assignment": start.astype(np.int8)}
+    with model:
+        for seed in range(5):  # one swap per group at most: the start shows in the first step
+            step = vertical.VerticalSwapStep(layout=LAYOUT, disperse=False, swaps=0.1, rng=seed)
+            assert int((step.step(point)[0]["assignment"] != start).sum()) <= 4
+        with pytest.raises(ModelError, match="group 1"):
+            step.set_rng(np.random.default_rng(1))
+            step.step(point | {"assignment": np.zeros(7, dtype=np.int8)})
+
+
+def test_wrong_parameters_are_named(model):
+    with pm.Model():
+        pm.Dirichlet("pi_sex", a=np.ones((3, 2)), default_transform=None)
+        with pytest.raises(ModelError, match="assignment"):
+            vertical.VerticalBlockStep(layout=LAYOUT)
+    with model, pytest.raises(ModelError, match="one per attribute"):
+        vertical.VerticalBlockStep(layout=LAYOUT, pi=[model["pi_sex"]])
+
+
+def test_model_density_links_parameters_and_assignment(model):
+    """The model's own density, compiled by PyMC, against counts by hand."""
+    rng = np.random.default_rng(2)
+    point = model.initial_point()
+    point["pi_age"] = rng.dirichlet(np.ones(3), size=3)
+    point["pi_sex"] = rng.dirichlet(np.ones(2), size=3)
+    point["assignment"] = LAYOUT.random_assignment(rng).astype(np.int8)
+    terms = [model.logp(model["assignment"]), *model.replace_rvs_by_values([model["link"]])]
+    values = [model.rvs_to_values[v] for v in model.free_RVs]
+    density = pytensor.function(values, terms, mode="FAST_COMPILE", on_unused_input="ignore")
+    inside, link = density(*(point[v.name] for v in values))
+    log_pi = np.log(LAYOUT.flatten([point["pi_sex"], point["pi_age"]]))
+    counts = LAYOUT.counts(point["assignment"].astype(int))
+    assert inside == 0.0
+    assert link == pytest.approx(counts @ log_pi, abs=1e-9)
+    point["assignment"] = np.full(7, 6, dtype=np.int8)
+    assert density(*(point[v.name] for v in values))[0] == -np.inf
+
+
+class TestDirichletStep:
+    def test_counts_from_a_variable_and_from_a_function(self):
+        with pm.Model() as model:
+            p = pm.Dirichlet("p", a=np.array([0.5, 1.0, 2.0]), default_transform=None)
+            pm.Multinomial("n", n=9, p=p, shape=3)
+            by_name = DirichletStep([p], counts="n", rng=1)
+            by_function = DirichletStep([p], counts=lambda point: [point["n"]], rng=1)
+        point = model.initial_point() | {"n": np.array([9, 0, 0])}
+        draws = np.array([by_name.step(point)[0]["p"] for _ in range(4000)])
+        same = np.array([by_function.step(point)[0]["p"] for _ in range(4000)])
+        assert np.array_equal(draws, same)
+        shape = np.array([9.5, 1.0, 2.0])
+        error = draws.std(axis=0) / np.sqrt(len(draws))
+        assert np.all(np.abs(draws.mean(axis=0) - shape / 12.5) < 4 * error)
+        variance = shape * (12.5 - shape) / (12.5**2 * 13.5)
+        np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
+
+    def test_refusals(self):
+        with pm.Model():
+            p = pm.Dirichlet("p", a=np.ones(3))
+            with pytest.raises(ModelError, match="default_transform=None"):
+                DirichletStep([p], counts=[[0, 0, 0]])
+        with pm.Model():
+            scale = pm.HalfNormal("scale")
+            q = pm.Dirichlet("q", a=scale * np.ones(3), default_transform=None)
+            with pytest.raises(ModelError, match="depends on other variables"):
+                DirichletStep([q], counts=[[0, 0, 0]])
