@@ -4,5 +4,6 @@ Array kernels live in `_geweke_core` and `_weiss_core`; the public functions tak
 """
 
 from .geweke import GEWEKE_PAPER, geweke
+from .weiss import weiss
 
-__all__ = ["GEWEKE_PAPER", "geweke"]
+__all__ = ["GEWEKE_PAPER", "geweke", "weiss"]
