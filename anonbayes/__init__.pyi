@@ -1,3 +1,5 @@
+from .diagnostics import DiagnosticReport as DiagnosticReport
+from .diagnostics import diagnose as diagnose
 from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
