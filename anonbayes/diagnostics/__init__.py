@@ -6,6 +6,7 @@ Array kernels live in `_geweke_core` and `_weiss_core`; the public functions tak
 from ._checks import Check, Limits
 from .geweke import GEWEKE_PAPER, geweke
 from .multiple import TestSummary, adjust_p_values, summarize_tests
+from .plots import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
 from .summary import DiagnosticReport, diagnose
 from .weiss import weiss
 
@@ -18,6 +19,10 @@ __all__ = [
     "adjust_p_values",
     "diagnose",
     "geweke",
+    "plot_autocorrelation",
+    "plot_geweke",
+    "plot_weiss",
+    "plot_worst",
     "summarize_tests",
     "weiss",
 ]
