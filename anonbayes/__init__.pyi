@@ -1,4 +1,7 @@
+from .diagnostics import DiagnosticReport as DiagnosticReport
+from .diagnostics import diagnose as diagnose
 from .diagnostics import geweke as geweke
+from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
 from .hierarchies import Hierarchy as Hierarchy

@@ -49,7 +49,7 @@ def spectrum0_ar(x: np.ndarray) -> tuple[float, int]:
     n = x.size
     if n < 2 or _is_straight(x):
         return 0.0, 0
-    top = min(n - 1, int(math.floor(10.0 * math.log10(n))))
+    top = min(n - 1, math.floor(10.0 * math.log10(n)))
     centred = x - x.mean()
     covariance = np.empty(top + 1)
     for lag in range(top + 1):

@@ -1,0 +1,286 @@
+"""The verdict: chains in different modes must fail, good ones pass, one alone is not assessed."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import anonbayes as ab
+from anonbayes import compat
+from anonbayes.diagnostics import Limits
+
+DRAWS = 400
+MODES = (  # shares of the sensitive value, by mode; and the log density there
+    (np.array([40.0, 30.0, 30.0]), -191_729.0),
+    (np.array([30.0, 30.0, 40.0]), -191_981.0),
+)
+
+
+def make_chains(modes, *, seed=0, rows=60, drift=None):
+    """Chains that each sample one mode of a released table perfectly, like l = 6 of MODEL 1.4.
+
+    Rows are DAR(1) over three values whose shares belong to the mode; `drift` names a chain whose
+    rows wander from one mode to the other.
+    """
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.ones(3), size=(len(MODES), rows))
+    pi, energy, cleartext = [], [], []
+    for chain, mode in enumerate(modes):
+        weight = np.full(DRAWS, float(mode))
+        if chain == drift:
+            weight = np.linspace(0.0, 1.0, DRAWS)
+        concentration = np.outer(1 - weight, MODES[0][0]) + np.outer(weight, MODES[1][0])
+        gamma = rng.gamma(concentration)
+        pi.append(gamma / gamma.sum(axis=1, keepdims=True))
+        energy.append(rng.normal(MODES[mode][1], 57.0, size=DRAWS))
+        which = (rng.random((DRAWS, rows)) < weight[:, None]).astype(int)
+        cut = shares.cumsum(axis=2)[which, np.arange(rows)]
+        fresh = (rng.random((DRAWS, rows, 1)) > cut).sum(axis=2)
+        keep = rng.random((DRAWS, rows)) < 0.3
+        keep[0] = False
+        source = np.maximum.accumulate(np.where(keep, 0, np.arange(DRAWS)[:, None]), axis=0)
+        cleartext.append(np.take_along_axis(fresh, source, axis=0))
+    return compat.make_idata(
+        {
+            "posterior": {"pi_Dis": np.array(pi), "cleartext": np.array(cleartext, dtype="int8")},
+            "sample_stats": {
+                "energy": np.array(energy),
+                "accept": np.full((len(modes), DRAWS), 0.42),
+            },
+        },
+        dims={"pi_Dis": ["Dis"], "cleartext": ["row"]},
+        coords={"Dis": ["Flu", "Heart", "HIV"]},
+    )
+
+
+def posterior(idata, method="gibbs", step="block"):
+    return SimpleNamespace(idata=idata, method=method, step=step, table=None)
+
+
+def check(report, name):
+    return next(c for c in report.checks if c.name == name)
+
+
+@pytest.fixture(scope="module")
+def trapped():
+    return ab.diagnose(posterior(make_chains([0, 0, 1, 1])))
+
+
+def test_chains_of_one_mode_pass():
+    report = ab.diagnose(posterior(make_chains([0, 0, 0, 0])))
+    assert report.passed, report.text
+    assert report.verdict == "passed"
+    assert check(report, "rate: accept").finding.startswith("mean 0.42")
+    assert report.advice == ()
+
+
+def test_chains_in_different_modes_fail_by_every_between_chain_test(trapped):
+    assert not trapped.passed
+    assert trapped.verdict == "failed"
+    for name in ("R-hat", "log density", "Weiß, between chains"):
+        assert check(trapped, name).status == "failed"
+    for name in ("Geweke, within chains", "Weiß, within chains"):  # the trap
+        assert check(trapped, name).status == "ok"
+
+
+def test_the_failure_is_told_in_plain_words(trapped):
+    words = " ".join(trapped.text.split())
+    assert words.startswith("FAILED: the chains do not agree with each other")
+    assert "Taken alone, chains 0, 1, 2, 3 look settled" in words
+    assert "chains 2, 3 near -191,98" in check(trapped, "log density").finding
+    assert "will not bridge modes; sample with step='tempered'" in words
+    assert "gibbs, step block" in trapped.source
+
+
+@pytest.mark.parametrize("chain", range(4))
+def test_one_chain_of_the_trap_is_not_assessed(chain):
+    idata = make_chains([0, 0, 1, 1])
+    alone = compat.make_idata({k: v.isel(chain=[chain]) for k, v in compat.groups(idata).items()})
+    report = ab.diagnose(posterior(alone))
+    assert report.verdict == "not assessed"
+    assert not report.passed
+    assert not [c for c in report.checks if c.status == "failed"]  # it looks fine by itself
+    assert "chains=4" in report.advice[0]
+
+
+def test_the_log_density_alone_can_give_it_away():
+    """Label-symmetric modes: every parameter agrees, only the log density differs."""
+    rng = np.random.default_rng(1)
+    idata = compat.make_idata(
+        {
+            "posterior": {"mu": rng.normal(size=(4, DRAWS))},
+            "sample_stats": {"lp": rng.normal(size=(4, DRAWS)) + np.array([0, 0, 9, 9])[:, None]},
+        }
+    )
+    report = ab.diagnose(idata)
+    assert not report.passed
+    assert check(report, "log density").status == "failed"
+    assert check(report, "R-hat").status in ("ok", "caution")
+
+
+def test_a_few_rows_apart_among_many_fail_by_their_effect():
+    """2 of 400 rows: no share of p-values would show it, but these two rows are wrong."""
+    rng = np.random.default_rng(2)
+    x = rng.integers(0, 3, size=(4, DRAWS, 400)).astype("int8")
+    x[2:, :, [7, 9]] = (rng.random((2, DRAWS, 2)) < 0.1).astype("int8")
+    report = ab.diagnose(xr.DataArray(x, dims=["chain", "draw", "row"], name="cleartext"))
+    finding = check(report, "Weiß, between chains")
+    assert finding.status == "failed"
+    assert "in 2 rows more than 17% of the variation lies between chains" in finding.finding
+    assert set(report.worst(2).index) == {"cleartext[7]", "cleartext[9]"}
+
+
+def test_a_trifle_that_long_chains_reject_is_no_failure():
+    rng = np.random.default_rng(3)
+    shares = 0.5 + np.array([-0.01, 0.01])[:, None, None]
+    x = (rng.random((2, 50_000, 5)) < shares).astype("int8")
+    report = ab.diagnose(x)
+    assert report.table["weiss_between_p"].max() < 1e-3
+    assert report.table["chain_share"].max() < 0.01
+    assert check(report, "Weiß, between chains").status == "failed"  # every row rejects
+    mostly = np.concatenate([x, rng.integers(0, 2, size=(2, 50_000, 45)).astype("int8")], axis=2)
+    assert check(ab.diagnose(mostly), "Weiß, between chains").status == "caution"
+
+
+def test_rows_that_never_move_are_stuck():
+    """No test can reject four frozen draws; the report must not take that for agreement."""
+    frozen = np.repeat(np.array([0, 1, 1, 0])[:, None, None], DRAWS, axis=1)
+    moving = np.random.default_rng(4).integers(0, 2, size=(4, DRAWS, 30))
+    x = np.concatenate([moving, frozen], axis=2)
+    report = ab.diagnose(x)
+    assert not report.passed
+    assert check(report, "moves").status == "failed"
+    assert report.table.loc["x[30]", "status"] == "stuck"
+    assert "x[30]" in check(report, "moves").finding
+    assert report.worst(1).index[0] == "x[30]"
+
+
+def test_real_chains_that_never_move_are_stuck_too():
+    x = np.repeat(np.array([0.1, 0.2, 0.1])[:, None], DRAWS, axis=1)
+    report = ab.diagnose(x)
+    assert report.verdict == "failed"
+    assert check(report, "moves").status == "failed"
+
+
+def test_a_drifting_chain_fails_within():
+    report = ab.diagnose(posterior(make_chains([0, 0, 0, 0], drift=2)))
+    assert not report.passed
+    assert check(report, "Weiß, within chains").status == "failed"
+    assert "by chain" in check(report, "Weiß, within chains").finding
+    assert "chains 0, 1, 3 look settled" in report.reason
+
+
+def test_the_exact_engine_has_no_chain():
+    rng = np.random.default_rng(5)
+    idata = compat.make_idata({"posterior": {"pi": rng.random((1, 100))}})
+    report = ab.diagnose(posterior(idata, method="exact", step=None))
+    assert report.passed
+    assert "no chain" in report.text
+    assert report.table.loc["pi", "mcse"] > 0
+
+
+def test_constant_and_broken_quantities_are_named():
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(4, DRAWS, 3))
+    x[..., 1] = 0.25
+    x[1, 5, 2] = np.nan
+    report = ab.diagnose(x)
+    assert not report.passed
+    assert "x[2]" in check(report, "finite draws").finding
+    assert "x[1]" in check(report, "constant").finding
+    assert np.isnan(report.table.loc["x[1]", "r_hat"])
+    x[1, 5, 2] = 0.0
+    assert ab.diagnose(x).passed
+
+
+def test_nothing_that_varies_is_not_assessed():
+    assert ab.diagnose(np.ones((4, DRAWS))).verdict == "not assessed"
+    assert ab.diagnose(np.ones((4, 3))).verdict == "not assessed"
+
+
+def test_slow_chains_are_told_how_many_draws_to_add():
+    """AR(1) with phi = 0.9 has 1/19 of its draws' worth: below 100 per chain at 1,000 draws."""
+    from scipy.signal import lfilter
+
+    x = lfilter([1], [1, -0.9], np.random.default_rng(7).normal(size=(4, 1000, 5)), axis=1)
+    report = ab.diagnose(x)
+    assert check(report, "effective sample size").status == "caution"
+    assert "times as many draws" in report.advice[0]
+    strict = ab.diagnose(x, limits=Limits(ess_failed=100))
+    assert not strict.passed
+
+
+def test_divergences_fail():
+    rng = np.random.default_rng(8)
+    diverging = np.zeros((4, DRAWS), dtype=bool)
+    diverging[0, 3] = True
+    idata = compat.make_idata(
+        {"posterior": {"mu": rng.normal(size=(4, DRAWS))}, "sample_stats": {"diverging": diverging}}
+    )
+    report = ab.diagnose(idata)
+    assert not report.passed
+    assert check(report, "divergences").finding == "1 divergent transitions"
+
+
+def test_a_rate_near_zero_is_pointed_out():
+    rng = np.random.default_rng(9)
+    idata = compat.make_idata(
+        {
+            "posterior": {"mu": rng.normal(size=(4, DRAWS))},
+            "sample_stats": {"exchange_rate": np.full((4, DRAWS), 0.001)},
+        }
+    )
+    report = ab.diagnose(idata)
+    assert check(report, "rate: exchange_rate").status == "caution"
+    assert any("hardly ever" in sentence for sentence in report.advice)
+
+
+@pytest.mark.parametrize("wrap", ["idata", "dataset", "tree"])
+def test_every_container_gives_the_same_verdict(wrap, trapped):
+    idata = make_chains([0, 0, 1, 1])
+    data = {
+        "idata": idata,
+        "dataset": compat.posterior_dataset(idata),
+        "tree": xr.DataTree.from_dict(compat.groups(idata)),
+    }[wrap]
+    report = ab.diagnose(data)
+    assert report.verdict == trapped.verdict
+    finding = check(report, "Weiß, between chains").finding
+    assert finding == check(trapped, "Weiß, between chains").finding
+
+
+def test_a_selection_is_respected():
+    report = ab.diagnose(make_chains([0, 0, 1, 1]), var_names="pi_Dis", coords={"Dis": ["Heart"]})
+    assert [k for k in report.table.index if k.startswith("pi")] == ["pi_Dis[Heart]"]
+    assert "cleartext[0]" not in report.table.index
+
+
+def test_renderings_agree(trapped, tmp_path):
+    stored = json.loads(trapped.to_json(tmp_path / "report.json"))
+    assert stored == json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert stored["passed"] is False
+    assert len(stored["checks"]) == len(trapped.checks)
+    page = trapped._repr_html_()
+    assert page.count("<tr>") == 1 + len(trapped.checks)
+    assert str(trapped) == trapped.text
+
+
+def test_html_escapes_names():
+    rng = np.random.default_rng(10)
+    x = xr.DataArray(
+        rng.normal(size=(4, 100, 1)) + np.arange(4)[:, None, None],
+        dims=["chain", "draw", "s"],
+        coords={"s": ["<script>"]},
+        name="pi",
+    )
+    page = ab.diagnose(x)._repr_html_()
+    assert "&lt;script&gt;" in page
+    assert "<script>" not in page
+
+
+def test_worst_names_the_parameters_that_differ(trapped):
+    worst = list(trapped.worst(4).index)
+    assert worst[0] in ("energy", "pi_Dis[Flu]", "pi_Dis[HIV]")
+    assert any(name.startswith("cleartext[") for name in worst)
