@@ -30,6 +30,7 @@ from scipy import sparse
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import bayes, em
+from anonbayes.estimation.empirical import check_level
 from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
 from anonbayes.guarantees.ldp import Audit, Notion
@@ -167,7 +168,7 @@ class Channel(ABC):
         *,
         start: npt.ArrayLike | None = None,
         iterations: int | None = None,
-        tolerance: float = 1e-6,
+        tolerance: float = 1e-5,
         level: float = 0.95,
     ) -> Estimate:
         likelihood = non_empty(self.likelihood(reports))
@@ -195,6 +196,7 @@ class Channel(ABC):
     def _estimate_bayes(self, reports: Any, *, level: float = 0.95, **settings: Any) -> Estimate:
         import xarray as xr
 
+        check_level(level)
         likelihood = non_empty(self.likelihood(reports))
         chains = bayes.sample(likelihood, **settings).p
         tails = [(1 - level) / 2, (1 + level) / 2]

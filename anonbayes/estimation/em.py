@@ -54,7 +54,7 @@ def reconstruct(
     start: npt.ArrayLike,
     *,
     iterations: int = 1000,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
 ) -> Fixpoint:
     """Plain EM ("iterative Bayesian reconstruction"): each iteration raises the likelihood.
 
@@ -88,7 +88,7 @@ def maximize(
     start: npt.ArrayLike,
     *,
     iterations: int = 5000,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
 ) -> Fixpoint:
     """Maximum likelihood by EM with squared extrapolation (SQUAREM, scheme S3).
 

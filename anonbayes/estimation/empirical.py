@@ -118,8 +118,7 @@ def share_interval(
     >>> share_interval([30], 100, one, zero, 0.95).round(4).tolist()
     [[0.2189, 0.3958]]
     """
-    if not 0 < level < 1:
-        raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
+    check_level(level)
     z2 = stats.norm.ppf(0.5 + level / 2) ** 2
     share = np.asarray(counts) / n
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -127,6 +126,12 @@ def share_interval(
     limits = np.stack([centre - half, centre + half], axis=-1)
     gain = check_informative(hit, miss)
     return np.clip((limits - miss[:, None]) / gain[:, None], 0.0, 1.0)
+
+
+def check_level(level: float) -> None:
+    """Raise `ChannelError` unless the level of an interval lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
 
 
 def check_informative(hit: Array, miss: Array) -> Array:
