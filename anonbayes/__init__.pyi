@@ -1,5 +1,8 @@
 from .channels.base import Channel as Channel
 from .channels.base import Evidence as Evidence
+from .channels.component import Released as Released
+from .channels.generalization import Generalization as Generalization
+from .channels.personalized import Personalized as Personalized
 from .channels.reports import BitReports as BitReports
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR

@@ -164,8 +164,10 @@ class UtilityOptimizedRR(PureChannel):
 
     def log_ratios(self) -> tuple[Array, Array]:
         """``log(hit/miss)`` and zero: the report that equals the value is the telling one."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
+        # A value that is never reported tells nothing (epsilon = 0).
+        own = np.where(self.hit == 0, 0.0, own)
         return own, np.zeros_like(own)
 
     def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:

@@ -24,6 +24,9 @@ __all__ = ["RAPPOR", "BitChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
 
 Array = npt.NDArray[np.float64]
 
+# Enormous budgets round theta to 1, where the formulas divide zero by zero.
+ALMOST_ONE = float(np.nextafter(1.0, 0.0))
+
 
 class BitChannel(PureChannel):
     """Bit reports: bit ``i`` is one with ``hit[i]`` if the user holds ``i``, else ``miss[i]``.
@@ -346,7 +349,7 @@ def best_theta(n_sensitive: int, epsilon: float) -> float | None:
         return None
     root = np.sqrt(n_sensitive / (n_sensitive * shrink + 1.0 - shrink)) * np.sqrt(shrink)
     x = (shrink + root) / (1.0 + root)
-    return float((1.0 - x) / (1.0 - shrink))
+    return min(float((1.0 - x) / (1.0 - shrink)), ALMOST_ONE)
 
 
 def bot_probability(theta: float, epsilon: float) -> float:
@@ -357,7 +360,7 @@ def bot_probability(theta: float, epsilon: float) -> float:
 def check_theta(theta: float | None, epsilon: float) -> float:
     """Return `theta`, the classic one when None; raise `ChannelError` outside (0, 1)."""
     if theta is None:
-        return float(1.0 / (1.0 + np.exp(-epsilon / 2)))
+        return min(float(1.0 / (1.0 + np.exp(-epsilon / 2))), ALMOST_ONE)
     if not 0 < float(theta) < 1:
         raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
     return float(theta)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import anonbayes as ab
-from anonbayes.estimation import empirical, em
+from anonbayes.estimation import em, empirical
 
 DOMAIN = ab.Domain("x", range(6))
 
@@ -142,7 +142,7 @@ def test_bad_settings_are_named():
     with pytest.raises(ab.AnonbayesError, match="alpha=2"):
         channel.estimate(reports, method="threshold", alpha=2)
     for method in ("empirical", "mle", "bayes"):
-        with pytest.raises(ab.AnonbayesError, match="level=1.5"):
+        with pytest.raises(ab.AnonbayesError, match=r"level=1\.5"):
             channel.estimate(reports, method=method, level=1.5)
     with pytest.raises(ab.AnonbayesError, match="no reports"):
         channel.estimate([], method="mle")

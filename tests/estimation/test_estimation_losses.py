@@ -72,9 +72,7 @@ def test_worst_cases_of_urr_are_those_of_the_paper(k_s, k_n, epsilon):
     channel = ab.UtilityOptimizedRR(ab.Domain("x", range(k)), range(k_s), epsilon)
     unit = np.sqrt(2 / (n * np.pi))
     if epsilon < np.log(k_n + 1):
-        l1 = unit * (
-            k_s * np.sqrt(k_s + e - 2) / (e - 1) + np.sqrt(k_s * k_n / (e - 1) + k_n - 1)
-        )
+        l1 = unit * (k_s * np.sqrt(k_s + e - 2) / (e - 1) + np.sqrt(k_s * k_n / (e - 1) + k_n - 1))
         l2 = k_s * (k_s + 2 * e - 3) / (n * (e - 1) ** 2) + (1 - 1 / k_n) / n
         worst = np.r_[np.zeros(k_s), np.full(k_n, 1 / k_n)]
     else:
