@@ -1,18 +1,34 @@
+from . import anonymize as anonymize
+from . import datasets as datasets
+from . import steps as steps
+from .channels.base import Channel as Channel
+from .channels.base import Evidence as Evidence
+from .channels.component import Released as Released
+from .channels.generalization import Generalization as Generalization
+from .channels.personalized import Personalized as Personalized
+from .channels.reports import BitReports as BitReports
+from .channels.response import RandomizedResponse as RandomizedResponse
+from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
+from .channels.unary import BitChannel as BitChannel
+from .channels.unary import RAPPOR as RAPPOR
+from .channels.unary import UnaryEncoding as UnaryEncoding
+from .channels.unary import UtilityOptimizedRAPPOR as UtilityOptimizedRAPPOR
 from .diagnostics import DiagnosticReport as DiagnosticReport
 from .diagnostics import diagnose as diagnose
 from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
+from .guarantees.ldp import LDP as LDP
+from .guarantees.uldp import HLLDP as HLLDP
+from .guarantees.uldp import OSLDP as OSLDP
+from .guarantees.uldp import ULDP as ULDP
 from .hierarchies import Hierarchy as Hierarchy
-
-__version__: str
-from . import anonymize as anonymize
-from . import datasets as datasets
+from .inference.fit import fit as fit
+from .inference.model import build_model as build_model
+from .inference.posterior import Posterior as Posterior
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
-from . import steps as steps
-from .inference.model import build_model as build_model
-from .inference.fit import fit as fit
-from .inference.posterior import Posterior as Posterior
+
+__version__: str

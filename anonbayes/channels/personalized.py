@@ -1,0 +1,317 @@
+"""Personalized ULDP: what is sensitive differs from user to user, and stays secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.channels.base import Channel, Evidence
+from anonbayes.channels.device import PersonalChannel
+from anonbayes.channels.pure import PureChannel
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.guarantees.ldp import LDP, Audit, Notion, Witness
+
+__all__ = ["ErrorBound", "Personalized"]
+
+Array = npt.NDArray[np.float64]
+
+
+class ErrorBound(NamedTuple):
+    """The two terms that bound the l1 error of a personalized estimate (ULDP Thm. 1)."""
+
+    intermediate: float
+    knowledge: float
+
+    @property
+    def total(self) -> float:
+        """Upper bound on ``sum |p_hat - p|``."""
+        return self.intermediate + self.knowledge
+
+
+class Personalized(Channel):
+    """Personalized mechanism with semantic tags (PUM, ULDP Sec. 5).
+
+    Each user's device first replaces the values that are sensitive to this user by a tag such
+    as ``"home"``, then releases the result through a channel that is common to all users, in
+    which the tags count as sensitive. The collector knows the common channel, not who tags what.
+
+    Parameters
+    ----------
+    common : UtilityOptimizedRR or UtilityOptimizedRAPPOR
+        Channel over the values and the tags; its sensitive set contains the tags.
+    tags : iterable
+        The tags, values of the common channel's domain.
+
+    Attributes
+    ----------
+    domain : Domain
+        The values without the tags.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> places = ab.Domain("place", ["clinic", "park", "mall", "<home>"])
+    >>> common = ab.UtilityOptimizedRR(places, ["clinic", "<home>"], epsilon=2.0)
+    >>> channel = ab.Personalized(common, tags=["<home>"])
+    >>> reports = channel.release(["park", "park"], personal=[{"park": "<home>"}, {}], seed=2)
+    >>> channel.satisfies(ab.ULDP(["clinic", "park"], 2.0), personal={"park": "<home>"}).holds
+    True
+    """
+
+    def __init__(self, common: PureChannel, tags: Iterable[object]) -> None:
+        if not isinstance(common, PureChannel) or not hasattr(common, "sensitive"):
+            raise ChannelError(
+                "The common channel must be UtilityOptimizedRR or UtilityOptimizedRAPPOR, got "
+                f"{type(common).__name__}."
+            )
+        self.common = common
+        self.tags = tuple(tags)
+        self._tag_codes = np.array([common.domain.index(tag) for tag in self.tags], dtype=np.int64)
+        for tag, code in zip(self.tags, self._tag_codes, strict=True):
+            if not common.sensitive[code]:
+                raise ChannelError(f"Tag {tag!r} must be sensitive in the common channel.")
+        is_tag = np.zeros(len(common.domain), dtype=bool)
+        is_tag[self._tag_codes] = True
+        self._value_codes = np.flatnonzero(~is_tag)
+        if len(self._value_codes) == 0:
+            raise ChannelError("Every value of the common channel is a tag; none is left.")
+        self.domain = Domain(
+            common.domain.name, [common.domain.values[i] for i in self._value_codes]
+        )
+        self.epsilon = common.epsilon
+        self.methods = common.methods
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    def pre_process(
+        self,
+        values: Iterable[object],
+        personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Codes, in the common channel, of values and tags after each user's own replacement.
+
+        Parameters
+        ----------
+        values : iterable
+            One true value per user.
+        personal : mapping, or sequence of mappings
+            ``{value: tag}`` of the device, or one such mapping per user.
+        """
+        codes = self._value_codes[self._encode(values)]
+        if personal is None:
+            return codes
+        if isinstance(personal, Mapping):
+            return self._map(personal)[np.searchsorted(self._value_codes, codes)]
+        if len(personal) != len(codes):
+            raise ChannelError(
+                f"There are {len(codes)} values but {len(personal)} personal mappings."
+            )
+        for i, mapping in enumerate(personal):
+            if mapping:
+                codes[i] = self._map(mapping)[np.searchsorted(self._value_codes, codes[i])]
+        return codes
+
+    def release(
+        self,
+        values: Iterable[object],
+        *,
+        personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
+        seed: Any = None,
+    ) -> Any:
+        """Report of each user's value, sensitive ones replaced by their tag first (ULDP (19))."""
+        return self.release_intermediate(self.pre_process(values, personal), seed=seed)
+
+    def release_intermediate(self, codes: npt.NDArray[np.int64], *, seed: Any = None) -> Any:
+        """Report of codes of the common channel: values and tags after `pre_process`."""
+        return self.common.release(self.common.domain.decode(codes), seed=seed)
+
+    def _map(self, personal: Mapping[Any, Any]) -> npt.NDArray[np.int64]:
+        """Code in the common channel for each value of the domain."""
+        codes = self._value_codes.copy()
+        for value, tag in personal.items():
+            if tag not in self.tags:
+                raise ChannelError(f"{tag!r} is not a tag; the tags are {list(self.tags)}.")
+            codes[self.domain.index(value)] = self.common.domain.index(tag)
+        return codes
+
+    # -- guarantees ------------------------------------------------------------------------------
+
+    def device(self, personal: Mapping[Any, Any]) -> PersonalChannel:
+        """Channel of one user: replacement, then the common channel (``Q^(i)``)."""
+        return PersonalChannel(self.common, self.domain, self._map(personal))
+
+    def satisfies(self, notion: Notion, *, personal: Mapping[Any, Any] | None = None) -> Audit:
+        """Check a notion for the user with this personal mapping (ULDP Prop. 9)."""
+        return self.device(personal or {}).satisfies(notion)
+
+    def secrecy(self, personal: Mapping[Any, Any], other: Mapping[Any, Any]) -> Audit:
+        """Check that protected reports hide which of two mappings a user has (ULDP Prop. 10).
+
+        The witness names a value; its report is `worst_ratio` times as likely under `personal`
+        as under `other`, at most ``exp(epsilon)``.
+        """
+        own, down, _ = self.common.protected_log_ratios()
+        first, second = self._map(personal), self._map(other)
+        ratios = np.where(first == second, 0.0, own[first] + down[second])
+        x = int(np.argmax(ratios))
+        value = self.domain.values[x]
+        report = self.common.describe_report(int(first[x]), int(second[x]))
+        worst = float(np.exp(ratios[x]))
+        limit = float(np.exp(self.epsilon))
+        return Audit(
+            LDP(self.epsilon),
+            bool(ratios[x] <= self.epsilon + 1e-9),
+            worst,
+            limit,
+            Witness(value, value, report),
+        )
+
+    # -- the collector ---------------------------------------------------------------------------
+
+    def estimate(
+        self,
+        reports: Any,
+        *,
+        method: str = "mle",
+        knowledge: Mapping[Any, npt.ArrayLike] | None = None,
+        **settings: Any,
+    ) -> Estimate:
+        """Estimate the distribution of the values (ULDP (21)).
+
+        The common channel estimates the distribution ``r`` of values and tags; the share of each
+        tag is then spread over the values, ``p(x) = r(x) + sum_k r(tag_k) pi_k(x)``.
+
+        Parameters
+        ----------
+        reports, method, **settings
+            As in `Channel.estimate`.
+        knowledge : mapping, optional
+            ``{tag: distribution over the values}``, what is known of ``pi_k``. A tag without an
+            entry is spread over the non-sensitive values in proportion to ``r``.
+        """
+        r = self.common.estimate(reports, method=method, **settings)
+        known = self._knowledge(knowledge)
+        draws, interval = None, None
+        if r.draws is None:
+            p = self._spread(r.p, known)
+        else:
+            import xarray as xr
+
+            flat = r.draws.to_numpy()
+            spread = self._spread(flat.reshape(-1, flat.shape[-1]), known)
+            p = spread.mean(axis=0)
+            tails = [(1 - r.level) / 2, (1 + r.level) / 2]
+            interval = np.quantile(spread, tails, axis=0).T
+            name = self.domain.name
+            draws = xr.DataArray(
+                spread.reshape(*flat.shape[:2], -1),
+                dims=("chain", "draw", name),
+                coords={name: list(self.domain.labels)},
+                name="p",
+            )
+        return replace(
+            r,
+            domain=self.domain,
+            p=p,
+            interval=interval,
+            draws=draws,
+            intermediate=r,
+            log_likelihood=None,
+        )
+
+    def _knowledge(self, knowledge: Mapping[Any, npt.ArrayLike] | None) -> dict[int, Array]:
+        known = {}
+        for tag, distribution in (knowledge or {}).items():
+            if tag not in self.tags:
+                raise ChannelError(f"{tag!r} is not a tag; the tags are {list(self.tags)}.")
+            known[self.tags.index(tag)] = check_distribution(
+                distribution, len(self.domain), f"knowledge[{tag!r}]"
+            )
+        return known
+
+    def _spread(self, r: Array, known: Mapping[int, Array]) -> Array:
+        """``p`` from ``r`` (or many draws of it, one per row)."""
+        p = np.array(r[..., self._value_codes])
+        for k, code in enumerate(self._tag_codes):
+            p += r[..., code, None] * self._tag_distribution(r, k, known)
+        return p
+
+    def _tag_distribution(self, r: Array, k: int, known: Mapping[int, Array]) -> Array:
+        """Distribution of the values behind tag `k`: what is known, or in proportion to ``r``."""
+        if k in known:
+            return known[k]
+        plain = ~self.common.sensitive[self._value_codes]  # type: ignore[attr-defined]
+        if not plain.any():
+            raise DomainError(
+                f"Tag {self.tags[k]!r} needs knowledge: there is no non-sensitive value to "
+                "spread it over."
+            )
+        weight = np.where(plain, r[..., self._value_codes], 0.0)
+        total = weight.sum(axis=-1, keepdims=True)
+        positive = np.where(total > 0, total, 1.0)
+        return np.where(total > 0, weight / positive, plain / plain.sum())
+
+    def error_bound(
+        self,
+        estimate: Estimate,
+        r: npt.ArrayLike,
+        truth: Mapping[Any, npt.ArrayLike],
+        *,
+        knowledge: Mapping[Any, npt.ArrayLike] | None = None,
+    ) -> ErrorBound:
+        """Bound on the l1 error of an estimate when the truth is known (ULDP Thm. 1).
+
+        ``l1(p_hat, p) <= l1(r_hat, r) + sum_k |r_hat(tag_k)| l1(pi_hat_k, pi_k)``. The absolute
+        value is missing in the paper; empirical estimates can be negative.
+
+        Parameters
+        ----------
+        estimate : Estimate
+            From `estimate`, with the same `knowledge`.
+        r : array-like
+            True distribution over values and tags, in the order of the common domain.
+        truth : mapping
+            True distribution ``pi_k`` over the values, for each tag.
+        knowledge : mapping, optional
+            What was given to `estimate`.
+        """
+        if estimate.intermediate is None:
+            raise ChannelError("The bound needs an estimate made by this channel.")
+        r_hat = estimate.intermediate.p
+        known = self._knowledge(knowledge)
+        true_r = check_distribution(r, len(self.common.domain), "r")
+        first = float(np.abs(r_hat - true_r).sum())
+        second = 0.0
+        for k, tag in enumerate(self.tags):
+            pi = check_distribution(truth[tag], len(self.domain), f"truth[{tag!r}]")
+            used = self._tag_distribution(r_hat, k, known)
+            second += abs(float(r_hat[self._tag_codes[k]])) * float(np.abs(used - pi).sum())
+        return ErrorBound(first, second)
+
+    def worst_case_knowledge_error(self, estimate: Estimate) -> float:
+        """Largest l1 error that wrong knowledge can cause, ``2 sum_k |r_hat(tag_k)|``."""
+        if estimate.intermediate is None:
+            raise ChannelError("The bound needs an estimate made by this channel.")
+        return 2.0 * float(np.abs(estimate.intermediate.p[self._tag_codes]).sum())
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Refuse: the collector does not know the users' mappings."""
+        raise ChannelError(self._secret)
+
+    def evidence(self, reports: Any) -> Evidence:
+        """Refuse: the collector does not know the users' mappings."""
+        raise ChannelError(self._secret)
+
+    @property
+    def _secret(self) -> str:
+        return (
+            "The likelihood of a value depends on its user's secret mapping; use estimate, "
+            "common.likelihood (over values and tags), or device(mapping) for one user."
+        )

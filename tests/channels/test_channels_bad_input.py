@@ -1,0 +1,129 @@
+"""Bad input: errors that name the value, or a defined result."""
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+
+DOMAIN = ab.Domain("x", list("abc"))
+MAKERS = [
+    lambda e: ab.RandomizedResponse(DOMAIN, e),
+    lambda e: ab.UtilityOptimizedRR(DOMAIN, ["a"], e),
+    lambda e: ab.RAPPOR(DOMAIN, e),
+    lambda e: ab.UnaryEncoding.optimal(DOMAIN, e),
+    lambda e: ab.UtilityOptimizedRAPPOR(DOMAIN, ["a"], e),
+    lambda e: ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, ["a"], e),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("epsilon", [-1.0, float("nan"), float("inf"), "1.0x", None])
+def test_impossible_budgets(make, epsilon):
+    with pytest.raises(ab.AnonbayesError, match="epsilon="):
+        make(epsilon)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_zero_budget_is_legal_and_tells_nothing(make):
+    channel = make(0.0)
+    reports = channel.release(["a", "b", "c"], seed=1)
+    assert channel.n_reports(reports) == 3
+    assert channel.satisfies(ab.LDP(0.0)).holds
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_domain_of_one_value(make):
+    single = ab.Domain("x", ["a"])
+    for channel in (
+        ab.RandomizedResponse(single, 1.0),
+        ab.UtilityOptimizedRR(single, [], 1.0),
+        ab.RAPPOR(single, 1.0),
+        ab.UtilityOptimizedRAPPOR(single, ["a"], 1.0),
+    ):
+        reports = channel.release(["a"] * 4, seed=1)
+        np.testing.assert_allclose(channel.estimate(reports).p, [1.0])
+        draws = channel.estimate(reports, method="bayes", draws=3, tune=1, chains=1).draws
+        np.testing.assert_allclose(draws, 1.0)
+    assert ab.RandomizedResponse(single, 1.0).worst_case_loss(10) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("kind", [ab.UtilityOptimizedRR, ab.UtilityOptimizedRAPPOR])
+def test_sensitive_values_outside_the_domain(kind):
+    with pytest.raises(ab.AnonbayesError, match="'z' is not a value of domain 'x'"):
+        kind(DOMAIN, ["a", "z"], 1.0)
+    with pytest.raises(ab.AnonbayesError, match="give the sensitive values as a list"):
+        kind(DOMAIN, "abc", 1.0)
+
+
+def test_values_and_reports_outside_the_domain():
+    channel = ab.RandomizedResponse(DOMAIN, 1.0)
+    with pytest.raises(ab.AnonbayesError, match="row 1: 'z' is not in the domain"):
+        channel.release(["a", "z"])
+    with pytest.raises(ab.AnonbayesError, match=r"cannot produce a report.*row 2: 'q'"):
+        channel.estimate(["a", "b", "q"])
+    with pytest.raises(ab.AnonbayesError, match="one text"):
+        channel.release("abc")
+    with pytest.raises(ab.AnonbayesError, match="row 0: nan"):
+        channel.release(np.array([np.nan]))
+    assert len(channel.release([])) == 0
+
+
+def test_bit_reports_that_the_channel_cannot_produce():
+    channel = ab.UtilityOptimizedRAPPOR(DOMAIN, ["a"], 1.0)
+    with pytest.raises(ab.AnonbayesError, match="report 1: it raises the bits of both 'b' and 'c'"):
+        channel.estimate([[1, 0, 0], [1, 1, 1]], method="mle")
+    with pytest.raises(ab.AnonbayesError, match="produces 3 bits, the reports have 2"):
+        channel.estimate([[1, 0]])
+    with pytest.raises(ab.AnonbayesError, match="Report 0, bit 1 is"):
+        channel.estimate([[1, 2, 0]])
+    with pytest.raises(ab.AnonbayesError, match=r"shape \(3,\)"):
+        channel.estimate([1, 0, 0])
+    assert len(channel.release([])) == 0
+
+
+def test_malformed_sparse_reports():
+    with pytest.raises(ab.AnonbayesError, match="must start with 0"):
+        ab.BitReports([1, 2], [0], 3)
+    with pytest.raises(ab.AnonbayesError, match="number of ones"):
+        ab.BitReports([0, 3], [0], 3)
+    with pytest.raises(ab.AnonbayesError, match="Report 1 raises bit 5 of 3"):
+        ab.BitReports([0, 1, 2], [0, 5], 3)
+    with pytest.raises(ab.AnonbayesError, match="report 1 must be distinct and ascend"):
+        ab.BitReports([0, 1, 3, 4], [2, 1, 1, 0], 3)
+    fine = ab.BitReports([0, 0, 2, 2, 3], [1, 2, 0], 3)
+    assert fine[1].tolist() == [1, 2] and fine[-1].tolist() == [0] and len(fine[0]) == 0
+    with pytest.raises(IndexError, match="no report 4"):
+        fine[4]
+    assert ab.BitReports.from_dense(fine.to_dense()) == fine
+    np.testing.assert_array_equal(fine.to_csr().toarray(), fine.to_dense())
+
+
+@pytest.mark.parametrize(
+    "hit, miss, message",
+    [
+        ([0.5, 0.5], 0.1, "one for each of the 3 values"),
+        (1.2, 0.1, "hit of 'a' is"),
+        (0.5, -0.1, "miss of 'a' is"),
+        (0.5, float("nan"), "miss of 'a' is"),
+        ([0.5, 0.2, 0.5], 0.3, "Bit of 'b'"),
+        (1.0, 1.0, "nor 1"),
+    ],
+)
+def test_impossible_bit_probabilities(hit, miss, message):
+    with pytest.raises(ab.AnonbayesError, match=message):
+        ab.BitChannel(DOMAIN, hit, miss)
+
+
+@pytest.mark.parametrize("theta", [0.0, 1.0, -1, 2, float("nan")])
+def test_impossible_theta(theta):
+    with pytest.raises(ab.AnonbayesError, match="theta="):
+        ab.RAPPOR(DOMAIN, 1.0, theta)
+
+
+def test_estimates_show_themselves():
+    channel = ab.RandomizedResponse(DOMAIN, 1.0)
+    estimate = channel.estimate(["a", "b", "c", "a"])
+    assert list(estimate.to_series().index) == ["a", "b", "c"]
+    assert list(estimate.summary().columns) == ["p", "lower", "upper"]
+    assert "mle estimate of x from 4 reports" in estimate._repr_html_()
+    assert repr(channel) == "RandomizedResponse('x', 3 values, epsilon=1)"

@@ -1,0 +1,103 @@
+"""EM: plain, accelerated, early stopping, and its certificate."""
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+from anonbayes.estimation import em
+
+DOMAIN = ab.Domain("x", range(30))
+SENSITIVE = range(8)
+P = np.random.default_rng(2).dirichlet(np.full(30, 0.5))
+CHANNELS = {
+    "RR": ab.RandomizedResponse(DOMAIN, 2.0),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 1.0),
+    "RAPPOR": ab.RAPPOR(DOMAIN, 3.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, SENSITIVE, 1.0),
+    "tilted": ab.BitChannel(DOMAIN, np.linspace(0.5, 0.9, 30), np.linspace(0.05, 0.3, 30)),
+}
+
+
+def drawn(channel, n=3000):
+    values = np.random.default_rng(4).choice(30, n, p=P)
+    return channel.release(values, seed=5)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_plain_em_climbs_and_its_certificate_is_true(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    rough = channel.estimate(reports, method="em", iterations=30, tolerance=0)
+    assert (np.diff(rough.path) >= -1e-9 * abs(rough.path[0])).all()
+    assert rough.iterations == 30 and not rough.converged
+    best = channel.estimate(reports, method="mle", start=rough.p, tolerance=1e-9)
+    # What is still to gain is at most the gap, and something is.
+    gained = best.log_likelihood - rough.log_likelihood
+    assert 0 <= gained <= rough.gap
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_accelerated_em_reaches_the_same_maximum_sooner(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    fast = channel.estimate(reports, method="mle", start=None, iterations=4000, tolerance=1e-6)
+    plain = channel.estimate(reports, method="em", iterations=20_000, tolerance=1e-6)
+    assert fast.converged and plain.converged
+    assert fast.iterations < plain.iterations
+    assert abs(fast.log_likelihood - plain.log_likelihood) <= 2e-6 * 3000
+    assert (np.diff(fast.path) >= -1e-9 * abs(fast.path[0])).all()
+
+
+@pytest.mark.parametrize("name", ["RR", "uRR"])
+def test_em_agrees_with_the_closed_form(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    closed = channel.estimate(reports, method="mle")
+    climbed = channel.estimate(reports, method="em", iterations=20_000, tolerance=1e-8)
+    assert closed.log_likelihood >= climbed.log_likelihood - 1e-9
+    assert closed.log_likelihood - climbed.log_likelihood <= 1e-8 * 3000
+    np.testing.assert_allclose(closed.p, climbed.p, atol=1e-3)
+
+
+def test_stopping_early_regularises():
+    """At low epsilon a few iterations are closer to the truth than the maximum."""
+    channel = ab.RandomizedResponse(DOMAIN, 0.5)
+    smooth = np.full(30, 1 / 30)
+    values = np.random.default_rng(6).choice(30, 2000, p=smooth)
+    reports = channel.release(values, seed=7)
+    early = channel.estimate(reports, method="em", start=smooth, iterations=10).p
+    late = channel.estimate(reports, method="mle").p
+    assert np.abs(early - smooth).sum() < 0.5 * np.abs(late - smooth).sum()
+
+
+def test_starts_have_no_zeros():
+    for start in (None, [1.0] + [0.0] * 29, [-0.5] + [1.5] + [0.0] * 28, [0.0] * 30):
+        begin = em.starting_point(start, 30)
+        assert begin.min() > 0 and begin.sum() == pytest.approx(1.0)
+    channel = CHANNELS["uRAP"]
+    reports = drawn(channel)
+    assert channel._start(channel.likelihood(reports), reports).min() > 0
+
+
+def test_the_warm_start_saves_iterations():
+    channel = CHANNELS["uRAP"]
+    reports = drawn(channel, n=20_000)
+    warm = channel.estimate(reports, method="em", iterations=5000)
+    cold = channel.estimate(reports, method="em", start=np.full(30, 1 / 30), iterations=5000)
+    assert warm.converged and warm.iterations < cold.iterations
+
+
+def test_likelihood_of_an_excluded_report_is_zero():
+    channel = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 1.0)
+    only_first = np.eye(30)[0]
+    assert channel.log_likelihood(only_first, [20]) == -np.inf
+
+
+def test_bad_settings_are_named():
+    channel = CHANNELS["RR"]
+    with pytest.raises(ab.AnonbayesError, match="iterations=0"):
+        channel.estimate([1], method="em", iterations=0)
+    with pytest.raises(ab.AnonbayesError, match="tolerance=-1"):
+        channel.estimate([1], method="em", tolerance=-1)
+    with pytest.raises(ab.AnonbayesError, match="one finite number for each of the 30"):
+        channel.estimate([1], method="em", start=[0.5, 0.5])
