@@ -1,8 +1,9 @@
 """Non-stochastic information: what a deterministic release gives away, without probabilities."""
 
-from anonbayes.guarantees.nonstochastic.agents import Answer, JointPolicy, TrustedAgent, joint
+from anonbayes.guarantees.nonstochastic.agents import Answer, TrustedAgent
 from anonbayes.guarantees.nonstochastic.balls import smallest_enclosing_ball
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery, query_range
+from anonbayes.guarantees.nonstochastic.combined import JointPolicy, joint
 from anonbayes.guarantees.nonstochastic.finite import (
     FinitePolicy,
     adversary_errors,
@@ -20,13 +21,9 @@ from anonbayes.guarantees.nonstochastic.measures import (
     relative_disarray,
     transmission,
 )
+from anonbayes.guarantees.nonstochastic.optimal import optimal_policy, quantized_query
 from anonbayes.guarantees.nonstochastic.plots import plot_regions, plot_tradeoff, tradeoff
-from anonbayes.guarantees.nonstochastic.policies import (
-    Policy,
-    Region,
-    optimal_policy,
-    quantized_query,
-)
+from anonbayes.guarantees.nonstochastic.policies import Policy, Region
 from anonbayes.guarantees.nonstochastic.relations import Relation, joint_relation
 from anonbayes.guarantees.nonstochastic.tables import (
     GroupLeakage,

@@ -82,7 +82,9 @@ def optimal_finite_policy(
     """Most private answers with errors of at most ``1/gamma``, for finitely many secrets.
 
     The finite form of Quantize Thm. IV.3, optimal over *all* partitions of the secrets, also those
-    that give different answers to secrets with the same true answer.
+    that give different answers to secrets with the same true answer. Only for "leakage" and
+    secrets of unequal size it is optimal among blocks that are contiguous in the true answer
+    (without that restriction the problem is bin covering, which is hard).
 
     Parameters
     ----------

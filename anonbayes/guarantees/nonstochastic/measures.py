@@ -139,7 +139,8 @@ def maximin_information(pair: Any) -> float:
 def transmission(relation: Any) -> float:
     """Information transmission ``T0 = h0(X) + h0(Y) - h0(X,Y)`` (Quantize (8)).
 
-    Counting measure on both sides of a finite relation. It is zero exactly when ``X`` and ``Y`` are unrelated.
+    Counting measure on both sides of a finite relation. It is zero exactly when ``X`` and ``Y``
+    are unrelated.
 
     Examples
     --------

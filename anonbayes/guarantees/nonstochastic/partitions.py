@@ -5,8 +5,9 @@ Two problems of Quantize Thm. IV.3, with ``w = 2/gamma`` the widest bin that kee
 * fewest bins (18), optimal for maximin information: the uniform quantizer on an interval, the
   greedy cover on finitely many values;
 * the largest smallest bin (16b), optimal for leakage. If a region holds a smaller answer than a
-  region to its left does, the two can be exchanged without leaving either window of width ``w``,
-  so regions that are contiguous in the answer lose nothing and dynamic programming finds the best.
+  region to its left does, equal parts of the two can be exchanged without leaving either window of
+  width ``w``. So regions that are contiguous in the answer lose nothing (unless the secrets are
+  few and of unequal size), and dynamic programming finds the best.
 """
 
 from __future__ import annotations
@@ -90,9 +91,14 @@ def largest_smallest_edges(
     places = np.unique(places[(places >= lower) & (places <= upper)])
     edges = _best_chain(places, share_below(places), width)
     spacing = (upper - lower) / resolution
+    least = np.diff(share_below(edges)).min()
     while spacing > 1e-10 * (upper - lower):
-        edges = _zoom(edges, share_below, width, spacing)
-        spacing /= 4
+        nearby = _zoom(edges, share_below, width, spacing)
+        gain = np.diff(share_below(nearby)).min() - least
+        if gain > 0:
+            edges, least = nearby, least + gain
+        if gain <= 1e-3 * least * spacing / (upper - lower):
+            spacing /= 4
     return edges
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 
 from anonbayes.errors import ChannelError
 from anonbayes.guarantees.nonstochastic.boxes import Box
-from anonbayes.guarantees.nonstochastic.policies import Policy, optimal_policy
+from anonbayes.guarantees.nonstochastic.optimal import optimal_policy
+from anonbayes.guarantees.nonstochastic.policies import Policy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,9 +56,10 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
         filled, ax=ax, ticks=policy.levels, label="answer", spacing="proportional"
     )
     bar.ax.set_yticklabels([f"{level:g}" for level in policy.levels])
+    n = len(policy.regions)
     ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
     ax.set_title(
-        f"{len(policy.regions)} answers; the smallest region (outlined) has area "
+        f"{n} answer{'s' if n > 1 else ''}; the smallest region (outlined) has area "
         f"{least.measure:.3g}",
         fontsize="medium",
     )

@@ -56,17 +56,19 @@ def cell_volumes(
     )
 
 
-def rough_volumes(cells: Cells, box: Box, *, n_lines: int = 1024) -> Floats:
-    """Volumes of very many cells to four digits or so, by a fixed rule without error control."""
+def rough_volumes(cells: Cells, box: Box) -> Floats:
+    """Volumes of very many cells, by a fixed rule without error control.
+
+    Errors are below a thousandth of the box: enough to choose edges by, not to report.
+    """
     n = box.dimension
     if n == 1:
         return cell_volumes(cells, box)[0]
+    unit = np.zeros((1024 if n == 2 else 4096, n))
     if n == 2:
-        unit = np.zeros((n_lines, 2))
-        unit[:, 0] = (np.arange(n_lines) + 0.5) / n_lines
+        unit[:, 0] = (np.arange(len(unit)) + 0.5) / len(unit)
     else:
-        unit = np.zeros((n_lines, n))
-        unit[:, :-1] = qmc.Sobol(n - 1, seed=np.random.default_rng(0)).random(n_lines)
+        unit[:, :-1] = qmc.Sobol(n - 1, seed=np.random.default_rng(0)).random(len(unit))
     return _lengths(cells, box, box.at(unit)).mean(axis=0) * (box.volume / box.widths[-1])
 
 
