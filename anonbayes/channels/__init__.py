@@ -1,0 +1,1 @@
+"""Channels: the likelihood of a released value given the true one."""

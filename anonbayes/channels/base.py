@@ -1,0 +1,251 @@
+"""What every channel can do.
+
+A channel ``Q(y|x)`` turns a true value ``x`` of its domain into a released report ``y``. It is
+used on two sides. A user's device calls `Channel.release`. An analyst holds the reports and
+needs their likelihood: `Channel.likelihood` for the distribution of the true values,
+`Channel.evidence` for the single true value behind each report (MODEL 1.1).
+
+Writing a channel
+-----------------
+Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
+probabilities, ``hit`` for the value held and ``miss`` for any other; give ``hit``, ``miss``,
+``release``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases and
+audits follow. Bit channels with probabilities per value subclass `BitChannel`
+(`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
+channels subclass `Generalization`. Others subclass `Channel` and give the four abstract methods
+and, when the reports can be listed, ``matrix``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, one_of
+from anonbayes.estimation import bayes, em
+from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.guarantees.ldp import Audit, Notion
+
+__all__ = ["MAX_MATRIX", "Channel", "Evidence"]
+
+Array = npt.NDArray[np.float64]
+
+# Entries of the largest matrix that `matrix()` builds.
+MAX_MATRIX = 25_000_000
+
+
+class Evidence(NamedTuple):
+    """What the reports of a column say about the true value in each row (MODEL 1.1).
+
+    Attributes
+    ----------
+    codes : ndarray of int, shape (n,)
+        Position of each report in `labels`.
+    labels : list
+        The distinct reports, in order of appearance.
+    matrix : scipy.sparse.csr_array, shape (len(labels), K)
+        ``E_y(k) = Q(y|k)``.
+    """
+
+    codes: npt.NDArray[np.int64]
+    labels: list[Any]
+    matrix: sparse.csr_array
+
+
+class Channel(ABC):
+    """Likelihood of a released report given the true value.
+
+    Attributes
+    ----------
+    domain : Domain
+        The true values.
+    epsilon : float
+        The privacy budget of its guarantee; infinite when it has none.
+    """
+
+    domain: Domain
+    epsilon: float
+
+    #: Estimators that `estimate` offers for this channel.
+    methods: tuple[str, ...] = ("mle", "em", "bayes")
+
+    # -- the user's device -------------------------------------------------------------------
+
+    @abstractmethod
+    def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
+        """Report of each value, drawn from the secure source unless a seed is given."""
+
+    # -- the analyst -------------------------------------------------------------------------
+
+    @abstractmethod
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution of the true values, given the reports."""
+
+    @abstractmethod
+    def evidence(self, reports: Any) -> Evidence:
+        """Likelihood vector of the true value behind each report, for released tables."""
+
+    @abstractmethod
+    def satisfies(self, notion: Notion) -> Audit:
+        """Check a privacy notion on the exact probabilities; return the worst pair of values."""
+
+    def matrix(self) -> Array:
+        """``Q``, shape (K, number of reports), rows and columns in order."""
+        raise ChannelError(
+            f"The reports of {type(self).__name__} cannot be listed; use apply, adjoint, "
+            "likelihood or evidence."
+        )
+
+    def apply(self, p: npt.ArrayLike) -> Array:
+        """Distribution of the reports when the true values have distribution `p`: ``p Q``."""
+        return check_distribution(p, len(self.domain)) @ self.matrix()
+
+    def adjoint(self, weights: npt.ArrayLike) -> Array:
+        """Mean of ``weights`` (one per report) given each true value: ``Q weights``."""
+        return self.matrix() @ np.asarray(weights, dtype=float)
+
+    def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
+        """Log-likelihood of the distribution `p` given the reports, constants included."""
+        return self.likelihood(reports).log(check_distribution(p, len(self.domain)))
+
+    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
+        """Estimate the distribution of the true values.
+
+        Parameters
+        ----------
+        reports
+            What `release` returned, of many users.
+        method : {"mle", "em", "bayes", "empirical", "threshold"}
+            * ``"mle"``: maximum likelihood, in closed form where there is one, else by
+              accelerated EM (`iterations`, `tolerance`, `start`);
+            * ``"em"``: plain EM, a regulariser when stopped early (`iterations`, `tolerance`,
+              `start`);
+            * ``"bayes"``: Gibbs sampling under a Dirichlet prior (`alpha`, `draws`, `tune`,
+              `chains`, `thin`, `seed`); `p` is the posterior mean;
+            * ``"empirical"``: unbiased, may be negative (pure channels);
+            * ``"threshold"``: significant empirical estimates only (`alpha`, `remainder`; pure
+              channels).
+        **settings
+            Of the method, and `level` for the intervals.
+        """
+        one_of("method", method, self.methods)
+        return getattr(self, f"_estimate_{method}")(reports, **settings)
+
+    def expected_loss(
+        self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
+    ) -> float:
+        """Return the empirical estimator's expected loss from `n` reports (pure channels)."""
+        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
+
+    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
+        """Largest expected loss over all distributions (pure channels)."""
+        raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
+
+    # -- estimators that need the likelihood only ----------------------------------------------
+
+    def _start(self, likelihood: MixtureLikelihood, reports: Any) -> Array:
+        return em.starting_point(None, len(self.domain))
+
+    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+        return self._iterate("mle", reports, **settings)
+
+    def _estimate_em(self, reports: Any, **settings: Any) -> Estimate:
+        return self._iterate("em", reports, **settings)
+
+    def _iterate(
+        self,
+        method: str,
+        reports: Any,
+        *,
+        start: npt.ArrayLike | None = None,
+        iterations: int | None = None,
+        tolerance: float = 1e-6,
+        level: float = 0.95,
+    ) -> Estimate:
+        likelihood = non_empty(self.likelihood(reports))
+        size = len(self.domain)
+        begin = (
+            self._start(likelihood, reports) if start is None else em.starting_point(start, size)
+        )
+        climb = em.maximize if method == "mle" else em.reconstruct
+        limit = {} if iterations is None else {"iterations": iterations}
+        end = climb(likelihood, begin, tolerance=tolerance, **limit)
+        return Estimate(
+            self.domain,
+            method,
+            likelihood.n,
+            end.p,
+            interval=self._interval(reports, level),
+            level=level,
+            log_likelihood=end.log_likelihood,
+            path=end.path,
+            iterations=end.iterations,
+            converged=end.converged,
+            gap=end.gap,
+        )
+
+    def _estimate_bayes(self, reports: Any, *, level: float = 0.95, **settings: Any) -> Estimate:
+        import xarray as xr
+
+        likelihood = non_empty(self.likelihood(reports))
+        chains = bayes.sample(likelihood, **settings).p
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        mean = chains.mean(axis=(0, 1))
+        draws = xr.DataArray(
+            chains,
+            dims=("chain", "draw", self.domain.name),
+            coords={self.domain.name: list(self.domain.labels)},
+            name="p",
+        )
+        return Estimate(
+            self.domain,
+            "bayes",
+            likelihood.n,
+            mean,
+            interval=np.quantile(chains, tails, axis=(0, 1)).T,
+            level=level,
+            log_likelihood=likelihood.log(mean),
+            draws=draws,
+        )
+
+    def _interval(self, reports: Any, level: float) -> Array | None:
+        return None
+
+    # -- for subclasses ----------------------------------------------------------------------
+
+    def _encode(self, values: Iterable[object]) -> npt.NDArray[np.int64]:
+        """Codes of true values, reading arrays without turning them into lists first."""
+        if isinstance(values, str):
+            raise ChannelError(f"values={values!r} is one text; give a list of values.")
+        column = pd.Series(values) if isinstance(values, np.ndarray) else values
+        return self.domain.encode(column).astype(np.int64, copy=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.domain.name!r}, {len(self.domain)} values, "
+            f"epsilon={self.epsilon:.6g})"
+        )
+
+
+def non_empty(likelihood: MixtureLikelihood) -> MixtureLikelihood:
+    """Return the likelihood; raise `ChannelError` when there are no reports."""
+    if likelihood.n == 0:
+        raise ChannelError("There are no reports to estimate from.")
+    return likelihood
+
+
+def check_matrix_size(channel: Channel, n_reports: int) -> None:
+    """Raise `ChannelError` when the channel's matrix is too large to write down."""
+    if len(channel.domain) * n_reports > MAX_MATRIX:
+        raise ChannelError(
+            f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
+            f"than {MAX_MATRIX}; use apply, adjoint or likelihood instead."
+        )

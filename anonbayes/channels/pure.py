@@ -1,0 +1,199 @@
+"""Pure channels: each report supports values with a hit and a miss probability.
+
+A report of a pure channel *supports* a set of values: the reported value (randomized response),
+the raised bits (unary encoding), the values that hash to it (local hashing). Value ``x`` is
+supported by a user who holds it with probability ``hit[x]``, and by any other user with
+probability ``miss[x]``, whatever that user holds. Everything below follows from these two
+arrays. (Wang et al. 2017 call protocols pure when the two are the same for all values.)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.channels.base import Channel
+from anonbayes.errors import ChannelError
+from anonbayes.estimation import em, empirical, losses
+from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
+from anonbayes.guarantees.uldp import ULDP, audit_types
+
+__all__ = ["PureChannel"]
+
+Array = npt.NDArray[np.float64]
+
+
+class PureChannel(Channel):
+    """Channel whose reports support each value with probability `hit` or `miss`.
+
+    Attributes
+    ----------
+    hit : ndarray, shape (K,)
+        Probability that a user who holds the value supports it.
+    miss : ndarray, shape (K,)
+        Probability that a user who holds another value supports it.
+    """
+
+    hit: Array
+    miss: Array
+    methods = ("empirical", "threshold", "mle", "em", "bayes")
+
+    @abstractmethod
+    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
+        """Count the reports that support each value."""
+
+    @abstractmethod
+    def n_reports(self, reports: Any) -> int:
+        """Count the reports."""
+
+    @abstractmethod
+    def log_ratios(self) -> tuple[Array, Array]:
+        """Arrays ``U, W`` with ``max_y log Q(y|x)/Q(y|x') = U[x] + W[x']`` for ``x != x'``."""
+
+    @abstractmethod
+    def describe_report(self, x: int, other: int) -> Any:
+        """Report that tells value `x` best from value `other` (codes), for audits."""
+
+    # -- linear structure ----------------------------------------------------------------------
+
+    def apply(self, p: npt.ArrayLike) -> Array:
+        """Probability that a report supports each value, ``miss + (hit - miss) p``.
+
+        For the randomized-response family this is the distribution of the reports.
+        """
+        p = np.asarray(p, dtype=float)
+        return self.miss * p.sum() + (self.hit - self.miss) * p
+
+    def adjoint(self, weights: npt.ArrayLike) -> Array:
+        """Mean over a value's reports of the summed `weights` of the supported values."""
+        weights = np.asarray(weights, dtype=float)
+        return float(self.miss @ weights) + (self.hit - self.miss) * weights
+
+    # -- estimators ----------------------------------------------------------------------------
+
+    def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
+        n = self.n_reports(reports)
+        if n == 0:
+            raise ChannelError("There are no reports to estimate from.")
+        return self.counts(reports), n
+
+    def _interval(self, reports: Any, level: float) -> Array | None:
+        if not (self.hit > self.miss).all():
+            return None
+        counts, n = self._support(reports)
+        return empirical.share_interval(counts, n, self.hit, self.miss, level)
+
+    def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
+        counts, n = self._support(reports)
+        return Estimate(
+            self.domain,
+            "empirical",
+            n,
+            empirical.empirical(counts, n, self.hit, self.miss),
+            interval=self._interval(reports, level),
+            level=level,
+        )
+
+    def _estimate_threshold(
+        self,
+        reports: Any,
+        *,
+        alpha: float = 0.05,
+        remainder: str = "uniform",
+        level: float = 0.95,
+    ) -> Estimate:
+        counts, n = self._support(reports)
+        return Estimate(
+            self.domain,
+            "threshold",
+            n,
+            self._threshold(counts, n, alpha, remainder),
+            interval=self._interval(reports, level),
+            level=level,
+        )
+
+    def _threshold(
+        self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
+    ) -> Array:
+        estimate = empirical.empirical(counts, n, self.hit, self.miss)
+        return empirical.threshold(
+            estimate, self.significance_threshold(n, alpha=alpha), remainder=remainder
+        )
+
+    def significance_threshold(self, n: int, *, alpha: float = 0.05) -> Array:
+        """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
+        return empirical.significance_threshold(n, self.hit, self.miss, alpha=alpha)
+
+    def _start(self, likelihood: MixtureLikelihood, reports: Any) -> Array:
+        """Warm start of EM: the threshold estimate without its zeros."""
+        if not (self.hit > self.miss).all():
+            return em.starting_point(None, len(self.domain))
+        counts, n = self._support(reports)
+        return em.starting_point(self._threshold(counts, n, 0.05, "uniform"), len(self.domain))
+
+    # -- losses --------------------------------------------------------------------------------
+
+    def expected_loss(
+        self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
+    ) -> float:
+        """Return the expected loss of the empirical estimate from `n` reports.
+
+        Parameters
+        ----------
+        p : array-like, shape (K,)
+            Distribution of the true values.
+        n : int
+            Number of reports.
+        norm : {"l1", "l2"}
+            ``sum |p_hat - p|`` (normal approximation; ULDP Props. 4 and 7) or
+            ``sum (p_hat - p)^2`` (exact; ULDP Props. 15 and 18).
+        sampled : bool
+            Whether the users are a sample from `p` (ULDP). If not, `p` holds their own
+            frequencies, and only the channel's noise counts (PIE).
+        """
+        p = check_distribution(p, len(self.domain))
+        return losses.expected_loss(p, n, self.hit, self.miss, norm=norm, sampled=sampled)
+
+    def worst_case_distribution(self, *, norm: str = "l2") -> Array:
+        """Distribution with the largest expected loss (ULDP Props. 5, 6, 8, 16, 17, 19)."""
+        return losses.worst_case_distribution(self.hit, self.miss, norm=norm)
+
+    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
+        """Largest expected loss of the empirical estimate over all distributions."""
+        return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
+
+    # -- guarantees ----------------------------------------------------------------------------
+
+    def satisfies(self, notion: Notion) -> Audit:
+        """Check a privacy notion on the exact probabilities, in ``O(K)``.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
+        >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
+        >>> channel.satisfies(ab.ULDP(["HIV"], 1.0)).holds
+        True
+        >>> print(channel.satisfies(ab.LDP(1.0)))  # doctest: +ELLIPSIS
+        LDP(epsilon=1.0): violated. Report 'flu' is inf times as likely from 'flu' as from 'HIV'...
+        """
+        if isinstance(notion, ULDP):
+            return self._satisfies_types(notion)
+        return audit_ratios(notion, self.domain, *self.log_ratios(), self.describe_report)
+
+    def _satisfies_types(self, notion: ULDP) -> Audit:
+        own, other, proof = self.protected_log_ratios()
+        return audit_types(notion, self.domain, own, other, proof, self.describe_report)
+
+    @abstractmethod
+    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Log ratios on the reports that more than one value can produce (ULDP (5)).
+
+        Returns ``U, W`` as `log_ratios`, but over those reports only, and the mask of values
+        that some report proves (reports that no other value can produce).
+        """

@@ -1,0 +1,137 @@
+"""Bit reports, stored as the positions of their ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from anonbayes.domains import code_dtype
+from anonbayes.errors import ChannelError
+
+__all__ = ["BitReports"]
+
+
+class BitReports:
+    """Many reports of `size` bits each, as compressed rows: only the ones are stored.
+
+    Parameters
+    ----------
+    indptr : array of int, shape (n + 1,)
+        The ones of report ``i`` are ``indices[indptr[i]:indptr[i + 1]]``.
+    indices : array of int
+        Positions of the ones, ascending within each report.
+    size : int
+        Number of bits of a report.
+
+    Examples
+    --------
+    >>> reports = BitReports.from_dense([[1, 0, 1], [0, 0, 0]])
+    >>> len(reports), reports.size, reports[0].tolist(), reports.counts().tolist()
+    (2, 3, [0, 2], [1, 0, 1])
+    """
+
+    __slots__ = ("indices", "indptr", "size")
+
+    def __init__(self, indptr: npt.ArrayLike, indices: npt.ArrayLike, size: int) -> None:
+        pointers, ones = np.asarray(indptr, dtype=np.int64), np.asarray(indices)
+        if pointers.ndim != 1 or len(pointers) < 1 or pointers[0] != 0:
+            raise ChannelError("The row pointers of bit reports must start with 0.")
+        if np.any(np.diff(pointers) < 0) or pointers[-1] != len(ones):
+            raise ChannelError(
+                "The row pointers of bit reports must ascend to the number of ones "
+                f"({len(ones)}), got {int(pointers[-1])} at the end."
+            )
+        if len(ones) and (ones.min() < 0 or ones.max() >= size):
+            bad = int(np.flatnonzero((ones < 0) | (ones >= size))[0])
+            row = int(np.searchsorted(pointers, bad, side="right")) - 1
+            raise ChannelError(f"Report {row} raises bit {ones[bad]} of {size} bits.")
+        steps = np.diff(ones.astype(np.int64)) <= 0
+        steps[pointers[1:-1][(pointers[1:-1] > 0) & (pointers[1:-1] < len(ones))] - 1] = False
+        if steps.any():
+            row = int(np.searchsorted(pointers, int(np.argmax(steps)), side="right")) - 1
+            raise ChannelError(f"The ones of report {row} must be distinct and ascend.")
+        self.indptr = pointers
+        self.indices = ones.astype(code_dtype(size), copy=False)
+        self.size = int(size)
+
+    @classmethod
+    def trusted(
+        cls, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], size: int
+    ) -> BitReports:
+        """Wrap arrays that are known to be right, without looking at them again."""
+        self = cls.__new__(cls)
+        self.indptr, self.indices, self.size = indptr, indices, size
+        return self
+
+    @classmethod
+    def from_dense(cls, bits: npt.ArrayLike) -> BitReports:
+        """Read a matrix of zeros and ones, one row per report."""
+        array = np.asarray(bits)
+        if array.ndim != 2:
+            raise ChannelError(f"Bit reports are a matrix, got an array of shape {array.shape}.")
+        if not np.isin(array, (0, 1)).all():
+            row, column = np.argwhere(~np.isin(array, (0, 1)))[0]
+            raise ChannelError(
+                f"Report {row}, bit {column} is {array[row, column]!r}; bits are 0 or 1."
+            )
+        rows, columns = np.nonzero(array)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(array)))])
+        return cls(indptr, columns, array.shape[1])
+
+    def to_dense(self) -> npt.NDArray[np.uint8]:
+        """Matrix of zeros and ones, one row per report: for small numbers of reports."""
+        dense = np.zeros((len(self), self.size), dtype=np.uint8)
+        dense[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = 1
+        return dense
+
+    def to_csr(self) -> sparse.csr_array:
+        """Return the reports as a sparse matrix of SciPy."""
+        data = np.ones(len(self.indices), dtype=np.uint8)
+        return sparse.csr_array((data, self.indices, self.indptr), shape=(len(self), self.size))
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Count the reports that raise each bit."""
+        return np.bincount(self.indices, minlength=self.size).astype(np.int64, copy=False)
+
+    def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
+        """Codes into the distinct reports, and the distinct reports in order of appearance."""
+        raw, width = self.indices.tobytes(), self.indices.itemsize
+        bounds = (self.indptr * width).tolist()
+        seen: dict[bytes, int] = {}
+        codes = np.empty(len(self), dtype=np.int64)
+        for i in range(len(self)):
+            codes[i] = seen.setdefault(raw[bounds[i] : bounds[i + 1]], len(seen))
+        lengths = np.fromiter((len(row) // width for row in seen), np.int64, len(seen))
+        ones = np.frombuffer(b"".join(seen), dtype=self.indices.dtype)
+        return codes, BitReports(np.concatenate([[0], np.cumsum(lengths)]), ones, self.size)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, i: int) -> npt.NDArray[Any]:
+        """Positions of the ones of report `i`."""
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"There is no report {i}; there are {len(self)}.")
+        i %= len(self)
+        return self.indices[self.indptr[i] : self.indptr[i + 1]]
+
+    def __iter__(self) -> Iterator[npt.NDArray[Any]]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BitReports):
+            return NotImplemented
+        return (
+            self.size == other.size
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"BitReports({len(self)} reports of {self.size} bits, {len(self.indices)} ones)"

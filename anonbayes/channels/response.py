@@ -1,0 +1,209 @@
+"""Randomized response: the report is a value of the domain itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.secure import randomness
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation.empirical import check_informative, water_filling
+from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
+
+__all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
+
+Array = npt.NDArray[np.float64]
+
+
+class UtilityOptimizedRR(PureChannel):
+    """Randomized response that protects sensitive values only (ULDP Def. 3).
+
+    With ``e = exp(epsilon)`` and ``K_S`` sensitive values, a sensitive value is reported as it
+    is with probability ``c1 = e / (K_S + e - 1)`` and as each other sensitive value with
+    ``c2 = 1 / (K_S + e - 1)``; a non-sensitive value is reported as each sensitive value with
+    ``c2``, and as it is with the rest, ``c3``. It satisfies (X_S, X_S, epsilon)-ULDP.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values; they are also the reports.
+    sensitive : iterable
+        The sensitive values. With all of them it is randomized response, with none of them
+        the values are released as they are.
+    epsilon : float
+        Budget of the sensitive values, finite and not negative.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
+    >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=np.log(4))
+    >>> channel.matrix()
+    array([[1.  , 0.  , 0.  ],
+           [0.25, 0.75, 0.  ],
+           [0.25, 0.  , 0.75]])
+    >>> channel.release(["HIV", "flu", "cold"], seed=1).tolist()
+    ['HIV', 'HIV', 'cold']
+    >>> channel.estimate(["HIV"] * 40 + ["flu"] * 30 + ["cold"] * 30).p.round(6)
+    array([0.2, 0.4, 0.4])
+    """
+
+    def __init__(self, domain: Domain, sensitive: Iterable[object], epsilon: float) -> None:
+        self.domain = domain
+        self.sensitive = sensitive_mask(domain, sensitive)
+        self.epsilon = check_epsilon(epsilon)
+        # Written with exp(-epsilon), which does not overflow.
+        shrink, n_sensitive = np.exp(-self.epsilon), int(self.sensitive.sum())
+        total = 1.0 + (n_sensitive - 1) * shrink
+        if n_sensitive == 0:
+            own, noise, kept = 1.0, 0.0, 1.0
+        else:
+            own, noise, kept = 1.0 / total, shrink / total, -np.expm1(-self.epsilon) / total
+        self.hit: Array = np.where(self.sensitive, own, kept)
+        self.miss: Array = np.where(self.sensitive, noise, 0.0)
+        self._kept = kept
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+        """Report of each value: with probability ``c3`` itself, else a random sensitive value.
+
+        Parameters
+        ----------
+        values : iterable
+            True values.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        return self.domain.decode(self.release_codes(self._encode(values), seed=seed))
+
+    def release_codes(
+        self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
+    ) -> npt.NDArray[np.int64]:
+        """Release on codes instead of values: the inner loop of `release`."""
+        source = randomness(seed)
+        pool = np.flatnonzero(self.sensitive)
+        # A uniform draw among the sensitive values also covers the own value, since
+        # c1 = c3 + c2: the report is true with probability c3 and pure noise otherwise.
+        noisy = np.flatnonzero(source.random(len(codes)) >= self._kept)
+        reports = np.array(codes, dtype=np.int64)
+        if len(noisy):
+            reports[noisy] = pool[source.integers(0, len(pool), len(noisy))]
+        return reports
+
+    def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+        """Codes of reports; raise `ChannelError` for one that the channel cannot produce."""
+        try:
+            return self._encode(reports)
+        except DomainError as error:
+            raise ChannelError(f"{self!r} cannot produce a report: {error}") from None
+
+    def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+        """Count the reports of each value."""
+        return np.bincount(self.report_codes(reports), minlength=len(self.domain))
+
+    def n_reports(self, reports: Any) -> int:
+        """Count the reports."""
+        return len(reports)
+
+    def matrix(self) -> Array:
+        """``Q``, shape (K, K)."""
+        check_matrix_size(self, len(self.domain))
+        q = np.broadcast_to(self.miss, (len(self.domain),) * 2).copy()
+        np.fill_diagonal(q, self.hit)
+        return q
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution, from the counts of the reports alone."""
+        return self.likelihood_of_counts(self.counts(reports))
+
+    def likelihood_of_counts(self, counts: npt.ArrayLike) -> MixtureLikelihood:
+        """Likelihood of the distribution when the reports were counted elsewhere."""
+        return MixtureLikelihood.diagonal(
+            weights=counts, floor=self.miss, gain=self.hit - self.miss
+        )
+
+    def evidence(self, reports: Any) -> Evidence:
+        """Likelihood vector of the true value behind each report: columns of ``Q``."""
+        codes, distinct = pd.factorize(self.report_codes(reports))
+        rows = self.likelihood_of_counts(np.zeros(len(self.domain), dtype=np.int64)).matrix()
+        return Evidence(
+            codes.astype(np.int64, copy=False),
+            [self.domain.values[i] for i in distinct],
+            sparse.csr_array(rows[distinct]),
+        )
+
+    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+        if settings.keys() - {"level"}:
+            # Settings of EM were given: use it, from the same reports.
+            return super()._estimate_mle(reports, **settings)
+        likelihood = non_empty(self.likelihood(reports))
+        check_informative(self.hit, self.miss)
+        p = water_filling(likelihood.weights, self.miss, self.hit - self.miss)
+        level = settings.get("level", 0.95)
+        return Estimate(
+            self.domain,
+            "mle",
+            likelihood.n,
+            p,
+            interval=self._interval(reports, level),
+            level=level,
+            log_likelihood=likelihood.log(p),
+            gap=likelihood.step(p)[2],
+        )
+
+    # -- guarantees ----------------------------------------------------------------------------
+
+    def log_ratios(self) -> tuple[Array, Array]:
+        """``log(hit/miss)`` and zero: the report that equals the value is the telling one."""
+        with np.errstate(divide="ignore"):
+            own = np.log(self.hit) - np.log(self.miss)
+        return own, np.zeros_like(own)
+
+    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """As `log_ratios`, over reports of values that others are turned into."""
+        own, other = self.log_ratios()
+        proof = (self.miss == 0) & (self.hit > 0)
+        # On any other value's report, two values that do not own it are equally likely.
+        return np.where(proof, 0.0, own), other, proof
+
+    def describe_report(self, x: int, other: int) -> Any:
+        """Return the report of `x` itself."""
+        return self.domain.values[x]
+
+
+class RandomizedResponse(UtilityOptimizedRR):
+    """Randomized response on ``K`` values (ULDP (2)); Warner's scheme when ``K = 2``.
+
+    The true value is reported with probability ``e / (K + e - 1)``, ``e = exp(epsilon)``, each
+    other value with ``1 / (K + e - 1)``. It satisfies epsilon-LDP.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values; they are also the reports.
+    epsilon : float
+        Budget, finite and not negative.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.RandomizedResponse(ab.Domain("answer", ["yes", "no"]), epsilon=np.log(3))
+    >>> channel.matrix()
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    >>> reports = channel.release(["yes"] * 300 + ["no"] * 700, seed=1)
+    >>> channel.estimate(reports, method="mle").p.round(2)
+    array([0.27, 0.73])
+    """
+
+    def __init__(self, domain: Domain, epsilon: float) -> None:
+        super().__init__(domain, domain.values, epsilon)

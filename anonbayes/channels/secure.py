@@ -1,0 +1,70 @@
+"""Where the randomness of a release comes from.
+
+A report that leaves a user's device must not be predictable, so without a seed every draw is
+made from the operating system's secure source. With a seed, for simulations and tests, a NumPy
+generator gives the same draws again. Both offer the two methods that the channels use.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SecureSource", "Source", "randomness"]
+
+# Bytes asked of the operating system at once; larger requests are put together.
+BLOCK = 1 << 24
+
+
+class Source(Protocol):
+    """The part of `numpy.random.Generator` that a release needs."""
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Uniform numbers in [0, 1), multiples of 2^-53."""
+        ...
+
+    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+        """Uniform integers ``low <= i < high``."""
+        ...
+
+
+class SecureSource:
+    """Vectorised draws from ``os.urandom``.
+
+    Examples
+    --------
+    >>> source = SecureSource()
+    >>> draws = source.integers(0, 6, 1000)
+    >>> int(draws.min()), int(draws.max())
+    (0, 5)
+    """
+
+    def bits(self, size: int) -> npt.NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        n_bytes = 8 * size
+        if n_bytes <= BLOCK:
+            return np.frombuffer(os.urandom(n_bytes), dtype=np.uint64)
+        parts = [os.urandom(min(BLOCK, n_bytes - start)) for start in range(0, n_bytes, BLOCK)]
+        return np.frombuffer(b"".join(parts), dtype=np.uint64)
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Uniform numbers in [0, 1), multiples of 2^-53."""
+        return (self.bits(size) >> np.uint64(11)) * 2.0**-53
+
+    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+        """Uniform integers ``low <= i < high``, without the bias of a plain remainder."""
+        span = int(high) - int(low)
+        # Words from the last, incomplete run of `span` are drawn again.
+        usable = np.uint64((2**64 // span) * span - 1)
+        words = self.bits(size).copy()
+        while (again := np.flatnonzero(words > usable)).size:
+            words[again] = self.bits(again.size)
+        return (words % np.uint64(span)).astype(np.int64) + int(low)
+
+
+def randomness(seed: Any = None) -> Source:
+    """Secure source when `seed` is None, else the NumPy generator of that seed."""
+    return SecureSource() if seed is None else np.random.default_rng(seed)

@@ -1,0 +1,381 @@
+"""Bit channels: the value is written as one raised bit among ``K``, then every bit is flipped."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.channels.base import Evidence, check_matrix_size
+from anonbayes.channels.bits import draw_bits
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.reports import BitReports
+from anonbayes.channels.secure import randomness
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError
+from anonbayes.estimation import kernels
+from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.guarantees.ldp import check_epsilon, largest_ratio, sensitive_mask
+
+__all__ = ["RAPPOR", "BitChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
+
+Array = npt.NDArray[np.float64]
+
+
+class BitChannel(PureChannel):
+    """Bit reports: bit ``i`` is one with ``hit[i]`` if the user holds ``i``, else ``miss[i]``.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values, one bit each.
+    hit, miss : array-like of shape (K,) or float
+        With ``0 <= miss <= hit <= 1`` and ``miss < 1``. Where ``miss`` is zero a raised bit
+        proves the value.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.BitChannel(ab.Domain("x", "abc"), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
+    >>> channel.release(["a", "c"], seed=3).to_dense()
+    array([[1, 0, 1],
+           [0, 0, 0]], dtype=uint8)
+    >>> round(channel.epsilon, 4)
+    2.4849
+    """
+
+    def __init__(self, domain: Domain, hit: npt.ArrayLike, miss: npt.ArrayLike) -> None:
+        self.domain = domain
+        self.hit = _per_value("hit", hit, domain)
+        self.miss = _per_value("miss", miss, domain)
+        bad = np.flatnonzero((self.miss > self.hit) | (self.miss >= 1))
+        if len(bad):
+            i = int(bad[0])
+            raise ChannelError(
+                f"Bit of {domain.values[i]!r}: raised by its own value with {self.hit[i]:.6g} "
+                f"and by others with {self.miss[i]:.6g}; the second must not be larger, nor 1."
+            )
+        self.epsilon = largest_ratio(*self.log_ratios())
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> BitReports:
+        """Sparse bit report of each value; the zeros are never visited.
+
+        Parameters
+        ----------
+        values : iterable
+            True values.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        return self.release_codes(self._encode(values), seed=seed)
+
+    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
+        """Release on codes instead of values."""
+        return draw_bits(codes.astype(np.int64), self.hit, self.miss, randomness(seed))
+
+    def read(self, reports: Any) -> BitReports:
+        """Return the reports as `BitReports`; a matrix of zeros and ones is read too."""
+        bits = reports if isinstance(reports, BitReports) else BitReports.from_dense(reports)
+        if bits.size != len(self.domain):
+            raise ChannelError(
+                f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
+            )
+        return bits
+
+    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
+        """Count the reports that raise each bit."""
+        return self.read(reports).counts()
+
+    def n_reports(self, reports: Any) -> int:
+        """Count the reports."""
+        return len(reports)
+
+    def all_reports(self) -> BitReports:
+        """Every report, the first bit changing slowest: the columns of `matrix`."""
+        size = len(self.domain)
+        check_matrix_size(self, 2 ** min(size, 62))
+        return BitReports.from_dense(list(itertools.product((0, 1), repeat=size)))
+
+    def matrix(self) -> Array:
+        """``Q``, shape (K, 2^K), columns as in `all_reports`."""
+        bits = self.all_reports().to_dense()
+        # Bit by bit, so that it shares nothing with the sparse form it is compared with.
+        own = np.where(np.eye(len(self.domain), dtype=bool), self.hit, self.miss)
+        q = np.ones((len(self.domain), len(bits)))
+        for j, column in enumerate(bits.T):
+            q *= np.where(column == 1, own[:, j, None], 1.0 - own[:, j, None])
+        return q
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution; reports that prove their value are only counted.
+
+        ``Q(y|k) = B(y) (z_k + (w_k - z_k) y_k)`` with ``w = hit/miss``,
+        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability that nobody's bits are ``y``.
+        """
+        bits = self.read(reports)
+        rows = self._rows(bits)
+        proven = np.flatnonzero(rows.floor == 0)
+        if len(proven) == 0:
+            return rows
+        value = rows.indices[rows.indptr[proven]]
+        count = np.bincount(value, minlength=rows.size)
+        scale = np.bincount(value, weights=rows.log_scale[proven], minlength=rows.size)
+        seen = np.flatnonzero(count)
+        kept = rows.floor > 0
+        lengths = np.diff(rows.indptr)
+        entries = rows.indices[np.repeat(kept, lengths)]
+        return MixtureLikelihood(
+            weights=np.concatenate([rows.weights[kept], count[seen]]),
+            floor=np.concatenate([rows.floor[kept], np.zeros(len(seen))]),
+            log_scale=np.concatenate([rows.log_scale[kept], scale[seen] / count[seen]]),
+            tilt=rows.tilt,
+            gain=rows.gain,
+            indptr=np.concatenate(
+                [[0], np.cumsum(np.concatenate([lengths[kept], np.ones(len(seen), np.int64)]))]
+            ),
+            indices=np.concatenate([entries, seen.astype(entries.dtype)]),
+        )
+
+    def _rows(self, bits: BitReports) -> MixtureLikelihood:
+        """Likelihood with one row per report, in their order."""
+        decoy = self.miss > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            raised = np.where(decoy, self.hit / self.miss, 1.0)
+            log_odds = np.where(decoy, np.log(self.miss) - np.log1p(-self.miss), 0.0)
+        lowered = (1.0 - self.hit) / (1.0 - self.miss)
+        none = np.zeros(len(bits))
+        noise = kernels.mixture(0.0, log_odds, none, bits.indptr, bits.indices)
+        log_scale = float(np.log1p(-self.miss).sum()) + noise
+        indptr, indices, floor = bits.indptr, bits.indices, np.ones(len(bits))
+        if not decoy.all():
+            is_proof = ~decoy[indices]
+            n_proofs = kernels.mixture(0.0, (~decoy).astype(float), none, bits.indptr, bits.indices)
+            self._check_proofs(bits, n_proofs)
+            proven = n_proofs > 0
+            value = indices[is_proof]
+            with np.errstate(divide="ignore"):
+                log_scale[proven] += np.log(self.hit[value])
+            # Of a report that proves its value only that value matters.
+            lengths = np.where(proven, 1, np.diff(indptr))
+            indices = indices[is_proof | np.repeat(~proven, np.diff(indptr))]
+            indptr = np.concatenate([[0], np.cumsum(lengths)])
+            floor[proven] = 0.0
+        return MixtureLikelihood(
+            weights=np.ones(len(bits), dtype=np.int64),
+            floor=floor,
+            log_scale=log_scale,
+            tilt=lowered,
+            gain=np.where(decoy, raised - lowered, 1.0),
+            indptr=indptr,
+            indices=indices,
+        )
+
+    def _check_proofs(self, bits: BitReports, n_proofs: Array) -> None:
+        bad = np.flatnonzero(n_proofs > 1)
+        if len(bad):
+            row = int(bad[0])
+            two = [self.domain.values[i] for i in bits[row] if self.miss[i] == 0][:2]
+            raise ChannelError(
+                f"{self!r} cannot produce report {row}: it raises the bits of both "
+                f"{two[0]!r} and {two[1]!r}, each of which only its own value raises."
+            )
+
+    def evidence(self, reports: Any) -> Evidence:
+        """Likelihood vector of the true value behind each report."""
+        codes, distinct = self.read(reports).unique()
+        labels = [tuple(row) for row in distinct.to_dense().tolist()]
+        return Evidence(codes, labels, self._rows(distinct).matrix())
+
+    # -- guarantees ----------------------------------------------------------------------------
+
+    def log_ratios(self) -> tuple[Array, Array]:
+        """``ln(hit/miss)`` and ``ln((1-miss)/(1-hit))``: bit ``x`` raised, bit ``x'`` not."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.log(self.hit) - np.log(self.miss)
+            other = np.log1p(-self.miss) - np.log1p(-self.hit)
+        # A bit that nobody ever raises tells nothing.
+        return np.where(self.hit == 0, 0.0, own), other
+
+    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """As `log_ratios`, over reports in which no proving bit is raised."""
+        own, other = self.log_ratios()
+        proof = (self.miss == 0) & (self.hit > 0)
+        return np.where(proof, -other, own), other, proof
+
+    def describe_report(self, x: int, other: int) -> str:
+        """Words for the report that raises the bit of `x` and not that of `other`."""
+        return f"bit {self.domain.labels[x]} raised, bit {self.domain.labels[other]} not"
+
+
+class UnaryEncoding(BitChannel):
+    """One-hot bits, kept one with probability `p` and raised from zero with `q`.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values, one bit each.
+    p, q : float
+        With ``0 <= q <= p <= 1``, ``q < 1``; ``epsilon = ln[p (1-q) / ((1-p) q)]``.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.UnaryEncoding.optimal(ab.Domain("x", range(100)), epsilon=1.0)
+    >>> float(channel.hit[0]), round(float(channel.miss[0]), 6), round(channel.epsilon, 9)
+    (0.5, 0.268941, 1.0)
+    """
+
+    def __init__(self, domain: Domain, p: float, q: float) -> None:
+        super().__init__(domain, float(p), float(q))
+
+    @classmethod
+    def optimal(cls, domain: Domain, epsilon: float) -> UnaryEncoding:
+        """Optimized unary encoding (OUE): ``p = 1/2``, ``q = 1/(e + 1)``, least variance."""
+        shrink = np.exp(-check_epsilon(epsilon))
+        return cls(domain, 0.5, shrink / (1.0 + shrink))
+
+
+class RAPPOR(BitChannel):
+    """Generalized basic one-time RAPPOR (ULDP Sec. 2.4); epsilon-LDP for every `theta`.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values, one bit each.
+    epsilon : float
+        Budget, finite and not negative.
+    theta : float, optional
+        Probability that the own bit stays one, between 0 and 1; by default the classic
+        ``exp(epsilon/2) / (exp(epsilon/2) + 1)``. ``theta = 1/2`` is OUE.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.RAPPOR(ab.Domain("x", range(5)), epsilon=1.0)
+    >>> round(float(channel.hit[0] + channel.miss[0]), 9)
+    1.0
+    """
+
+    def __init__(self, domain: Domain, epsilon: float, theta: float | None = None) -> None:
+        budget = check_epsilon(epsilon)
+        self.theta = check_theta(theta, budget)
+        stay_down = bot_probability(self.theta, budget)
+        super().__init__(domain, self.theta, self.theta * np.exp(-budget) / stay_down)
+        self.epsilon = budget
+
+
+class UtilityOptimizedRAPPOR(BitChannel):
+    """RAPPOR that protects sensitive values only (ULDP Def. 4).
+
+    Bits of sensitive values behave as in RAPPOR. A non-sensitive value raises its own bit with
+    ``1 - d2``, ``d2 = ((1-theta) e + theta)/e``, and no other non-sensitive bit. It satisfies
+    (X_S, Y_P, epsilon)-ULDP, where the protected reports raise no non-sensitive bit.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values, one bit each.
+    sensitive : iterable
+        The sensitive values.
+    epsilon : float
+        Budget of the sensitive values, finite and not negative.
+    theta : float, optional
+        As in `RAPPOR`; see `optimal` for the best one.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("region", range(400))
+    >>> classic = ab.UtilityOptimizedRAPPOR(domain, range(76), epsilon=1.0)
+    >>> best = ab.UtilityOptimizedRAPPOR.optimal(domain, range(76), epsilon=1.0)
+    >>> round(best.theta, 6)
+    0.502795
+    >>> round(best.worst_case_loss(1) / classic.worst_case_loss(1), 3)
+    0.943
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        sensitive: Iterable[object],
+        epsilon: float,
+        theta: float | None = None,
+    ) -> None:
+        self.sensitive = sensitive_mask(domain, sensitive)
+        budget = check_epsilon(epsilon)
+        self.theta = check_theta(theta, budget)
+        stay_down = bot_probability(self.theta, budget)
+        raised = self.theta * np.exp(-budget) / stay_down
+        super().__init__(
+            domain,
+            np.where(self.sensitive, self.theta, -self.theta * np.expm1(-budget)),
+            np.where(self.sensitive, raised, 0.0),
+        )
+        self.epsilon = budget
+
+    @classmethod
+    def optimal(
+        cls, domain: Domain, sensitive: Iterable[object], epsilon: float
+    ) -> UtilityOptimizedRAPPOR:
+        """Channel with the `theta` of least worst-case squared error (MODEL 2).
+
+        The paper leaves the best `theta` open; ``theta*`` follows from minimising the l2 loss
+        of the empirical estimator at the uniform distribution over non-sensitive values.
+        """
+        chosen = list(sensitive)
+        n_sensitive, budget = int(sensitive_mask(domain, chosen).sum()), check_epsilon(epsilon)
+        return cls(domain, chosen, budget, best_theta(n_sensitive, budget))
+
+
+def best_theta(n_sensitive: int, epsilon: float) -> float | None:
+    """Best `theta` for uRAP, or None (the classic one) where every choice is equally good.
+
+    With ``E = exp(epsilon)``, ``A = m/(E-1) + 1``, ``B = m E/(E-1)``, ``s = sqrt(B E / A)`` and
+    ``x = (1+s)/(E+s)``: ``theta = E (1-x)/(E-1)``; written below with ``1/E``.
+
+    Examples
+    --------
+    >>> round(best_theta(76, 1.0), 12)
+    0.502794617996
+    """
+    shrink = float(np.exp(-epsilon))
+    if n_sensitive == 0 or shrink == 1.0:
+        return None
+    root = np.sqrt(n_sensitive / (n_sensitive * shrink + 1.0 - shrink)) * np.sqrt(shrink)
+    x = (shrink + root) / (1.0 + root)
+    return float((1.0 - x) / (1.0 - shrink))
+
+
+def bot_probability(theta: float, epsilon: float) -> float:
+    """``d2 = ((1-theta) e + theta)/e``, without overflow."""
+    return 1.0 - theta + theta * float(np.exp(-epsilon))
+
+
+def check_theta(theta: float | None, epsilon: float) -> float:
+    """Return `theta`, the classic one when None; raise `ChannelError` outside (0, 1)."""
+    if theta is None:
+        return float(1.0 / (1.0 + np.exp(-epsilon / 2)))
+    if not 0 < float(theta) < 1:
+        raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
+    return float(theta)
+
+
+def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Array:
+    array = np.asarray(number, dtype=float)
+    if array.ndim == 0:
+        array = np.full(len(domain), float(array))
+    if array.shape != (len(domain),):
+        raise ChannelError(
+            f"{argument} must be one probability or one for each of the {len(domain)} values, "
+            f"got shape {array.shape}."
+        )
+    bad = np.flatnonzero(~((array >= 0) & (array <= 1)))
+    if len(bad):
+        i = int(bad[0])
+        raise ChannelError(
+            f"{argument} of {domain.values[i]!r} is {array[i]!r}, not a probability."
+        )
+    return array

@@ -1,0 +1,145 @@
+"""Expectation-maximization on the simplex, plain and accelerated."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.errors import ChannelError
+from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+
+__all__ = ["Fixpoint", "maximize", "reconstruct", "starting_point"]
+
+Array = npt.NDArray[np.float64]
+
+# Share of the uniform distribution mixed into a start: EM never leaves a zero.
+UNIFORM_SHARE = 1e-3
+
+
+class Fixpoint(NamedTuple):
+    """Where an iteration ended, and how it went."""
+
+    p: Array
+    log_likelihood: float
+    path: Array
+    iterations: int
+    converged: bool
+    gap: float
+
+
+def starting_point(p: npt.ArrayLike | None, size: int) -> Array:
+    """Distribution without zeros near `p`: negative entries are cut, a little is spread evenly.
+
+    Examples
+    --------
+    >>> starting_point([0.7, 0.4, -0.1], 3).round(4).tolist()
+    [0.6361, 0.3636, 0.0003]
+    """
+    uniform = np.full(size, 1.0 / size)
+    if p is None:
+        return uniform
+    array = np.asarray(p, dtype=float)
+    if array.shape != (size,) or not np.isfinite(array).all():
+        raise ChannelError(f"A start needs one finite number for each of the {size} values.")
+    positive = np.maximum(array, 0.0)
+    if positive.sum() == 0:
+        return uniform
+    return (1 - UNIFORM_SHARE) * positive / positive.sum() + UNIFORM_SHARE * uniform
+
+
+def reconstruct(
+    likelihood: MixtureLikelihood,
+    start: npt.ArrayLike,
+    *,
+    iterations: int = 1000,
+    tolerance: float = 1e-6,
+) -> Fixpoint:
+    """Plain EM ("iterative Bayesian reconstruction"): each iteration raises the likelihood.
+
+    Parameters
+    ----------
+    likelihood : MixtureLikelihood
+        The reports.
+    start : array-like
+        Distribution without zeros, see `starting_point`.
+    iterations : int
+        Largest number of iterations. Stopping early regularises.
+    tolerance : float
+        Stop when the log-likelihood can gain at most this much **per report** any more, by its
+        certified bound (`MixtureLikelihood.step`).
+    """
+    p = check_distribution(start, likelihood.size, "start")
+    _check_limits(iterations, tolerance)
+    path, gap, converged = [], np.inf, False
+    for _ in range(iterations):
+        updated, log_likelihood, gap = likelihood.step(p)
+        path.append(log_likelihood)
+        if gap <= tolerance * likelihood.n:
+            converged = True
+            break
+        p = updated
+    return Fixpoint(p, likelihood.log(p), np.array(path), len(path), converged, gap)
+
+
+def maximize(
+    likelihood: MixtureLikelihood,
+    start: npt.ArrayLike,
+    *,
+    iterations: int = 5000,
+    tolerance: float = 1e-6,
+) -> Fixpoint:
+    """Maximum likelihood by EM with squared extrapolation (SQUAREM, scheme S3).
+
+    Two EM steps give a direction and its curvature; the extrapolated point is kept when it does
+    not lower the likelihood, so the path still never falls. Parameters as in `reconstruct`;
+    `iterations` counts passes over the reports.
+
+    References
+    ----------
+    Varadhan and Roland (2008), Simple and globally convergent methods for accelerating the
+    convergence of any EM algorithm. Scandinavian Journal of Statistics 35.
+    """
+    p = check_distribution(start, likelihood.size, "start")
+    _check_limits(iterations, tolerance)
+    target = tolerance * likelihood.n
+    first, value, gap = likelihood.step(p)
+    path, passes, converged = [value], 1, gap <= target
+    longest = 4.0
+    while not converged and passes + 2 <= iterations:
+        second, value_first, gap = likelihood.step(first)
+        passes += 1
+        path.append(value_first)
+        if gap <= target:
+            p, value, converged = first, value_first, True
+            break
+        change = first - p
+        bend = (second - first) - change
+        size, curvature = np.linalg.norm(change), np.linalg.norm(bend)
+        stride = 1.0 if curvature == 0 else float(np.clip(size / curvature, 1.0, longest))
+        leap = p + 2 * stride * change + stride**2 * bend
+        # Steps beyond the simplex stop short of its faces, at a tenth of the EM step.
+        leap = np.maximum(leap, 0.1 * second)
+        leap /= leap.sum()
+        after_leap, value_leap, gap_leap = likelihood.step(leap)
+        passes += 1
+        if value_leap >= value_first:
+            if stride == longest:
+                longest *= 4.0
+            p, first, value, gap = leap, after_leap, value_leap, gap_leap
+        else:
+            longest = max(longest / 2.0, 1.0)
+            first, value, gap = likelihood.step(second)
+            p = second
+            passes += 1
+        path.append(value)
+        converged = gap <= target
+    return Fixpoint(p, likelihood.log(p), np.array(path), passes, bool(converged), gap)
+
+
+def _check_limits(iterations: int, tolerance: float) -> None:
+    if iterations < 1:
+        raise ChannelError(f"iterations={iterations!r}: EM needs at least one.")
+    if not tolerance >= 0:
+        raise ChannelError(f"tolerance={tolerance!r} must not be negative.")

@@ -1,0 +1,211 @@
+"""The likelihood of a distribution given reports, in the one form that all channels share.
+
+For report ``r`` and true value ``k``
+
+    Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r]),
+
+where row ``r`` is a short list of values. Examples: randomized response, where the row holds
+the reported value alone and the floor is the noise; bit reports, where it holds the ones;
+generalization and quantization, where it holds the cell and the floor is zero; local hashing,
+where it holds the values that hash to the report. Nothing of size ``n x K`` is ever built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from anonbayes.errors import ChannelError
+from anonbayes.estimation import kernels
+
+__all__ = ["MixtureLikelihood", "check_distribution"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MixtureLikelihood:
+    """Likelihood of the true values' distribution, from distinct reports and their numbers.
+
+    Attributes
+    ----------
+    weights : ndarray of int, shape (m,)
+        How often each row was reported.
+    floor, log_scale : ndarray, shape (m,)
+        Part of the row that is common to all values, and the log of the row's factor.
+    tilt, gain : ndarray, shape (K,)
+        Shape of the common part over the values, and what a value in the row adds.
+    indptr, indices : ndarray of int
+        The values in each row, as compressed rows.
+
+    Examples
+    --------
+    Two values, randomized response with ``Q(x|x) = 3/4``; seven reports of the first value:
+
+    >>> likelihood = MixtureLikelihood.diagonal(
+    ...     weights=[7, 3], floor=[0.25, 0.25], gain=[0.5, 0.5]
+    ... )
+    >>> likelihood.matrix().toarray().tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    >>> round(likelihood.log([0.9, 0.1]), 4)
+    -6.1086
+    """
+
+    weights: npt.NDArray[np.int64]
+    floor: Array
+    log_scale: Array
+    tilt: Array
+    gain: Array
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[Any]
+
+    @classmethod
+    def diagonal(
+        cls, *, weights: npt.ArrayLike, floor: npt.ArrayLike, gain: npt.ArrayLike
+    ) -> MixtureLikelihood:
+        """Rows that hold one value each, in domain order: the randomized-response family."""
+        counts = np.asarray(weights, dtype=np.int64)
+        size = len(counts)
+        return cls(
+            weights=counts,
+            floor=np.asarray(floor, dtype=float),
+            log_scale=np.zeros(size),
+            tilt=np.ones(size),
+            gain=np.asarray(gain, dtype=float),
+            indptr=np.arange(size + 1, dtype=np.int64),
+            indices=np.arange(size, dtype=np.int64),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return len(self.tilt)
+
+    @cached_property
+    def n(self) -> int:
+        """Number of reports."""
+        return int(self.weights.sum())
+
+    @cached_property
+    def is_diagonal(self) -> bool:
+        """Whether row ``k`` holds the value ``k`` alone."""
+        steps = np.arange(self.size + 1)
+        return np.array_equal(self.indptr, steps) and np.array_equal(self.indices, steps[:-1])
+
+    @cached_property
+    def floor_is_flat(self) -> bool:
+        """Whether the common part has one height for all values: it then says nothing of `p`."""
+        return bool(np.ptp(self.tilt) <= 1e-12 * np.max(self.tilt))
+
+    @cached_property
+    def _weights(self) -> Array:
+        return self.weights.astype(float)
+
+    @cached_property
+    def _constant(self) -> float:
+        return float(self._weights @ self.log_scale)
+
+    def probabilities(self, p: npt.ArrayLike) -> Array:
+        """Probability of each row under `p`, up to the row's factor ``exp(log_scale)``."""
+        p = np.asarray(p, dtype=float)
+        base = float(self.tilt @ p)
+        return kernels.mixture(base, self.gain * p, self.floor, self.indptr, self.indices)
+
+    def log(self, p: npt.ArrayLike) -> float:
+        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
+        seen = self.weights > 0
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.probabilities(p)[seen])
+        return float(self._weights[seen] @ logs) + self._constant
+
+    def step(self, p: Array) -> tuple[Array, float, float]:
+        """One EM step from `p`.
+
+        Returns
+        -------
+        p : ndarray
+            The next distribution.
+        log_likelihood : float
+            At the distribution that came in.
+        gap : float
+            Certified upper bound on what the log-likelihood can still gain:
+            ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
+        """
+        pull = np.empty(self.size)
+        total, floor_pull = kernels.expectation(
+            float(self.tilt @ p),
+            self.gain * p,
+            self._weights,
+            self.floor,
+            self.indptr,
+            self.indices,
+            pull,
+        )
+        gradient = self.gain * pull + self.tilt * floor_pull
+        updated = p * gradient
+        return updated / updated.sum(), total + self._constant, float(gradient.max() - self.n)
+
+    def allocate(self, p: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Draw the true values behind the reports given `p`, as counts per value.
+
+        Reports that stem from a flat floor are left out: they carry no information on `p`.
+        """
+        counts = np.zeros(self.size, dtype=np.int64)
+        base, weighted = float(self.tilt @ p), self.gain * p
+        if self.is_diagonal:
+            total = self.floor * base + weighted
+            share = np.divide(weighted, total, out=np.zeros_like(total), where=total > 0)
+            counts += rng.binomial(self.weights, np.clip(share, 0.0, 1.0))
+            noise = self.n - int(counts.sum())
+        else:
+            noise = kernels.allocate(
+                rng,
+                base,
+                weighted,
+                self.weights,
+                self.floor,
+                self.indptr,
+                self.indices,
+                counts,
+            )
+        if noise and not self.floor_is_flat:
+            counts += rng.multinomial(noise, self.tilt * p / base)
+        return counts
+
+    def matrix(self) -> sparse.csr_array:
+        """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values."""
+        rows = np.repeat(np.arange(len(self.floor)), np.diff(self.indptr))
+        scale = np.exp(self.log_scale)
+        data = scale[rows] * self.gain[self.indices]
+        shape = (len(self.floor), self.size)
+        own = sparse.csr_array((data, (rows, self.indices.astype(np.int64))), shape=shape)
+        if not self.floor.any():
+            return own
+        return sparse.csr_array(own + np.outer(scale * self.floor, self.tilt))
+
+
+def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Array:
+    """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
+
+    Examples
+    --------
+    >>> check_distribution([0.25, 0.75], 2)
+    array([0.25, 0.75])
+    """
+    array = np.asarray(p, dtype=float)
+    if array.shape != (size,):
+        raise ChannelError(
+            f"{argument} must hold one probability for each of the {size} values, "
+            f"got an array of shape {array.shape}."
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        bad = int(np.flatnonzero(~np.isfinite(array) | (array < 0))[0])
+        raise ChannelError(f"{argument}[{bad}] = {array[bad]!r} is not a probability.")
+    if abs(array.sum() - 1.0) > 1e-6:
+        raise ChannelError(f"{argument} sums to {array.sum():.9g}, not to 1.")
+    return array

@@ -1,0 +1,107 @@
+"""Structured forms (likelihood, evidence, apply, adjoint) against the plain matrix."""
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+
+DOMAIN = ab.Domain("x", list("abcd"))
+BITS = {
+    "UE": ab.UnaryEncoding(DOMAIN, 0.6, 0.3),
+    "UE-sure": ab.UnaryEncoding(DOMAIN, 1.0, 0.25),
+    "RAPPOR": ab.RAPPOR(DOMAIN, 1.0, theta=0.4),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, ["a", "c"], 1.0),
+    "uRAP-none": ab.UtilityOptimizedRAPPOR(DOMAIN, [], 1.0),
+    "uRAP-all": ab.UtilityOptimizedRAPPOR(DOMAIN, list("abcd"), 1.0),
+    "mixed": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 1.0], [0.5, 0.45, 0.03, 0.0]),
+}
+RESPONSES = {
+    "RR": ab.RandomizedResponse(DOMAIN, 1.0),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, ["b", "d"], 0.5),
+    "uRR-none": ab.UtilityOptimizedRR(DOMAIN, [], 0.5),
+}
+CHANNELS = BITS | RESPONSES
+P = np.array([0.4, 0.3, 0.2, 0.1])
+
+
+def drawn(channel, n=400):
+    values = np.random.default_rng(8).choice(DOMAIN.values, size=n, p=P)
+    return channel.release(values, seed=9)
+
+
+def column_of_each(channel, reports):
+    """Column of the matrix for each report."""
+    if isinstance(reports, ab.BitReports):
+        return reports.to_dense() @ (2 ** np.arange(3, -1, -1))
+    return DOMAIN.encode(reports)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_log_likelihood_is_that_of_the_matrix(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    probabilities = (P @ channel.matrix())[column_of_each(channel, reports)]
+    assert channel.log_likelihood(P, reports) == pytest.approx(np.log(probabilities).sum(), 1e-12)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_evidence_is_that_of_the_matrix(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    codes, labels, matrix = channel.evidence(reports)
+    columns = column_of_each(channel, reports)
+    assert codes.shape == (len(reports),) and codes.max() == len(labels) - 1
+    assert matrix.shape == (len(labels), 4) and len(set(labels)) == len(labels)
+    np.testing.assert_allclose(
+        matrix.toarray()[codes], channel.matrix()[:, columns].T, rtol=1e-12, atol=1e-300
+    )
+    # Labels name the reports they stand for.
+    first = [labels[c] for c in codes[:20]]
+    if isinstance(reports, ab.BitReports):
+        assert first == [tuple(r) for r in reports.to_dense()[:20].tolist()]
+    else:
+        assert first == reports[:20].tolist()
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_apply_and_adjoint_are_those_of_the_matrix(name):
+    channel = CHANNELS[name]
+    q, weights = channel.matrix(), np.array([1.0, -2.0, 0.5, 3.0])
+    support = channel.all_reports().to_dense() if name in BITS else np.eye(4)
+    np.testing.assert_allclose(channel.apply(P), P @ q @ support, rtol=1e-12)
+    np.testing.assert_allclose(channel.adjoint(weights), q @ support @ weights, rtol=1e-12)
+    assert channel.apply(P) @ weights == pytest.approx(P @ channel.adjoint(weights), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_em_step_is_the_textbook_one(name):
+    channel = CHANNELS[name]
+    reports = drawn(channel)
+    rows = channel.matrix()[:, column_of_each(channel, reports)].T
+    joint = rows * P
+    posterior = joint / joint.sum(axis=1, keepdims=True)
+    updated, value, gap = channel.likelihood(reports).step(P)
+    np.testing.assert_allclose(updated, posterior.mean(axis=0), rtol=1e-11)
+    assert value == pytest.approx(np.log(joint.sum(axis=1)).sum(), rel=1e-12)
+    gradient = (rows / joint.sum(axis=1, keepdims=True)).sum(axis=0)
+    assert gap == pytest.approx(gradient.max() - len(reports), rel=1e-9, abs=1e-9)
+
+
+def test_proven_reports_are_only_counted():
+    channel = BITS["uRAP"]
+    reports = drawn(channel, n=5000)
+    likelihood = channel.likelihood(reports)
+    proven = reports.to_dense()[:, [1, 3]].any(axis=1)
+    assert len(likelihood.weights) == (~proven).sum() + 2
+    assert likelihood.n == 5000
+
+
+def test_large_domains_never_build_a_square():
+    domain = ab.Domain("x", range(12_800))
+    channel = ab.RandomizedResponse(domain, 6.0)
+    with pytest.raises(ab.AnonbayesError, match="12800 x 12800 entries"):
+        channel.matrix()
+    with pytest.raises(ab.AnonbayesError, match="more than"):
+        ab.RAPPOR(domain, 1.0).matrix()
+    reports = channel.release(np.arange(12_800), seed=1)
+    assert channel.estimate(reports).p.sum() == pytest.approx(1.0)

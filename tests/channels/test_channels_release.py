@@ -1,0 +1,138 @@
+"""Reports follow the channel's probabilities, from the seeded and from the secure source.
+
+Chi-square tests at level 1e-6 each: a correct channel fails one run in a million (the seeded
+ones never, once they pass), a wrong probability in the third digit fails at these sizes.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import anonbayes as ab
+from anonbayes.channels.bits import skips
+from anonbayes.channels.secure import SecureSource, randomness
+
+LEVEL = 1e-6
+N = 400_000
+SEEDS = [20261116, None]
+
+
+def chi_square(observed, expected):
+    """P-value after cells that cannot occur have been checked to be empty."""
+    assert (observed[expected == 0] == 0).all()
+    keep = expected > 0
+    return stats.chisquare(observed[keep], expected[keep]).pvalue if keep.sum() > 1 else 1.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: ab.RandomizedResponse(d, 1.0),
+        lambda d: ab.RandomizedResponse(d, 0.0),
+        lambda d: ab.UtilityOptimizedRR(d, ["a", "c"], 0.7),
+        lambda d: ab.UtilityOptimizedRR(d, [], 0.7),
+        lambda d: ab.UtilityOptimizedRR(d, ["b"], 2.0),
+    ],
+    ids=["RR", "RR0", "uRR", "uRR-none", "uRR-one"],
+)
+def test_responses_follow_the_matrix(make, seed):
+    domain = ab.Domain("x", list("abcde"))
+    channel = make(domain)
+    q = channel.matrix()
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-14)
+    for code, value in enumerate(domain):
+        reports = channel.release([value] * (N // 5), seed=seed)
+        observed = np.bincount(domain.encode(reports), minlength=5)
+        assert chi_square(observed, q[code] * (N // 5)) > LEVEL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: ab.UnaryEncoding(d, 0.6, 0.3),
+        lambda d: ab.UnaryEncoding(d, 1.0, 0.02),
+        lambda d: ab.RAPPOR(d, 1.0),
+        lambda d: ab.UtilityOptimizedRAPPOR(d, ["a", "c"], 1.0),
+        lambda d: ab.UtilityOptimizedRAPPOR(d, [], 1.0),
+        # Probabilities in one power of two (thinned) and in several (merged), one of them zero.
+        lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.5, 0.45, 0.03, 0.0]),
+    ],
+    ids=["UE", "UE-sure", "RAPPOR", "uRAP", "uRAP-none", "mixed"],
+)
+def test_whole_bit_reports_follow_the_matrix(make, seed):
+    domain = ab.Domain("x", list("abcd"))
+    channel = make(domain)
+    q = channel.matrix()
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-13)
+    place = 2 ** np.arange(3, -1, -1)
+    for code, value in enumerate(domain):
+        dense = channel.release([value] * (N // 4), seed=seed).to_dense()
+        observed = np.bincount(dense @ place, minlength=16)
+        assert chi_square(observed, q[code] * (N // 4)) > LEVEL
+
+
+def test_many_bits_keep_their_marginals_across_chunks(monkeypatch):
+    monkeypatch.setattr("anonbayes.channels.bits.CHUNK", 5000)
+    domain = ab.Domain("x", range(300))
+    channel = ab.RAPPOR(domain, 6.0)
+    codes = np.arange(30_000) % 300
+    reports = channel.release(codes, seed=3)
+    assert len(reports) == 30_000
+    expected = 100 * channel.hit + 29_900 * channel.miss
+    variance = 100 * channel.hit * (1 - channel.hit) + 29_900 * channel.miss * (1 - channel.miss)
+    z = (reports.counts() - expected) / np.sqrt(variance)
+    assert stats.chi2.sf(z @ z, 300) > LEVEL
+    # The ones of each report ascend and lie in the domain: the checked constructor accepts them.
+    assert ab.BitReports(reports.indptr, reports.indices, 300) == reports
+
+
+def test_own_bit_is_found_in_every_report_when_it_is_sure():
+    domain = ab.Domain("x", range(50))
+    codes = np.random.default_rng(1).integers(0, 50, 2000)
+    reports = ab.UnaryEncoding(domain, 1.0, 0.1).release(codes, seed=4)
+    assert reports.to_dense()[np.arange(2000), codes].all()
+
+
+def test_a_seed_repeats_and_the_secure_source_does_not():
+    channel = ab.RAPPOR(ab.Domain("x", range(40)), 1.0)
+    values = list(range(40)) * 5
+    assert channel.release(values, seed=5) == channel.release(values, seed=5)
+    assert channel.release(values, seed=5) != channel.release(values, seed=6)
+    assert channel.release(values) != channel.release(values)
+
+
+def test_no_seed_never_touches_numpys_generator(monkeypatch):
+    def forbidden(*args, **kwargs):
+        raise AssertionError("a release without a seed must draw from the operating system")
+
+    monkeypatch.setattr(np.random, "default_rng", forbidden)
+    channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    assert len(channel.release(["a"] * 10)) == 10
+    assert len(ab.RAPPOR(channel.domain, 1.0).release(["a"] * 10)) == 10
+
+
+def test_secure_integers_have_no_remainder_bias(monkeypatch):
+    # Words of the last incomplete run must be drawn again: feed only such words first.
+    source = SecureSource()
+    words = iter([np.full(3, 2**64 - 1, dtype=np.uint64), np.array([7, 8, 9], dtype=np.uint64)])
+    monkeypatch.setattr(source, "bits", lambda size: next(words))
+    assert source.integers(10, 13, 3).tolist() == [11, 12, 10]
+
+
+def test_secure_uniforms_are_uniform():
+    draws = SecureSource().random(N)
+    assert draws.min() >= 0 and draws.max() < 1
+    assert stats.kstest(draws, "uniform").pvalue > LEVEL
+    assert isinstance(randomness(None), SecureSource)
+
+
+def test_skips_reach_the_end_and_never_pass_it():
+    rng = np.random.default_rng(0)
+    hits = np.zeros(7)
+    for _ in range(20_000):
+        hits[skips(7, 0.3, rng)] += 1
+    assert chi_square(np.r_[hits, 7 * 20_000 - hits.sum()], 20_000 * np.r_[[0.3] * 7, 4.9]) > LEVEL
+    assert skips(5, 1e-300, rng).size == 0
+    assert skips(0, 0.5, rng).size == 0
