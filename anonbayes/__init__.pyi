@@ -1,5 +1,6 @@
 from .channels.base import Channel as Channel
 from .channels.base import Evidence as Evidence
+from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR

@@ -36,6 +36,15 @@ def test_one_region_can_be_drawn():
     assert "1 answers" not in ax.get_title() and "1 answer;" in ax.get_title()
 
 
+@pytest.mark.parametrize("query", [[0.0, 0.0], lambda x: np.where(x[..., 0] < 0, -5.0, x[..., 1])])
+def test_constant_and_broken_queries_can_be_drawn(query):
+    box = ns.Box([-1, 0], [1, 100])
+    policy = ns.optimal_policy(query, box, gamma=0.1)
+    ax = policy.plot_regions()
+    ax.figure.canvas.draw()
+    assert len(ax.figure.axes[1].get_yticklabels()) == len(policy.regions)
+
+
 def test_only_planes_can_be_drawn():
     with pytest.raises(ChannelError, match="3 coordinates"):
         ns.plot_regions(ns.optimal_policy([1, 1, 1], ns.Box.cube(0, 1, 3), gamma=1))

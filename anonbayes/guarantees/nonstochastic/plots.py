@@ -23,7 +23,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     """Draw which secrets of a plane give which answer (Quantize Figures 1 and 2).
 
     Shades order the answers; the numbers on the scale are the answers themselves, and the region
-    that gives most away is outlined.
+    that gives most away (or several of the same size) is hatched.
     """
     import matplotlib.pyplot as plt
     from matplotlib.colors import BoundaryNorm
@@ -40,26 +40,32 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
         for a, b in zip(policy.box.lower, policy.box.upper, strict=True)
     ]
     values = policy.query(np.stack(np.meshgrid(*axes), axis=-1))
-    borders = np.array([policy.regions[0].lower, *(r.upper for r in policy.regions)])
-    # Contours of the query itself, not of the answers, keep the borders smooth.
-    span = max(float(np.ptp(borders)), 1e-12)
-    shown = borders.copy()
-    shown[0], shown[-1] = shown[0] - 1e-9 * span, shown[-1] + 1e-9 * span
-    norm = BoundaryNorm(borders if len(set(borders)) == len(borders) else shown, 256)
-    filled = ax.contourf(*axes, values, levels=shown, cmap="viridis", norm=norm)
-    if len(borders) > 2:
-        ax.contour(*axes, values, levels=borders[1:-1], colors="white", linewidths=0.8)
+    # Contours of the query itself, not of the answers, keep the borders smooth; the ends of the
+    # range get some room, so that the extreme answers are not left blank.
+    borders = np.array([*(r.lower for r in policy.regions), policy.regions[-1].upper])
+    room = 1e-6 * max(float(np.ptp(borders)), float(np.abs(borders).max()), 1e-6)
+    inner = borders[1:-1]
+    shown = np.array([borders[0] - room, *inner, borders[-1] + room])
+    filled = ax.contourf(*axes, values, levels=shown, cmap="viridis", norm=BoundaryNorm(shown, 256))
+    solid: dict[str, Any] = {"linestyles": "solid"}
+    if len(inner):
+        ax.contour(*axes, values, levels=inner, colors="white", linewidths=0.8, **solid)
     least = policy.smallest_region
-    inside = (values >= least.lower) & (values <= least.upper)
-    ax.contour(*axes, inside.astype(float), levels=[0.5], colors="crimson", linewidths=1.6)
+    for i, region in enumerate(policy.regions):
+        if region.log_measure <= least.log_measure + 1e-9:
+            with plt.rc_context({"hatch.color": "crimson"}):
+                ax.contourf(*axes, values, levels=shown[i : i + 2], colors="none", hatches=["////"])
+            if len(own := inner[max(i - 1, 0) : i + 1]):
+                ax.contour(*axes, values, levels=own, colors="crimson", **solid)
     bar = ax.figure.colorbar(
         filled, ax=ax, ticks=policy.levels, label="answer", spacing="proportional"
     )
     bar.ax.set_yticklabels([f"{level:g}" for level in policy.levels])
     n = len(policy.regions)
-    ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
+    elongated = np.max(policy.box.widths) > 4 * np.min(policy.box.widths)
+    ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="auto" if elongated else "equal")
     ax.set_title(
-        f"{n} answer{'s' if n > 1 else ''}; the smallest region (outlined) has area "
+        f"{n} answer{'s' if n > 1 else ''}; the smallest region (hatched) has area "
         f"{least.measure:.3g}",
         fontsize="medium",
     )
