@@ -6,6 +6,7 @@ from .channels.base import Evidence as Evidence
 from .channels.component import Released as Released
 from .channels.generalization import Generalization as Generalization
 from .channels.personalized import Personalized as Personalized
+from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
@@ -19,6 +20,7 @@ from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
+from .guarantees import nonstochastic as nonstochastic
 from .guarantees.ldp import LDP as LDP
 from .guarantees.uldp import HLLDP as HLLDP
 from .guarantees.uldp import OSLDP as OSLDP

@@ -1,0 +1,307 @@
+"""The uniform quantizer: a number is released as the middle of its bin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.channels.base import Channel, Evidence, check_matrix_size
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError
+from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.guarantees.ldp import Audit, Notion, audit_matrix
+from anonbayes.guarantees.nonstochastic.agents import Answer
+from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery, Query
+from anonbayes.guarantees.nonstochastic.optimal import quantized_query
+from anonbayes.guarantees.nonstochastic.partitions import n_bins, uniform_edges
+from anonbayes.guarantees.nonstochastic.policies import Policy
+from anonbayes.guarantees.uldp import ULDP, audit_types_matrix
+
+__all__ = ["UniformQuantizer"]
+
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+
+class UniformQuantizer(Channel):
+    """Bins of equal width; the report is the middle of the bin (Quantize Def. IV.1).
+
+    Deterministic: a report has probability one for the values in its bin and zero for all others.
+    Among all deterministic reports of the same quality it gives away least (Quantize Thm. IV.2).
+
+    Parameters
+    ----------
+    lower, upper : float
+        Range of the numbers.
+    bins : int
+        Number of bins, ``[a_i, a_(i+1))``; the last one includes `upper`.
+    domain : Domain, optional
+        The true values, for tables and estimates: numbers inside the range. Without it true values
+        are told apart by their bins only, and the domain is that of the levels.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> ages = ab.Domain("age", range(0, 100))
+    >>> quantizer = ab.UniformQuantizer(0, 100, 10, domain=ages)
+    >>> reports = quantizer.release([3, 10, 99])
+    >>> reports.tolist()
+    [5.0, 15.0, 95.0]
+    >>> codes, labels, matrix = quantizer.evidence(reports)
+    >>> ages.decode(matrix[[0]].indices).tolist()      # who can be behind the first report
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+    What a report can give away, in nats, and its largest error:
+
+    >>> round(ab.nonstochastic.leakage(quantizer), 4), 1 / quantizer.quality
+    (2.3026, 5.0)
+    """
+
+    def __init__(
+        self, lower: float, upper: float, bins: int, *, domain: Domain | None = None
+    ) -> None:
+        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+            raise ChannelError(
+                f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
+            )
+        if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+            raise ChannelError(f"bins={bins!r} must be a whole number, at least 1.")
+        self.lower, self.upper, self.bins = float(lower), float(upper), int(bins)
+        self.edges: Array = uniform_edges(self.lower, self.upper, self.bins)
+        self.levels: Array = (self.edges[:-1] + self.edges[1:]) / 2
+        self.domain = Domain("value", self.levels.tolist()) if domain is None else domain
+        # Two values in different bins are told apart for certain.
+        self.epsilon = 0.0 if self.bins == 1 else math.inf
+        self._bin_of_value = self._bins(self.domain.numbers, f"domain {self.domain.name!r}")
+
+    @classmethod
+    def optimal(
+        cls, lower: float, upper: float, gamma: float, *, domain: Domain | None = None
+    ) -> UniformQuantizer:
+        """Quantizer with the fewest bins whose error is at most ``1/gamma`` (Quantize Thm. IV.2).
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> ab.UniformQuantizer.optimal(-2, 2, gamma=2).levels.tolist()
+        [-1.5, -0.5, 0.5, 1.5]
+        """
+        return cls(lower, upper, n_bins(lower, upper, gamma), domain=domain)
+
+    def on(self, domain: Domain) -> UniformQuantizer:
+        """Return the same quantizer for the true values of `domain`."""
+        return UniformQuantizer(self.lower, self.upper, self.bins, domain=domain)
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> Array:
+        """Middle of the bin of each value.
+
+        Parameters
+        ----------
+        values : iterable of float
+            Numbers inside the range.
+        seed
+            Not used: nothing is random. It is here because every channel has it.
+        """
+        return self.levels[self._bins(values, "values")]
+
+    def answer(self, query: Any, data: npt.ArrayLike, *, box: Box | None = None) -> Answer:
+        """Answer a scalar query about private data, with its guarantee.
+
+        Parameters
+        ----------
+        query : callable or list of weights
+            The query; its true answer must lie in the range of the quantizer.
+        data : array_like of float
+            The secret, one number per coordinate.
+        box : Box, optional
+            Where the secret can be. With it the guarantee includes the leakage, and a callable must
+            work along the last axis, as in `anonbayes.nonstochastic.optimal_policy`.
+
+        Notes
+        -----
+        Several answers about the same data can give away more than each alone. Their joint leakage
+        is that of ``nonstochastic.joint([quantizer.policy(query, box), ...])``;
+        `nonstochastic.TrustedAgent` keeps this account.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> quantizer = ab.UniformQuantizer.optimal(100, 250, gamma=0.28)
+        >>> box = ab.nonstochastic.Box.cube(100, 250, 3)
+        >>> reply = quantizer.answer([1/3, 1/3, 1/3], [171, 180, 164], box=box)
+        >>> round(reply.value, 2), round(reply.largest_error, 2), round(reply.leakage, 2)
+        (175.0, 3.57, 7.63)
+        """
+        secret = np.asarray(data, dtype=float)
+        asked: Query = query if callable(query) else LinearQuery(query)
+        if isinstance(asked, LinearQuery) and secret.shape != (len(asked.weights),):
+            raise ChannelError(
+                f"The query has {len(asked.weights)} weights, the data has shape {secret.shape}."
+            )
+        leakage = None
+        if box is not None:
+            if secret.shape != (box.dimension,) or not box.contains(secret):
+                raise ChannelError(
+                    f"The data must be a point of the box, with {box.dimension} coordinates."
+                )
+            leakage = self.policy(asked, box).leakage
+        value = self.release([float(asked(secret))])[0]
+        return Answer(
+            value=float(value),
+            largest_error=1 / self.quality,
+            maximin_information=math.log(self.bins),
+            leakage=leakage,
+        )
+
+    def policy(self, query: Any, box: Box, **settings: Any) -> Policy:
+        """Regions of the secrets of `box` that get the same answer to `query`."""
+        return quantized_query(query, box, self.edges, **settings)
+
+    # -- what a report gives away ------------------------------------------------------------------
+
+    @property
+    def quality(self) -> float:
+        """One over the largest error of a report (Quantize (11))."""
+        return 2 * self.bins / (self.upper - self.lower)
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the secret: it is one number."""
+        return 1
+
+    @property
+    def log_measure(self) -> float:
+        """Entropy ``h0`` of a number anywhere in the range."""
+        return math.log(self.upper - self.lower)
+
+    @property
+    def conditional_log_measures(self) -> Array:
+        """Log-width of each bin."""
+        return np.full(self.bins, self.log_measure - math.log(self.bins))
+
+    @property
+    def n_components(self) -> int:
+        """Number of different reports."""
+        return self.bins
+
+    # -- the analyst -------------------------------------------------------------------------------
+
+    def report_codes(self, reports: Iterable[object]) -> Codes:
+        """Bin of each report; raise `ChannelError` for a number that is not a level."""
+        numbers = _numbers(reports, "reports")
+        width = (self.upper - self.lower) / self.bins
+        codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
+        wrong = np.abs(numbers - self.levels[codes]) > 1e-6 * width
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ChannelError(
+                f"Report {row} is {numbers[row]:g}, which is not the middle of a bin; the nearest "
+                f"is {self.levels[codes[row]]:g}. Raw numbers are turned into reports by release()."
+            )
+        return codes.astype(np.int64)
+
+    def cells(self, reports: Iterable[object]) -> npt.NDArray[np.object_]:
+        """Bin of each report as a `pandas.Interval`, the form in which tables show it.
+
+        Examples
+        --------
+        >>> quantizer = UniformQuantizer(0, 30, 3)
+        >>> print(*quantizer.cells([5, 25]))
+        [0.0, 10.0) [20.0, 30.0]
+        """
+        bins = np.empty(self.bins, dtype=object)
+        for i in range(self.bins):
+            ends = float(self.edges[i]), float(self.edges[i + 1])
+            last = i == self.bins - 1
+            bins[i] = pd.Interval(*ends, "both") if last else pd.Interval(*ends, "left")
+        return bins[self.report_codes(reports)]
+
+    def matrix(self) -> Array:
+        """``Q``, shape (K, bins): one where the value lies in the bin."""
+        check_matrix_size(self, self.bins)
+        return np.eye(self.bins)[self._bin_of_value]
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution, from the number of reports in each bin."""
+        codes = self.report_codes(reports)
+        members = self._members()
+        self._check_possible(codes, members)
+        return MixtureLikelihood(
+            weights=np.bincount(codes, minlength=self.bins).astype(np.int64),
+            floor=np.zeros(self.bins),
+            log_scale=np.zeros(self.bins),
+            tilt=np.ones(len(self.domain)),
+            gain=np.ones(len(self.domain)),
+            indptr=members.indptr.astype(np.int64),
+            indices=members.indices.astype(np.int64),
+        )
+
+    def evidence(self, reports: Any) -> Evidence:
+        """Values of the domain in the bin of each report."""
+        codes = self.report_codes(reports)
+        members = self._members()
+        self._check_possible(codes, members)
+        first_seen, distinct = pd.factorize(codes)
+        return Evidence(
+            first_seen.astype(np.int64, copy=False),
+            self.levels[distinct].tolist(),
+            members[distinct],
+        )
+
+    def satisfies(self, notion: Notion) -> Audit:
+        """Check a privacy notion on the exact probabilities, all of them zero or one."""
+        reports = self.levels.tolist()
+        if isinstance(notion, ULDP):
+            return audit_types_matrix(notion, self.domain, self.matrix(), reports)
+        return audit_matrix(notion, self.domain, self.matrix(), reports)
+
+    def __repr__(self) -> str:
+        return f"UniformQuantizer({self.lower:g}, {self.upper:g}, {self.bins})"
+
+    def _members(self) -> sparse.csr_array:
+        """Which values lie in which bin, shape (bins, K)."""
+        ones, size = np.ones(len(self.domain)), len(self.domain)
+        shape = (self.bins, size)
+        return sparse.csr_array((ones, (self._bin_of_value, np.arange(size))), shape=shape)
+
+    def _check_possible(self, codes: Codes, members: sparse.csr_array) -> None:
+        empty = np.diff(members.indptr)[codes] == 0
+        if empty.any():
+            row = int(np.argmax(empty))
+            low, high = self.edges[codes[row]], self.edges[codes[row] + 1]
+            raise ChannelError(
+                f"Report {row} is {self.levels[codes[row]]:g}, but no value of domain "
+                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Complete the domain or "
+                "use fewer bins."
+            )
+
+    def _bins(self, values: Iterable[object], what: str) -> Codes:
+        numbers = _numbers(values, what)
+        outside = ~((numbers >= self.lower) & (numbers <= self.upper))
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise ChannelError(
+                f"{what}[{row}] = {numbers[row]:g} lies outside the range [{self.lower:g}, "
+                f"{self.upper:g}] of the quantizer."
+            )
+        return np.searchsorted(self.edges[1:-1], numbers, side="right").astype(np.int64)
+
+
+def _numbers(values: Iterable[object], what: str) -> Array:
+    try:
+        numbers = np.asarray(
+            values if isinstance(values, np.ndarray) else list(values), dtype=float
+        )
+    except (TypeError, ValueError) as error:
+        raise ChannelError(f"{what} must be a list of numbers: {error}.") from None
+    if numbers.ndim != 1:
+        raise ChannelError(f"{what} must be a list of numbers, got an array of {numbers.shape}.")
+    return numbers

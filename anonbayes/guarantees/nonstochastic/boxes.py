@@ -1,0 +1,198 @@
+"""Boxes of possible secrets, and the queries asked about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+from scipy.stats import qmc
+
+from anonbayes.errors import ChannelError, DomainError
+
+__all__ = ["Box", "LinearQuery", "Query", "as_query", "query_range"]
+
+Floats = npt.NDArray[np.float64]
+Query = Callable[[Floats], Floats]
+"""A query takes secrets as the last axis, shape ``(..., n)``, and returns answers ``(...)``."""
+
+
+@dataclass(frozen=True, init=False)
+class Box:
+    """Product of closed intervals: the range of a continuous secret.
+
+    Parameters
+    ----------
+    lower, upper : array_like of float
+        Ends of the interval of each coordinate.
+
+    Examples
+    --------
+    >>> Box([0, 0], [1, 3]).volume
+    3.0
+    >>> Box.cube(100, 250, 2)
+    Box(lower=(100.0, 100.0), upper=(250.0, 250.0))
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        low = np.atleast_1d(np.asarray(lower, dtype=float))
+        high = np.atleast_1d(np.asarray(upper, dtype=float))
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise DomainError(
+                f"A box needs two lists of ends of equal length, got shapes {low.shape} and "
+                f"{high.shape}."
+            )
+        for i, (a, b) in enumerate(zip(low, high, strict=True)):
+            if not (math.isfinite(a) and math.isfinite(b) and a < b):
+                raise DomainError(
+                    f"Coordinate {i} of the box has ends {a:g} and {b:g}; the lower end must be "
+                    "finite and below the upper one."
+                )
+        object.__setattr__(self, "lower", tuple(low.tolist()))
+        object.__setattr__(self, "upper", tuple(high.tolist()))
+
+    @classmethod
+    def cube(cls, lower: float, upper: float, dimension: int) -> Box:
+        """Box with the same interval in each of `dimension` coordinates."""
+        return cls([lower] * dimension, [upper] * dimension)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return len(self.lower)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """Length of each interval."""
+        return np.subtract(self.upper, self.lower)
+
+    @property
+    def volume(self) -> float:
+        """Lebesgue measure."""
+        return float(np.prod(self.widths))
+
+    @property
+    def log_measure(self) -> float:
+        """Entropy ``h0`` of a secret that can be anywhere in the box."""
+        return float(np.log(self.widths).sum())
+
+    def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each point, along the last axis, lies in the box."""
+        x = np.asarray(points, dtype=float)
+        inside = (x >= self.lower) & (x <= self.upper)
+        return np.asarray(inside.all(axis=-1))
+
+    def at(self, unit: npt.ArrayLike) -> Floats:
+        """Points of the box at the relative positions `unit`, each coordinate in [0, 1]."""
+        return np.asarray(self.lower + np.asarray(unit, dtype=float) * self.widths)
+
+
+@dataclass(frozen=True, init=False)
+class LinearQuery:
+    """Weighted sum of the coordinates, ``weights @ x + offset``.
+
+    Volumes, ranges and enclosing balls of its regions are exact, in rational arithmetic.
+
+    Parameters
+    ----------
+    weights : array_like of float
+        One weight per coordinate.
+    offset : float
+        Constant that is added.
+
+    Examples
+    --------
+    >>> LinearQuery.mean(2)(np.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [2.0, 0.0]
+    """
+
+    weights: tuple[float, ...]
+    offset: float
+
+    def __init__(self, weights: npt.ArrayLike, offset: float = 0.0) -> None:
+        w = np.atleast_1d(np.asarray(weights, dtype=float))
+        if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(offset):
+            raise ChannelError("A linear query needs a list of finite weights and a finite offset.")
+        object.__setattr__(self, "weights", tuple(w.tolist()))
+        object.__setattr__(self, "offset", float(offset))
+
+    @classmethod
+    def mean(cls, dimension: int) -> LinearQuery:
+        """Mean of `dimension` numbers."""
+        return cls([1 / dimension] * dimension)
+
+    def __call__(self, x: npt.ArrayLike) -> Floats:
+        """Answers for points along the last axis of `x`."""
+        return np.asarray(np.asarray(x, dtype=float) @ np.asarray(self.weights) + self.offset)
+
+    def range(self, box: Box) -> tuple[float, float]:
+        """Smallest and largest answer on `box`."""
+        ends = np.asarray(self.weights) * np.stack([box.lower, box.upper])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        return math.fsum(low) + self.offset, math.fsum(high) + self.offset
+
+
+def as_query(query: Any, box: Box) -> Query:
+    """Check that `query` answers about points of `box`; a list of weights is a linear query."""
+    if not callable(query):
+        query = LinearQuery(query)
+    if isinstance(query, LinearQuery):
+        if len(query.weights) != box.dimension:
+            raise ChannelError(
+                f"The query has {len(query.weights)} weights, the box {box.dimension} coordinates."
+            )
+        return query
+    probe = box.at(np.linspace(0.25, 0.75, 6)[:, None] * np.ones(box.dimension)).reshape(3, 2, -1)
+    answers = np.asarray(query(probe))
+    if answers.shape != (3, 2):
+        raise ChannelError(
+            f"The query maps an array of shape {probe.shape} to shape {answers.shape}; it must "
+            "work along the last axis and return one number per point, as in "
+            "lambda x: x[..., 0]**2 + 2 * x[..., 1]**2."
+        )
+    if not np.all(np.isfinite(answers.astype(float))):
+        raise ChannelError("The query gives values that are not finite inside the box.")
+    return query
+
+
+def query_range(query: Query, box: Box) -> tuple[float, float]:
+    """Smallest and largest answer of `query` on `box`.
+
+    Exact for a `LinearQuery`. Otherwise the best of a grid (up to two coordinates) or of the
+    corners and a Sobol sequence, improved by bounded quasi-Newton steps: good for well-behaved
+    queries, not a proof.
+    """
+    if isinstance(query, LinearQuery):
+        return query.range(box)
+    n = box.dimension
+    if n <= 2:
+        axis = np.linspace(0, 1, 4097 if n == 1 else 129)
+        unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
+    else:
+        unit = qmc.Sobol(n, seed=np.random.default_rng(0)).random(4096)
+        if n <= 12:
+            corners = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+            unit = np.concatenate([unit, corners.astype(float)])
+    values = np.asarray(query(box.at(unit)), dtype=float)
+    return (
+        _best(lambda u: float(query(box.at(u))), unit, values),
+        -_best(lambda u: -float(query(box.at(u))), unit, -values),
+    )
+
+
+def _best(objective: Callable[[Floats], float], unit: Floats, values: Floats) -> float:
+    best = float(values.min())
+    for start in np.argsort(values)[:4]:
+        found = optimize.minimize(
+            objective, unit[start], method="L-BFGS-B", bounds=[(0.0, 1.0)] * unit.shape[1]
+        )
+        best = min(best, float(found.fun))
+    return best

@@ -1,0 +1,273 @@
+"""Volumes, balls and polytopes against closed forms, simulation and general optimizers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.spatial import ConvexHull
+
+import anonbayes as ab
+from anonbayes.errors import AnonbayesError
+from anonbayes.guarantees.nonstochastic.boxes import as_query, query_range
+from anonbayes.guarantees.nonstochastic.lines import Cells, segments
+from anonbayes.guarantees.nonstochastic.outlines import connected_parts, enclosing_balls
+from anonbayes.guarantees.nonstochastic.slabs import corner_radius, log_slab_measures, slab_corners
+from anonbayes.guarantees.nonstochastic.volumes import cell_volumes, rough_volumes
+
+ns = ab.nonstochastic
+SQUARE = ns.Box.cube(-2, 2, 2)
+
+
+def ellipse(x):
+    return x[..., 0] ** 2 + 2 * x[..., 1] ** 2
+
+
+def ring(x):
+    return np.hypot(x[..., 0], x[..., 1])
+
+
+# -- balls ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 5, 8])
+def test_smallest_ball_agrees_with_a_convex_program(dimension):
+    rng = np.random.default_rng(dimension)
+    points = rng.normal(size=(60, dimension)) * rng.uniform(0.5, 3, dimension)
+    centre, radius = ns.smallest_enclosing_ball(points)
+    distances = np.linalg.norm(points - centre, axis=1)
+    assert distances.max() <= radius * (1 + 1e-12)
+
+    # min t subject to |p - c|^2 <= t, an independent route to the same optimum.
+    found = optimize.minimize(
+        lambda z: z[-1],
+        np.append(points.mean(axis=0), distances.max() ** 2 * 2),
+        jac=lambda z: np.append(np.zeros(dimension), 1.0),
+        constraints={
+            "type": "ineq",
+            "fun": lambda z: z[-1] - ((points - z[:-1]) ** 2).sum(axis=1),
+            "jac": lambda z: np.hstack([2 * (points - z[:-1]), np.ones((60, 1))]),
+        },
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    assert radius == pytest.approx(math.sqrt(found.fun), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("points", "radius"),
+    [
+        ([[3.0, 4.0]], 0.0),
+        ([[0.0, 0.0], [0.0, 0.0], [2.0, 0.0]], 1.0),
+        ([[0, 0], [1, 0], [2, 0], [5, 0]], 2.5),
+        ([[0, 0], [1, 0], [1, 1], [0, 1]], math.sqrt(0.5)),  # cocircular
+        (np.vstack([np.zeros(3), np.eye(3)]), math.sqrt(2 / 3)),
+    ],
+)
+def test_degenerate_point_sets_have_their_ball(points, radius):
+    assert ns.smallest_enclosing_ball(points)[1] == pytest.approx(radius, abs=1e-12)
+
+
+# -- linear queries --------------------------------------------------------------------------
+
+
+def test_slab_volumes_are_the_irwin_hall_distribution():
+    """Volume of {sum of n uniforms <= t}, textbook alternating sum, in a shifted and scaled box."""
+    n, edges = 5, np.linspace(0, 5, 8)
+    box = ns.Box.cube(10, 12, n)
+    query = ns.LinearQuery([0.5] * n, offset=-5 * n)
+
+    def below(t):
+        terms = [(-1) ** k * math.comb(n, k) * (t - k) ** n for k in range(math.floor(t) + 1)]
+        return sum(terms) / math.factorial(n)
+
+    wanted = np.diff([below(t) for t in edges]) * 2**n
+    np.testing.assert_allclose(np.exp(log_slab_measures(query, box, edges)), wanted, rtol=1e-10)
+
+
+def test_slab_volumes_with_mixed_weights_agree_with_quadrature_and_simulation():
+    query = ns.LinearQuery([1.0, -0.3, 0.0], offset=0.25)
+    box = ns.Box([0, -1, 2], [2, 1, 3])
+    edges = np.linspace(*query.range(box), 6)
+    exact = np.exp(log_slab_measures(query, box, edges))
+    assert exact.sum() == pytest.approx(box.volume, rel=1e-13)
+    flat = ns.Box(box.lower[:2], box.upper[:2])
+    quadrature, _, _ = cell_volumes(
+        Cells([ns.LinearQuery(query.weights[:2], query.offset)], [edges[1:-1]]), flat
+    )
+    np.testing.assert_allclose(exact, quadrature, atol=1e-9)
+    n = 200_000
+    points = box.at(np.random.default_rng(1).random((n, 3)))
+    share = np.histogram(query(points), edges)[0] / n
+    error = np.sqrt(share * (1 - share) / n) * box.volume
+    assert np.all(np.abs(share * box.volume - exact) < 4.5 * error)
+
+
+def test_volumes_far_below_the_smallest_float_keep_their_logarithm():
+    n, q = 200, 75
+    box, query = ns.Box.cube(100, 250, n), ns.LinearQuery.mean(n)
+    logs = log_slab_measures(query, box, np.linspace(100, 250, q + 1))
+    # The corner simplex {sum of (x - 100) <= n 150/q}: side^n / n! as long as it fits the box.
+    wide = log_slab_measures(query, box, np.array([100, 100 + 150 / n, 250.0]))[0]
+    assert wide == pytest.approx(n * math.log(150) - math.lgamma(n + 1), rel=1e-10)
+    assert logs[0] == pytest.approx(logs[-1], rel=1e-9)
+    total = np.logaddexp.reduce(logs)
+    assert total == pytest.approx(box.log_measure, rel=1e-12)
+
+
+def test_slab_corners_span_the_slab():
+    query, box = ns.LinearQuery([1.0, 2.0, -1.5]), ns.Box([0, 0, 0], [1, 2, 1])
+    edges = np.linspace(*query.range(box), 5)
+    volumes = np.exp(log_slab_measures(query, box, edges))
+    for low, high, volume in zip(edges, edges[1:], volumes, strict=False):
+        assert ConvexHull(slab_corners(query, box, low, high)).volume == pytest.approx(volume)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_closed_form_of_the_corner_ball_agrees_with_its_corners(n):
+    box, query = ns.Box.cube(0, 1, n), ns.LinearQuery.mean(n)
+    corners = slab_corners(query, box, 0.0, 0.5 / n)
+    radius, centre = corner_radius(query, box, 0.5 / n)
+    centre_found, radius_found = ns.smallest_enclosing_ball(corners)
+    assert radius == pytest.approx(radius_found)
+    np.testing.assert_allclose(centre, centre_found, atol=1e-12)
+    assert corner_radius(query, box, 1.5 / n) is None  # sticks out of the box
+
+
+# -- other queries ---------------------------------------------------------------------------
+
+
+def test_areas_between_ellipses_are_exact_to_ten_digits():
+    volumes, errors, method = cell_volumes(Cells([ellipse], [np.arange(1.0, 12.0)]), SQUARE)
+    assert method == "quadrature"
+    np.testing.assert_allclose(volumes[:4], math.pi / math.sqrt(2), atol=1e-9)
+    assert volumes.sum() == pytest.approx(16, abs=1e-12)
+    assert np.all(np.abs(volumes[:4] - math.pi / math.sqrt(2)) <= errors[:4] + 1e-12)
+
+    # The four corners beyond x1^2 + 2 x2^2 = 11, by one-dimensional calculus.
+    def primitive(x):
+        return (x * math.sqrt(11 - x * x) + 11 * math.asin(x / math.sqrt(11))) / math.sqrt(8)
+
+    corner = 2 * (2 - math.sqrt(3)) - (primitive(2) - primitive(math.sqrt(3)))
+    assert volumes[-1] == pytest.approx(4 * corner, abs=1e-9)
+
+
+def test_lengths_on_a_line_are_exact_also_at_jumps_and_plateaus():
+    box = ns.Box(0, 1)
+
+    def shown_or_hidden(x):  # Quantize Ex. II.1
+        return np.where(x[..., 0] < 0.5, x[..., 0], 1.0)
+
+    volumes, errors, method = cell_volumes(Cells([shown_or_hidden], [np.arange(1, 8) / 8]), box)
+    assert method == "exact" and not errors.any()
+    np.testing.assert_allclose(volumes, [1 / 8] * 4 + [0] * 3 + [1 / 2], atol=1e-14)
+
+
+def test_turning_points_between_grid_points_are_not_missed():
+    box, peak = ns.Box(0, 1), 0.123456
+
+    def narrow(x):
+        return -((x[..., 0] - peak) ** 2)
+
+    half = 1e-5  # far below the step of the grid
+    volumes, _, _ = cell_volumes(Cells([narrow], [np.array([-(half**2)])]), box)
+    assert volumes[1] == pytest.approx(2 * half, rel=1e-5)
+
+
+def test_segments_tile_their_lines():
+    cells = Cells([ellipse, ring], [np.arange(1.0, 12.0), np.array([0.5, 1.0])])
+    base = np.stack([np.linspace(-2, 2, 50), np.zeros(50)], axis=1)
+    cut = segments(cells, SQUARE, 1, base)
+    np.testing.assert_allclose(cut.lengths(50, cells.size).sum(axis=1), 4, rtol=1e-14)
+    middle = np.stack([base[cut.line, 0], (cut.start + cut.stop) / 2], axis=1)
+    assert np.array_equal(cells.of(middle), cut.cell)
+
+
+def test_volumes_in_three_dimensions_come_with_honest_error_bars():
+    box = ns.Box.cube(-1, 1, 3)
+    cells = Cells([lambda x: np.linalg.norm(x, axis=-1)], [np.array([0.5, 1.0])])
+    exact = 4 / 3 * math.pi * np.array([1 / 8, 7 / 8])
+    scores = []
+    for seed in range(20):
+        volumes, errors, method = cell_volumes(cells, box, n_lines=2048, seed=seed)
+        scores.append((volumes[:2] - exact) / errors[:2])
+    assert method == "quasi-Monte Carlo"
+    # Student's t with 15 degrees of freedom; 40 scores, root mean square 1.07 +- 0.13.
+    assert np.max(np.abs(scores)) < 5
+    assert 0.6 < math.sqrt(np.mean(np.square(scores))) < 1.7
+    np.testing.assert_allclose(volumes[:2], exact, rtol=0.02)
+
+
+def test_rough_volumes_are_good_to_a_thousandth_of_the_box():
+    for dimension in (1, 2, 3):
+        box = ns.Box.cube(-1, 1, dimension)
+        cells = Cells([lambda x: np.linalg.norm(x, axis=-1)], [np.array([0.7])])
+        fine = cell_volumes(cells, box)[0]
+        np.testing.assert_allclose(rough_volumes(cells, box), fine, atol=1e-3 * box.volume)
+
+
+def test_balls_around_regions_between_ellipses():
+    """Outermost points: the x1-axis while it reaches them, then the sides, then the corners."""
+    cells = Cells([ellipse], [np.arange(1.0, 12.0)])
+    found = enclosing_balls(cells, SQUARE, np.arange(12))
+    outer = np.arange(1.0, 13.0)
+    wanted = np.where(outer <= 4, np.sqrt(outer), np.sqrt(4 + (outer - 4) / 2))
+    np.testing.assert_allclose([found[c][1] for c in range(12)], wanted, rtol=1e-9)
+
+
+def test_a_ball_held_by_a_curved_border_is_found():
+    tilted = ns.Box.cube(-3, 3, 2)
+
+    def oblique(x):  # an ellipse with half-axes 2 and 1, turned by 30 degrees, off centre
+        a, c, s = x - [0.3, -0.2], math.cos(math.pi / 6), math.sin(math.pi / 6)
+        return (c * a[..., 0] + s * a[..., 1]) ** 2 / 4 + (c * a[..., 1] - s * a[..., 0]) ** 2
+
+    centre, radius = enclosing_balls(Cells([oblique], [np.array([1.0])]), tilted, np.array([0]))[0]
+    assert radius == pytest.approx(2, rel=1e-9)
+    np.testing.assert_allclose(centre, [0.3, -0.2], atol=1e-4)
+
+
+def test_balls_in_three_dimensions_are_estimates_from_below():
+    box = ns.Box.cube(-1, 1, 3)
+    cells = Cells([lambda x: np.linalg.norm(x, axis=-1)], [np.array([0.5])])
+    radius = enclosing_balls(cells, box, np.array([0]))[0][1]
+    assert 0.5 * 0.99 < radius <= 0.5 + 1e-9
+
+
+def test_parts_of_level_sets_are_counted():
+    """x1^2 + 2 x2^2 on the square: whole rings to 4, two arcs to 8, four corners beyond."""
+    parts = connected_parts(Cells([ellipse], [np.arange(1.0, 12.0)]), SQUARE)
+    assert parts.tolist() == [1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4]
+    waves = connected_parts(Cells([lambda x: np.sin(x[..., 0])], [np.zeros(1)]), ns.Box(0.1, 12))
+    assert waves.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("query", "box", "wanted"),
+    [
+        (ellipse, SQUARE, (0, 12)),
+        (lambda x: np.sin(3 * x[..., 0]), ns.Box(0.1, 2.9), (-1, 1)),
+        (lambda x: ((x - 0.3) ** 2).sum(axis=-1), ns.Box.cube(0, 1, 4), (0, 4 * 0.49)),
+        (ns.LinearQuery([1, -2], offset=1), ns.Box([0, 0], [1, 3]), (-5, 2)),
+    ],
+)
+def test_range_of_a_query_is_found(query, box, wanted):
+    assert query_range(query, box) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ns.Box([0, 1], [1]), "equal length"),
+        (lambda: ns.Box([0, 1], [1, 1]), "Coordinate 1"),
+        (lambda: ns.Box(0, math.inf), "finite"),
+        (lambda: ns.LinearQuery([math.nan]), "finite weights"),
+        (lambda: as_query([1, 2, 3], SQUARE), "3 weights"),
+        (lambda: as_query(lambda x: x, SQUARE), "last axis"),
+        (lambda: as_query(lambda x: x[..., 0] * np.nan, SQUARE), "not finite"),
+        (lambda: ns.smallest_enclosing_ball(np.zeros((0, 2))), "points of shape"),
+    ],
+)
+def test_bad_geometry_says_what_is_wrong(call, words):
+    with pytest.raises(AnonbayesError, match=words):
+        call()
