@@ -22,7 +22,7 @@ def twice(frame):
         ({"x": [1]}, {}, "must be a pandas DataFrame, got dict"),
         (twice(GOOD), {}, "'x' stands twice"),
         (GOOD.set_axis(["x", 7, "s"], axis=1), {}, "7 is not text"),
-        (GOOD.set_axis(["x", None, "s"], axis=1), {}, "None is not text"),
+        (GOOD.set_axis(["x", None, "s"], axis=1), {}, "(None|nan) is not text"),
         (GOOD.set_axis(["x", "", "s"], axis=1), {}, "column 2 has no name"),
         (GOOD, {"sensitive": "S"}, "sensitive column 'S' is not in the table. Nearest known: 's'"),
         (GOOD, {"sensitive": []}, "at least one sensitive"),
