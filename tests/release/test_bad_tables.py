@@ -36,6 +36,7 @@ def twice(frame):
         (GOOD, {"group": "g"}, "group column 'g' is not"),
         (GOOD, {"group": "s"}, "both the group and sensitive"),
         (GOOD, {"domains": {"z": [1]}}, "domains names 'z'"),
+        (GOOD, {"domains": ["x"]}, "domains must map column names .* got list"),
         (GOOD, {"hierarchies": {"z": None}}, "hierarchies names 'z'"),
         (GOOD, {"channels": {"z": None}}, "channels names 'z'"),
         (GOOD, {"missing": {"z": "unknown"}}, "missing names 'z'"),
