@@ -232,7 +232,7 @@ def _joined(parts: Sequence[Column], name: str, domain: Any) -> Column:
     if domain is None:
         known = Domain(name, sorted_values(pairs))
     else:
-        known = domain if isinstance(domain, Domain) else Domain(name, domain)
+        known = Domain(name, domain.values if isinstance(domain, Domain) else domain)
     return Column(Evidence.exact(known), np.array([known.index(p) for p in pairs])[inverse])
 
 
