@@ -300,7 +300,8 @@ class CellParser:
                 "can be split into values in more than one way; give a Python set instead of text."
             )
         if ways[-1] == 0:
-            odd = next((p.strip() for p in pieces if self._set_member(p) is None), body)
+            read = ((piece, self._set_member(piece)) for piece in pieces)
+            odd = next((p.strip() for p, codes in read if codes is None or not len(codes)), body)
             raise _Unreadable(f"contains {_show(odd)}, which {self._unknown(odd)}")
         found, end = [], len(pieces)
         while end:

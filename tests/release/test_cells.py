@@ -213,6 +213,7 @@ def test_errors_say_what_is_wrong(cell, part):
         ("2020-01", "high to low"),
         ("70-80", r"contains no value of the domain \(48 values, from 18 to 65\)"),
         ("[20, 20)", "contains no value"),
+        ("{20-29, 90-99}", "contains '90-99', which is no value"),
         (pd.Interval(pd.Timestamp(2020, 1, 1), pd.Timestamp(2021, 1, 1)), "interval of times"),
         (pd.Interval(pd.Timedelta(1, "D"), pd.Timedelta(2, "D")), "interval of times"),
         (True, "True is no value"),
