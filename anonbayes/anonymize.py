@@ -4,6 +4,7 @@ Every function takes a cleartext frame and returns a `ReleasedTable`.
 """
 
 from anonbayes.release.schemes.anatomy import anatomy
-from anonbayes.release.schemes.recode import recode
+from anonbayes.release.schemes.mondrian import mondrian
+from anonbayes.release.schemes.recode import Recoding, recode
 
-__all__ = ["anatomy", "recode"]
+__all__ = ["Recoding", "anatomy", "mondrian", "recode"]

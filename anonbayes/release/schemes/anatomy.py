@@ -161,7 +161,12 @@ def _source(seed: Seed) -> Keys:
     """Draw random 64-bit keys, by which things are ordered; all randomness comes from here."""
     if seed is None:
         return lambda n: np.frombuffer(secrets.token_bytes(8 * n), dtype=np.uint64)
-    generator = np.random.default_rng(seed)
+    try:
+        generator = np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise AnonymizationError(
+            f"seed={seed!r} is neither None, a non-negative whole number nor a Generator: {error}."
+        ) from None
     return lambda n: generator.integers(0, 2**64, size=n, dtype=np.uint64)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.domains import Domain, code_dtype
-from anonbayes.errors import CellError
 from anonbayes.release.build import distinct_rows
-from anonbayes.release.cells import CellParser
 from anonbayes.release.columns import Column
 from anonbayes.release.evidence import Evidence
 from anonbayes.release.schemes.cleartext import Cleartext
 from anonbayes.release.table import ReleasedTable
 
-__all__ = ["cell_column", "horizontal_table", "set_label", "whole_label"]
+__all__ = ["cell_column", "horizontal_table", "set_labels", "whole_label"]
 
 Codes = npt.NDArray[Any]
+_MISREAD = re.compile(r"[,{}]|^$")
 
 
 def cell_column(
@@ -76,12 +76,26 @@ def whole_label(domain: Domain) -> Any:
     return tuple(domain.values) if taken else "*"
 
 
-def set_label(parser: CellParser, codes: Sequence[int] | Codes) -> Any:
-    """Text ``{a, b}`` for a set of values, or a tuple where the text would be ambiguous."""
-    text = "{" + ", ".join(parser.domain.labels[c] for c in codes) + "}"
-    try:
-        if np.array_equal(parser.parse(text), codes):
-            return text
-    except CellError:
-        pass  # a value has a comma or a brace of its own; the tuple below is unambiguous
-    return tuple(parser.domain.values[c] for c in codes)
+def set_labels(domain: Domain) -> Callable[[Codes], Any]:
+    """How sets of values are spelled: ``{a, b}``, or as tuples where the text could be misread.
+
+    Examples
+    --------
+    >>> set_labels(Domain("x", ["a", "b", "c"]))(np.array([0, 2]))
+    '{a, c}'
+    >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
+    ('a', 'b, c')
+    """
+    if not all(_is_plain(domain, code) for code in range(len(domain))):
+        return lambda codes: tuple(domain.values[c] for c in codes)
+    return lambda codes: "{" + ", ".join(domain.labels[c] for c in codes) + "}"
+
+
+def _is_plain(domain: Domain, code: int) -> bool:
+    """Whether a value's label, inside a set, can only be read as that value."""
+    label = domain.labels[code]
+    return (
+        not _MISREAD.search(label)
+        and label == label.strip()
+        and domain.find(label) in (None, code)  # the text "1" beside the number 1
+    )

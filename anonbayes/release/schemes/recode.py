@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,11 +13,10 @@ import pandas as pd
 
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonymizationError, one_of
-from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.columns import Column
-from anonbayes.release.readers import read_hierarchies, set_apart
+from anonbayes.release.readers import set_apart
 from anonbayes.release.schemes.assemble import cell_column, horizontal_table
-from anonbayes.release.schemes.cleartext import Cleartext, check_privacy
+from anonbayes.release.schemes.cleartext import Cleartext, Trees, check_privacy
 from anonbayes.release.schemes.lattice import Check, Found, Node, search
 from anonbayes.release.schemes.levels import Levels
 from anonbayes.release.schemes.losses import LOSSES, make_loss
@@ -98,7 +96,7 @@ class Recoding:
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
     *,
@@ -113,7 +111,7 @@ def recode(
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
     *,
@@ -127,7 +125,7 @@ def recode(
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = 1,  # noqa: E741
     *,
@@ -207,13 +205,12 @@ def recode(
     """
     one_of("loss", loss, LOSSES)
     share = _share(suppression)
-    trees = read_hierarchies(hierarchies, [c for c in df.columns if c != sensitive])
     cleartext = Cleartext.of(
         df,
         sensitive,
         quasi_identifiers=quasi_identifiers,
         domains=domains,
-        hierarchies=trees,
+        hierarchies=hierarchies,
     )
     k, l = check_privacy(cleartext, k, l)  # noqa: E741
     levels = [Levels.of(domain) for domain in cleartext.domains.values()]
@@ -246,8 +243,8 @@ class _Recoder:
 
         def check(node: Node) -> Check:
             groups = part.groups(node, self.k, self.l)
-            value, bound = loss.at(node, groups)
-            return Check(groups.suppressed, value, bound)
+            value, above = loss.at(node, groups)
+            return Check(groups.suppressed, value, above, lambda: loss.below(node, groups))
 
         return search(loss.floor(), check, limit)
 
