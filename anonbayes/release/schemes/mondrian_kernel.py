@@ -15,20 +15,22 @@ from numba import njit
 
 __all__ = ["partition"]
 
+Ints = npt.NDArray[np.int32]
+
 
 @njit(cache=True)
 def partition(
-    position: npt.NDArray[np.int32],
-    secret: npt.NDArray[np.int32],
+    position: Ints,
+    secret: Ints,
     n_secrets: int,
     k: int,
     l: int,  # noqa: E741
     scale: npt.NDArray[np.float64],
-    left: npt.NDArray[np.int32],
-    right: npt.NDArray[np.int32],
+    left: Ints,
+    right: Ints,
     depth: npt.NDArray[np.int64],
     strict: bool,
-) -> tuple[npt.NDArray[np.int32], Any, Any]:
+) -> tuple[Ints, Ints, Ints]:
     """Cut the rows into groups until no cut leaves k rows and l distinct secrets on each side.
 
     Parameters
@@ -37,8 +39,10 @@ def partition(
         Position of each row on each attribute.
     secret : array, shape (n,)
         Sensitive value of each row, below `n_secrets`.
+    n_secrets, k, l : int
+        Sensitive values, least rows and least distinct secrets of a group.
     scale : array, shape (A, K)
-        Place of each position in [0, 1], for the width of ordered attributes.
+        Place of each position on a scale of length 1: the width of ordered attributes.
     left, right : array, shape (A, H, K)
         First and last position of the cell that contains a position, on each level of a hierarchy.
     depth : array, shape (A,)
@@ -54,100 +58,67 @@ def partition(
         Region of each group: what the cuts left of the whole domain.
     """
     n_attributes, n = position.shape
+    rows, spare = np.arange(n), np.arange(n)
+    stamp = np.zeros(n_secrets + 1, dtype=np.int64)
+    # Parts hold at least k rows each and are disjoint, so there are never more than n / k.
     most = n // k + 1
-    rows = np.arange(n)
-    spare = np.empty(n, dtype=rows.dtype)
-    stamp = np.zeros(n_secrets, dtype=np.int64)
-    clock = 0
-    # Waiting parts hold at least k rows each and are disjoint, so there are never more than n / k.
-    begin = np.empty(most, dtype=np.int64)
-    end = np.empty(most, dtype=np.int64)
-    low = np.empty((most, n_attributes), dtype=np.int32)
-    high = np.empty((most, n_attributes), dtype=np.int32)
-    begin[0], end[0] = 0, n
-    for a in range(n_attributes):
-        low[0, a] = 0
-        high[0, a] = right.shape[2] - 1
-    waiting = 1
+    begin, end = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    low = np.zeros((most, n_attributes), dtype=np.int32)
+    high = np.full((most, n_attributes), scale.shape[1] - 1, dtype=np.int32)
+    end[0], waiting = n, 1
     group = np.empty(n, dtype=np.int32)
-    group_low = np.empty((most, n_attributes), dtype=np.int32)
-    group_high = np.empty((most, n_attributes), dtype=np.int32)
+    group_low, group_high = low.copy(), high.copy()
     n_groups = 0
+    edge = np.empty(most + 1, dtype=np.int64)
+    part_low, part_high = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
+    first, last = np.empty(n_attributes, dtype=np.int32), np.empty(n_attributes, dtype=np.int32)
     width = np.empty(n_attributes)
-    first = np.empty(n_attributes, dtype=np.int32)
-    last = np.empty(n_attributes, dtype=np.int32)
-    box_low = np.empty(n_attributes, dtype=np.int32)
-    box_high = np.empty(n_attributes, dtype=np.int32)
+    box_low, box_high = first.copy(), last.copy()
 
     while waiting:
         waiting -= 1
         b, e = begin[waiting], end[waiting]
         for a in range(n_attributes):
-            box_low[a] = low[waiting, a]
-            box_high[a] = high[waiting, a]
+            box_low[a], box_high[a] = low[waiting, a], high[waiting, a]
             first[a] = last[a] = position[a, rows[b]]
             for i in range(b, e):
                 first[a] = min(first[a], position[a, rows[i]])
                 last[a] = max(last[a], position[a, rows[i]])
-        for a in range(n_attributes):
-            if depth[a]:
-                h = _covering_level(left[a], depth[a], first[a], last[a])
-                leaves = right[a, h, first[a]] - left[a, h, first[a]]
-                width[a] = leaves / max(right[a, depth[a] - 1, 0], 1)
-            else:
-                width[a] = scale[a, last[a]] - scale[a, first[a]]
-        cut = e - b < 2 * k
-        while not cut:
+            width[a] = _width(first[a], last[a], scale[a], left[a], right[a], depth[a])
+        n_parts = 0
+        while n_parts == 0 and e - b >= 2 * k:
             a = int(np.argmax(width))
-            if width[a] <= 0.0 or first[a] == last[a]:
+            if width[a] <= 0.0:
                 break
-            width[a] = -1.0  # tried
+            width[a] = 0.0  # tried
             _sort(rows, spare, b, e, position[a], first[a], last[a])
-            if depth[a] == 0:
-                i, clock = _middle(rows, b, e, position[a], secret, stamp, clock, k, l, strict)
-                if i < 0:
-                    continue
-                below, above = position[a, rows[i - 1]], position[a, rows[i]]
-                begin[waiting], end[waiting] = b, i
-                begin[waiting + 1], end[waiting + 1] = i, e
-                for c in range(n_attributes):
-                    low[waiting, c] = low[waiting + 1, c] = box_low[c]
-                    high[waiting, c] = high[waiting + 1, c] = box_high[c]
-                high[waiting, a] = below
-                low[waiting + 1, a] = min(above, below + 1)
-                waiting += 2
-                cut = True
-            else:
+            if depth[a]:
                 h = _covering_level(left[a], depth[a], first[a], last[a]) - 1
-                cell = left[a, h]
-                ok, clock = _children_hold(
-                    rows, b, e, position[a], cell, secret, stamp, clock, k, l
-                )
-                if not ok:
-                    continue
-                i = b
-                while i < e:
-                    j = i
-                    here = position[a, rows[i]]
-                    while j < e and cell[position[a, rows[j]]] == cell[here]:
-                        j += 1
-                    begin[waiting], end[waiting] = i, j
-                    for c in range(n_attributes):
-                        low[waiting, c] = box_low[c]
-                        high[waiting, c] = box_high[c]
-                    low[waiting, a] = left[a, h, here]
-                    high[waiting, a] = right[a, h, here]
-                    waiting += 1
-                    i = j
-                cut = True
-        if cut and e - b >= 2 * k:
-            continue
-        for i in range(b, e):
-            group[rows[i]] = n_groups
-        for a in range(n_attributes):
-            group_low[n_groups, a] = box_low[a]
-            group_high[n_groups, a] = box_high[a]
-        n_groups += 1
+                n_parts = _children(
+                    rows, b, e, position[a], left[a, h], right[a, h], secret, stamp, k, l,
+                    edge, part_low, part_high,
+                )  # fmt: skip
+            else:
+                i = _middle(rows, b, e, position[a], secret, stamp, k, l, strict)
+                if i > b:
+                    n_parts = 2
+                    edge[0], edge[1], edge[2] = b, i, e
+                    part_low[0], part_high[0] = box_low[a], position[a, rows[i - 1]]
+                    # Equal positions on both sides: the two ranges share one.
+                    part_low[1] = min(position[a, rows[i]], part_high[0] + 1)
+                    part_high[1] = box_high[a]
+        for j in range(n_parts):
+            begin[waiting], end[waiting] = edge[j], edge[j + 1]
+            for c in range(n_attributes):
+                low[waiting, c], high[waiting, c] = box_low[c], box_high[c]
+            low[waiting, a], high[waiting, a] = part_low[j], part_high[j]
+            waiting += 1
+        if n_parts == 0:
+            for i in range(b, e):
+                group[rows[i]] = n_groups
+            for c in range(n_attributes):
+                group_low[n_groups, c], group_high[n_groups, c] = box_low[c], box_high[c]
+            n_groups += 1
     return group, group_low[:n_groups], group_high[:n_groups]
 
 
@@ -158,6 +129,15 @@ def _covering_level(left: Any, depth: int, first: int, last: int) -> int:
     while h < depth - 1 and left[h, first] != left[h, last]:
         h += 1
     return h
+
+
+@njit(cache=True)
+def _width(first: int, last: int, scale: Any, left: Any, right: Any, depth: int) -> float:
+    """Width of a range: on its scale, or of the smallest node of the hierarchy around it."""
+    if depth == 0:
+        return scale[last] - scale[first]
+    h = _covering_level(left, depth, first, last)
+    return (right[h, first] - left[h, first]) / max(right[depth - 1, 0], 1)
 
 
 @njit(cache=True)
@@ -182,6 +162,15 @@ def _sort(rows: Any, spare: Any, b: int, e: int, position: Any, first: int, last
 
 
 @njit(cache=True)
+def _is_new(value: int, stamp: Any) -> bool:
+    """Whether a secret is seen for the first time since the clock, ``stamp[-1]``, moved."""
+    if stamp[value] == stamp[-1]:
+        return False
+    stamp[value] = stamp[-1]
+    return True
+
+
+@njit(cache=True)
 def _middle(
     rows: Any,
     b: int,
@@ -189,64 +178,68 @@ def _middle(
     position: Any,
     secret: Any,
     stamp: Any,
-    clock: int,
     k: int,
     l: int,  # noqa: E741
     strict: bool,
-) -> tuple[int, int]:
+) -> int:
     """Cut nearest to the middle that leaves k rows and l secrets on each side, or -1.
 
     Secrets only accumulate along the sorted rows, so the shortest head and the shortest tail with
     l of them bound all cuts that are allowed.
     """
-    clock += 1
+    stamp[-1] += 1
     seen, i = 0, b
     while seen < l and i < e:
-        if stamp[secret[rows[i]]] != clock:
-            stamp[secret[rows[i]]] = clock
-            seen += 1
+        seen += _is_new(secret[rows[i]], stamp)
         i += 1
     least = max(i, b + k)
-    clock += 1
+    stamp[-1] += 1
     seen, i = 0, e
     while seen < l and i > b:
         i -= 1
-        if stamp[secret[rows[i]]] != clock:
-            stamp[secret[rows[i]]] = clock
-            seen += 1
+        seen += _is_new(secret[rows[i]], stamp)
     most = min(i, e - k)
     half = b + (e - b) // 2
     for step in range(e - b):
         for i in (half - step, half + step):
-            if least <= i <= most and not (strict and position[rows[i - 1]] == position[rows[i]]):
-                return i, clock
-    return -1, clock
+            if i < least or i > most:
+                continue
+            if not strict or position[rows[i - 1]] != position[rows[i]]:
+                return i
+    return -1
 
 
 @njit(cache=True)
-def _children_hold(
+def _children(
     rows: Any,
     b: int,
     e: int,
     position: Any,
-    cell: Any,
+    left: Any,
+    right: Any,
     secret: Any,
     stamp: Any,
-    clock: int,
     k: int,
     l: int,  # noqa: E741
-) -> tuple[bool, int]:
-    """Whether each child that occurs in the sorted rows has k rows and l secrets."""
-    i = b
+    edge: Any,
+    low: Any,
+    high: Any,
+) -> int:
+    """Count the children in the sorted rows; 0 unless each has k rows and l secrets.
+
+    Writes where each begins and ends, and its range of positions.
+    """
+    i, n_parts = b, 0
+    edge[0] = b
     while i < e:
-        clock += 1
-        here, j, seen = cell[position[rows[i]]], i, 0
-        while j < e and cell[position[rows[j]]] == here:
-            if stamp[secret[rows[j]]] != clock:
-                stamp[secret[rows[j]]] = clock
-                seen += 1
-            j += 1
-        if j - i < k or seen < l:
-            return False, clock
-        i = j
-    return True, clock
+        stamp[-1] += 1
+        here, start, seen = position[rows[i]], i, 0
+        while i < e and left[position[rows[i]]] == left[here]:
+            seen += _is_new(secret[rows[i]], stamp)
+            i += 1
+        if i - start < k or seen < l:
+            return 0
+        low[n_parts], high[n_parts] = left[here], right[here]
+        n_parts += 1
+        edge[n_parts] = i
+    return n_parts
