@@ -167,7 +167,12 @@ def fit(
         step=step,
         rows=rows,
         averages=averages,
-        attrs={"entropy": str(entropy), "tune": tune, "thin": thin, "interrupted": int(interrupted)},
+        attrs={
+            "entropy": str(entropy),
+            "tune": tune,
+            "thin": thin,
+            "interrupted": int(interrupted),
+        },
     )
 
 
@@ -253,9 +258,7 @@ def _engine(
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
 
 
-def _stack(
-    recorded: list[Recorded], draws: int, interrupted: bool
-) -> tuple[Draws, Draws, Draws]:
+def _stack(recorded: list[Recorded], draws: int, interrupted: bool) -> tuple[Draws, Draws, Draws]:
     """Chains side by side, cut to the shortest when the run was interrupted."""
     length = min(draws, *(r.n for r in recorded)) if interrupted else draws
     if length == 0:

@@ -262,9 +262,7 @@ def make_posterior(
     dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
     weights = xr.Dataset(
         {"alpha": ((secret,), np.asarray(prior.alpha))}
-        | {
-            f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()
-        },
+        | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
         coords={k: v for k, v in coords.items() if k != "row"},
     )
     named = {"method": method, "step": step or "", "fingerprint": table.fingerprint, **attrs}

@@ -45,9 +45,7 @@ class Prior:
         return digest.hexdigest()[:16]
 
 
-def resolve_prior(
-    table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0
-) -> Prior:
+def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> Prior:
     """Bring the prior into shape, or say which shape was expected.
 
     Parameters

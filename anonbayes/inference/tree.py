@@ -78,9 +78,7 @@ class CellTree:
         leaf_node = np.arange(size) + len(parent) if size > 1 else np.zeros(1, dtype=np.int64)
         parents = np.concatenate([parent, owner]) if size > 1 else np.asarray(parent)
         single = evidence.sizes == 1
-        cell_node[single] = leaf_node[
-            [int(evidence.members(c)[0]) for c in np.flatnonzero(single)]
-        ]
+        cell_node[single] = leaf_node[[int(evidence.members(c)[0]) for c in np.flatnonzero(single)]]
         depth = np.zeros(len(parents), dtype=np.int64)
         for node in range(1, len(parents)):
             depth[node] = depth[parents[node]] + 1
@@ -94,9 +92,7 @@ class CellTree:
     @cached_property
     def layers(self) -> tuple[Ints, ...]:
         """Nodes by depth, the root's children first."""
-        return tuple(
-            np.flatnonzero(self.depth == d) for d in range(1, int(self.depth.max()) + 1)
-        )
+        return tuple(np.flatnonzero(self.depth == d) for d in range(1, int(self.depth.max()) + 1))
 
     def sum_children(self, values: Floats) -> Floats:
         """Sum of each node's children, along the last axis."""

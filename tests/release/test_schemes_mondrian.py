@@ -141,7 +141,7 @@ def test_tight_cells_lie_within_regions():
         [0.5, 1.25, 2.0, 1e-7, 3.5, 1e9],
         ["a", "b, c", "{d}", "*", " e", "f"],
         ["a-b", "1-2", "c*", ">3", "x", "y"],
-        [True, "True", 1.5, "z", "w", "v"],
+        [7, "yes", 1.5, "z", "w", "v"],
         list(range(6)),
     ],
     ids=str,

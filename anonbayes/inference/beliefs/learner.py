@@ -79,9 +79,7 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
     return weights, batches
 
 
-def _averaged(
-    post: Posterior, victims: Victims, *, conditional: bool
-) -> tuple[Floats, Floats]:
+def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[Floats, Floats]:
     """Average over draws, batch by batch."""
     table = post.table
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()

@@ -145,7 +145,9 @@ def _parse(
         try:
             number = float(w)
         except (TypeError, ValueError):
-            raise CellError(f"Column {name!r}: the weight {w!r} of {value!r} is no number.") from None
+            raise CellError(
+                f"Column {name!r}: the weight {w!r} of {value!r} is no number."
+            ) from None
         if not np.isfinite(number) or number < 0:
             raise CellError(
                 f"Column {name!r}: the weight of {value!r} must be at least 0, got {w!r}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from anonbayes.release.evidence import Evidence
 from anonbayes.release.schemes.cleartext import Cleartext
 from anonbayes.release.table import ReleasedTable
 
-__all__ = ["cell_column", "horizontal_table", "set_labels", "whole_label"]
+__all__ = ["cell_column", "horizontal_table", "set_labels", "spell_out_stars", "whole_label"]
 
 Codes = npt.NDArray[Any]
 _MISREAD = re.compile(r"[,{}]|^$")
@@ -67,6 +68,30 @@ def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> Releas
     )
 
 
+def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
+    """Columns in which no row shows a star everywhere, as only suppressed rows do.
+
+    A group can be so wide that each of its cells is a whole domain; then the first column lists
+    its values instead.
+    """
+    stars = [
+        np.array(
+            [
+                size == len(column.domain) and isinstance(text, str) and text == "*"
+                for size, text in zip(column.evidence.sizes, column.evidence.labels, strict=True)
+            ]
+        )
+        for column in columns.values()
+    ]
+    shown = [star[c.codes] for star, c in zip(stars, columns.values(), strict=True)]
+    if not np.logical_and.reduce(shown).any():
+        return columns
+    name, column = next(iter(columns.items()))
+    labels = list(column.evidence.labels)
+    labels[int(stars[0].argmax())] = set_labels(column.domain)(np.arange(len(column.domain)))
+    return {**columns, name: Column(replace(column.evidence, labels=tuple(labels)), column.codes)}
+
+
 def whole_label(domain: Domain) -> Any:
     """How a cell that allows every value is spelled: a star, unless a star means something else."""
     tree = domain.hierarchy
@@ -86,16 +111,6 @@ def set_labels(domain: Domain) -> Callable[[Codes], Any]:
     >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
     ('a', 'b, c')
     """
-    if not all(_is_plain(domain, code) for code in range(len(domain))):
+    if any(_MISREAD.search(label) or label != label.strip() for label in domain.labels):
         return lambda codes: tuple(domain.values[c] for c in codes)
     return lambda codes: "{" + ", ".join(domain.labels[c] for c in codes) + "}"
-
-
-def _is_plain(domain: Domain, code: int) -> bool:
-    """Whether a value's label, inside a set, can only be read as that value."""
-    label = domain.labels[code]
-    return (
-        not _MISREAD.search(label)
-        and label == label.strip()
-        and domain.find(label) in (None, code)  # the text "1" beside the number 1
-    )

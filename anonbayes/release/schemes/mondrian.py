@@ -17,6 +17,7 @@ from anonbayes.release.schemes.assemble import (
     cell_column,
     horizontal_table,
     set_labels,
+    spell_out_stars,
     whole_label,
 )
 from anonbayes.release.schemes.cleartext import Cleartext, Trees, check_privacy
@@ -115,7 +116,7 @@ def mondrian(
         name: axis.column(group, low[:, a], high[:, a])
         for a, (name, axis) in enumerate(zip(cleartext.domains, axes, strict=True))
     }
-    return horizontal_table(cleartext, columns)
+    return horizontal_table(cleartext, spell_out_stars(columns))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonymizationError, one_of
+from anonbayes.errors import AnonymizationError, DomainError, one_of
 from anonbayes.release.columns import Column
 from anonbayes.release.readers import set_apart
 from anonbayes.release.schemes.assemble import cell_column, horizontal_table
@@ -149,6 +149,12 @@ def recode(
         hierarchies=hierarchies,
     )
     k, l = check_privacy(cleartext, k, l)  # noqa: E741
+    for domain in cleartext.domains.values():
+        if "*" in domain.by_label:
+            raise DomainError(
+                f"Column {domain.name!r} has the value '*', by which suppressed rows are marked; "
+                "rename it."
+            )
     levels = [Levels.of(domain) for domain in cleartext.domains.values()]
     _check_size(cleartext, levels)
     records, record_of = RecordSet.of(cleartext, levels)
