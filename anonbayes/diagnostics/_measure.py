@@ -81,6 +81,43 @@ def measure(
     )
 
 
+def measure_independent(
+    data: Any,
+    *,
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> Measurements:
+    """Measure draws that are independent by construction: there is no chain to test."""
+    chosen = compat.select(data, var_names=var_names, coords=coords)
+    real = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]]
+    n = chosen.sizes["chain"] * chosen.sizes["draw"]
+    table = pd.DataFrame({"variable": [], "kind": [], "status": []})
+    if real.data_vars:
+        names, variables, draws = _flatten(real)
+        sd = draws.std(axis=(0, 1), ddof=1) if n > 1 else np.full(len(names), np.nan)
+        table = pd.DataFrame(
+            {
+                "variable": variables,
+                "kind": "real",
+                "status": "",
+                "mean": draws.mean(axis=(0, 1)),
+                "sd": sd,
+                "mcse": sd / np.sqrt(n),
+                "ess_bulk": float(n),
+            },
+            index=pd.Index(names, name="quantity"),
+        )
+    return Measurements(
+        n_chains=chosen.sizes["chain"],
+        n_draws=chosen.sizes["draw"],
+        table=table,
+        families={},
+        rates=pd.DataFrame(),
+        n_divergences=None,
+        chain_means=pd.DataFrame(),
+    )
+
+
 def _log_densities(stats: xr.Dataset | None, real: xr.Dataset) -> xr.Dataset:
     if stats is None:
         return xr.Dataset()

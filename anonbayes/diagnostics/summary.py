@@ -15,8 +15,11 @@ import pandas as pd
 
 from ..errors import AnonbayesError
 from ._checks import STATUSES, Check, Limits, run_checks, settled_chains
-from ._measure import Measurements, measure
+from ._measure import Measurements, measure, measure_independent
 from ._quantities import idata_of, rank_quantities
+
+#: Steps for Anatomy tables that stay in the mode they start in; "tempered" crosses between modes.
+UNTEMPERED = ("auto", "block", "collapsed", "swap", "permute", "sequential", "subblock")
 
 PASSED, FAILED, NOT_ASSESSED = "passed", "failed", "not assessed"
 
@@ -197,10 +200,10 @@ def diagnose(
     data = idata_of(post)
     if data is None:
         raise AnonbayesError("The posterior holds no draws to diagnose; fit it with draws > 0.")
-    found = measure(data, var_names=var_names, coords=coords, segments=segments)
-    source = _source(found, method, step)
     if method == "exact":
-        return _exact(found, source)
+        independent = measure_independent(data, var_names=var_names, coords=coords)
+        return _exact(independent, _source(independent, method, step))
+    found = measure(data, var_names=var_names, coords=coords, segments=segments)
     limits = limits or Limits()
     checks = sorted(run_checks(found, limits), key=lambda check: STATUSES.index(check.status))
     verdict, reason = _verdict(found, checks, limits)
@@ -210,7 +213,7 @@ def diagnose(
         checks=tuple(checks),
         advice=tuple(_advice(found, checks, step)),
         table=found.table,
-        source=source,
+        source=_source(found, method, step),
     )
 
 
@@ -286,14 +289,14 @@ def _advice(found: Measurements, checks: list[Check], step: str | None) -> Itera
         )
         if step == "tempered":
             yield "Run the ladder longer, or with more temperatures where exchanges are rare."
-        elif step is not None:
+        elif step in UNTEMPERED:
             yield (
                 f"More draws of step={step!r} will not bridge modes; sample with step='tempered'."
             )
         else:
             yield (
                 "If more draws do not bring the chains together, use a sampler that crosses "
-                "between modes (for released tables: step='tempered')."
+                "between modes (for Anatomy tables: step='tempered')."
             )
     elif "effective sample size" in limited:
         real = found.table[found.table["kind"] == "real"]

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -174,11 +175,40 @@ def test_a_drifting_chain_fails_within():
 
 def test_the_exact_engine_has_no_chain():
     rng = np.random.default_rng(5)
-    idata = compat.make_idata({"posterior": {"pi": rng.random((1, 100))}})
+    draws = rng.random((1, 100))
+    idata = compat.make_idata({"posterior": {"pi": draws, "cleartext": np.ones((1, 100), int)}})
     report = ab.diagnose(posterior(idata, method="exact", step=None))
     assert report.passed
     assert "no chain" in report.text
-    assert report.table.loc["pi", "mcse"] > 0
+    assert report.table.loc["pi", "mcse"] == pytest.approx(draws.std(ddof=1) / 10)
+
+
+def test_a_fitted_table_is_judged_by_its_engine():
+    """Nested cells are drawn exactly; cells that cross need a chain, which is then tested."""
+    frame = pd.DataFrame(
+        {
+            "Nat": ["{M, J}", "{J, C}", "{M, J}", "M", "C", "{M, J}"],
+            "Dis": ["Heart", "Flu", "Flu", "Flu", "Heart", "Heart"],
+        }
+    )
+    crossing = ab.ReleasedTable.horizontal(frame, "Dis")
+    sampled = ab.fit(crossing, seed=2, draws=500, keep_cleartext=True, progressbar=False)
+    report = ab.diagnose(sampled)
+    assert sampled.method == "gibbs"
+    assert report.passed, report.text
+    assert {"real", "categorical"} <= set(report.table["kind"])
+    nested = ab.ReleasedTable.horizontal(frame.drop(index=1), "Dis")
+    exact = ab.diagnose(ab.fit(nested, seed=2, draws=50, chains=1, progressbar=False))
+    assert exact.passed
+    assert "no chain" in exact.reason
+
+
+def test_advice_names_steps_that_exist():
+    """Tempering is for Anatomy tables; horizontal ones and NUTS get other advice."""
+    idata = make_chains([0, 0, 1, 1], rows=5)
+    assert "ladder longer" in ab.diagnose(posterior(idata, step="tempered")).text
+    for step in ("tree", "pymc", None):
+        assert "will not bridge modes" not in ab.diagnose(posterior(idata, step=step)).text
 
 
 def test_constant_and_broken_quantities_are_named():
