@@ -18,8 +18,8 @@ from .weiss import weiss
 
 #: Scalar sampler statistics that follow the log density: chains in different modes differ in them.
 LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_likelihood")
-#: Parts of the names of statistics that are rates of accepted proposals or exchanges.
-RATES = ("accept", "swap", "exchange")
+#: Parts of the names of statistics that are rates: of accepted proposals, exchanges, moved rows.
+RATES = ("accept", "swap", "exchange", "moved")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Measurements:
     families: Mapping[str, Family]
     rates: pd.DataFrame  # statistic x chain
     n_divergences: int | None
+    round_trips: np.ndarray | None  # of a tempered chain's replicas, by chain
     chain_means: pd.DataFrame  # real quantity x chain
 
 
@@ -77,6 +78,7 @@ def measure(
         families=families,
         rates=_rates(stats),
         n_divergences=_divergences(stats),
+        round_trips=_round_trips(stats),
         chain_means=means,
     )
 
@@ -114,6 +116,7 @@ def measure_independent(
         families={},
         rates=pd.DataFrame(),
         n_divergences=None,
+        round_trips=None,
         chain_means=pd.DataFrame(),
     )
 
@@ -227,7 +230,9 @@ def _measure_categorical(
         for column in ("n_categories", "n_moves", "phi"):
             frame[column] = table[column]
         frame["chain_share"] = _chain_share(table, dataset.sizes["chain"] * dataset.sizes["draw"])
-    if "n_categories" in frame:
+    if "phi" in frame:
+        n_draws = dataset.sizes["chain"] * dataset.sizes["draw"]
+        frame["ess_bulk"] = n_draws * (1 - frame["phi"]) / (1 + frame["phi"])  # of a DAR(1) chain
         alone = frame["n_categories"] == 1
         frame.loc[alone, "status"] = "constant"
         if several:
@@ -267,3 +272,9 @@ def _rates(stats: xr.Dataset | None) -> pd.DataFrame:
 
 def _divergences(stats: xr.Dataset | None) -> int | None:
     return int(stats["diverging"].sum()) if stats is not None and "diverging" in stats else None
+
+
+def _round_trips(stats: xr.Dataset | None) -> np.ndarray | None:
+    if stats is None or "round_trips" not in stats:
+        return None
+    return stats["round_trips"].isel(draw=-1).values  # counted from the start of the run

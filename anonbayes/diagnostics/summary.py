@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from ..errors import AnonbayesError
-from ._checks import STATUSES, Check, Limits, run_checks, settled_chains
+from ._checks import STATUSES, Check, Limits, effective_sizes, run_checks, settled_chains
 from ._measure import Measurements, measure, measure_independent
 from ._quantities import idata_of, rank_quantities
 
@@ -299,9 +299,7 @@ def _advice(found: Measurements, checks: list[Check], step: str | None) -> Itera
                 "between modes (for Anatomy tables: step='tempered')."
             )
     elif "effective sample size" in limited:
-        real = found.table[found.table["kind"] == "real"]
-        size = real[["ess_bulk", "ess_tail"]].min().min()
-        factor = 100.0 * found.n_chains / max(size, 1.0)
+        factor = 100.0 * found.n_chains / max(effective_sizes(found).min(), 1.0)
         yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
     if not between and failed & {"Geweke, within chains", "Weiß, within chains"}:
         yield "The chains still drift: discard a longer beginning (tune), then take more draws."

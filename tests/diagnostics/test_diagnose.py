@@ -267,6 +267,33 @@ def test_a_rate_near_zero_is_pointed_out():
     assert any("hardly ever" in sentence for sentence in report.advice)
 
 
+def test_replicas_that_never_travel_are_pointed_out():
+    rng = np.random.default_rng(9)
+    trips = np.cumsum(rng.random((4, DRAWS)) < 0.05, axis=1)
+    trips[3] = 0
+    idata = compat.make_idata(
+        {
+            "posterior": {"mu": rng.normal(size=(4, DRAWS))},
+            "sample_stats": {"round_trips": trips},
+        }
+    )
+    finding = check(ab.diagnose(idata), "round trips")
+    assert finding.status == "caution"
+    assert finding.finding.endswith(f"{trips[0, -1]}, {trips[1, -1]}, {trips[2, -1]}, 0")
+
+
+def test_sticky_categories_have_few_effective_draws():
+    """DAR(1) with phi = 0.98 is worth 1/99 of its draws: 10 of 1,000."""
+    rng = np.random.default_rng(11)
+    fresh = rng.random((4, 1000, 20)) >= 0.98
+    fresh[:, 0] = True
+    source = np.maximum.accumulate(np.where(fresh, np.arange(1000)[:, None], 0), axis=1)
+    x = np.take_along_axis(rng.integers(0, 2, size=fresh.shape), source, axis=1)
+    report = ab.diagnose(x)
+    assert report.table["ess_bulk"].median() == pytest.approx(4 * 10, rel=0.3)
+    assert check(report, "effective sample size").status in ("caution", "failed")
+
+
 @pytest.mark.parametrize("wrap", ["idata", "dataset", "tree"])
 def test_every_container_gives_the_same_verdict(wrap, trapped):
     idata = make_chains([0, 0, 1, 1])
