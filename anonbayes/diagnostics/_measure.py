@@ -22,7 +22,7 @@ LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_li
 RATES = ("accept", "swap", "exchange", "moved")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """The p-values of one kind of test, with the names and chains they belong to."""
 
@@ -30,7 +30,7 @@ class Family:
     p_values: np.ndarray  # (name,) between chains, (chain, name) within
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measurements:
     """All that is measured on a set of chains."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from .. import compat
 from ..errors import AnonbayesError
 from ._checks import STATUSES, Check, Limits, effective_sizes, run_checks, settled_chains
 from ._measure import Measurements, measure, measure_independent
@@ -24,7 +25,7 @@ UNTEMPERED = ("auto", "block", "collapsed", "swap", "permute", "sequential", "su
 PASSED, FAILED, NOT_ASSESSED = "passed", "failed", "not assessed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiagnosticReport:
     """Whether draws can be trusted, why, and what to do.
 
@@ -39,7 +40,12 @@ class DiagnosticReport:
     advice : tuple of str
         What to do, most useful first; empty when nothing is needed.
     table : pandas.DataFrame
-        One row per scalar quantity: ESS, R-hat, Monte Carlo error, Geweke's z, Weiß p-values.
+        One row per scalar quantity. ``kind`` is real, categorical or log density; ``status`` is
+        empty, or constant, stuck (chains never move but differ) or not finite. Real quantities have
+        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat`` and ``geweke_z`` (the
+        largest over chains); categorical ones ``weiss_between_p``, ``weiss_within_p`` (the smallest
+        over chains), ``chain_share`` (share of the variation that lies between chains), ``phi``,
+        ``n_categories``, ``n_moves`` and ``ess_bulk`` (that of a DAR(1) chain).
     source : str
         Chains, draws, method and step.
     """
@@ -196,10 +202,10 @@ def diagnose(
     >>> diagnose(draws[:1]).verdict  # which a single chain cannot show
     'not assessed'
     """
-    method, step = getattr(post, "method", None), getattr(post, "step", None)
     data = idata_of(post)
     if data is None:
         raise AnonbayesError("The posterior holds no draws to diagnose; fit it with draws > 0.")
+    method, step = _engine(post, data)
     if method == "exact":
         independent = measure_independent(data, var_names=var_names, coords=coords)
         return _exact(independent, _source(independent, method, step))
@@ -217,12 +223,21 @@ def diagnose(
     )
 
 
+def _engine(post: Any, data: Any) -> tuple[str | None, str | None]:
+    """Return method and step of a Posterior, or of the ArviZ object that one was stored in."""
+    if data is not post:
+        return getattr(post, "method", None), getattr(post, "step", None)
+    attrs = getattr(data, "attrs", {}) if compat.is_arviz_object(data) else {}
+    return attrs.get("method"), attrs.get("step") or None
+
+
 def _source(found: Measurements, method: str | None, step: str | None) -> str:
     kinds = found.table["kind"].value_counts()
     counted = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
     engine = f"; method {method}" if method else ""
     engine += f", step {step}" if step else ""
-    return f"{found.n_chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
+    chains = f"{found.n_chains} chain{'s' if found.n_chains > 1 else ''}"
+    return f"{chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
 
 
 def _exact(found: Measurements, source: str) -> DiagnosticReport:

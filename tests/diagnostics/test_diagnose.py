@@ -201,6 +201,10 @@ def test_a_fitted_table_is_judged_by_its_engine():
     exact = ab.diagnose(ab.fit(nested, seed=2, draws=50, chains=1, progressbar=False))
     assert exact.passed
     assert "no chain" in exact.reason
+    # the functions take a Posterior as well as its draws, and stored draws know their engine
+    assert ab.weiss(sampled).equals(ab.weiss(sampled.idata))
+    assert ab.geweke(sampled).equals(ab.geweke(sampled.idata))
+    assert ab.diagnose(sampled.idata).source == report.source
 
 
 def test_advice_names_steps_that_exist():
@@ -306,6 +310,15 @@ def test_every_container_gives_the_same_verdict(wrap, trapped):
     assert report.verdict == trapped.verdict
     finding = check(report, "Weiß, between chains").finding
     assert finding == check(trapped, "Weiß, between chains").finding
+
+
+def test_a_variable_called_step_is_a_variable():
+    rng = np.random.default_rng(12)
+    report = ab.diagnose(
+        compat.as_dataset({"step": rng.normal(size=(2, 100)), "method": rng.normal(size=(2, 100))})
+    )
+    assert list(report.table.index) == ["step", "method"]
+    assert "step" not in report.source
 
 
 def test_a_selection_is_respected():
