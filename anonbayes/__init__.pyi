@@ -8,6 +8,7 @@ from .channels.generalization import Generalization as Generalization
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
+from .channels.reports import SupportCounts as SupportCounts
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
 from .channels.unary import RAPPOR as RAPPOR
