@@ -10,6 +10,8 @@ import pytensor.tensor as pt
 
 from anonbayes.errors import ModelError
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
+from anonbayes.inference.vertical.engine import layout_of
+from anonbayes.inference.vertical.model import vertical_model
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["build_model", "coords_of"]
@@ -51,9 +53,15 @@ def build_model(
     """
     prior = resolve_prior(table, alpha=alpha, beta=beta)
     if table.scheme == "vertical":
-        from anonbayes.inference.vertical.model import vertical_model
-
-        return vertical_model(table, prior)
+        layout = layout_of(table)
+        return vertical_model(
+            layout,
+            alpha=prior.alpha,
+            beta=layout.flatten([prior.beta[name] for name in table.attributes]),
+            attributes=table.attributes,
+            sensitive=table.sensitive,
+            coords=coords_of(table),
+        )
     return _horizontal_model(table, prior)
 
 
