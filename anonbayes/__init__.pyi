@@ -33,5 +33,8 @@ from .inference.posterior import Posterior as Posterior
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
+from .risk.assessment import RiskAssessment as RiskAssessment
+from .risk.ideal import Ideal as Ideal
+from .risk.ideal import ideal as ideal
 
 __version__: str

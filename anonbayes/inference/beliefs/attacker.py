@@ -23,7 +23,7 @@ from anonbayes.release.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["attacker_weights", "random_world_weights"]
+__all__ = ["attacker_weights", "candidate_rows", "random_world_weights"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -104,6 +104,16 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
         matrix = table.secret.evidence.matrix.toarray()
         secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
     return accumulate(victims, rows.index, compatible, fit, secrets)
+
+
+def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
+    """Number of released rows that each distinct victim could own."""
+    rows = _Rows(table)
+    compatible = match_cells(victims, rows.evidence)
+    count = np.bincount(rows.inverse, minlength=len(rows.codes)).astype(np.float64)
+    possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
+    found, _ = accumulate(victims, rows.index, compatible, possible, count[:, None])
+    return np.rint(found[:, 0]).astype(np.int64)
 
 
 def _group_shares(table: ReleasedTable) -> Floats:
