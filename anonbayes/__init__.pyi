@@ -4,6 +4,7 @@ from . import steps as steps
 from .channels.base import Channel as Channel
 from .channels.base import Evidence as Evidence
 from .channels.component import Released as Released
+from .channels.discriminative import InputDiscriminativeUE as InputDiscriminativeUE
 from .channels.generalization import Generalization as Generalization
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
@@ -22,6 +23,8 @@ from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
 from .guarantees import nonstochastic as nonstochastic
+from .guarantees.idldp import MinID as MinID
+from .guarantees.idldp import OneID as OneID
 from .guarantees.ldp import LDP as LDP
 from .guarantees.uldp import HLLDP as HLLDP
 from .guarantees.uldp import OSLDP as OSLDP
