@@ -33,7 +33,7 @@ def load(short: bool) -> tuple[str, ReleasedTable]:
     name = "adult_5692_k4_l4_local"
     file = SHARED / "arx" / f"{name}.csv"
     if short or not file.is_file():
-        return "clinic_k4_l3_local", ab.datasets.load("clinic_k4_l3_local")
+        return "clinic_local", ab.datasets.load("clinic_local")
     table = ab.read_arx(file, sensitive="occupation", hierarchies=SHARED / "hierarchies")
     return name, table
 
