@@ -1,6 +1,7 @@
 """The tables that come with the package."""
 
 import filecmp
+import hashlib
 import importlib.util
 import io
 import os
@@ -15,7 +16,7 @@ import pytest
 import anonbayes as ab
 from anonbayes import datasets
 from anonbayes.errors import AnonbayesError
-from anonbayes.release import adult
+from anonbayes.release import adult, collection
 from anonbayes.release.collection import DATASETS, data_folder, table1_domains
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -150,6 +151,16 @@ def test_clinic_depends_on_age_as_its_generator_says():
     assert counts.max() * 3 <= len(clear)  # Anatomy with l = 3 is possible
 
 
+def test_an_installed_package_carries_its_own_copy(tmp_path, monkeypatch):
+    package = tmp_path / "anonbayes"
+    monkeypatch.setattr(collection, "__file__", str(package / "release" / "collection.py"))
+    with pytest.raises(AnonbayesError, match="reinstall the package"):
+        collection.data_folder()
+    (package / "_data").mkdir(parents=True)
+    (package / "_data" / "clinic.csv").write_text("age\n")
+    assert collection.data_folder() == package / "_data"
+
+
 def test_data_files_are_small():
     assert sum(p.stat().st_size for p in data_folder().rglob("*.csv")) < 1_000_000
 
@@ -177,8 +188,6 @@ def wheel(tmp_path, monkeypatch):
 
 
 def _digest(content):
-    import hashlib
-
     return hashlib.sha256(content).hexdigest()
 
 
