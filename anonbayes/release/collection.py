@@ -126,6 +126,9 @@ class Island:
 def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     """Island problem with n islanders, a trait of frequency p, and tested innocents (MODEL 1.7).
 
+    With ``case = island(n, p)``, the attacker's belief in guilt after
+    ``ab.fit(case.table, beta=case.beta)`` is ``case.guilt``.
+
     Examples
     --------
     >>> island(101, 0.01).guilt
