@@ -141,6 +141,10 @@ def test_clinic_releases_satisfy_and_cover():
     assert anatomy.l == anatomy.k == 3
 
 
+def test_clinic_hierarchies_are_in_the_order_of_the_columns():
+    assert [*datasets.hierarchies("clinic"), "diagnosis"] == list(datasets.load("clinic").columns)
+
+
 def test_clinic_depends_on_age_as_its_generator_says():
     clear = datasets.load("clinic")
     mean_age = clear.groupby("diagnosis")["age"].mean()
