@@ -76,7 +76,7 @@ def test_starts_have_no_zeros():
         assert begin.min() > 0 and begin.sum() == pytest.approx(1.0)
     channel = CHANNELS["uRAP"]
     reports = drawn(channel)
-    assert channel._start(channel.likelihood(reports), reports).min() > 0
+    assert channel.starting_distribution(reports).min() > 0
 
 
 def test_the_warm_start_saves_iterations():
