@@ -126,7 +126,7 @@ class Channel(ABC):
             What `release` returned, of many users.
         method : {"mle", "em", "bayes", "empirical", "threshold"}
             * ``"mle"``: maximum likelihood, in closed form where there is one, else by
-              accelerated EM (`iterations`, `tolerance`, `start`);
+              accelerated EM (`iterations`, `tolerance`, `start`; giving one asks for EM);
             * ``"em"``: plain EM, a regulariser when stopped early (`iterations`, `tolerance`,
               `start`);
             * ``"bayes"``: Gibbs sampling under a Dirichlet prior (`alpha`, `draws`, `tune`,
