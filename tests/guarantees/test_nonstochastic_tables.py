@@ -1,5 +1,6 @@
 """Released tables: conditional ranges of groups, homogeneity, Proposition V.1."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -33,6 +34,9 @@ def test_homogeneity_attack_on_a_k_anonymous_table():
     assert found.groups["leakage"].tolist() == pytest.approx([math.log(2), math.log(4)])
     assert found.maximin_information == pytest.approx(math.log(2))
     assert "3-anonymous, yet it reveals the sensitive value of 4 rows" in found.text
+    content = json.loads(found.to_json())
+    assert content["groups"][1]["revealed"] == "HIV" and content["exposed"] == 4
+    assert found.text in found._repr_html_()
 
 
 def test_a_diverse_table_keeps_its_secrets():
@@ -46,6 +50,7 @@ def test_published_numbers_of_a_continuous_range_have_measure_zero():
     found = ns.group_leakage([0, 0, 1], [0, 1, 2], n_secrets=3, measure=np.zeros(3))
     assert found.leakage == math.inf
     assert found.relative_disarray == -math.inf
+    assert json.loads(found.to_json())["relative_disarray"] == "-inf"
 
 
 def test_binned_numbers_count_with_their_width():
