@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import anonbayes as ab
@@ -37,6 +38,19 @@ def test_homogeneity_attack_on_a_k_anonymous_table():
     content = json.loads(found.to_json())
     assert content["groups"][1]["revealed"] == "HIV" and content["exposed"] == 4
     assert found.text in found._repr_html_()
+
+
+def test_a_released_table_reads_like_its_codes():
+    frame = pd.DataFrame(
+        {"zip": ["455**"] * 3 + ["766**"] * 2, "diagnosis": ["flu", "flu", "HIV", "gout", "gout"]}
+    )
+    codes = ["45501", "45502", "76601"]
+    table = ab.ReleasedTable.horizontal(
+        frame, "diagnosis", hierarchies={"zip": ab.Hierarchy.from_prefix(codes)}
+    )
+    found = ns.table_leakage(table)
+    assert found.exposed == 2 and found.homogeneous["revealed"].tolist() == ["gout"]
+    assert found.leakage == pytest.approx(math.log(3))
 
 
 def test_a_diverse_table_keeps_its_secrets():
