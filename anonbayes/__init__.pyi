@@ -4,14 +4,16 @@ from . import steps as steps
 from .channels.base import Channel as Channel
 from .channels.base import Evidence as Evidence
 from .channels.component import Released as Released
+from .channels.discriminative import InputDiscriminativeUE as InputDiscriminativeUE
 from .channels.generalization import Generalization as Generalization
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
+from .channels.reports import SupportCounts as SupportCounts
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
-from .channels.unary import BitChannel as BitChannel
 from .channels.unary import RAPPOR as RAPPOR
+from .channels.unary import BitChannel as BitChannel
 from .channels.unary import UnaryEncoding as UnaryEncoding
 from .channels.unary import UtilityOptimizedRAPPOR as UtilityOptimizedRAPPOR
 from .diagnostics import DiagnosticReport as DiagnosticReport
@@ -21,6 +23,8 @@ from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
 from .guarantees import nonstochastic as nonstochastic
+from .guarantees.idldp import MinID as MinID
+from .guarantees.idldp import OneID as OneID
 from .guarantees.ldp import LDP as LDP
 from .guarantees.uldp import HLLDP as HLLDP
 from .guarantees.uldp import OSLDP as OSLDP

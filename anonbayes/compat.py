@@ -35,7 +35,7 @@ def is_arviz_object(data: object) -> bool:
     >>> is_arviz_object(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))
     True
     """
-    return isinstance(data, xr.DataTree) or hasattr(data, "_groups_all")
+    return isinstance(data, xr.DataTree) or callable(getattr(data, "groups", None))
 
 
 def groups(data: Any) -> dict[str, xr.Dataset]:
@@ -210,7 +210,7 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
         f"/{name}": {
             k: {"zlib": True, "complevel": 1}
             for k, v in dataset.data_vars.items()
-            if v.dtype.kind in "biuf" and v.ndim
+            if v.dtype.kind in "biu" and v.ndim  # random floats do not compress
         }
         for name, dataset in contents.items()
     }

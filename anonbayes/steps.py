@@ -1,7 +1,7 @@
 """PyMC step methods for released tables: use them in ``pm.sample(step=[...])``.
 
-Horizontal tables need `HorizontalStep` only. For vertical tables `vertical_steps` puts the steps of a
-model together; the single steps are here for models of one's own. They take the table as a plain
+Horizontal tables need `HorizontalStep` only. For vertical tables `vertical_steps` puts the steps of
+a model together; the single steps are here for models of one's own. They take the table as a plain
 layout, ``layout_of(table)``.
 """
 

@@ -19,9 +19,7 @@ __all__ = ["build_model", "coords_of"]
 RESERVED = ("chain", "draw", "row", "cell", "record")
 
 
-def build_model(
-    table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0
-) -> pm.Model:
+def build_model(table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> pm.Model:
     """PyMC model of a released table.
 
     The population is ``pi_<sensitive> ~ Dir(alpha)`` and, for each attribute and each sensitive
@@ -126,9 +124,12 @@ def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: 
     records = table.records
     model.add_coord("record", np.arange(len(records.count)))
     count = pm.Data("released_records", records.count.astype(float), dims="record")
-    log_joint = pt.log(pi_secret)[None, :] + np.log(
-        np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny)
-    )[records.secret]
+    log_joint = (
+        pt.log(pi_secret)[None, :]
+        + np.log(np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny))[
+            records.secret
+        ]
+    )
     for a, (name, column) in enumerate(table.columns.items()):
         probability = pt.dot(pt.as_tensor(column.evidence.matrix.toarray()), pis[name].T)
         log_joint = log_joint + pt.log(probability)[records.codes[:, a]]

@@ -140,7 +140,7 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.learner({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
         {'Diabetes': 0.1138, 'Flu': 0.3289, 'HIV': 0.1138, 'Heart': 0.3298, 'Stomach': 0.1138}
         """
@@ -170,7 +170,7 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
         {'Diabetes': 0.0, 'Flu': 0.4167, 'HIV': 0.0, 'Heart': 0.5833, 'Stomach': 0.0}
         """
@@ -189,7 +189,7 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
         {'Diabetes': 0.0, 'Flu': 0.5, 'HIV': 0.0, 'Heart': 0.5, 'Stomach': 0.0}
         """
@@ -316,9 +316,7 @@ def make_posterior(
     dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
     weights = xr.Dataset(
         {"alpha": ((secret,), np.asarray(prior.alpha))}
-        | {
-            f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()
-        },
+        | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
         coords={k: v for k, v in coords.items() if k != "row"},
     )
     named = {"method": method, "step": step or "", "fingerprint": table.fingerprint, **attrs}

@@ -59,9 +59,7 @@ class _Rows:
         )
 
 
-def attacker_weights(
-    post: Posterior, victims: Victims
-) -> tuple[Floats, Floats | None, Ints]:
+def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
     """Unnormalised ``p_A`` of each distinct victim.
 
     Returns
@@ -192,13 +190,9 @@ def _latent(
             for a, (name, column) in enumerate(table.columns.items()):
                 pi = draws[name][chain, t]
                 joint = joint * (rows.evidence[a] @ pi.T)[column.codes]
-                fit.append(
-                    mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a])
-                )
+                fit.append(mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a]))
             joint /= joint.sum(axis=1, keepdims=True)
-            weights, found = accumulate(
-                victims, rows.index, compatible, fit, rows.gather(joint)
-            )
+            weights, found = accumulate(victims, rows.index, compatible, fit, rows.gather(joint))
             total += weights
         batches.append(total / len(chosen))
     return np.mean(batches, axis=0), np.stack(batches), found
@@ -216,7 +210,5 @@ def _vertical(
         accumulate(victims, rows.index, compatible, fit, rows.gather(owned))[0]
         for owned in post.ownership
     ]
-    found = accumulate(
-        victims, rows.index, compatible, fit, rows.gather(post.ownership[0])
-    )[1]
+    found = accumulate(victims, rows.index, compatible, fit, rows.gather(post.ownership[0]))[1]
     return np.mean(batches, axis=0), np.stack(batches), found

@@ -118,7 +118,7 @@ class VerticalEngine:
         secret = np.empty((n, layout.n_secrets))
         energy = np.empty(n)
         stats: list[dict[str, float]] = []
-        owned = np.empty((n, len(self.rows)), dtype=self._position_dtype) if self._keeps else None
+        owned = None if self.rows is None else np.empty((n, len(self.rows)), self._position_dtype)
         for i in range(n):
             stats.append(chain.sweep(tune=tuning, keep_owner=not tuning))
             energy[i] = chain.energy
@@ -168,10 +168,6 @@ class VerticalEngine:
             ladder=self.ladder or None,
             **self.settings,
         )
-
-    @property
-    def _keeps(self) -> bool:
-        return self.rows is not None
 
     @property
     def _position_dtype(self) -> np.dtype[Any]:
