@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 report: $(STAMP)  ## read a released table and print its anatomy
-	@$(BIN)/anonbayes describe data/example/wards.csv --sensitive diagnosis --hierarchies data/example/hierarchies
+	@$(BIN)/anonbayes describe data/clinic_k4_l3_local.csv --sensitive diagnosis --hierarchies data/clinic_hierarchies
 
 test: $(STAMP)    ## run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile

@@ -9,10 +9,11 @@ from .channels.generalization import Generalization as Generalization
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
+from .channels.reports import SupportCounts as SupportCounts
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
-from .channels.unary import BitChannel as BitChannel
 from .channels.unary import RAPPOR as RAPPOR
+from .channels.unary import BitChannel as BitChannel
 from .channels.unary import UnaryEncoding as UnaryEncoding
 from .channels.unary import UtilityOptimizedRAPPOR as UtilityOptimizedRAPPOR
 from .diagnostics import DiagnosticReport as DiagnosticReport
@@ -36,5 +37,8 @@ from .inference.posterior import Posterior as Posterior
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
+from .risk.assessment import RiskAssessment as RiskAssessment
+from .risk.ideal import Ideal as Ideal
+from .risk.ideal import ideal as ideal
 
 __version__: str

@@ -4,6 +4,8 @@ Every function takes a cleartext frame and returns a `ReleasedTable`.
 """
 
 from anonbayes.release.schemes.anatomy import anatomy
+from anonbayes.release.schemes.mondrian import mondrian
+from anonbayes.release.schemes.passes import Pass, Recoding
 from anonbayes.release.schemes.recode import recode
 
-__all__ = ["anatomy", "recode"]
+__all__ = ["Pass", "Recoding", "anatomy", "mondrian", "recode"]

@@ -35,7 +35,7 @@ def is_arviz_object(data: object) -> bool:
     >>> is_arviz_object(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))
     True
     """
-    return isinstance(data, xr.DataTree) or hasattr(data, "_groups_all")
+    return isinstance(data, xr.DataTree) or callable(getattr(data, "groups", None))
 
 
 def groups(data: Any) -> dict[str, xr.Dataset]:

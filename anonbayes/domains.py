@@ -127,13 +127,13 @@ class Domain:
     @cached_property
     def is_numeric(self) -> bool:
         """Whether every value is a real number."""
-        return all(map(_is_number, self.values))
+        return all(map(is_number, self.values))
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.float64]:
         """The values of a numeric domain as floats, in domain order."""
         if not self.is_numeric:
-            odd = next(v for v in self.values if not _is_number(v))
+            odd = next(v for v in self.values if not is_number(v))
             raise DomainError(f"Domain {self.name!r} is not numeric (it contains {odd!r}).")
         numbers = np.asarray(self.values, dtype=np.float64)
         numbers.setflags(write=False)
@@ -169,7 +169,7 @@ class Domain:
         if code is not None:
             same_kind = isinstance(item, bool) == isinstance(self.values[code], bool)
             return code if same_kind else None
-        if isinstance(item, str) or (_is_number(item) and item == item):
+        if isinstance(item, str) or (is_number(item) and item == item):
             return self.by_label.get(str(item))
         return None
 
@@ -299,6 +299,17 @@ def is_missing(cell: Any) -> bool:
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is a real number; a truth value is none.
+
+    Examples
+    --------
+    >>> is_number(2.5), is_number(True), is_number("2")
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def sorted_values(values: Sequence[Any]) -> list[Any]:
     """Sort values of possibly mixed types: numbers first, then everything else by its text."""
     try:
@@ -306,7 +317,7 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
     except TypeError:
         return sorted(
             values,
-            key=lambda v: (0, v, "") if _is_number(v) else (1, 0, f"{type(v).__name__}:{v}"),
+            key=lambda v: (0, v, "") if is_number(v) else (1, 0, f"{type(v).__name__}:{v}"),
         )
 
 
@@ -357,10 +368,6 @@ def plain(value: Any) -> Any:
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _check_value(name: str, value: Any) -> None:
     try:
         hash(value)
@@ -369,7 +376,7 @@ def _check_value(name: str, value: Any) -> None:
             f"Domain {name!r}: {value!r} cannot be a value because it is not hashable "
             f"({type(value).__name__}); use a tuple or a text."
         ) from None
-    if _is_number(value) and abs(value) > 1e300:
+    if is_number(value) and abs(value) > 1e300:
         raise DomainError(f"Domain {name!r}: the number {str(value)[:20]}... is too large.")
     if not isinstance(value, str) and is_missing(value):
         raise DomainError(

@@ -12,8 +12,8 @@ import anonbayes
 from anonbayes.cli import app, main
 
 ROOT = Path(__file__).parents[1]
-WARDS = ROOT / "data" / "example" / "wards.csv"
-TREES = ROOT / "data" / "example" / "hierarchies"
+WARDS = ROOT / "tests" / "data" / "wards" / "wards.csv"
+TREES = WARDS.parent / "hierarchies"
 DESCRIBE = ["describe", str(WARDS), "--sensitive", "diagnosis", "--hierarchies", str(TREES)]
 
 

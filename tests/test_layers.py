@@ -22,8 +22,18 @@ def layers() -> dict[str, int]:
 
 
 LAYERS = layers()
-# Facades: they hold no logic, and say in a word where things are.
-FACADES = {"__init__", "anonymize", "datasets"}
+# Short public names of what lies deeper; each stands where the thing itself does.
+FACADES = {
+    "anonymize": "release",
+    "datasets": "release",
+    "steps": "inference",
+    "budgets": "guarantees",
+    "pie": "risk",
+    "reidentify": "risk",
+}
+LAYERS |= {name: LAYERS[home] for name, home in FACADES.items()}
+# Imports against the order, each inside a function: `Posterior.assess` is where people look for it.
+EXCEPTIONS = {("inference/posterior.py", "risk")}
 
 
 def imported(file: Path) -> set[str]:
@@ -58,12 +68,12 @@ def test_the_layers_are_listed():
 @pytest.mark.parametrize("file", modules(), ids=lambda f: str(f.relative_to(PACKAGE)))
 def test_imports_go_down(file):
     own = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if own in FACADES:
+    if own == "__init__":
+        assert imported(file) == set(), "public names are loaded lazily, see __init__.pyi"
         return
     assert own in LAYERS, f"{own} is in no layer; add it to CONTRIBUTING.md"
     for name in imported(file):
-        if name in LAYERS:
-            # domains and hierarchies know of each other; other layers are one module wide.
+        if name in LAYERS and (file.relative_to(PACKAGE).as_posix(), name) not in EXCEPTIONS:
             assert LAYERS[name] <= LAYERS[own], f"{own} imports {name} from a layer above it"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.channels.base import Channel
+from anonbayes.channels.reports import SupportCounts
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em, empirical, losses
 from anonbayes.estimation.estimate import Estimate
@@ -77,10 +78,18 @@ class PureChannel(Channel):
     # -- estimators ----------------------------------------------------------------------------
 
     def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
-        n = self.n_reports(reports)
+        if isinstance(reports, SupportCounts):
+            counts, n = reports.counts, reports.n
+            if len(counts) != len(self.domain):
+                raise ChannelError(
+                    f"There are {len(counts)} support counts for {len(self.domain)} values."
+                )
+        else:
+            n = self.n_reports(reports)
+            counts = self.counts(reports) if n else np.empty(0, dtype=np.int64)
         if n == 0:
             raise ChannelError("There are no reports to estimate from.")
-        return self.counts(reports), n
+        return counts, n
 
     def _interval(self, reports: Any, level: float) -> Array | None:
         if not (self.hit > self.miss).all():

@@ -1,8 +1,9 @@
-"""Bit reports, stored as the positions of their ones."""
+"""Reports in bulk: bits stored as the positions of their ones, and counts of support."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import sparse
 from anonbayes.domains import code_dtype
 from anonbayes.errors import ChannelError
 
-__all__ = ["BitReports"]
+__all__ = ["BitReports", "SupportCounts"]
 
 
 class BitReports:
@@ -135,3 +136,34 @@ class BitReports:
 
     def __repr__(self) -> str:
         return f"BitReports({len(self)} reports of {self.size} bits, {len(self.indices)} ones)"
+
+
+@dataclass(frozen=True)
+class SupportCounts:
+    """Reports that were counted elsewhere: how many of `n` support each value.
+
+    It stands for the reports themselves wherever only their counts matter: in all estimators of
+    the randomized-response family, and in ``"empirical"`` and ``"threshold"`` for bit channels.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.RandomizedResponse(ab.Domain("answer", ["yes", "no"]), epsilon=2.0)
+    >>> channel.estimate(ab.SupportCounts([300, 700], n=1000)).p.round(3)
+    array([0.237, 0.763])
+    """
+
+    counts: npt.NDArray[np.int64]
+    n: int
+
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.counts)
+        if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
+            raise ChannelError("Support counts must be a list of whole numbers.")
+        if len(counts) and (counts.min() < 0 or counts.max() > self.n):
+            bad = int(np.flatnonzero((counts < 0) | (counts > self.n))[0])
+            raise ChannelError(f"counts[{bad}] = {counts[bad]} is impossible for {self.n} reports.")
+        object.__setattr__(self, "counts", counts.astype(np.int64))
+
+    def __len__(self) -> int:
+        return self.n

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
 from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
@@ -123,7 +124,45 @@ class UtilityOptimizedRR(PureChannel):
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution, from the counts of the reports alone."""
+        if isinstance(reports, SupportCounts):
+            return self.likelihood_of_counts(self._counted(reports))
         return self.likelihood_of_counts(self.counts(reports))
+
+    def _counted(self, reports: SupportCounts) -> npt.NDArray[np.int64]:
+        if len(reports.counts) != len(self.domain) or reports.counts.sum() != reports.n:
+            raise ChannelError(
+                f"{self!r} reports one value per user: {len(self.domain)} counts that sum to "
+                f"{reports.n}, got {len(reports.counts)} that sum to {reports.counts.sum()}."
+            )
+        return reports.counts
+
+    def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
+        """Draw the counts of all reports at once, for simulations.
+
+        Parameters
+        ----------
+        held : array-like of int, shape (K,)
+            Number of users who hold each value.
+        seed : int, numpy.random.Generator or None
+            Source of the draws; not the secure one.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.RandomizedResponse(ab.Domain("x", range(3)), epsilon=1.0)
+        >>> channel.simulate([10**9, 0, 0], seed=1).n
+        1000000000
+        """
+        rng = np.random.default_rng(seed)
+        users = np.asarray(held, dtype=np.int64)
+        counts = rng.binomial(users, self._kept)
+        n_sensitive = int(self.sensitive.sum())
+        if n_sensitive:
+            noise = rng.multinomial(
+                int(users.sum() - counts.sum()), np.full(n_sensitive, 1 / n_sensitive)
+            )
+            counts[self.sensitive] += noise
+        return SupportCounts(counts, int(users.sum()))
 
     def likelihood_of_counts(self, counts: npt.ArrayLike) -> MixtureLikelihood:
         """Likelihood of the distribution when the reports were counted elsewhere."""

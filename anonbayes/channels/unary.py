@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonbayes.channels.base import Evidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.reports import BitReports
+from anonbayes.channels.reports import BitReports, SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -81,6 +81,11 @@ class BitChannel(PureChannel):
 
     def read(self, reports: Any) -> BitReports:
         """Return the reports as `BitReports`; a matrix of zeros and ones is read too."""
+        if isinstance(reports, SupportCounts):
+            raise ChannelError(
+                "Counts of raised bits do not determine the likelihood of bit reports; give the "
+                "reports, or use method='empirical' or 'threshold'."
+            )
         bits = reports if isinstance(reports, BitReports) else BitReports.from_dense(reports)
         if bits.size != len(self.domain):
             raise ChannelError(
@@ -95,6 +100,22 @@ class BitChannel(PureChannel):
     def n_reports(self, reports: Any) -> int:
         """Count the reports."""
         return len(reports)
+
+    def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
+        """Draw the numbers of raised bits over all reports at once, for simulations.
+
+        Parameters
+        ----------
+        held : array-like of int, shape (K,)
+            Number of users who hold each value.
+        seed : int, numpy.random.Generator or None
+            Source of the draws; not the secure one.
+        """
+        rng = np.random.default_rng(seed)
+        users = np.asarray(held, dtype=np.int64)
+        n = int(users.sum())
+        counts = rng.binomial(users, self.hit) + rng.binomial(n - users, self.miss)
+        return SupportCounts(counts, n)
 
     def all_reports(self) -> BitReports:
         """Every report, the first bit changing slowest: the columns of `matrix`."""

@@ -83,8 +83,8 @@ def run_checks(found: Measurements, limits: Limits) -> Iterator[Check]:
         yield _weiss_between(found, limits)
     if found.n_chains > 1:
         yield from _stuck(found.table)
+    yield _effective_size(found, limits)
     if len(real):
-        yield _effective_size(found, real, limits)
         yield _within(found, "geweke", "Geweke, within chains", limits)
     if len(categorical):
         yield _within(found, "weiss_within", "Weiß, within chains", limits)
@@ -180,20 +180,26 @@ def _stuck(table: pd.DataFrame) -> Iterator[Check]:
         yield Check("moves", "failed", finding, between=True)
 
 
-def _effective_size(found: Measurements, rows: pd.DataFrame, limits: Limits) -> Check:
+def effective_sizes(found: Measurements) -> pd.Series:
+    """Return the smaller of bulk and tail ESS of every quantity that has one."""
+    rows = found.table[found.table["kind"] != "log density"]
+    return rows.reindex(columns=["ess_bulk", "ess_tail"]).min(axis=1).dropna()
+
+
+def _effective_size(found: Measurements, limits: Limits) -> Check:
     name = "effective sample size"
-    if "ess_bulk" not in rows or rows["ess_bulk"].dropna().empty:
+    sizes = effective_sizes(found) / found.n_chains
+    if sizes.empty:
         return Check(name, "not assessed", "no quantity varies, or too few draws")
-    sizes = rows[["ess_bulk", "ess_tail"]].min(axis=1).dropna() / found.n_chains
     status = _graded(-sizes.min(), -limits.ess_caution, -limits.ess_failed)
-    relative = (rows["mcse"] / rows["sd"]).max()
-    return Check(
-        name,
-        status,
+    finding = (
         f"smallest {sizes.min():.0f} per chain ({sizes.idxmin()}), median {sizes.median():.0f}, "
-        f"{(sizes < limits.ess_caution).mean():.0%} below {limits.ess_caution:.0f}; largest "
-        f"Monte Carlo error {relative:.2g} posterior s.d.",
+        f"{(sizes < limits.ess_caution).mean():.0%} below {limits.ess_caution:.0f}"
     )
+    if "mcse" in found.table:
+        relative = (found.table["mcse"] / found.table["sd"]).max()
+        finding += f"; largest Monte Carlo error {relative:.2g} posterior s.d."
+    return Check(name, status, finding)
 
 
 def _within(found: Measurements, family: str, name: str, limits: Limits) -> Check:
@@ -248,6 +254,13 @@ def _sampler(found: Measurements) -> Iterator[Check]:
             f"rate: {name}",
             "caution" if rates.min() < 0.01 else "ok",
             f"mean {rates.mean():.3g}, by chain {', '.join(f'{r:.3g}' for r in rates)}",
+        )
+    if found.round_trips is not None:
+        yield Check(
+            "round trips",
+            "caution" if found.round_trips.min() < 1 else "ok",
+            "of replicas through the ladder, by chain "
+            f"{', '.join(f'{trips:,}' for trips in found.round_trips)}",
         )
     if found.n_divergences is not None:
         yield Check(

@@ -18,11 +18,11 @@ from .weiss import weiss
 
 #: Scalar sampler statistics that follow the log density: chains in different modes differ in them.
 LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_likelihood")
-#: Parts of the names of statistics that are rates of accepted proposals or exchanges.
-RATES = ("accept", "swap", "exchange")
+#: Parts of the names of statistics that are rates: of accepted proposals, exchanges, moved rows.
+RATES = ("accept", "swap", "exchange", "moved")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """The p-values of one kind of test, with the names and chains they belong to."""
 
@@ -30,7 +30,7 @@ class Family:
     p_values: np.ndarray  # (name,) between chains, (chain, name) within
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measurements:
     """All that is measured on a set of chains."""
 
@@ -40,6 +40,7 @@ class Measurements:
     families: Mapping[str, Family]
     rates: pd.DataFrame  # statistic x chain
     n_divergences: int | None
+    round_trips: np.ndarray | None  # of a tempered chain's replicas, by chain
     chain_means: pd.DataFrame  # real quantity x chain
 
 
@@ -77,7 +78,46 @@ def measure(
         families=families,
         rates=_rates(stats),
         n_divergences=_divergences(stats),
+        round_trips=_round_trips(stats),
         chain_means=means,
+    )
+
+
+def measure_independent(
+    data: Any,
+    *,
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> Measurements:
+    """Measure draws that are independent by construction: there is no chain to test."""
+    chosen = compat.select(data, var_names=var_names, coords=coords)
+    real = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]]
+    n = chosen.sizes["chain"] * chosen.sizes["draw"]
+    table = pd.DataFrame({"variable": [], "kind": [], "status": []})
+    if real.data_vars:
+        names, variables, draws = _flatten(real)
+        sd = draws.std(axis=(0, 1), ddof=1) if n > 1 else np.full(len(names), np.nan)
+        table = pd.DataFrame(
+            {
+                "variable": variables,
+                "kind": "real",
+                "status": "",
+                "mean": draws.mean(axis=(0, 1)),
+                "sd": sd,
+                "mcse": sd / np.sqrt(n),
+                "ess_bulk": float(n),
+            },
+            index=pd.Index(names, name="quantity"),
+        )
+    return Measurements(
+        n_chains=chosen.sizes["chain"],
+        n_draws=chosen.sizes["draw"],
+        table=table,
+        families={},
+        rates=pd.DataFrame(),
+        n_divergences=None,
+        round_trips=None,
+        chain_means=pd.DataFrame(),
     )
 
 
@@ -190,7 +230,9 @@ def _measure_categorical(
         for column in ("n_categories", "n_moves", "phi"):
             frame[column] = table[column]
         frame["chain_share"] = _chain_share(table, dataset.sizes["chain"] * dataset.sizes["draw"])
-    if "n_categories" in frame:
+    if "phi" in frame:
+        n_draws = dataset.sizes["chain"] * dataset.sizes["draw"]
+        frame["ess_bulk"] = n_draws * (1 - frame["phi"]) / (1 + frame["phi"])  # of a DAR(1) chain
         alone = frame["n_categories"] == 1
         frame.loc[alone, "status"] = "constant"
         if several:
@@ -230,3 +272,9 @@ def _rates(stats: xr.Dataset | None) -> pd.DataFrame:
 
 def _divergences(stats: xr.Dataset | None) -> int | None:
     return int(stats["diverging"].sum()) if stats is not None and "diverging" in stats else None
+
+
+def _round_trips(stats: xr.Dataset | None) -> np.ndarray | None:
+    if stats is None or "round_trips" not in stats:
+        return None
+    return stats["round_trips"].isel(draw=-1).values  # counted from the start of the run

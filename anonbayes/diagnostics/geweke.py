@@ -11,6 +11,7 @@ import xarray as xr
 from .. import compat
 from ..errors import AnonbayesError, one_of
 from ._geweke_core import mean_variance_ar, windows, z_scores
+from ._quantities import idata_of
 
 #: The comparison of Groups, Section VI-D: five blocks of a tenth each against the last half.
 GEWEKE_PAPER: Mapping[str, Any] = {"first": 0.1, "last": 0.5, "intervals": 5, "scheme": "blocks"}
@@ -37,7 +38,7 @@ def geweke(
 
     Parameters
     ----------
-    data : InferenceData, DataTree, Dataset, DataArray, mapping or array
+    data : Posterior, InferenceData, DataTree, Dataset, DataArray, mapping or array
         Draws; arrays have the shape (draw,), or (chain, draw, ...).
     group : str, default "posterior"
         Group of an ArviZ object.
@@ -102,7 +103,7 @@ def geweke(
     one_of("method", method, ("ar", "ess"))
     one_of("scheme", scheme, ("discard", "blocks"))
     _check_fractions(first, last, intervals, scheme)
-    chosen = compat.select(data, group=group, var_names=var_names, coords=coords)
+    chosen = compat.select(idata_of(data), group=group, var_names=var_names, coords=coords)
     if var_names is None:
         floats = [k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]
         chosen = chosen[floats] if floats else chosen

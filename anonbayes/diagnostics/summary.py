@@ -13,15 +13,19 @@ from typing import Any
 
 import pandas as pd
 
+from .. import compat
 from ..errors import AnonbayesError
-from ._checks import STATUSES, Check, Limits, run_checks, settled_chains
-from ._measure import Measurements, measure
+from ._checks import STATUSES, Check, Limits, effective_sizes, run_checks, settled_chains
+from ._measure import Measurements, measure, measure_independent
 from ._quantities import idata_of, rank_quantities
+
+#: Steps for Anatomy tables that stay in the mode they start in; "tempered" crosses between modes.
+UNTEMPERED = ("auto", "block", "collapsed", "swap", "permute", "sequential", "subblock")
 
 PASSED, FAILED, NOT_ASSESSED = "passed", "failed", "not assessed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiagnosticReport:
     """Whether draws can be trusted, why, and what to do.
 
@@ -36,7 +40,12 @@ class DiagnosticReport:
     advice : tuple of str
         What to do, most useful first; empty when nothing is needed.
     table : pandas.DataFrame
-        One row per scalar quantity: ESS, R-hat, Monte Carlo error, Geweke's z, Weiß p-values.
+        One row per scalar quantity. ``kind`` is real, categorical or log density; ``status`` is
+        empty, or constant, stuck (chains never move but differ) or not finite. Real quantities have
+        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat`` and ``geweke_z`` (the
+        largest over chains); categorical ones ``weiss_between_p``, ``weiss_within_p`` (the smallest
+        over chains), ``chain_share`` (share of the variation that lies between chains), ``phi``,
+        ``n_categories``, ``n_moves`` and ``ess_bulk`` (that of a DAR(1) chain).
     source : str
         Chains, draws, method and step.
     """
@@ -193,14 +202,14 @@ def diagnose(
     >>> diagnose(draws[:1]).verdict  # which a single chain cannot show
     'not assessed'
     """
-    method, step = getattr(post, "method", None), getattr(post, "step", None)
     data = idata_of(post)
     if data is None:
         raise AnonbayesError("The posterior holds no draws to diagnose; fit it with draws > 0.")
-    found = measure(data, var_names=var_names, coords=coords, segments=segments)
-    source = _source(found, method, step)
+    method, step = _engine(post, data)
     if method == "exact":
-        return _exact(found, source)
+        independent = measure_independent(data, var_names=var_names, coords=coords)
+        return _exact(independent, _source(independent, method, step))
+    found = measure(data, var_names=var_names, coords=coords, segments=segments)
     limits = limits or Limits()
     checks = sorted(run_checks(found, limits), key=lambda check: STATUSES.index(check.status))
     verdict, reason = _verdict(found, checks, limits)
@@ -210,8 +219,16 @@ def diagnose(
         checks=tuple(checks),
         advice=tuple(_advice(found, checks, step)),
         table=found.table,
-        source=source,
+        source=_source(found, method, step),
     )
+
+
+def _engine(post: Any, data: Any) -> tuple[str | None, str | None]:
+    """Return method and step of a Posterior, or of the ArviZ object that one was stored in."""
+    if data is not post:
+        return getattr(post, "method", None), getattr(post, "step", None)
+    attrs = getattr(data, "attrs", {}) if compat.is_arviz_object(data) else {}
+    return attrs.get("method"), attrs.get("step") or None
 
 
 def _source(found: Measurements, method: str | None, step: str | None) -> str:
@@ -219,7 +236,8 @@ def _source(found: Measurements, method: str | None, step: str | None) -> str:
     counted = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
     engine = f"; method {method}" if method else ""
     engine += f", step {step}" if step else ""
-    return f"{found.n_chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
+    chains = f"{found.n_chains} chain{'s' if found.n_chains > 1 else ''}"
+    return f"{chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
 
 
 def _exact(found: Measurements, source: str) -> DiagnosticReport:
@@ -286,19 +304,17 @@ def _advice(found: Measurements, checks: list[Check], step: str | None) -> Itera
         )
         if step == "tempered":
             yield "Run the ladder longer, or with more temperatures where exchanges are rare."
-        elif step is not None:
+        elif step in UNTEMPERED:
             yield (
                 f"More draws of step={step!r} will not bridge modes; sample with step='tempered'."
             )
         else:
             yield (
                 "If more draws do not bring the chains together, use a sampler that crosses "
-                "between modes (for released tables: step='tempered')."
+                "between modes (for Anatomy tables: step='tempered')."
             )
     elif "effective sample size" in limited:
-        real = found.table[found.table["kind"] == "real"]
-        size = real[["ess_bulk", "ess_tail"]].min().min()
-        factor = 100.0 * found.n_chains / max(size, 1.0)
+        factor = 100.0 * found.n_chains / max(effective_sizes(found).min(), 1.0)
         yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
     if not between and failed & {"Geweke, within chains", "Weiß, within chains"}:
         yield "The chains still drift: discard a longer beginning (tune), then take more draws."

@@ -13,6 +13,7 @@ from scipy import stats
 from .. import compat
 from ..errors import AnonbayesError, one_of
 from ._labels import flat_labels
+from ._quantities import idata_of
 from ._weiss_core import bootstrap_kernel, weiss_kernel
 
 METHODS = ("weiss", "hangartner", "billingsley", "dar", "mc")  # in the order of the kernel's codes
@@ -45,7 +46,7 @@ def weiss(
 
     Parameters
     ----------
-    data : InferenceData, DataTree, Dataset, DataArray, mapping or array
+    data : Posterior, InferenceData, DataTree, Dataset, DataArray, mapping or array
         Categories as integers, booleans or text; arrays have the shape (draw,), or
         (chain, draw, ...).
     group : str, default "posterior"
@@ -120,7 +121,7 @@ def weiss(
     array([0.621, 0.733, 0.   , 0.381])
     """
     one_of("method", method, METHODS)
-    chosen = compat.select(data, group=group, var_names=var_names, coords=coords)
+    chosen = compat.select(idata_of(data), group=group, var_names=var_names, coords=coords)
     if var_names is None:
         chosen = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind != "f"]]
         if not chosen.data_vars:

@@ -164,8 +164,8 @@ def load_arrays(path: Path) -> dict[str, Any]:
     import zipfile
 
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise ModelError(
             f"{str(path)!r} is damaged or incomplete ({error}); the run cannot be continued. "

@@ -12,10 +12,13 @@ import numpy.typing as npt
 from anonbayes.errors import ModelError, one_of
 from anonbayes.inference.chains import Engine, Recorded, join, run_chains
 from anonbayes.inference.checkpoint import RunStore
+from anonbayes.inference.horizontal.engine import HorizontalEngine
 from anonbayes.inference.model import build_model, coords_of
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.tree import not_nested_message
+from anonbayes.inference.vertical.chain import choose_step
+from anonbayes.inference.vertical.engine import VerticalEngine
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -69,8 +72,8 @@ def fit(
         the first of these that applies.
     step : str, optional
         Kind of Gibbs step. Horizontal: ``"tree"`` (default; only cells that cross the tree of the
-        others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default; block if the
-        groups allow it), ``"block"``, ``"collapsed"``, ``"tempered"``, ``"swap"``, ``"permute"``,
+        others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default;
+        by group size), ``"block"``, ``"collapsed"``, ``"tempered"``, ``"swap"``, ``"permute"``,
         ``"sequential"``, ``"subblock"``.
     draws, tune, chains, thin : int
         Recorded draws per chain, sweeps before them, number of chains, sweeps per recorded draw.
@@ -164,7 +167,12 @@ def fit(
         step=step,
         rows=rows,
         averages=averages,
-        attrs={"entropy": str(entropy), "tune": tune, "thin": thin, "interrupted": int(interrupted)},
+        attrs={
+            "entropy": str(entropy),
+            "tune": tune,
+            "thin": thin,
+            "interrupted": int(interrupted),
+        },
     )
 
 
@@ -189,7 +197,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
                 "NUTS cannot draw the hidden links of a vertical table; use method='gibbs'."
             )
         one_of("step", step or "auto", VERTICAL_STEPS)
-        return "gibbs", step or "auto"
+        return "gibbs", choose_step(table.group_sizes) if step in (None, "auto") else step
     if method == "exact" and not table.is_nested:
         if not table.secrets_known:
             raise ModelError(
@@ -244,19 +252,13 @@ def _engine(
     settings: dict[str, Any],
 ) -> Engine:
     if table.scheme == "vertical":
-        from anonbayes.inference.vertical.engine import VerticalEngine
-
         return VerticalEngine(table, prior, step=step or "auto", rows=rows, **settings)
-    from anonbayes.inference.horizontal.engine import HorizontalEngine
-
     if settings:
         raise ModelError(f"Unknown settings of the engine: {sorted(settings)}.")
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
 
 
-def _stack(
-    recorded: list[Recorded], draws: int, interrupted: bool
-) -> tuple[Draws, Draws, Draws]:
+def _stack(recorded: list[Recorded], draws: int, interrupted: bool) -> tuple[Draws, Draws, Draws]:
     """Chains side by side, cut to the shortest when the run was interrupted."""
     length = min(draws, *(r.n for r in recorded)) if interrupted else draws
     if length == 0:
@@ -306,8 +308,8 @@ def _nuts(
     return make_posterior(
         table,
         prior,
-        {k: v.to_numpy() for k, v in found["posterior"].data_vars.items()},
-        {k: v.to_numpy() for k, v in found["sample_stats"].data_vars.items() if v.ndim == 2},
+        {str(k): v.to_numpy() for k, v in found["posterior"].data_vars.items()},
+        {str(k): v.to_numpy() for k, v in found["sample_stats"].data_vars.items() if v.ndim == 2},
         method="nuts",
         step=settings.get("nuts_sampler", "pymc"),
         rows=None,

@@ -10,6 +10,8 @@ import pytensor.tensor as pt
 
 from anonbayes.errors import ModelError
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
+from anonbayes.inference.vertical.engine import layout_of
+from anonbayes.inference.vertical.model import vertical_model
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["build_model", "coords_of"]
@@ -17,9 +19,7 @@ __all__ = ["build_model", "coords_of"]
 RESERVED = ("chain", "draw", "row", "cell", "record")
 
 
-def build_model(
-    table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0
-) -> pm.Model:
+def build_model(table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> pm.Model:
     """PyMC model of a released table.
 
     The population is ``pi_<sensitive> ~ Dir(alpha)`` and, for each attribute and each sensitive
@@ -51,9 +51,15 @@ def build_model(
     """
     prior = resolve_prior(table, alpha=alpha, beta=beta)
     if table.scheme == "vertical":
-        from anonbayes.inference.vertical.model import vertical_model
-
-        return vertical_model(table, prior)
+        layout = layout_of(table)
+        return vertical_model(
+            layout,
+            alpha=prior.alpha,
+            beta=layout.flatten([prior.beta[name] for name in table.attributes]),
+            attributes=table.attributes,
+            sensitive=table.sensitive,
+            coords=coords_of(table),
+        )
     return _horizontal_model(table, prior)
 
 
@@ -118,9 +124,12 @@ def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: 
     records = table.records
     model.add_coord("record", np.arange(len(records.count)))
     count = pm.Data("released_records", records.count.astype(float), dims="record")
-    log_joint = pt.log(pi_secret)[None, :] + np.log(
-        np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny)
-    )[records.secret]
+    log_joint = (
+        pt.log(pi_secret)[None, :]
+        + np.log(np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny))[
+            records.secret
+        ]
+    )
     for a, (name, column) in enumerate(table.columns.items()):
         probability = pt.dot(pt.as_tensor(column.evidence.matrix.toarray()), pis[name].T)
         log_joint = log_joint + pt.log(probability)[records.codes[:, a]]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from anonbayes.inference.priors import Prior
 from anonbayes.inference.tree import DirichletTree
 from anonbayes.release.storage import table_from_dataset, table_to_dataset
 from anonbayes.release.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["Posterior", "make_posterior"]
 
@@ -137,7 +140,7 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.learner({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
         {'Diabetes': 0.1138, 'Flu': 0.3289, 'HIV': 0.1138, 'Heart': 0.3298, 'Stomach': 0.1138}
         """
@@ -167,7 +170,7 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(4).to_dict()
         {'Diabetes': 0.0, 'Flu': 0.4167, 'HIV': 0.0, 'Heart': 0.5833, 'Stomach': 0.0}
         """
@@ -186,11 +189,62 @@ class Posterior:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1b"), seed=1, progressbar=False)
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
         >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
         {'Diabetes': 0.0, 'Flu': 0.5, 'HIV': 0.0, 'Heart': 0.5, 'Stomach': 0.0}
         """
         return random_worlds_belief(self, victim, secret=secret)
+
+    # -- what it means -----------------------------------------------------------------------
+
+    def assess(
+        self,
+        cleartext: pd.DataFrame,
+        *,
+        harm: Iterable[Any] | None = None,
+        gain: pd.DataFrame | npt.ArrayLike | None = None,
+        kind: str = "predictive",
+        samples: int = 20_000,
+        seed: int | np.random.Generator | None = 0,
+    ) -> RiskAssessment:
+        """Measure threats and utility of the release, as its evaluator who holds the cleartext.
+
+        Parameters
+        ----------
+        cleartext : pandas.DataFrame
+            The people of the table: its attributes and its sensitive column, in clear. The order of
+            the rows does not matter, their labels are kept.
+        harm : iterable, optional
+            Sensitive values of which any must not be inferred (``{"HIV", "Cancer"}``); by default
+            a threat is the right guess of the exact value.
+        gain : pandas.DataFrame or array, optional
+            Instead of `harm`, the attacker's gain by act (rows) and sensitive value (columns).
+        kind : {"predictive", "conditional"}
+            The learner's belief, as in `learner`.
+        samples : int
+            Draws by which faithfulness is estimated where records are too many to be listed.
+        seed : int, Generator or None
+            Of these draws.
+
+        Returns
+        -------
+        RiskAssessment
+            Groups Definitions 1 and 2, per row and for the table, with Monte-Carlo errors.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> risk = post.assess(ab.datasets.load("table1"))
+        >>> risk.rows.loc[0, ["p_A", "p_L"]].astype(float).round(1).tolist()
+        [0.6, 0.3]
+        """
+        # The one import against the order of the layers: what people look for is on the posterior.
+        from anonbayes.risk.evaluate import assess
+
+        return assess(
+            self, cleartext, harm=harm, gain=gain, kind=kind, samples=samples, seed=seed
+        )
 
     # -- keeping it --------------------------------------------------------------------------
 
@@ -262,9 +316,7 @@ def make_posterior(
     dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
     weights = xr.Dataset(
         {"alpha": ((secret,), np.asarray(prior.alpha))}
-        | {
-            f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()
-        },
+        | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
         coords={k: v for k, v in coords.items() if k != "row"},
     )
     named = {"method": method, "step": step or "", "fingerprint": table.fingerprint, **attrs}

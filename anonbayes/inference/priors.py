@@ -45,9 +45,7 @@ class Prior:
         return digest.hexdigest()[:16]
 
 
-def resolve_prior(
-    table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0
-) -> Prior:
+def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> Prior:
     """Bring the prior into shape, or say which shape was expected.
 
     Parameters
@@ -75,7 +73,7 @@ def resolve_prior(
     [[1.0, 3.0], [1.0, 3.0]]
     """
     secret = table.secret.domain
-    weights = alpha(secret) if callable(alpha) else alpha
+    weights: Any = alpha(secret) if callable(alpha) else alpha
     resolved = _shape(weights, (len(secret),), secret, f"alpha (sensitive {secret.name!r})")
     if isinstance(beta, Mapping):
         for name in beta:

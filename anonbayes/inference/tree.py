@@ -47,7 +47,7 @@ class CellTree:
     --------
     >>> import numpy as np
     >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", "abc"), [np.array([0, 1])], ["ab"])
+    >>> cells = Evidence.from_members(Domain("x", list("abc")), [np.array([0, 1])], ["ab"])
     >>> CellTree.of(cells).parent.tolist()  # root; {a, b}; a, b, c
     [-1, 0, 1, 1, 0]
     """
@@ -78,9 +78,7 @@ class CellTree:
         leaf_node = np.arange(size) + len(parent) if size > 1 else np.zeros(1, dtype=np.int64)
         parents = np.concatenate([parent, owner]) if size > 1 else np.asarray(parent)
         single = evidence.sizes == 1
-        cell_node[single] = leaf_node[
-            [int(evidence.members(c)[0]) for c in np.flatnonzero(single)]
-        ]
+        cell_node[single] = leaf_node[[int(evidence.members(c)[0]) for c in np.flatnonzero(single)]]
         depth = np.zeros(len(parents), dtype=np.int64)
         for node in range(1, len(parents)):
             depth[node] = depth[parents[node]] + 1
@@ -94,21 +92,19 @@ class CellTree:
     @cached_property
     def layers(self) -> tuple[Ints, ...]:
         """Nodes by depth, the root's children first."""
-        return tuple(
-            np.flatnonzero(self.depth == d) for d in range(1, int(self.depth.max()) + 1)
-        )
+        return tuple(np.flatnonzero(self.depth == d) for d in range(1, int(self.depth.max()) + 1))
 
     def sum_children(self, values: Floats) -> Floats:
         """Sum of each node's children, along the last axis."""
         out = np.zeros_like(values)
-        np.add.at(out, (..., self.parent[1:]), values[..., 1:])
+        add_at(out, self.parent[1:], values[..., 1:])
         return out
 
     def accumulate_up(self, own: Floats) -> Floats:
         """Add to each node all nodes below it, along the last axis."""
         total = own.copy()
         for layer in reversed(self.layers):
-            np.add.at(total, (..., self.parent[layer]), total[..., layer])
+            add_at(total, self.parent[layer], total[..., layer])
         return total
 
     def accumulate_down(self, own: Floats) -> Floats:
@@ -117,6 +113,11 @@ class CellTree:
         for layer in self.layers:
             total[..., layer] += total[..., self.parent[layer]]
         return total
+
+
+def add_at(total: Floats, where: Ints, values: Floats) -> None:
+    """Add values to places along the last axis, in place; places may repeat."""
+    np.add.at(total.T, where, values.T)
 
 
 def not_nested_message(evidence: Evidence) -> str:
@@ -155,7 +156,7 @@ class DirichletTree:
     >>> import numpy as np
     >>> from scipy.sparse import csr_array
     >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", "abc"), [[0, 1], [0]], ["ab", "a"])
+    >>> cells = Evidence.from_members(Domain("x", list("abc")), [[0, 1], [0]], ["ab", "a"])
     >>> tree = DirichletTree(cells, csr_array(np.array([[1], [1]])), np.ones((1, 3)))
     >>> tree.mean.round(4).tolist()
     [[0.5333, 0.2667, 0.2]]
@@ -167,7 +168,7 @@ class DirichletTree:
         own = np.zeros((beta.shape[0], self.tree.n_nodes))
         own[:, self.tree.leaf_node] += beta
         self.prior_weight: Floats = self.tree.accumulate_up(own)
-        np.add.at(own, (..., self.tree.cell_node), counts.toarray().T)
+        add_at(own, self.tree.cell_node, counts.toarray().T)
         self.weight: Floats = self.tree.accumulate_up(own)
         """m(v): prior weight of the values in v plus rows whose cell lies in v, (S, nodes)."""
 
@@ -261,7 +262,7 @@ class DirichletTree:
         >>> import numpy as np
         >>> from scipy.sparse import csr_array
         >>> from anonbayes import Domain
-        >>> cells = Evidence.from_members(Domain("x", "ab"), [[0]], ["a"])
+        >>> cells = Evidence.from_members(Domain("x", list("ab")), [[0]], ["a"])
         >>> tree = DirichletTree(cells, csr_array(np.array([[3]])), np.ones((1, 2)))
         >>> tree.draw(4, np.random.default_rng(1)).shape
         (4, 1, 2)

@@ -46,7 +46,12 @@ def check_column(frame: pd.DataFrame, name: str, role: str) -> None:
 
 def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argument: str) -> None:
     """Raise `TableError` when a mapping by column names a column that is not there."""
-    known = list(names)
+    known = list(dict.fromkeys(names))
+    if mapping is not None and not isinstance(mapping, Mapping):
+        raise TableError(
+            f"{argument} must map column names to what belongs to them, got "
+            f"{type(mapping).__name__}."
+        )
     for name in mapping or ():
         if name not in known:
             raise TableError(
@@ -227,7 +232,7 @@ def _joined(parts: Sequence[Column], name: str, domain: Any) -> Column:
     if domain is None:
         known = Domain(name, sorted_values(pairs))
     else:
-        known = domain if isinstance(domain, Domain) else Domain(name, domain)
+        known = Domain(name, domain.values if isinstance(domain, Domain) else domain)
     return Column(Evidence.exact(known), np.array([known.index(p) for p in pairs])[inverse])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, is_missing
+from anonbayes.domains import Domain, is_missing, is_number
 from anonbayes.errors import CellError, nearest, one_of
 
 __all__ = ["CellParser", "is_pattern", "is_set_text", "split_set"]
@@ -138,6 +138,18 @@ class CellParser:
         return np.arange(len(self.domain))
 
     @cached_property
+    def _numbers(self) -> npt.NDArray[np.float64]:
+        """The values as numbers; NaN, which no range contains, for values that are none."""
+        if self.domain.is_numeric:
+            return self.domain.numbers
+        values = self.domain.values
+        return np.array([float(v) if is_number(v) else np.nan for v in values], dtype=np.float64)
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        return not bool(np.isnan(self._numbers).all())
+
+    @cached_property
     def _labels(self) -> dict[str, Codes]:
         """Codes below each label of the hierarchy, restricted to the domain."""
         hierarchy = self.domain.hierarchy
@@ -159,7 +171,7 @@ class CellParser:
     def _most_commas(self) -> int:
         """Most commas within one member of a set text."""
         own = max(text.count(",") for text in [*self.domain.labels, *self._labels])
-        return max(own, 1) if self.domain.is_numeric else own
+        return max(own, 1) if self._has_numbers else own
 
     # -- from the most to the least specific reading; None when a reading does not fit ---------
 
@@ -201,7 +213,7 @@ class CellParser:
                 return self._labels[spelling]
         if text == "*":
             return self._everything
-        codes = self._numeric_text(text) if self.domain.is_numeric else None
+        codes = self._numeric_text(text) if self._has_numbers else None
         if codes is None and (match := _MASK.fullmatch(text)):
             codes = self._mask(match.group(1), len(match.group(2)))
         return codes
@@ -212,7 +224,7 @@ class CellParser:
             left, low, high, right = match.groups()
             return self._interval(_float(low), _float(high), left == "[", right == "]")
         if match := _PLAIN_NUMBER.fullmatch(text):
-            return np.flatnonzero(self.domain.numbers == float(text))
+            return np.flatnonzero(self._numbers == float(text))
         if match := _RANGE.fullmatch(text):
             return self._interval(float(match.group(1)), float(match.group(2)), True, True)
         if match := _COMPARISON.fullmatch(text):
@@ -224,15 +236,15 @@ class CellParser:
         return None
 
     def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Codes:
-        if not self.domain.is_numeric:
+        if not self._has_numbers:
             raise _Unreadable(
-                f"is an interval, but the domain is not numeric. Known: {self._some_labels()}."
+                f"is an interval, but the domain has no numbers. Known: {self._some_labels()}."
             )
         if not isinstance(low, int | float | np.number) or isinstance(low, np.timedelta64):
             raise _Unreadable("is an interval of times, but the domain is one of numbers.")
         if low > high:
             raise _Unreadable("runs from high to low; swap its ends.")
-        x = self.domain.numbers
+        x = self._numbers
         above = x >= low if with_low else x > low
         below = x <= high if with_high else x < high
         return np.flatnonzero(above & below)
@@ -288,7 +300,8 @@ class CellParser:
                 "can be split into values in more than one way; give a Python set instead of text."
             )
         if ways[-1] == 0:
-            odd = next((p.strip() for p in pieces if self._set_member(p) is None), body)
+            read = ((piece, self._set_member(piece)) for piece in pieces)
+            odd = next((p.strip() for p, codes in read if codes is None or not len(codes)), body)
             raise _Unreadable(f"contains {_show(odd)}, which {self._unknown(odd)}")
         found, end = [], len(pieces)
         while end:
@@ -322,8 +335,8 @@ class CellParser:
 
     def _unknown(self, cell: Any) -> str:
         reads = ""
-        if isinstance(cell, str) and not self.domain.is_numeric and is_pattern(cell.strip()):
-            reads = "The domain is not numeric, so it has no ranges. "
+        if isinstance(cell, str) and not self._has_numbers and is_pattern(cell.strip()):
+            reads = "The domain has no numbers, so ranges do not apply. "
         known = [*self.domain.labels, *self._labels]
         return f"is no value, label, range or set of the domain. {reads}{nearest(cell, known)}"
 

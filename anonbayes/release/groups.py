@@ -96,16 +96,20 @@ def given_groups(
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups as named by a column; only a suppressed row may go without a name."""
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
-    labels = [plain(label) for label in distinct if not is_missing(label)]
-    gaps = np.array([is_missing(label) for label in distinct], dtype=bool)[inverse]
+    missing = np.array([is_missing(label) for label in distinct], dtype=bool)
+    gaps = missing[inverse]
     bad = gaps if hidden is None else gaps & ~hidden
     if bad.any():
         raise TableError(
             f"Column {name!r}, row {series.index[int(bad.argmax())]}: the group is missing."
         )
-    ordered = Domain(name, sorted_values(labels)).values if labels else ()
+    named = [plain(label) for label, gone in zip(distinct, missing, strict=True) if not gone]
+    if len({type(label) for label in named}) > 1:
+        Domain(name, named)  # refuses 1 and "1"
+    ordered = sorted_values(named)
     place = {label: i for i, label in enumerate(ordered)}
-    lookup = np.array([-1 if is_missing(d) else place[plain(d)] for d in distinct], dtype=np.int32)
+    lookup = np.full(len(distinct), -1, dtype=np.int32)
+    lookup[~missing] = [place[label] for label in named]
     return lookup[inverse], pd.Index(object_array(ordered), name=name).infer_objects()
 
 
@@ -113,8 +117,7 @@ def matched_groups(
     items: pd.Series, slots: pd.Series, name: str
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], pd.Index]:
     """Group codes of both parts on one set of labels, after checking that their sizes agree."""
-    both = pd.concat([items.astype(object), slots.astype(object)])
-    codes, labels = given_groups(both, name)
+    codes, labels = given_groups(pd.concat([items, slots]), name)
     item_codes, slot_codes = codes[: len(items)], codes[len(items) :]
     sizes = [np.bincount(c, minlength=len(labels)) for c in (item_codes, slot_codes)]
     wrong = np.flatnonzero(sizes[0] != sizes[1])

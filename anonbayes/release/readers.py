@@ -62,7 +62,7 @@ def read_arx(
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "released.csv"
     >>> _ = file.write_text("sex;zip;illness\nf;1;flu\nf;1;cold\n*;*;flu\n")
     >>> read_arx(file, sensitive="illness", domains={"sex": ["f", "m"], "zip": [1, 2]})
-    ReleasedTable(horizontal, 3 rows, 1 groups + 1 suppressed rows, k=2, l=2, ...)
+    ReleasedTable(horizontal, 3 rows, 1 group + 1 suppressed row, k=2, l=2, ...)
     """
     frame = read_csv_text(path, sep=sep)
     dropped = list(drop)
@@ -135,7 +135,7 @@ def read_anatomy(
     >>> _ = (folder / "qit.csv").write_text("sex;group\nf;0\nm;0\nf;0\n")
     >>> _ = (folder / "st.csv").write_text("group;illness;count\n0;flu;2\n0;cold;1\n")
     >>> read_anatomy(folder / "qit.csv", folder / "st.csv", sensitive="illness", group="group")
-    ReleasedTable(vertical, 3 rows, 1 groups, k=3, l=2, sensitive='illness', attributes=['sex'])
+    ReleasedTable(vertical, 3 rows, 1 group, k=3, l=2, sensitive='illness', attributes=['sex'])
     """
     items = read_csv_text(qit, sep=sep)
     slots = read_csv_text(st, sep=sep)

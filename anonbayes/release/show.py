@@ -16,12 +16,17 @@ __all__ = ["describe", "html", "line", "overview"]
 
 def line(table: ReleasedTable) -> str:
     """One line for `repr`."""
-    suppressed = f" + {table.n_suppressed:,} suppressed rows" if table.n_suppressed else ""
+    suppressed = f" + {_counted(table.n_suppressed, 'suppressed row')}" * bool(table.n_suppressed)
     return (
-        f"ReleasedTable({table.scheme}, {table.n_rows:,} rows, {table.n_groups:,} groups"
-        f"{suppressed}, k={table.k}, l={table.l}, sensitive={table.sensitive!r}, "
+        f"ReleasedTable({table.scheme}, {_counted(table.n_rows, 'row')}, "
+        f"{_counted(table.n_groups, 'group')}{suppressed}, "
+        f"k={table.k}, l={table.l}, sensitive={table.sensitive!r}, "
         f"attributes={list(table.attributes)})"
     )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def overview(table: ReleasedTable) -> pd.Series:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -401,16 +401,19 @@ class ReleasedTable:
 
     def _lines(self, rows: slice) -> pd.DataFrame:
         groups = self.group_codes[rows]
-        data: dict[str, Any] = {}
-        for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
-            cells = object_array(column.evidence.labels)[column.codes[rows]]
-            if name != self.sensitive:
-                cells[groups < 0] = "*"
-            data[name] = pd.Series(cells, dtype=object)
+        hidden = groups < 0
+        data: dict[str, pd.Series] = {}
+        for name, column in self.columns.items():
+            labels, codes = column.evidence.labels, column.codes[rows]
+            if hidden.any():
+                codes = np.where(hidden, len(labels), codes)
+                labels = (*labels, "*")
+            data[name] = _spread(labels, codes)
+        data[self.sensitive] = _spread(self.secret.evidence.labels, self.secret.codes[rows])
         if self.group_name is not None:
-            labels = object_array([*self.group_labels, None])
-            data[self.group_name] = pd.Series(labels[groups], dtype=object)
-        return pd.DataFrame(data).infer_objects()
+            names = [*self.group_labels, None] if hidden.any() else [*self.group_labels]
+            data[self.group_name] = _spread(names, groups)
+        return pd.DataFrame(data)
 
     def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Both parts of a vertical table: quasi-identifiers, and sensitive values."""
@@ -446,6 +449,12 @@ class ReleasedTable:
 
     def _repr_html_(self) -> str:
         return show.html(self)
+
+
+def _spread(labels: Sequence[Any], codes: npt.NDArray[Any]) -> pd.Series:
+    """Label of each row, in the type that the labels have in common."""
+    typed = pd.Series(object_array(labels), dtype=object).infer_objects()
+    return pd.Series(typed.array.take(codes))
 
 
 def _cross_counts(

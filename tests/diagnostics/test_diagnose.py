@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -174,11 +175,44 @@ def test_a_drifting_chain_fails_within():
 
 def test_the_exact_engine_has_no_chain():
     rng = np.random.default_rng(5)
-    idata = compat.make_idata({"posterior": {"pi": rng.random((1, 100))}})
+    draws = rng.random((1, 100))
+    idata = compat.make_idata({"posterior": {"pi": draws, "cleartext": np.ones((1, 100), int)}})
     report = ab.diagnose(posterior(idata, method="exact", step=None))
     assert report.passed
     assert "no chain" in report.text
-    assert report.table.loc["pi", "mcse"] > 0
+    assert report.table.loc["pi", "mcse"] == pytest.approx(draws.std(ddof=1) / 10)
+
+
+def test_a_fitted_table_is_judged_by_its_engine():
+    """Nested cells are drawn exactly; cells that cross need a chain, which is then tested."""
+    frame = pd.DataFrame(
+        {
+            "Nat": ["{M, J}", "{J, C}", "{M, J}", "M", "C", "{M, J}"],
+            "Dis": ["Heart", "Flu", "Flu", "Flu", "Heart", "Heart"],
+        }
+    )
+    crossing = ab.ReleasedTable.horizontal(frame, "Dis")
+    sampled = ab.fit(crossing, seed=2, draws=500, keep_cleartext=True, progressbar=False)
+    report = ab.diagnose(sampled)
+    assert sampled.method == "gibbs"
+    assert report.passed, report.text
+    assert {"real", "categorical"} <= set(report.table["kind"])
+    nested = ab.ReleasedTable.horizontal(frame.drop(index=1), "Dis")
+    exact = ab.diagnose(ab.fit(nested, seed=2, draws=50, chains=1, progressbar=False))
+    assert exact.passed
+    assert "no chain" in exact.reason
+    # the functions take a Posterior as well as its draws, and stored draws know their engine
+    assert ab.weiss(sampled).equals(ab.weiss(sampled.idata))
+    assert ab.geweke(sampled).equals(ab.geweke(sampled.idata))
+    assert ab.diagnose(sampled.idata).source == report.source
+
+
+def test_advice_names_steps_that_exist():
+    """Tempering is for Anatomy tables; horizontal ones and NUTS get other advice."""
+    idata = make_chains([0, 0, 1, 1], rows=5)
+    assert "ladder longer" in ab.diagnose(posterior(idata, step="tempered")).text
+    for step in ("tree", "pymc", None):
+        assert "will not bridge modes" not in ab.diagnose(posterior(idata, step=step)).text
 
 
 def test_constant_and_broken_quantities_are_named():
@@ -237,6 +271,33 @@ def test_a_rate_near_zero_is_pointed_out():
     assert any("hardly ever" in sentence for sentence in report.advice)
 
 
+def test_replicas_that_never_travel_are_pointed_out():
+    rng = np.random.default_rng(9)
+    trips = np.cumsum(rng.random((4, DRAWS)) < 0.05, axis=1)
+    trips[3] = 0
+    idata = compat.make_idata(
+        {
+            "posterior": {"mu": rng.normal(size=(4, DRAWS))},
+            "sample_stats": {"round_trips": trips},
+        }
+    )
+    finding = check(ab.diagnose(idata), "round trips")
+    assert finding.status == "caution"
+    assert finding.finding.endswith(f"{trips[0, -1]}, {trips[1, -1]}, {trips[2, -1]}, 0")
+
+
+def test_sticky_categories_have_few_effective_draws():
+    """DAR(1) with phi = 0.98 is worth 1/99 of its draws: 10 of 1,000."""
+    rng = np.random.default_rng(11)
+    fresh = rng.random((4, 1000, 20)) >= 0.98
+    fresh[:, 0] = True
+    source = np.maximum.accumulate(np.where(fresh, np.arange(1000)[:, None], 0), axis=1)
+    x = np.take_along_axis(rng.integers(0, 2, size=fresh.shape), source, axis=1)
+    report = ab.diagnose(x)
+    assert report.table["ess_bulk"].median() == pytest.approx(4 * 10, rel=0.3)
+    assert check(report, "effective sample size").status in ("caution", "failed")
+
+
 @pytest.mark.parametrize("wrap", ["idata", "dataset", "tree"])
 def test_every_container_gives_the_same_verdict(wrap, trapped):
     idata = make_chains([0, 0, 1, 1])
@@ -249,6 +310,15 @@ def test_every_container_gives_the_same_verdict(wrap, trapped):
     assert report.verdict == trapped.verdict
     finding = check(report, "Weiß, between chains").finding
     assert finding == check(trapped, "Weiß, between chains").finding
+
+
+def test_a_variable_called_step_is_a_variable():
+    rng = np.random.default_rng(12)
+    report = ab.diagnose(
+        compat.as_dataset({"step": rng.normal(size=(2, 100)), "method": rng.normal(size=(2, 100))})
+    )
+    assert list(report.table.index) == ["step", "method"]
+    assert "step" not in report.source
 
 
 def test_a_selection_is_respected():

@@ -138,6 +138,16 @@ def test_negative_numbers_and_ranges():
     assert values(parser, "<-4") == [-5]
 
 
+def test_a_category_beside_numbers_is_in_no_range():
+    parser = CellParser(Domain("age", [20, 25, 30, "missing"]))
+    assert values(parser, "20-25") == [20, 25]
+    assert values(parser, ">=25") == [25, 30]
+    assert values(parser, "[20, inf)") == [20, 25, 30]
+    assert values(parser, pd.Interval(20, 30)) == [25, 30]
+    assert values(parser, "{20-25, missing}") == [20, 25, "missing"]
+    assert values(parser, "*") == [20, 25, 30, "missing"]
+
+
 def test_hierarchy_labels_come_before_patterns():
     tree = Hierarchy.from_levels({20: ["20-29"], 25: ["20-29"], 29: ["x*"], 31: ["x*"]})
     parser = CellParser(Domain("age", [20, 25, 29, 31], tree))
@@ -180,8 +190,8 @@ def test_missing_member_and_unknown_policy():
         ("{M, }", "contains ''"),
         (["M", 3], "contains 3"),
         ([["M"]], r"contains \['M'\]"),
-        ("20-29", "not numeric"),
-        (pd.Interval(0, 1), "not numeric"),
+        ("20-29", "has no numbers"),
+        (pd.Interval(0, 1), "has no numbers"),
         (3.5, "3.5 is no value"),
         (b"M", "b'M' is no value"),
         (object, "is no value"),
@@ -203,6 +213,7 @@ def test_errors_say_what_is_wrong(cell, part):
         ("2020-01", "high to low"),
         ("70-80", r"contains no value of the domain \(48 values, from 18 to 65\)"),
         ("[20, 20)", "contains no value"),
+        ("{20-29, 90-99}", "contains '90-99', which is no value"),
         (pd.Interval(pd.Timestamp(2020, 1, 1), pd.Timestamp(2021, 1, 1)), "interval of times"),
         (pd.Interval(pd.Timedelta(1, "D"), pd.Timedelta(2, "D")), "interval of times"),
         (True, "True is no value"),

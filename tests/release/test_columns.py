@@ -134,6 +134,11 @@ def test_missing_policies():
     assert encoded(["a", "b"], missing="category").domain.values == ("a", "b")
 
 
+def test_missing_category_keeps_ranges():
+    column = encoded(["20-21", None, ">=22"], domain=range(20, 24), missing="category")
+    assert rows(column) == [[20, 21], ["missing"], [22, 23]]
+
+
 def test_missing_category_keeps_the_hierarchy():
     tree = Hierarchy.from_prefix(["11", "12", "21"])
     column = encoded(["1*", "", "21", "*"], hierarchy=tree, missing="category", missing_label="?")

@@ -14,7 +14,7 @@ def table(wards, ward_domains):
 
 def test_repr_is_one_line(table):
     assert repr(table) == (
-        "ReleasedTable(horizontal, 7 rows, 3 groups + 1 suppressed rows, k=1, l=1, "
+        "ReleasedTable(horizontal, 7 rows, 3 groups + 1 suppressed row, k=1, l=1, "
         "sensitive='illness', attributes=['age', 'sex', 'zip'])"
     )
 

@@ -23,7 +23,7 @@ from anonbayes.release.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["attacker_weights", "random_world_weights"]
+__all__ = ["attacker_weights", "candidate_rows", "random_world_weights"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,9 +59,7 @@ class _Rows:
         )
 
 
-def attacker_weights(
-    post: Posterior, victims: Victims
-) -> tuple[Floats, Floats | None, Ints]:
+def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
     """Unnormalised ``p_A`` of each distinct victim.
 
     Returns
@@ -106,6 +104,16 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
         matrix = table.secret.evidence.matrix.toarray()
         secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
     return accumulate(victims, rows.index, compatible, fit, secrets)
+
+
+def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
+    """Number of released rows that each distinct victim could own."""
+    rows = _Rows(table)
+    compatible = match_cells(victims, rows.evidence)
+    count = np.bincount(rows.inverse, minlength=len(rows.codes)).astype(np.float64)
+    possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
+    found, _ = accumulate(victims, rows.index, compatible, possible, count[:, None])
+    return np.rint(found[:, 0]).astype(np.int64)
 
 
 def _group_shares(table: ReleasedTable) -> Floats:
@@ -182,13 +190,9 @@ def _latent(
             for a, (name, column) in enumerate(table.columns.items()):
                 pi = draws[name][chain, t]
                 joint = joint * (rows.evidence[a] @ pi.T)[column.codes]
-                fit.append(
-                    mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a])
-                )
+                fit.append(mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a]))
             joint /= joint.sum(axis=1, keepdims=True)
-            weights, found = accumulate(
-                victims, rows.index, compatible, fit, rows.gather(joint)
-            )
+            weights, found = accumulate(victims, rows.index, compatible, fit, rows.gather(joint))
             total += weights
         batches.append(total / len(chosen))
     return np.mean(batches, axis=0), np.stack(batches), found
@@ -206,7 +210,5 @@ def _vertical(
         accumulate(victims, rows.index, compatible, fit, rows.gather(owned))[0]
         for owned in post.ownership
     ]
-    found = accumulate(
-        victims, rows.index, compatible, fit, rows.gather(post.ownership[0])
-    )[1]
+    found = accumulate(victims, rows.index, compatible, fit, rows.gather(post.ownership[0]))[1]
     return np.mean(batches, axis=0), np.stack(batches), found

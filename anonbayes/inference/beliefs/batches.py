@@ -7,6 +7,8 @@ batches is its standard error, autocorrelation within batches included.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,15 +22,15 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
 
     Examples
     --------
-    >>> batch_slices(2, 10, 4)
-    [(0, slice(0, 5, None)), (0, slice(5, 10, None)), (1, slice(0, 5, None)), (1, slice(5, 10, None))]
+    >>> batch_slices(1, 10, 2)
+    [(0, slice(0, 5, None)), (0, slice(5, 10, None))]
     """
     per_chain = max(1, min(n_draws, -(-wanted // n_chains)))
     edges = np.linspace(0, n_draws, per_chain + 1).round().astype(int)
     return [
         (chain, slice(int(a), int(b)))
         for chain in range(n_chains)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in itertools.pairwise(edges)
     ]
 
 

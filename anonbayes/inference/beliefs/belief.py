@@ -33,9 +33,7 @@ def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series |
     return _labelled(post.table, victims, weights, batches, None, "learner")
 
 
-def attacker_belief(
-    post: Posterior, victim: Victim, *, secret: Secret
-) -> pd.Series | pd.DataFrame:
+def attacker_belief(post: Posterior, victim: Victim, *, secret: Secret) -> pd.Series | pd.DataFrame:
     """See `Posterior.attacker`."""
     victims = read_victims(post.table, victim)
     extra = secret_weights(post.table, secret)

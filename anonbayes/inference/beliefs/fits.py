@@ -14,9 +14,7 @@ __all__ = ["mean_fit", "pair_values"]
 Floats = npt.NDArray[np.float64]
 
 
-def pair_values(
-    weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility
-) -> Floats:
+def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility) -> Floats:
     """``sum_k weight[v, k] cells[y, k]`` for the compatible pairs (v, y), in their order."""
     product = sparse.csr_array(weight @ cells.T)
     product.sort_indices()

@@ -98,9 +98,7 @@ class RecordIndex:
         return cls(codes, order, trie, len(starts[0]))
 
 
-def match_cells(
-    victims: Victims, evidence: list[sparse.csr_array]
-) -> tuple[Compatibility, ...]:
+def match_cells(victims: Victims, evidence: list[sparse.csr_array]) -> tuple[Compatibility, ...]:
     """Cells of each attribute that allow each piece of knowledge: those with a common value."""
     out = []
     for weight, cells in zip(victims.weights, evidence, strict=True):

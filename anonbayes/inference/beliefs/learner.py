@@ -1,7 +1,7 @@
 """The learner: what the table says about the population, and so about anyone in it.
 
-``p_L(s, r | t*) = E[f(s, r | pi) | t*]``, conditioned on r (Groups (5), (9)); or, as another number,
-``E[f(s | r, pi) | t*]`` (Groups (6)).
+``p_L(s, r | t*) = E[f(s, r | pi) | t*]``, conditioned on r (Groups (5), (9)); or, as another
+number, ``E[f(s | r, pi) | t*]`` (Groups (6)).
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
     return weights, batches
 
 
-def _averaged(
-    post: Posterior, victims: Victims, *, conditional: bool
-) -> tuple[Floats, Floats]:
+def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[Floats, Floats]:
     """Average over draws, batch by batch."""
     table = post.table
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()

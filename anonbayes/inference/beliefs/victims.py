@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.domains import is_missing
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
 from anonbayes.release.build import check_frame, distinct_rows
-from anonbayes.release.cells import CellParser, is_missing
+from anonbayes.release.cells import CellParser
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["Victims", "read_victims"]
@@ -145,7 +146,9 @@ def _parse(
         try:
             number = float(w)
         except (TypeError, ValueError):
-            raise CellError(f"Column {name!r}: the weight {w!r} of {value!r} is no number.") from None
+            raise CellError(
+                f"Column {name!r}: the weight {w!r} of {value!r} is no number."
+            ) from None
         if not np.isfinite(number) or number < 0:
             raise CellError(
                 f"Column {name!r}: the weight of {value!r} must be at least 0, got {w!r}."

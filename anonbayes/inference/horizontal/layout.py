@@ -119,9 +119,7 @@ class HorizontalLayout:
         sizes = np.array([len(e.domain) for e in evidence], dtype=np.int64)
         first_cell = _offsets([len(e) for e in evidence])
         weights = [np.bincount(c.codes, minlength=len(c.evidence)) for c in table.columns.values()]
-        trees = [
-            _tree(e, w if collapse else None) for e, w in zip(evidence, weights, strict=True)
-        ]
+        trees = [_tree(e, w if collapse else None) for e, w in zip(evidence, weights, strict=True)]
         node_start = _offsets([tree.n_nodes for tree, _ in trees])
         cell_node = np.concatenate(
             [
@@ -191,7 +189,9 @@ class HorizontalLayout:
             record_count=records[2],
             secret_likelihood=records[3],
         )
-        return cls(table.attributes, n_secrets, arrays)
+        # One memory layout for all tables, so that the kernels are compiled once.
+        plain = Arrays._make(np.array(field, order="C") for field in arrays)
+        return cls(table.attributes, n_secrets, plain)
 
     def flatten(self, blocks: Mapping[str, Floats]) -> Floats:
         """Join arrays of shape ``(S, K_a)`` into one flat vector."""
@@ -226,9 +226,7 @@ def _tree(evidence: Evidence, weight: Ints | None) -> tuple[CellTree, Ints]:
     size = len(evidence.domain)
     flat = is_flat(evidence)
     single = evidence.sizes == 1
-    hard = np.array(
-        [np.ptp(_row(evidence, c)) == 0.0 for c in range(len(evidence))], dtype=bool
-    )
+    hard = np.array([np.ptp(_row(evidence, c)) == 0.0 for c in range(len(evidence))], dtype=bool)
     taken = single | flat
     if weight is not None:
         candidates = [c for c in np.argsort(-weight, kind="stable") if hard[c] and not taken[c]]

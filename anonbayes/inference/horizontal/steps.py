@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class HorizontalStep(BlockedStep):
 
     name = "horizontal"
     default_blocked = True
-    stats_dtypes_shapes = {"log_likelihood": (np.float64, [])}  # noqa: RUF012
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
 
     def __init__(
         self,

@@ -261,6 +261,11 @@ class VerticalChain:
         """``E``, the log of the collapsed posterior up to a constant."""
         return collapsed_energy(self._tables, self.counts)
 
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the nonsensitive part of the cleartext table given ``pi``."""
+        return float(self.counts @ self.log_pi)
+
     def draw_pi(self) -> Floats:
         """Parameters ``pi_a|s`` of the current state, flat (drawn now where they were not)."""
         if self.step in ("collapsed", "tempered"):

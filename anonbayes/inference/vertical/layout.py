@@ -228,7 +228,7 @@ class VerticalLayout:
         return found
 
     def counts(self, assignment: Ints) -> Ints:
-        """Counts ``delta`` of an assignment, flat."""
+        """Return the counts ``delta`` of an assignment, flat."""
         return count_cells(self.arrays, assignment, self.n_cells)
 
     # ------------------------------------------------------------------ parameters

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from anonbayes.inference.dirichlet import log_gamma_draw
+
 from .layout import Floats, Ints, VerticalLayout
 
 
@@ -18,19 +20,11 @@ def simplex_bounds(layout: VerticalLayout) -> Ints:
 def draw_log_simplexes(
     shape: Floats, bounds: Ints, log_pi: Floats, rng: np.random.Generator
 ) -> None:
-    """Draw ``Dir(shape)`` for each stretch between bounds, as logs.
-
-    Logs keep small shapes exact: a gamma variate of shape below one is
-    ``Gamma(shape + 1) * U^(1/shape)``, which underflows long before its log does.
-    """
+    """Draw ``Dir(shape)`` for each stretch between bounds, as logs, which do not underflow."""
     for r in range(len(bounds) - 1):
         top = -np.inf
         for c in range(bounds[r], bounds[r + 1]):
-            if shape[c] < 1.0:
-                log_pi[c] = np.log(rng.standard_gamma(shape[c] + 1.0))
-                log_pi[c] += np.log(1.0 - rng.random()) / shape[c]
-            else:
-                log_pi[c] = np.log(rng.standard_gamma(shape[c]))
+            log_pi[c] = log_gamma_draw(shape[c], rng)
             top = max(top, log_pi[c])
         mass = 0.0
         for c in range(bounds[r], bounds[r + 1]):

@@ -44,7 +44,7 @@ class VerticalRun:
     energy : array, shape (draws,)
         Log of the collapsed posterior up to a constant.
     stats : dict of array, shape (draws,)
-        Statistics of the step.
+        Statistics of the step, and ``log_likelihood``, that of the cleartext table given ``pi``.
     ownership : array, shape (n_links,)
         Rao-Blackwellised ``P(item belongs to value)``, see `VerticalLayout.ownership`.
     assignment : array of int, shape (kept draws, N), or None
@@ -81,7 +81,9 @@ class _Store:
         self.dtype = np.min_scalar_type(layout.n_rows - 1)
 
     def add(self, chain: VerticalChain, stats: dict[str, float]) -> None:
-        self.rows.append((chain.draw_pi(), chain.draw_pi_secret(), chain.energy, stats))
+        pi = chain.draw_pi()
+        stats["log_likelihood"] = chain.log_likelihood
+        self.rows.append((pi, chain.draw_pi_secret(), chain.energy, stats))
         if self.keep_assignment:
             self.tables.append(chain.assignment.astype(self.dtype))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 import logging
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.channels.secure import Source, randomness
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
 from anonbayes.release.columns import Column
@@ -22,7 +22,6 @@ from anonbayes.release.table import ReleasedTable
 __all__ = ["anatomy"]
 
 Codes = npt.NDArray[np.int64]
-Keys = Callable[[int], npt.NDArray[np.uint64]]
 Seed = int | np.random.Generator | None
 
 RESIDUE = ("assign", "report", "error")
@@ -128,8 +127,8 @@ def anatomy(
         )
     _, l = check_privacy(cleartext, 1, l)  # noqa: E741
     _check_eligible(cleartext, l)
-    keys = _source(seed)
-    values, group_of_slot, left = _compose(cleartext.secret_counts, l, keys)
+    source = _source(seed)
+    values, group_of_slot, left = _compose(cleartext.secret_counts, l, source)
     if len(left) and residue == "error":
         shown = ", ".join(repr(cleartext.sensitive.values[v]) for v in left)
         raise AnonymizationError(
@@ -137,11 +136,11 @@ def anatomy(
             "them to other groups or residue='report' to leave them out."
         )
     if len(left) and residue == "assign":
-        chosen = _hosts(values, group_of_slot, left, keys)
+        chosen = _hosts(values, group_of_slot, left, source)
         values, group_of_slot = np.append(values, left), np.append(group_of_slot, chosen)
     elif len(left):
         _log.warning("anatomy left %d of %d rows out of the release", len(left), cleartext.n_rows)
-    table, truth = _publish(cleartext, values, group_of_slot, keys, group)
+    table, truth = _publish(cleartext, values, group_of_slot, source, group)
     truth.index = df.index
     return (table, truth) if return_truth else table
 
@@ -157,21 +156,22 @@ def _check_eligible(cleartext: Cleartext, l: int) -> None:  # noqa: E741
         )
 
 
-def _source(seed: Seed) -> Keys:
-    """Draw random 64-bit keys, by which things are ordered; all randomness comes from here."""
-    if seed is None:
-        return lambda n: np.frombuffer(secrets.token_bytes(8 * n), dtype=np.uint64)
-    generator = np.random.default_rng(seed)
-    return lambda n: generator.integers(0, 2**64, size=n, dtype=np.uint64)
+def _source(seed: Seed) -> Source:
+    try:
+        return randomness(seed)
+    except (TypeError, ValueError) as error:
+        raise AnonymizationError(
+            f"seed={seed!r} is neither None, a non-negative whole number nor a Generator: {error}."
+        ) from None
 
 
-def _compose(counts: Codes, l: int, keys: Keys) -> tuple[Codes, Codes, Codes]:  # noqa: E741
+def _compose(counts: Codes, l: int, source: Source) -> tuple[Codes, Codes, Codes]:  # noqa: E741
     """Sensitive value and group of each slot, and the values of the residue.
 
     Only the counts matter here; which row of a value goes where is drawn in `_publish`.
     """
     n_groups = int(counts.sum()) // l
-    ties = iter(keys(len(counts) + n_groups * l).tolist())
+    ties = iter(source.random(len(counts) + n_groups * l).tolist())
     # Equally large buckets are taken in random order.
     heap = [(-int(n), next(ties), v) for v, n in enumerate(counts) if n]
     heapq.heapify(heap)
@@ -187,30 +187,30 @@ def _compose(counts: Codes, l: int, keys: Keys) -> tuple[Codes, Codes, Codes]:  
     return slots, np.arange(len(slots)) // l, left
 
 
-def _hosts(values: Codes, groups: Codes, left: Codes, keys: Keys) -> Codes:
+def _hosts(values: Codes, groups: Codes, left: Codes, source: Source) -> Codes:
     """Group for each value of the residue, drawn from the groups that lack the value."""
     n_groups = int(groups.max()) + 1
     hosts = np.empty(len(left), dtype=np.int64)
-    for i, (value, key) in enumerate(zip(left, keys(len(left)), strict=True)):
+    for i, value in enumerate(left):
         free = np.setdiff1d(np.arange(n_groups), groups[values == value])
-        hosts[i] = free[int(key) % len(free)]
+        hosts[i] = free[source.integers(0, len(free), 1)[0]]
     return hosts
 
 
 def _publish(
-    cleartext: Cleartext, values: Codes, groups: Codes, keys: Keys, name: str
+    cleartext: Cleartext, values: Codes, groups: Codes, source: Source, name: str
 ) -> tuple[ReleasedTable, pd.DataFrame]:
     """Fill the slots with random rows of their values, then break the link inside the groups."""
     slots = np.lexsort((values, groups))
     values, groups = values[slots], groups[slots]
     # The i-th slot of a value takes the i-th row of that value in a random order of the rows.
-    rows = np.lexsort((keys(cleartext.n_rows), cleartext.secret))
+    rows = np.lexsort((source.random(cleartext.n_rows), cleartext.secret))
     start = np.concatenate([[0], np.cumsum(cleartext.secret_counts)])
     by_value = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.int64)
     rank[by_value] = np.arange(len(values)) - np.searchsorted(values[by_value], values[by_value])
     row_of_slot = rows[start[values] + rank]
-    slot_of_item = np.lexsort((keys(len(values)), groups))
+    slot_of_item = np.lexsort((source.random(len(values)), groups))
     row_of_item = row_of_slot[slot_of_item]
 
     truth = np.full((cleartext.n_rows, 3), -1, dtype=np.int64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.domains import Domain, code_dtype
-from anonbayes.errors import CellError
 from anonbayes.release.build import distinct_rows
-from anonbayes.release.cells import CellParser
 from anonbayes.release.columns import Column
 from anonbayes.release.evidence import Evidence
 from anonbayes.release.schemes.cleartext import Cleartext
 from anonbayes.release.table import ReleasedTable
 
-__all__ = ["cell_column", "horizontal_table", "set_label", "whole_label"]
+__all__ = ["cell_column", "horizontal_table", "set_labels", "spell_out_stars", "whole_label"]
 
 Codes = npt.NDArray[Any]
+_MISREAD = re.compile(r"[,{}]|^$")
 
 
 def cell_column(
@@ -67,6 +68,30 @@ def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> Releas
     )
 
 
+def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
+    """Columns in which no row shows a star everywhere, as only suppressed rows do.
+
+    A group can be so wide that each of its cells is a whole domain; then the first column lists
+    its values instead.
+    """
+    stars = [
+        np.array(
+            [
+                size == len(column.domain) and isinstance(text, str) and text == "*"
+                for size, text in zip(column.evidence.sizes, column.evidence.labels, strict=True)
+            ]
+        )
+        for column in columns.values()
+    ]
+    shown = [star[c.codes] for star, c in zip(stars, columns.values(), strict=True)]
+    if not np.logical_and.reduce(shown).any():
+        return columns
+    name, column = next(iter(columns.items()))
+    labels = list(column.evidence.labels)
+    labels[int(stars[0].argmax())] = set_labels(column.domain)(np.arange(len(column.domain)))
+    return {**columns, name: Column(replace(column.evidence, labels=tuple(labels)), column.codes)}
+
+
 def whole_label(domain: Domain) -> Any:
     """How a cell that allows every value is spelled: a star, unless a star means something else."""
     tree = domain.hierarchy
@@ -76,12 +101,16 @@ def whole_label(domain: Domain) -> Any:
     return tuple(domain.values) if taken else "*"
 
 
-def set_label(parser: CellParser, codes: Sequence[int] | Codes) -> Any:
-    """Text ``{a, b}`` for a set of values, or a tuple where the text would be ambiguous."""
-    text = "{" + ", ".join(parser.domain.labels[c] for c in codes) + "}"
-    try:
-        if np.array_equal(parser.parse(text), codes):
-            return text
-    except CellError:
-        pass  # a value has a comma or a brace of its own; the tuple below is unambiguous
-    return tuple(parser.domain.values[c] for c in codes)
+def set_labels(domain: Domain) -> Callable[[Codes], Any]:
+    """How sets of values are spelled: ``{a, b}``, or as tuples where the text could be misread.
+
+    Examples
+    --------
+    >>> set_labels(Domain("x", ["a", "b", "c"]))(np.array([0, 2]))
+    '{a, c}'
+    >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
+    ('a', 'b, c')
+    """
+    if any(_MISREAD.search(label) or label != label.strip() for label in domain.labels):
+        return lambda codes: tuple(domain.values[c] for c in codes)
+    return lambda codes: "{" + ", ".join(domain.labels[c] for c in codes) + "}"

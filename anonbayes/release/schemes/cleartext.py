@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from anonbayes.errors import AnonymizationError, DomainError, TableError, neares
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.build import check_column, check_frame, check_known
 from anonbayes.release.columns import IDENTIFIER_SIZE
+from anonbayes.release.readers import read_hierarchies
 
-__all__ = ["Cleartext", "check_privacy", "whole_number"]
+__all__ = ["Cleartext", "Trees", "check_privacy", "whole_number"]
+
+# Hierarchies or their files by column, or a directory of such files.
+Trees = str | Path | Mapping[str, Hierarchy | str | Path]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +64,13 @@ class Cleartext:
         *,
         quasi_identifiers: Iterable[str] | None = None,
         domains: Mapping[str, Domain | Iterable[Any]] | None = None,
-        hierarchies: Mapping[str, Hierarchy] | None = None,
+        hierarchies: Trees | None = None,
     ) -> Cleartext:
         """Encode a frame.
 
         Columns that are neither sensitive nor among `quasi_identifiers` are left out of the
-        release. A hierarchy's leaves are the domain of a column for which none is given.
+        release. A hierarchy's leaves are the domain of a column for which none is given, the
+        sensitive one included.
         """
         check_frame(frame, "The cleartext table")
         if not isinstance(sensitive, str):
@@ -74,13 +80,16 @@ class Cleartext:
             )
         check_column(frame, sensitive, "sensitive")
         names = _quasi_identifiers(frame, sensitive, quasi_identifiers)
+        trees = read_hierarchies(hierarchies, frame.columns) or {}
         check_known(domains, frame.columns, "domains")
-        check_known(hierarchies, frame.columns, "hierarchies")
+        check_known(trees, frame.columns, "hierarchies")
         for name in (*names, sensitive):
             _check_filled(frame[name], name)
 
-        given, trees = domains or {}, hierarchies or {}
-        secret_domain = _domain(sensitive, frame[sensitive], given.get(sensitive), None)
+        given = domains or {}
+        secret_domain = _domain(
+            sensitive, frame[sensitive], given.get(sensitive), trees.get(sensitive)
+        )
         secret = _encode(frame[sensitive], secret_domain)
         if not (secret != secret[0]).any():
             raise TableError(

@@ -9,7 +9,8 @@ up: the number of suppressed rows never grows. Hence, with a limit on suppressed
 
 which is *predictive tagging* (OLA, Emam et al. 2009; Flash, Kohlmayer et al. 2012). A tag is a
 slice of an array with one axis per attribute. Nodes whose lower bound exceeds the best loss so far
-are never looked at; together both rules leave out only nodes that cannot be optimal.
+are never looked at, and every look raises bounds above and below it. All rules leave out only nodes
+that cannot be optimal.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ class Check:
         Rows in groups that violate k or l.
     loss : float
         Loss at the node, with these rows suppressed.
-    bound : float
+    above : float
         Lower bound of the loss here and at every node above.
+    below : callable
+        Computes lower bounds of the loss at the nodes below.
     """
 
     suppressed: int
     loss: float
-    bound: float
+    above: float
+    below: Callable[[], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -161,11 +165,14 @@ class _Search:
         self.checked += 1
         self.done[node] = True
         above = tuple(slice(h, None) for h in node)
-        np.maximum(self.bound[above], seen.bound, out=self.bound[above])
+        below = tuple(slice(h + 1) for h in node)
+        np.maximum(self.bound[above], seen.above, out=self.bound[above])
         if seen.suppressed > self.limit:
-            self.status[tuple(slice(h + 1) for h in node)] = FAILS
+            self.status[below] = FAILS
             return False
         self.status[above] = HOLDS
+        if seen.suppressed:
+            np.maximum(self.bound[below], seen.below(), out=self.bound[below])
         if self.best is None or _rank(node, seen) < _rank(self.best.node, self.best.check):
             self.best = Found(node, seen, self.checked)
         return True

@@ -1,12 +1,14 @@
 """What a recoding loses: the quantities that the search over levels minimises.
 
-Every loss comes with a lower bound that never falls on the way up the lattice, because suppressed
-rows make the loss itself rise and fall. The bound is the loss that the same levels would have if
-no row were suppressed.
+Suppressed rows make a loss rise and fall on the way up the lattice, so the search needs bounds.
+The loss that the same levels would have if no row were suppressed is one, and it never falls on
+the way up. Another holds on the way down: whoever is suppressed at a node is suppressed at every
+node below it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,6 +60,9 @@ class Loss(Protocol):
     def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
         """Loss at a node, and a lower bound for this node and every node above it."""
 
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Lower bound for the node and every node below it, given the rows suppressed here."""
+
     def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
         """Loss when every record has levels of its own and groups have these sizes.
 
@@ -92,9 +97,21 @@ class SeparableLoss:
         geometric: bool,
     ) -> None:
         self._geometric = geometric
-        self._weights = weights
-        self._costs = [cost[:, codes] for cost, codes in zip(costs, records, strict=True)]
-        self._totals = [cost @ weights for cost in self._costs]
+        self._costs, self._records, self._weights = costs, records, weights
+        self._climbs = [cost[-1] - cost for cost in costs]
+        self._totals = self._by_level(weights, costs)
+
+    def _by_level(self, rows: Floats, costs: Sequence[Floats]) -> list[Floats]:
+        """Cost of these rows of the records on each level, one array per attribute."""
+        # Rows are counted by value first: domains are small, records are many.
+        return [
+            cost @ np.bincount(codes, weights=rows, minlength=cost.shape[1])
+            for cost, codes in zip(costs, self._records, strict=True)
+        ]
+
+    def _extra(self, groups: Groups) -> list[Floats]:
+        """Cost that suppression adds on each level, one array per attribute."""
+        return self._by_level(groups.dropped, self._climbs)
 
     def _scaled(self, attribute: int, total: Floats | float) -> Floats:
         low, high = self._totals[attribute][0], self._totals[attribute][-1]
@@ -107,27 +124,39 @@ class SeparableLoss:
         mean = total / len(self._costs)
         return np.expm1(mean) if self._geometric else mean
 
+    def _lattice(self, totals: Sequence[Floats]) -> Floats:
+        """Loss of every combination of levels from the attributes' totals by level."""
+        scaled = [self._scaled(a, total) for a, total in enumerate(totals)]
+        return np.asarray(self._mean(functools.reduce(np.add.outer, scaled)))
+
     def floor(self) -> Floats:
         """Loss of every node without suppression."""
-        scaled = [self._scaled(a, total) for a, total in enumerate(self._totals)]
-        grids = np.meshgrid(*scaled, indexing="ij", sparse=True)
-        return np.asarray(self._mean(np.sum(np.broadcast_arrays(*grids), axis=0)))
+        return self._lattice(self._totals)
+
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Loss of the nodes up to this one if exactly the rows suppressed here were suppressed."""
+        return self._lattice(
+            [
+                (total + extra)[: h + 1]
+                for total, extra, h in zip(self._totals, self._extra(groups), node, strict=True)
+            ]
+        )
 
     def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
         """Loss at a node, and the loss without suppression."""
-        shown = [self._totals[a][h] for a, h in enumerate(node)]
-        hidden = [
-            (cost[-1] - cost[h]) @ groups.dropped for cost, h in zip(self._costs, node, strict=True)
-        ]
-        scaled = [self._scaled(a, t) for a, t in enumerate(shown)]
-        lost = [self._scaled(a, t + s) for a, (t, s) in enumerate(zip(shown, hidden, strict=True))]
-        return float(self._mean(np.sum(lost))), float(self._mean(np.sum(scaled)))
+        shown = [total[h] for total, h in zip(self._totals, node, strict=True)]
+        extra = [total[h] for total, h in zip(self._extra(groups), node, strict=True)]
+        bound = [self._scaled(a, t) for a, t in enumerate(shown)]
+        lost = [self._scaled(a, t + s) for a, (t, s) in enumerate(zip(shown, extra, strict=True))]
+        return float(self._mean(np.sum(lost))), float(self._mean(np.sum(bound)))
 
     def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
         """Loss when every record has levels of its own."""
         lost = [
-            self._scaled(a, cost[h, np.arange(len(h))] @ self._weights)
-            for a, (cost, h) in enumerate(zip(self._costs, heights, strict=True))
+            self._scaled(a, float((cost[h, codes] * self._weights).sum()))
+            for a, (cost, codes, h) in enumerate(
+                zip(self._costs, self._records, heights, strict=True)
+            )
         ]
         return float(self._mean(np.sum(lost)))
 
@@ -151,6 +180,11 @@ class Discernibility:
         squares = groups.sizes**2
         seen = groups.sizes[~groups.kept].sum() * self._rows + squares[groups.kept].sum()
         return float(seen), float(squares.sum())
+
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Suppressed rows look like all rows, every other row like itself at least."""
+        dropped = groups.dropped.sum()
+        return np.asarray(dropped * self._rows + self._rows - dropped)
 
     def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
         """Loss of groups of these sizes; rows in none of them are suppressed."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -13,92 +11,27 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonymizationError, one_of
-from anonbayes.hierarchies import Hierarchy
+from anonbayes.errors import AnonymizationError, DomainError, one_of
 from anonbayes.release.columns import Column
-from anonbayes.release.readers import read_hierarchies, set_apart
+from anonbayes.release.readers import set_apart
 from anonbayes.release.schemes.assemble import cell_column, horizontal_table
-from anonbayes.release.schemes.cleartext import Cleartext, check_privacy
-from anonbayes.release.schemes.lattice import Check, Found, Node, search
+from anonbayes.release.schemes.cleartext import Cleartext, Trees, check_privacy
 from anonbayes.release.schemes.levels import Levels
-from anonbayes.release.schemes.losses import LOSSES, make_loss
-from anonbayes.release.schemes.possible import what_is_possible
+from anonbayes.release.schemes.losses import LOSSES
+from anonbayes.release.schemes.passes import Recoder, Recoding
 from anonbayes.release.schemes.records import RecordSet
 from anonbayes.release.table import ReleasedTable
 
-__all__ = ["Pass", "Recoding", "recode"]
+__all__ = ["recode"]
 
 LARGEST_LATTICE = 5_000_000
-# A local recoding may put off half of the rows at first, as ARX's examples do, and must then place
-# at least a twentieth of what is left in each further pass.
-FIRST_PASS = 0.5
-LATER_PASSES = 0.95
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One search over the lattice.
-
-    Parameters
-    ----------
-    levels : dict of str to int
-        Level of each attribute, counted as in its hierarchy.
-    rows : int
-        Rows that were recoded to these levels.
-    loss : float
-        Loss over the rows that the search was given; those it left over count as suppressed.
-    checked, nodes : int
-        Nodes looked at, and nodes of the lattice.
-    """
-
-    levels: dict[str, int]
-    rows: int
-    loss: float
-    checked: int
-    nodes: int
-
-
-@dataclass(frozen=True)
-class Recoding:
-    """How a table was recoded.
-
-    Parameters
-    ----------
-    passes : tuple of Pass
-        One for global recoding, one or more for local recoding.
-    loss : float
-        Loss of the whole release.
-    loss_name : str
-        Which loss.
-    suppressed : int
-        Suppressed rows.
-    """
-
-    passes: tuple[Pass, ...]
-    loss: float
-    loss_name: str
-    suppressed: int
-
-    @property
-    def levels(self) -> dict[str, int]:
-        """Levels of the first pass: those of the table, if recoding was global."""
-        return self.passes[0].levels
-
-    def to_frame(self) -> pd.DataFrame:
-        """One line per pass: levels, rows, loss, nodes."""
-        return pd.DataFrame(
-            [
-                {**p.levels, "rows": p.rows, "loss": p.loss, "checked": p.checked, "nodes": p.nodes}
-                for p in self.passes
-            ]
-        ).rename_axis(index="pass")
 
 
 @overload
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
     *,
@@ -113,7 +46,7 @@ def recode(
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
     *,
@@ -127,7 +60,7 @@ def recode(
 def recode(
     df: pd.DataFrame,
     sensitive: str,
-    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path],
+    hierarchies: Trees,
     k: int,
     l: int = 1,  # noqa: E741
     *,
@@ -144,7 +77,8 @@ def recode(
     rows show ``*`` everywhere and keep their sensitive value. Global recoding uses one level per
     attribute for all rows and is optimal: no other levels have a smaller loss. Local recoding
     then takes the rows that would be suppressed and recodes them again at other levels, until
-    nothing is gained; each pass is optimal for its rows, the sequence is greedy.
+    nothing is gained; each pass is optimal for its rows, the sequence is greedy, and the release
+    never loses more than by global recoding.
 
     Parameters
     ----------
@@ -207,19 +141,24 @@ def recode(
     """
     one_of("loss", loss, LOSSES)
     share = _share(suppression)
-    trees = read_hierarchies(hierarchies, [c for c in df.columns if c != sensitive])
     cleartext = Cleartext.of(
         df,
         sensitive,
         quasi_identifiers=quasi_identifiers,
         domains=domains,
-        hierarchies=trees,
+        hierarchies=hierarchies,
     )
     k, l = check_privacy(cleartext, k, l)  # noqa: E741
+    for domain in cleartext.domains.values():
+        if "*" in domain.by_label:
+            raise DomainError(
+                f"Column {domain.name!r} has the value '*', by which suppressed rows are marked; "
+                "rename it."
+            )
     levels = [Levels.of(domain) for domain in cleartext.domains.values()]
     _check_size(cleartext, levels)
     records, record_of = RecordSet.of(cleartext, levels)
-    recoder = _Recoder(records, k, l, loss, math.floor(share * cleartext.n_rows + 1e-9))
+    recoder = Recoder(records, k, l, loss, math.floor(share * cleartext.n_rows + 1e-9))
     plan = recoder.local_plan() if local else recoder.global_plan()
     table = set_apart(_release(cleartext, levels, recoder.heights(plan), record_of))
     if not return_recoding:
@@ -228,89 +167,6 @@ def recode(
     passes = tuple(recoder.describe(found, rows, names) for found, rows in plan)
     total = recoder.loss_of(plan, table.group_sizes.to_numpy(dtype=float))
     return table, Recoding(passes, total, loss, table.n_suppressed)
-
-
-# A plan: the levels found by each pass, and the records that it recodes.
-Plan = list[tuple[Found, npt.NDArray[np.int64]]]
-
-
-class _Recoder:
-    """Searches over growing or shrinking sets of records with the same demands."""
-
-    def __init__(self, records: RecordSet, k: int, l: int, loss: str, limit: int) -> None:  # noqa: E741
-        self.records, self.k, self.l, self.loss, self.limit = records, k, l, loss, limit
-
-    def _search(self, chosen: npt.NDArray[np.int64], limit: int) -> Found | None:
-        part = self.records.take(chosen)
-        loss = make_loss(self.loss, part.levels, part.codes, part.weights)
-
-        def check(node: Node) -> Check:
-            groups = part.groups(node, self.k, self.l)
-            value, bound = loss.at(node, groups)
-            return Check(groups.suppressed, value, bound)
-
-        return search(loss.floor(), check, limit)
-
-    def _kept(
-        self, found: Found, chosen: npt.NDArray[np.int64]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        dropped = self.records.take(chosen).groups(found.node, self.k, self.l).dropped > 0
-        return chosen[~dropped], chosen[dropped]
-
-    def global_plan(self) -> Plan:
-        everyone = np.arange(len(self.records.secret))
-        found = self._search(everyone, self.limit)
-        if found is None:
-            raise AnonymizationError(what_is_possible(self.records, self.k, self.l, self.limit))
-        return [(found, self._kept(found, everyone)[0])]
-
-    def local_plan(self) -> Plan:
-        plan: Plan = []
-        rest = np.arange(len(self.records.secret))
-        while len(rest):
-            rows = int(self.records.weights[rest].sum())
-            share = LATER_PASSES if plan else FIRST_PASS
-            found = self._search(rest, max(math.floor(share * rows), 0 if plan else self.limit))
-            if found is None:
-                break
-            placed, rest = self._kept(found, rest)
-            plan.append((found, placed))
-        # Too many rows left over: undo passes until the rest fits in together with their rows.
-        while self.records.weights[rest].sum() > self.limit:
-            if not plan:
-                return self.global_plan()
-            rest = np.sort(np.concatenate([rest, plan.pop()[1]]))
-            found = self._search(rest, self.limit)
-            if found is not None:
-                placed, rest = self._kept(found, rest)
-                plan.append((found, placed))
-        return plan
-
-    def describe(self, found: Found, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Pass:
-        shape = [len(level) for level in self.records.levels]
-        numbers = [v.numbers[h] for v, h in zip(self.records.levels, found.node, strict=True)]
-        return Pass(
-            dict(zip(names, numbers, strict=True)),
-            int(self.records.weights[rows].sum()),
-            found.check.loss,
-            found.checked,
-            math.prod(shape),
-        )
-
-    def heights(self, plan: Plan) -> list[npt.NDArray[np.int64]]:
-        """Level of each record, one array per attribute; the top for records of no pass."""
-        heights = [np.full(len(self.records.secret), len(v) - 1) for v in self.records.levels]
-        for found, rows in plan:
-            for height, level in zip(heights, found.node, strict=True):
-                height[rows] = level
-        return heights
-
-    def loss_of(self, plan: Plan, group_sizes: npt.NDArray[np.float64]) -> float:
-        """Loss of the whole release."""
-        r = self.records
-        return make_loss(self.loss, r.levels, r.codes, r.weights).mixed(
-            self.heights(plan), group_sizes
-        )
 
 
 def _release(

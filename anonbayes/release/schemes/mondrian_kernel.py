@@ -1,0 +1,245 @@
+"""Mondrian's recursive cuts on plain arrays.
+
+Values are *positions* on a line per attribute. Cells are ranges of positions: cuts of an ordered
+attribute split a range in two, and the nodes of a hierarchy are ranges once its leaves are lined
+up in tree order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+__all__ = ["partition"]
+
+Ints = npt.NDArray[np.int32]
+
+
+@njit(cache=True)
+def partition(
+    position: Ints,
+    secret: Ints,
+    n_secrets: int,
+    k: int,
+    l: int,  # noqa: E741
+    scale: npt.NDArray[np.float64],
+    left: Ints,
+    right: Ints,
+    depth: npt.NDArray[np.int64],
+    strict: bool,
+) -> tuple[Ints, Ints, Ints]:
+    """Cut the rows into groups until no cut leaves k rows and l distinct secrets on each side.
+
+    Parameters
+    ----------
+    position : array, shape (A, n)
+        Position of each row on each attribute.
+    secret : array, shape (n,)
+        Sensitive value of each row, below `n_secrets`.
+    n_secrets, k, l : int
+        Sensitive values, least rows and least distinct secrets of a group.
+    scale : array, shape (A, K)
+        Place of each position on a scale of length 1: the width of ordered attributes.
+    left, right : array, shape (A, H, K)
+        First and last position of the cell that contains a position, on each level of a hierarchy.
+    depth : array, shape (A,)
+        Levels of each attribute's hierarchy; 0 for ordered attributes.
+    strict : bool
+        Whether equal positions of an ordered attribute stay together.
+
+    Returns
+    -------
+    group : array, shape (n,)
+        Group of each row.
+    low, high : array, shape (G, A)
+        Region of each group: what the cuts left of the whole domain.
+    """
+    n_attributes, n = position.shape
+    rows, spare = np.arange(n), np.arange(n)
+    stamp = np.zeros(n_secrets + 1, dtype=np.int64)
+    # Parts hold at least k rows each and are disjoint, so there are never more than n / k.
+    most = n // k + 1
+    begin, end = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    low = np.zeros((most, n_attributes), dtype=np.int32)
+    high = np.full((most, n_attributes), scale.shape[1] - 1, dtype=np.int32)
+    end[0], waiting = n, 1
+    group = np.empty(n, dtype=np.int32)
+    group_low, group_high = low.copy(), high.copy()
+    n_groups = 0
+    edge = np.empty(most + 1, dtype=np.int64)
+    part_low, part_high = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
+    first, last = np.empty(n_attributes, dtype=np.int32), np.empty(n_attributes, dtype=np.int32)
+    width = np.empty(n_attributes)
+    box_low, box_high = first.copy(), last.copy()
+
+    while waiting:
+        waiting -= 1
+        b, e = begin[waiting], end[waiting]
+        for a in range(n_attributes):
+            box_low[a], box_high[a] = low[waiting, a], high[waiting, a]
+            first[a] = last[a] = position[a, rows[b]]
+            for i in range(b, e):
+                first[a] = min(first[a], position[a, rows[i]])
+                last[a] = max(last[a], position[a, rows[i]])
+            width[a] = _width(first[a], last[a], scale[a], left[a], right[a], depth[a])
+        n_parts = 0
+        while n_parts == 0 and e - b >= 2 * k:
+            a = int(np.argmax(width))
+            if width[a] <= 0.0:
+                break
+            width[a] = 0.0  # tried
+            _sort(rows, spare, b, e, position[a], first[a], last[a])
+            if depth[a]:
+                h = _covering_level(left[a], depth[a], first[a], last[a]) - 1
+                n_parts = _children(
+                    rows, b, e, position[a], left[a, h], right[a, h], secret, stamp, k, l,
+                    edge, part_low, part_high,
+                )  # fmt: skip
+            else:
+                i = _middle(rows, b, e, position[a], secret, stamp, k, l, strict)
+                if i > b:
+                    n_parts = 2
+                    edge[0], edge[1], edge[2] = b, i, e
+                    part_low[0], part_high[0] = box_low[a], position[a, rows[i - 1]]
+                    # Equal positions on both sides: the two ranges share one.
+                    part_low[1] = min(position[a, rows[i]], part_high[0] + 1)
+                    part_high[1] = box_high[a]
+        for j in range(n_parts):
+            begin[waiting], end[waiting] = edge[j], edge[j + 1]
+            for c in range(n_attributes):
+                low[waiting, c], high[waiting, c] = box_low[c], box_high[c]
+            low[waiting, a], high[waiting, a] = part_low[j], part_high[j]
+            waiting += 1
+        if n_parts == 0:
+            for i in range(b, e):
+                group[rows[i]] = n_groups
+            for c in range(n_attributes):
+                group_low[n_groups, c], group_high[n_groups, c] = box_low[c], box_high[c]
+            n_groups += 1
+    return group, group_low[:n_groups], group_high[:n_groups]
+
+
+@njit(cache=True)
+def _covering_level(left: Any, depth: int, first: int, last: int) -> int:
+    """Lowest level on which two positions are in one cell."""
+    h = 0
+    while h < depth - 1 and left[h, first] != left[h, last]:
+        h += 1
+    return h
+
+
+@njit(cache=True)
+def _width(first: int, last: int, scale: Any, left: Any, right: Any, depth: int) -> float:
+    """Width of a range: on its scale, or of the smallest node of the hierarchy around it."""
+    if depth == 0:
+        return scale[last] - scale[first]
+    h = _covering_level(left, depth, first, last)
+    return (right[h, first] - left[h, first]) / max(right[depth - 1, 0], 1)
+
+
+@njit(cache=True)
+def _sort(rows: Any, spare: Any, b: int, e: int, position: Any, first: int, last: int) -> None:
+    """Sort a part of the rows by position, keeping the order of ties."""
+    span = last - first + 1
+    if span > 4 * (e - b) + 64:
+        part = rows[b:e].copy()
+        rows[b:e] = part[np.argsort(position[part], kind="mergesort")]
+        return
+    start = np.zeros(span + 1, dtype=np.int64)
+    for i in range(b, e):
+        start[position[rows[i]] - first + 1] += 1
+    for s in range(span):
+        start[s + 1] += start[s]
+    for i in range(b, e):
+        s = position[rows[i]] - first
+        spare[b + start[s]] = rows[i]
+        start[s] += 1
+    for i in range(b, e):
+        rows[i] = spare[i]
+
+
+@njit(cache=True)
+def _is_new(value: int, stamp: Any) -> bool:
+    """Whether a secret is seen for the first time since the clock, ``stamp[-1]``, moved."""
+    if stamp[value] == stamp[-1]:
+        return False
+    stamp[value] = stamp[-1]
+    return True
+
+
+@njit(cache=True)
+def _middle(
+    rows: Any,
+    b: int,
+    e: int,
+    position: Any,
+    secret: Any,
+    stamp: Any,
+    k: int,
+    l: int,  # noqa: E741
+    strict: bool,
+) -> int:
+    """Cut nearest to the middle that leaves k rows and l secrets on each side, or -1.
+
+    Secrets only accumulate along the sorted rows, so the shortest head and the shortest tail with
+    l of them bound all cuts that are allowed.
+    """
+    stamp[-1] += 1
+    seen, i = 0, b
+    while seen < l and i < e:
+        seen += _is_new(secret[rows[i]], stamp)
+        i += 1
+    least = max(i, b + k)
+    stamp[-1] += 1
+    seen, i = 0, e
+    while seen < l and i > b:
+        i -= 1
+        seen += _is_new(secret[rows[i]], stamp)
+    most = min(i, e - k)
+    half = b + (e - b) // 2
+    for step in range(e - b):
+        for i in (half - step, half + step):
+            if i < least or i > most:
+                continue
+            if not strict or position[rows[i - 1]] != position[rows[i]]:
+                return i
+    return -1
+
+
+@njit(cache=True)
+def _children(
+    rows: Any,
+    b: int,
+    e: int,
+    position: Any,
+    left: Any,
+    right: Any,
+    secret: Any,
+    stamp: Any,
+    k: int,
+    l: int,  # noqa: E741
+    edge: Any,
+    low: Any,
+    high: Any,
+) -> int:
+    """Count the children in the sorted rows; 0 unless each has k rows and l secrets.
+
+    Writes where each begins and ends, and its range of positions.
+    """
+    i, n_parts = b, 0
+    edge[0] = b
+    while i < e:
+        stamp[-1] += 1
+        here, start, seen = position[rows[i]], i, 0
+        while i < e and left[position[rows[i]]] == left[here]:
+            seen += _is_new(secret[rows[i]], stamp)
+            i += 1
+        if i - start < k or seen < l:
+            return 0
+        low[n_parts], high[n_parts] = left[here], right[here]
+        n_parts += 1
+        edge[n_parts] = i
+    return n_parts

@@ -1,0 +1,89 @@
+"""Leave one attribute out: how much of a threat is due to knowing it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.errors import TableError
+from anonbayes.inference.beliefs.attacker import attacker_weights
+from anonbayes.inference.beliefs.belief import normalise
+from anonbayes.inference.beliefs.learner import learner_weights
+from anonbayes.inference.beliefs.victims import Victims
+from anonbayes.risk.measures import pair_threats
+from anonbayes.risk.truth import Truth, read_truth
+
+if TYPE_CHECKING:
+    from anonbayes.risk.assessment import RiskAssessment
+
+__all__ = ["contributions"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def contributions(risk: RiskAssessment, rows: pd.Index) -> pd.DataFrame:
+    """See `RiskAssessment.contributions`.
+
+    Parameters
+    ----------
+    risk : RiskAssessment
+        The assessment.
+    rows : pandas.Index
+        Labels of rows of the cleartext.
+    """
+    table = risk.post.table
+    missing = rows[~rows.isin(risk.rows.index)]
+    if len(missing):
+        raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
+    chosen = risk.rows.index.isin(rows)
+    truth = read_truth(table, risk.cleartext.loc[chosen])
+    full = risk.rows.loc[chosen]
+    parts = []
+    for a, name in enumerate(table.attributes):
+        level, ratio = _without(risk, truth, a)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "p_A_without": level,
+                    "Ti_without": ratio,
+                    "adds_p_A": full["p_A"].to_numpy() - level,
+                    "adds_log2_Ti": np.log2(full["Ti"].to_numpy() / ratio),
+                },
+                index=pd.MultiIndex.from_arrays(
+                    [full.index, [name] * len(full)], names=["row", "attribute"]
+                ),
+            )
+        )
+    if not len(full):
+        return pd.concat(parts)
+    order = pd.MultiIndex.from_product([rows.unique(), table.attributes])
+    frame = pd.concat(parts)
+    return frame.loc[order] if frame.index.is_unique else frame.sort_index(kind="stable")
+
+
+def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Any, Any]:
+    """Level and relative threat of each row when attribute `a` is not known."""
+    post = risk.post
+    victims = _forget(truth.victims, a, len(post.table.domains[post.table.attributes[a]]))
+    record = np.arange(len(victims))[truth.pair_record]
+    levels = []
+    for weights in (
+        attacker_weights(post, victims)[0],
+        learner_weights(post, victims, risk.settings["kind"])[0],
+    ):
+        found = pair_threats(normalise(weights), record, truth.pair_secret, risk.gain)
+        levels.append(found.level[truth.pair])
+    return levels[0], levels[0] / levels[1]
+
+
+def _forget(victims: Victims, a: int, size: int) -> Victims:
+    codes = victims.codes.copy()
+    codes[:, a] = 0
+    weights = list(victims.weights)
+    weights[a] = sparse.csr_array(np.ones((1, size)))
+    return replace(victims, codes=codes, weights=tuple(weights))

@@ -1,0 +1,164 @@
+"""The evaluator's cleartext in the codes of the released table, as distinct records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import Domain, factorize, object_array
+from anonbayes.errors import DomainError, TableError, nearest
+from anonbayes.inference.beliefs.victims import Victims
+from anonbayes.release.build import JOIN, check_frame, distinct_rows
+from anonbayes.release.table import ReleasedTable
+
+__all__ = ["Truth", "check_same_secrets", "exact_victims", "read_truth"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Cleartext rows, reduced to distinct (record, secret) pairs.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        Value codes of every row and attribute, shape ``(N, A)``.
+    secret : numpy.ndarray
+        Code of every row's sensitive value.
+    victims : Victims
+        The distinct records, each fully known; ``victims.inverse`` is the record of each row.
+    pair_record, pair_secret, pair_count : numpy.ndarray
+        The distinct pairs and how many rows show each.
+    pair : numpy.ndarray
+        Pair of each row.
+    """
+
+    codes: Ints
+    secret: Ints
+    victims: Victims
+    pair_record: Ints
+    pair_secret: Ints
+    pair_count: Ints
+    pair: Ints
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.secret)
+
+    def name_pair(self, pair: int) -> str:
+        """Label of the first row of a pair, for messages."""
+        assert self.victims.index is not None
+        return repr(self.victims.index[int(np.argmax(self.pair == pair))])
+
+
+def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
+    """Encode a cleartext frame in the domains of a released table.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The release.
+    cleartext : pandas.DataFrame
+        Its attributes and its sensitive column, in any order. Further columns are allowed; nobody
+        is assumed to know them.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> truth = read_truth(ab.datasets.load("table1_recoded"), ab.datasets.load("table1"))
+    >>> truth.n_rows, len(truth.victims)
+    (8, 8)
+    """
+    check_frame(cleartext, "The cleartext table")
+    frame = _with_joined(table, cleartext)
+    for name in (*table.attributes, table.sensitive):
+        if name not in frame.columns:
+            raise TableError(
+                f"The cleartext table has no column {name!r}, which the released table has. "
+                f"{nearest(name, cleartext.columns)}"
+            )
+    codes = [_encode(frame[name], table.domains[name]) for name in table.attributes]
+    secret = _encode(frame[table.sensitive], table.secret.domain)
+    victims = exact_victims(codes, table, index=cleartext.index)
+    pair, first, count = distinct_rows([victims.inverse, secret])
+    return Truth(
+        np.stack(codes, axis=1),
+        secret,
+        victims,
+        victims.inverse[first],
+        secret[first],
+        count,
+        pair,
+    )
+
+
+def exact_victims(
+    codes: list[Ints], table: ReleasedTable, *, index: pd.Index | None = None
+) -> Victims:
+    """Victims of whom every attribute is known, from value codes; no text is parsed."""
+    known, weights = [], []
+    for code, name in zip(codes, table.attributes, strict=True):
+        values, inverse = np.unique(code, return_inverse=True)
+        known.append(inverse.astype(np.int64))
+        weights.append(
+            sparse.csr_array(
+                (np.ones(len(values)), values, np.arange(len(values) + 1)),
+                shape=(len(values), len(table.domains[name])),
+            )
+        )
+    inverse, first, _ = distinct_rows(known)
+    return Victims(np.stack(known, axis=1)[first], tuple(weights), inverse, index)
+
+
+def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
+    """Compare the sensitive values of both tables.
+
+    Tables of the same size must show the same ones; returns a remark when the sizes differ.
+    """
+    if truth.n_rows != table.n_rows:
+        return (
+            f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: threats are "
+            "those of the cleartext's rows, faithfulness is that to the cleartext as given."
+        )
+    if table.secrets_known:
+        shown = np.bincount(truth.secret, minlength=len(table.secret.domain))
+        wrong = np.flatnonzero(shown != table.secret_counts)
+        if len(wrong):
+            s = int(wrong[0])
+            raise TableError(
+                f"The release is not one of this cleartext: {table.sensitive!r} is "
+                f"{table.secret.domain.values[s]!r} in {shown[s]} rows of the cleartext and in "
+                f"{table.secret_counts[s]} of the release ({len(wrong)} values differ)."
+            )
+    return None
+
+
+def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the joined column when the table's secret is a tuple of several columns."""
+    parts = table.sensitive.split(JOIN)
+    if table.sensitive in frame.columns or not set(parts) <= set(frame.columns):
+        return frame
+    tuples = list(zip(*(frame[part].tolist() for part in parts), strict=True))
+    return frame.assign(**{table.sensitive: pd.Series(object_array(tuples), index=frame.index)})
+
+
+def _encode(series: pd.Series, domain: Domain) -> Ints:
+    """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
+    inverse, distinct = factorize(series, where=f"The cleartext's column {domain.name!r}")
+    found: list[Any] = [domain.find(value) for value in distinct]
+    if None in found:
+        bad = found.index(None)
+        rows = np.flatnonzero(inverse == bad)
+        raise DomainError(
+            f"The cleartext's column {domain.name!r}, row {series.index[rows[0]]!r}: "
+            f"{distinct[bad]!r} ({len(rows)} rows) is not in the released table's domain. "
+            f"{nearest(distinct[bad], domain.labels)}"
+        )
+    return np.array(found, dtype=np.int64)[inverse]

@@ -1,0 +1,108 @@
+r"""Channels beside multi-freq-ldpy and pure-ldp: client time, server time, accuracy.
+
+Like for like: one report per user, a server that estimates the whole distribution, the mechanisms
+that all three share. Ours draws from the secure source of the operating system, theirs do not.
+Because the peers need old versions of common packages, they live in an environment of their own:
+
+    python3.11 -m venv peers
+    peers/bin/pip install "numpy<2" "xxhash<3" numba scipy pandas scikit-learn setuptools bitarray \
+        statsmodels
+    peers/bin/pip install --no-deps multi-freq-ldpy pure-ldp
+    PEERS_PYTHON=peers/bin/python python -m benchmarks channel_peers
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import anonbayes as ab
+
+PEERS = ("multi-freq-ldpy", "pure-ldp")
+EPSILON = 1.0
+
+
+def distribution(k: int) -> np.ndarray:
+    weights = 1.0 / np.arange(1, k + 1)
+    return weights / weights.sum()
+
+
+def ours(n: int, k: int, seed: int) -> dict[str, tuple[float, float, np.ndarray, np.ndarray]]:
+    """Seconds of client and server (raw estimate), the raw estimate and the maximum likelihood."""
+    domain = ab.Domain("x", range(k))
+    values = np.random.default_rng(seed).choice(k, n, p=distribution(k))
+    out = {}
+    for name, channel in {
+        "RR": ab.RandomizedResponse(domain, EPSILON),
+        "OUE": ab.UnaryEncoding.optimal(domain, EPSILON),
+        "RAPPOR": ab.RAPPOR(domain, EPSILON),
+    }.items():
+        channel.release(values[:5])
+        start = time.perf_counter()
+        reports = channel.release(values)
+        middle = time.perf_counter()
+        raw = channel.estimate(reports, method="empirical").p
+        end = time.perf_counter()
+        best = channel.estimate(reports, method="mle", tolerance=1e-4).p
+        out[name] = (middle - start, end - middle, raw, best)
+    return out
+
+
+def theirs(peer: str, n: int, k: int, seed: int, python: str) -> dict:
+    script = Path(__file__).with_name("_channel_peer.py")
+    arguments = [python, str(script), peer, str(n), str(k), str(EPSILON), str(seed)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{peer} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def rows(n: int, k: int, seed: int, python: str) -> list[dict]:
+    p = distribution(k)
+    us = ours(n, k, seed)
+    out = []
+    for peer in PEERS:
+        for name, (client, server, estimate) in theirs(peer, n, k, seed, python).items():
+            our_client, our_server, raw, best = us[name]
+            out.append(
+                {
+                    "users": n,
+                    "values": k,
+                    "mechanism": name,
+                    "peer": peer,
+                    "client s": our_client,
+                    "peer client s": client,
+                    "client x": client / our_client,
+                    "server s": our_server,
+                    "peer server s": server,
+                    "server x": server / our_server,
+                    "TV raw": np.abs(raw - p).sum() / 2,
+                    "TV mle": np.abs(best - p).sum() / 2,
+                    "TV peer": np.abs(np.array(estimate) - p).sum() / 2,
+                }
+            )
+    return out
+
+
+def main(*, short: bool = False) -> None:
+    """Print one line per mechanism and peer."""
+    python = os.environ.get("PEERS_PYTHON")
+    if python is None:
+        print("PEERS_PYTHON is not set: see the head of benchmarks/channel_peers.py.")
+        return
+    sizes = [(5_000, 50)] if short else [(20_000, 100), (50_000, 400)]
+    table = pd.DataFrame([row for n, k in sizes for row in rows(n, k, 1, python)])
+    with pd.option_context("display.width", 200):
+        print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
+    behind = table[(table["client x"] < 1) | (table["server x"] < 1)]
+    print("ahead in every row" if behind.empty else f"behind in {len(behind)} rows")
+
+
+if __name__ == "__main__":
+    main()

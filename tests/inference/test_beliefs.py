@@ -1,0 +1,175 @@
+"""Beliefs against enumeration: exact engines to rounding, sampled ones within their own error."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from enumeration import enumerate_posterior
+from tables import ALL, PRIOR, crossing, latent, nested
+
+import anonbayes as ab
+from anonbayes.inference.priors import resolve_prior
+
+
+def fitted(table, **kwargs):
+    return ab.fit(table, **PRIOR, draws=8000, tune=200, seed=21, progressbar=False, **kwargs)
+
+
+def all_victims(table):
+    values = [table.domains[n].values for n in table.attributes]
+    return pd.DataFrame(list(itertools.product(*values)), columns=list(table.attributes))
+
+
+def normal(weights):
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def reference(table):
+    """p_A and p_L of every value combination, in the order of `all_victims`."""
+    truth = enumerate_posterior(table, resolve_prior(table, **PRIOR))
+    n_secrets = len(table.secret.domain)
+    attacker = truth.rows.sum(axis=0).reshape(n_secrets, -1).T
+    learner = truth.joint.reshape(n_secrets, -1).T
+    return attacker, learner
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_attacker_and_learner_equal_enumeration(name):
+    table = ALL[name]()
+    post = fitted(table)
+    attacker, learner = reference(table)
+    victims = all_victims(table)
+    possible = attacker.sum(axis=1) > 0
+    for belief, expected in (
+        (post.attacker(victims[possible]), normal(attacker[possible])),
+        (post.learner(victims), normal(learner)),
+    ):
+        error = belief.attrs["mcse"].to_numpy()
+        if post.method == "exact":
+            assert (error == 0).all()
+            np.testing.assert_allclose(belief, expected, atol=1e-12)
+        else:
+            # 20 batches: |t| > 5 has probability 8e-5 per entry.
+            off = np.abs(belief.to_numpy() - expected)
+            assert (off < 5 * error + 1e-9).all(), (off / (error + 1e-9)).max()
+            assert error.max() < 0.02
+
+
+def test_partial_and_noisy_knowledge_sum_over_what_is_possible():
+    """Knowing a set is knowing the sum of its members; weights are likelihoods (Groups (15))."""
+    table = nested()
+    post = fitted(table)
+    attacker, learner = (w.reshape(4, 2, 2) for w in reference(table))  # age, sex, secret
+    for victim, weight in (
+        ({"age": "22-23"}, [[0, 0], [0, 0], [1, 1], [1, 1]]),
+        ({"age": {20, 22}, "sex": "f"}, [[1, 0], [0, 0], [1, 0], [0, 0]]),
+        ({"sex": {"f": 0.8, "m": 0.2}}, [[0.8, 0.2]] * 4),
+        ({}, [[1, 1]] * 4),
+    ):
+        w = np.asarray(weight)[:, :, None]
+        for belief, joint in ((post.attacker(victim), attacker), (post.learner(victim), learner)):
+            np.testing.assert_allclose(belief, normal((w * joint).sum(axis=(0, 1))), atol=1e-12)
+
+
+def test_conditional_learner_is_the_average_of_conditionals():
+    """Groups (6): E[f(s | r, pi)] from the draws themselves, a different number from (9)."""
+    table = nested()
+    post = fitted(table)
+    victim = {"age": 20, "sex": "f"}
+    draws = post.draws
+    joint = draws["pi_ill"] * draws["pi_age"].sel(age="20") * draws["pi_sex"].sel(sex="f")
+    expected = (joint / joint.sum("ill")).mean(("chain", "draw"))
+    belief = post.learner(victim, kind="conditional")
+    error = belief.attrs["mcse"].to_numpy()
+    assert (np.abs(belief.to_numpy() - expected.to_numpy()) < 5 * error).all()
+    assert np.abs(belief - post.learner(victim)).max() > 5 * error.max()
+
+
+def test_further_knowledge_of_the_secret():
+    post = fitted(crossing())
+    plain = post.attacker({"nat": "J"})
+    half = post.attacker({"nat": "J"}, secret={"hiv": 0.5})
+    assert half["hiv"] / half["flu"] == pytest.approx(0.5 * plain["hiv"] / plain["flu"])
+    assert post.attacker({"nat": "J"}, secret={"flu"})["flu"] == 1.0
+
+
+def test_random_worlds_counts_worlds():
+    """Every compatible cleartext table equally likely: count them."""
+    table = crossing()
+    attacker = np.zeros((3, 2))
+    cells = [set(table.columns["nat"].evidence.members(c)) for c in table.columns["nat"].codes]
+    worlds = list(itertools.product(*cells))
+    for world in worlds:
+        for k, s in zip(world, table.secret_codes, strict=True):
+            attacker[k, s] += 1 / len(worlds)
+    belief = fitted(table).random_worlds(pd.DataFrame({"nat": table.domains["nat"].values}))
+    np.testing.assert_allclose(belief, normal(attacker), atol=1e-12)
+
+
+def test_random_worlds_of_a_latent_secret_sums_to_one():
+    belief = fitted(latent()).random_worlds({"nat": "M"})
+    assert belief.sum() == pytest.approx(1.0)
+    assert belief["hiv"] > 0
+
+
+def test_vertical_attacker_equals_enumeration():
+    """All orders of two groups, weighted by the Dirichlet-multinomial of their counts."""
+    from scipy.special import gammaln
+
+    qit = pd.DataFrame({"nat": ["M", "J", "J", "M", "C", "M"], "g": [1, 1, 1, 2, 2, 2]})
+    st = pd.DataFrame({"g": [1, 1, 1, 2, 2, 2], "ill": ["a", "b", "b", "a", "b", "c"]})
+    table = ab.ReleasedTable.vertical(qit, st, group="g", sensitive="ill")
+    items, slots = table.columns["nat"].codes.astype(int), table.secret_codes.astype(int)
+    attacker, learner, total = np.zeros((3, 3)), np.zeros((3, 3)), 0.0
+    for one in itertools.permutations(range(3)):
+        for two in itertools.permutations(range(3, 6)):
+            delta = np.ones((3, 3))
+            np.add.at(delta, (slots, items[[*one, *two]]), 1)
+            weight = np.exp(gammaln(delta).sum() - gammaln(delta.sum(axis=1)).sum())
+            total += weight
+            np.add.at(attacker, (items[[*one, *two]], slots), weight)
+            mean = delta / delta.sum(axis=1, keepdims=True)
+            learner += weight * ((1 + table.secret_counts)[:, None] * mean).T
+    victims = pd.DataFrame({"nat": table.domains["nat"].values})
+    for step in ("block", "collapsed", "tempered", "swap"):
+        post = ab.fit(table, step=step, draws=3000, tune=100, seed=9, progressbar=False)
+        for belief, expected in (
+            (post.attacker(victims), attacker),
+            (post.learner(victims), learner),
+        ):
+            error = belief.attrs["mcse"].to_numpy()
+            off = np.abs(belief.to_numpy() - normal(expected))
+            assert (off < 5 * error + 1e-6).all(), (step, off, error)
+
+
+def test_knowledge_that_fits_nobody_is_an_error():
+    table = ab.ReleasedTable.horizontal(
+        pd.DataFrame({"nat": ["M", "J"], "ill": ["flu", "hiv"]}),
+        "ill",
+        domains={"nat": ["M", "J", "C"]},
+    )
+    post = ab.fit(table, seed=1, draws=5, progressbar=False)
+    with pytest.raises(ab.AnonbayesError, match="fits no row"):
+        post.attacker({"nat": "C"})
+    with pytest.raises(ab.AnonbayesError, match="Victim 1 "):
+        post.attacker(pd.DataFrame({"nat": ["M", "C"]}))
+    with pytest.raises(ab.AnonbayesError, match=r"'nationality'.*no attribute.*'nat'"):
+        post.attacker({"nationality": "M"})
+    with pytest.raises(ab.AnonbayesError, match="rules out every"):
+        post.attacker({"nat": "M"}, secret={"hiv"})
+    with pytest.raises(ab.AnonbayesError, match=r"kind='other'.*predictive"):
+        post.learner({"nat": "M"}, kind="other")
+    with pytest.raises(ab.AnonbayesError, match=r"weight of 'M' must be at least 0"):
+        post.attacker({"nat": {"M": -1}})
+
+
+def test_many_victims_equal_one_by_one():
+    post = fitted(crossing())
+    victims = pd.DataFrame(
+        {"nat": ["M", "J", "M", None], "sex": ["f", "m", "f", "m"]}, index=list("wxyz")
+    )
+    many = post.attacker(victims)
+    for label, row in victims.iterrows():
+        known = {k: v for k, v in row.items() if v is not None}
+        np.testing.assert_allclose(many.loc[label], post.attacker(known), atol=1e-12)

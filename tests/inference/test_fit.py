@@ -1,0 +1,250 @@
+"""`fit` as a user meets it: engines, seeds, interruption, files, and errors before any work."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tables import crossing, latent, nested
+
+import anonbayes as ab
+from anonbayes import compat
+from anonbayes.inference.priors import resolve_prior
+
+QUIET = {"progressbar": False, "seed": 4}
+
+
+def vertical():
+    qit = pd.DataFrame({"nat": ["M", "J", "C", "M"], "g": [1, 1, 2, 2]})
+    st = pd.DataFrame({"g": [1, 1, 2, 2], "ill": ["a", "b", "a", "c"]})
+    return ab.ReleasedTable.vertical(qit, st, group="g", sensitive="ill")
+
+
+@pytest.mark.parametrize(
+    ("make", "method", "step"),
+    [
+        (nested, "exact", None),
+        (crossing, "gibbs", "tree"),
+        (latent, "gibbs", "tree"),
+        (vertical, "gibbs", "collapsed"),
+    ],
+)
+def test_auto_picks_the_engine_that_fits(make, method, step):
+    post = ab.fit(make(), draws=30, tune=10, **QUIET)
+    assert (post.method, post.step) == (method, step)
+    assert post.idata.attrs["method"] == method
+    assert f"method='{method}'" in repr(post)
+
+
+def test_draws_are_labelled_for_arviz():
+    table = nested()
+    post = ab.fit(table, draws=50, chains=3, **QUIET)
+    assert post.draws["pi_age"].dims == ("chain", "draw", "ill", "age")
+    assert post.draws["pi_age"].coords["age"].to_numpy().tolist() == ["20", "21", "22", "23"]
+    assert post.draws["pi_ill"].sizes == {"chain": 3, "draw": 50, "ill": 2}
+    assert compat.rhat(post.idata)["pi_age"].shape == (2, 4)
+    for key in ("fingerprint", "entropy", "anonbayes_version", "pymc_version"):
+        assert str(post.idata.attrs[key])
+    weights = compat.groups(post.idata)["constant_data"]
+    assert weights["beta_age"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("make", [nested, crossing, vertical])
+def test_the_seed_decides_not_the_cores(make):
+    one = ab.fit(make(), draws=60, tune=15, cores=1, **QUIET)
+    two = ab.fit(make(), draws=60, tune=15, cores=3, **QUIET)
+    other = ab.fit(make(), draws=60, tune=15, seed=5, progressbar=False)
+    assert one.draws.equals(two.draws)
+    assert not one.draws.equals(other.draws)
+    chains = one.draws["pi_ill"].to_numpy()
+    assert not np.array_equal(chains[0], chains[1])
+
+
+def test_thinning_keeps_every_third_sweep():
+    every = ab.fit(crossing(), draws=30, tune=10, **QUIET)
+    third = ab.fit(crossing(), draws=10, tune=10, thin=3, **QUIET)
+    np.testing.assert_array_equal(
+        every.draws["pi_nat"].to_numpy()[:, ::3], third.draws["pi_nat"].to_numpy()
+    )
+
+
+@pytest.mark.parametrize("make", [nested, latent, vertical])
+def test_everything_survives_a_netcdf_file(make, tmp_path):
+    post = ab.fit(make(), draws=40, tune=10, **QUIET)
+    back = ab.Posterior.from_netcdf(post.to_netcdf(tmp_path / "post.nc"))
+    assert back.table == post.table
+    assert back.draws.equals(post.draws)
+    assert (back.method, back.step) == (post.method, post.step)
+    assert back.prior.fingerprint == post.prior.fingerprint
+    victim = {"nat": "M"} if "nat" in post.table.columns else {"age": 20}
+    pd.testing.assert_series_equal(back.attacker(victim), post.attacker(victim))
+    pd.testing.assert_series_equal(back.learner(victim), post.learner(victim))
+
+
+def test_a_file_without_a_table_is_refused(tmp_path):
+    file = compat.write_netcdf(
+        compat.make_idata({"posterior": {"x": np.zeros((1, 5))}}), tmp_path / "other.nc"
+    )
+    with pytest.raises(ab.AnonbayesError, match="holds no released table"):
+        ab.Posterior.from_netcdf(file)
+
+
+@pytest.mark.parametrize("make", [crossing, latent, vertical])
+def test_a_continued_run_gives_the_same_draws(make, tmp_path):
+    settings = {"tune": 20, "keep_cleartext": [0, 2], **QUIET}
+    whole = ab.fit(make(), draws=60, **settings)
+    ab.fit(make(), draws=25, resume=tmp_path / "run", **settings)
+    continued = ab.fit(make(), draws=60, resume=tmp_path / "run", **settings)
+    assert continued.draws.equals(whole.draws)
+    # Without a seed the run goes on with its own.
+    again = ab.fit(
+        make(), draws=70, resume=tmp_path / "run", tune=20, keep_cleartext=[0, 2], progressbar=False
+    )
+    assert again.draws.isel(draw=slice(60)).equals(whole.draws)
+
+
+def test_a_run_is_not_mixed_up_with_another(tmp_path):
+    ab.fit(crossing(), draws=5, tune=5, resume=tmp_path / "run", **QUIET)
+    with pytest.raises(ab.AnonbayesError, match="tune=5, not tune=6"):
+        ab.fit(crossing(), draws=5, tune=6, resume=tmp_path / "run", **QUIET)
+    with pytest.raises(ab.AnonbayesError, match="fingerprint"):
+        ab.fit(latent(), draws=5, tune=5, resume=tmp_path / "run", **QUIET)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("dear reader")
+    with pytest.raises(ab.AnonbayesError, match="no run of anonbayes"):
+        ab.fit(crossing(), draws=5, resume=tmp_path / "mine", **QUIET)
+
+
+def test_a_damaged_run_is_named(tmp_path):
+    ab.fit(crossing(), draws=5, tune=5, resume=tmp_path / "run", **QUIET)
+    part = tmp_path / "run" / "chain-1" / "part-00000.npz"
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(ab.AnonbayesError, match=r"part-00000.npz.*damaged"):
+        ab.fit(crossing(), draws=9, tune=5, resume=tmp_path / "run", **QUIET)
+
+
+SCRIPT = """
+    import sys
+    sys.path[:0] = {path!r}
+    import anonbayes.inference.chains as chains
+    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.05
+    from tables import crossing
+    import anonbayes as ab
+    post = ab.fit(crossing(), draws={draws}, tune=50, chains=2, seed=8, resume={run!r},
+                  progressbar=False)
+    print(post.n_draws, post.idata.attrs["interrupted"], flush=True)
+"""
+
+
+def start(tmp_path, draws):
+    here = Path(__file__).parent
+    code = textwrap.dedent(SCRIPT).format(
+        path=[str(here), str(here.parents[1])], draws=draws, run=str(tmp_path / "run")
+    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_draws(tmp_path, process):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        parts = [list((tmp_path / "run").glob(f"chain-{c}/part-00003.npz")) for c in (0, 1)]
+        if all(parts):
+            return
+        assert process.poll() is None, "the run ended before it could be stopped"
+        time.sleep(0.05)
+    raise AssertionError("no draws were saved in two minutes")
+
+
+def test_a_killed_run_is_continued(tmp_path):
+    """kill -9 in the middle; what was saved is kept, and the draws are those of one run."""
+    with start(tmp_path, draws=10_000_000) as process:
+        wait_for_draws(tmp_path, process)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    settings = {"tune": 50, "chains": 2, "seed": 8, "progressbar": False}
+    saved = min(
+        int(np.load(tmp_path / "run" / f"chain-{c}" / "state.npz")["done"]) - 50 for c in (0, 1)
+    )
+    continued = ab.fit(crossing(), draws=saved, resume=tmp_path / "run", **settings)
+    head = ab.fit(crossing(), draws=200, **settings)
+    assert continued.draws.isel(draw=slice(200)).equals(head.draws)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_keeps_the_finished_draws(tmp_path):
+    with start(tmp_path, draws=10_000_000) as process:
+        wait_for_draws(tmp_path, process)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    n_draws, interrupted = out.split()
+    assert int(n_draws) > 0
+    assert interrupted == "1"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"draws": 0}, "draws=0 must be a whole number of at least 1"),
+        ({"chains": 2.5}, "chains=2.5"),
+        ({"tune": -1}, "tune=-1"),
+        ({"method": "magic"}, "method='magic' is not known; choose one of 'auto', 'exact'"),
+        ({"step": "block"}, "step='block' is not known; choose one of 'tree', 'counts'"),
+        ({"method": "exact"}, r"not nested: '.*' and '.*' overlap"),
+        ({"seed": -3}, "seed=-3"),
+        ({"alpha": 0.0}, r"alpha \(sensitive 'ill'\) must be positive"),
+        ({"alpha": [1, 2, 3]}, r"shape \(3,\); expected \(\) or \(2,\)"),
+        ({"beta": {"nat": [1, 2]}}, r"beta\['nat'\] has shape \(2,\).*\(3,\) or \(2, 3\)"),
+        ({"beta": {"nut": 1}}, "beta names 'nut'.*Nearest known: 'nat'"),
+        ({"beta": {"nat": {"X": 1}}}, "'X' is not a value of domain 'nat'"),
+        ({"beta": np.nan}, "must be positive and finite"),
+        ({"keep_cleartext": [99]}, "names row 99"),
+        ({"colour": "red"}, r"Unknown settings of the engine: \['colour'\]"),
+    ],
+)
+def test_bad_requests_fail_before_sampling(kwargs, message):
+    with pytest.raises(ab.AnonbayesError, match=message):
+        ab.fit(crossing(), **{**QUIET, **kwargs})
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"method": "exact"}, "no closed form"),
+        ({"method": "nuts"}, "hidden links"),
+        ({"step": "tree"}, "step='tree' is not known.*'block'"),
+        ({"step": "block", "hottest": 0.3}, "setting of step='tempered'"),
+        ({"temprature": 3}, "Unknown setting 'temprature'.*'temperatures'"),
+    ],
+)
+def test_bad_requests_of_vertical_tables(kwargs, message):
+    with pytest.raises(ab.AnonbayesError, match=message):
+        ab.fit(vertical(), **{**QUIET, **kwargs})
+
+
+def test_other_objects_and_reserved_names_are_refused():
+    with pytest.raises(ab.AnonbayesError, match="needs a ReleasedTable, got DataFrame"):
+        ab.fit(pd.DataFrame())
+    frame = pd.DataFrame({"draw": ["a", "b"], "ill": ["x", "y"]})
+    with pytest.raises(ab.AnonbayesError, match="'draw' has a name that the draws use"):
+        ab.fit(ab.ReleasedTable.horizontal(frame, "ill"), **QUIET)
+
+
+def test_priors_in_every_form():
+    table = crossing()
+    expected = np.array([[1.0, 2.0, 3.0]] * 2)
+    for beta in (
+        {"nat": [1, 2, 3]},
+        {"nat": expected},
+        {"nat": {"J": 2.0, "M": 3.0}},
+        {"nat": lambda domain, secret: np.arange(1, len(domain) + 1)},
+        lambda domain, secret: np.arange(1, len(domain) + 1),
+    ):
+        np.testing.assert_array_equal(resolve_prior(table, beta=beta).beta["nat"], expected)
+    assert resolve_prior(table, alpha={"hiv": 4}).alpha.tolist() == [1.0, 4.0]
+    assert resolve_prior(table, alpha=lambda d: [len(d), 1]).alpha.tolist() == [2.0, 1.0]

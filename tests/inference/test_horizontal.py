@@ -1,0 +1,150 @@
+"""Sampled posteriors of horizontal tables against enumeration, and against each other."""
+
+import numpy as np
+import pytest
+from enumeration import enumerate_posterior
+from scipy import stats
+from tables import ALL, PRIOR, crossing, latent, nested
+
+import anonbayes as ab
+from anonbayes import compat
+from anonbayes.inference.horizontal.layout import HorizontalLayout
+from anonbayes.inference.priors import Prior, resolve_prior
+
+
+def mcse(post):
+    return {k: compat.mcse({k: post.draws[k]})[k].to_numpy() for k in post.draws}
+
+
+@pytest.mark.parametrize("name", ["crossing", "soft", "latent", "nested"])
+@pytest.mark.parametrize("step", ["tree", "counts"])
+def test_gibbs_equals_enumeration(name, step):
+    table = ALL[name]()
+    truth = enumerate_posterior(table, resolve_prior(table, **PRIOR))
+    post = ab.fit(
+        table, **PRIOR, method="gibbs", step=step, draws=6000, tune=200, seed=11, progressbar=False
+    )
+    error = mcse(post)
+    for attribute, expected in {**truth.pi, table.sensitive: truth.pi_secret}.items():
+        key = f"pi_{attribute}"
+        z = (post.draws[key].mean(("chain", "draw")).to_numpy() - expected) / error[key]
+        assert np.abs(z).max() < 4.0, (attribute, z)
+
+
+@pytest.mark.parametrize("name", ["crossing", "soft", "latent"])
+def test_hidden_rows_equal_enumeration(name):
+    """Draws of the hidden values, row by row."""
+    table = ALL[name]()
+    truth = enumerate_posterior(table, resolve_prior(table))
+    post = ab.fit(table, draws=4000, tune=200, seed=5, keep_cleartext=True, progressbar=False)
+    axes = tuple(range(truth.rows.ndim))
+    for a, attribute in enumerate(table.attributes):
+        expected = truth.rows.sum(axis=tuple(x for x in axes[1:] if x != a + 2))
+        drawn = post.draws[f"cleartext_{attribute}"]
+        for k in range(expected.shape[1]):
+            hit = (drawn == k).astype(float)
+            share = hit.mean(("chain", "draw")).to_numpy()
+            error = compat.mcse({"hit": hit})["hit"].to_numpy()
+            certain = (expected[:, k] < 1e-12) | (expected[:, k] > 1 - 1e-12)
+            np.testing.assert_allclose(share[certain], expected[certain, k], atol=1e-12)
+            z = (share - expected[:, k])[~certain] / error[~certain]
+            assert np.abs(z).max(initial=0.0) < 4.2
+
+
+def test_exact_draws_have_the_closed_form_means():
+    table = nested()
+    post = ab.fit(table, **PRIOR, draws=5000, seed=3, progressbar=False)
+    assert post.method == "exact"
+    for name, tree in post.trees.items():
+        z = post.draws[f"pi_{name}"].mean(("chain", "draw")).to_numpy() - tree.mean
+        z /= np.sqrt(tree.variance / 20_000)
+        assert np.abs(z).max() < 4.2
+
+
+def test_nested_cells_leave_nothing_to_draw():
+    assert len(HorizontalLayout.of(nested()).arrays.crossing) == 0
+    assert len(HorizontalLayout.of(nested(), collapse=False).arrays.crossing) > 0
+
+
+def test_the_tree_takes_the_cells_of_most_rows():
+    """Of the crossing cells {M, J}, {J, C}, {C, M} only the most frequent fits into the tree."""
+    table = crossing()
+    layout = HorizontalLayout.of(table)
+    cells = table.columns["nat"].evidence.labels
+    drawn = {cells[c] for c in layout.arrays.crossing[:, 0]}
+    assert drawn == {"{J, C}", "{C, M}"}
+
+
+def test_log_likelihood_does_not_depend_on_the_bookkeeping():
+    """Cells in the tree and cells that cross it add up to the likelihood of MODEL 1.2."""
+    from anonbayes.inference.horizontal.kernels import log_likelihood
+
+    table = crossing()
+    rng = np.random.default_rng(2)
+    pi_secret = rng.dirichlet(np.ones(2))
+    blocks = {n: rng.dirichlet(np.ones(len(table.domains[n])), 2) for n in table.attributes}
+    expected = table.secret_counts @ np.log(pi_secret)
+    for name, column in table.columns.items():
+        probability = column.evidence.matrix.toarray() @ blocks[name].T
+        expected += (table.counts[name].toarray() * np.log(probability)).sum()
+    for collapse in (True, False):
+        layout = HorizontalLayout.of(table, collapse=collapse)
+        found = log_likelihood(pi_secret, layout.flatten(blocks), layout.arrays)
+        assert found == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("make", [crossing, latent])
+def test_simulation_based_calibration(make):
+    """Ranks of the true parameters among posterior draws are uniform (Talts et al. 2018).
+
+    Tables are drawn from the prior through the same cells; 200 replications, 31 draws each kept far
+    apart, chi-square with 8 bins, level 0.001.
+    """
+    template = make()
+    layout = HorizontalLayout.of(template)
+    rng = np.random.default_rng(17)
+    prior = resolve_prior(template)
+    ranks = []
+    for _ in range(200):
+        table, truth = _simulate(template, prior, rng)
+        seed = int(rng.integers(2**31))
+        post = ab.fit(table, draws=31, thin=6, tune=30, chains=1, seed=seed, progressbar=False)
+        drawn = post.draws["pi_nat"].to_numpy()[0, :, 0, 0]
+        ranks.append(int((drawn < truth[0, 0]).sum()))
+    observed = np.bincount(np.asarray(ranks) // 4, minlength=8)
+    assert stats.chisquare(observed).pvalue > 0.001
+    assert layout.n_secrets == 2
+
+
+def _simulate(template, prior: Prior, rng):
+    """A table with the template's masking: each row keeps the pattern of its cells at random."""
+    import pandas as pd
+
+    nat = list(template.domains["nat"].values)
+    size = len(nat)
+    secret_values = template.secret.domain.values
+    pi_secret = rng.dirichlet(prior.alpha)
+    pi_nat = np.stack([rng.dirichlet(b) for b in prior.beta["nat"]])
+    rows = []
+    for _ in range(12):
+        s = rng.choice(2, p=pi_secret)
+        k = rng.choice(size, p=pi_nat[s])
+        # Coarsening at random: each value is shown as itself or as a pair with its neighbour,
+        # by a coin that does not look at the other value of the pair.
+        other = (k + 1) % size if rng.random() < 0.5 else (k - 1) % size
+        cell = nat[k] if rng.random() < 0.4 else frozenset({nat[k], nat[other]})
+        report = s
+        if not template.secrets_known and rng.random() > 0.75:
+            report = 1 - s
+        rows.append({"nat": cell, "ill": secret_values[report]})
+    frame = pd.DataFrame(rows)
+    domains = {"nat": nat}
+    if template.secrets_known:
+        table = ab.ReleasedTable.horizontal(frame, "ill", domains=domains | {"ill": secret_values})
+    else:
+        from tables import Response
+
+        table = ab.ReleasedTable.horizontal(
+            frame, "ill", domains=domains, channels={"ill": Response(secret_values, 0.75)}
+        )
+    return table, pi_nat
