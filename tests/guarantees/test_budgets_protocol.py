@@ -21,9 +21,7 @@ def test_support_of_drawn_reports_has_the_binomial_law():
     rng = np.random.default_rng(1)
     runs = 400
     released = np.array([collect_support(channel, codes, seed=rng).counts for _ in range(runs)])
-    drawn = np.array(
-        [ab.budgets.draw_support(channel, COUNTS, seed=rng).counts for _ in range(runs)]
-    )
+    drawn = np.array([channel.simulate(COUNTS, seed=rng).counts for _ in range(runs)])
     a, b = channel.a, channel.b
     mean = COUNTS * a + (N - COUNTS) * b
     variance = COUNTS * a * (1 - a) + (N - COUNTS) * b * (1 - b)
@@ -135,4 +133,4 @@ def test_groups_must_fit_together():
     with pytest.raises(ab.AnonbayesError, match="without reports"):
         ab.budgets.combine([(channel, channel.release([], seed=1))])
     with pytest.raises(ab.AnonbayesError, match="supports 12 values"):
-        ab.budgets.combine([(channel, ab.budgets.Support(np.zeros(3, dtype=int), 4))])
+        ab.budgets.combine([(channel, ab.SupportCounts(np.zeros(3, dtype=int), 4))])

@@ -33,7 +33,7 @@ def test_golden_budgets():
 
 def test_golden_lower_limit():
     case = golden("oneid_alg1")
-    support = ab.budgets.Support(np.array([case["t"]]), case["n0"])
+    support = ab.SupportCounts(np.array([case["t"]]), case["n0"])
     a, b = np.array([case["a"]]), np.array([case["b"]])
     assert lower_counts(support, case["n"], a, b, case["alpha"]) == pytest.approx(case["c_low"])
     rate = lower_counts(support, 1, np.ones(1), np.zeros(1), case["alpha"])
@@ -112,7 +112,7 @@ def test_renderings():
 def test_confidence_is_the_worst_case_without_evidence_and_grows_with_it():
     channel = ab.InputDiscriminativeUE.optimal(DOMAIN, 3.0)
     few, many = (
-        ab.budgets.Support(np.array(n0 * channel.apply([0, 0.1, 0.9, 0]), dtype=int), n0)
+        ab.SupportCounts(np.array(n0 * channel.apply([0, 0.1, 0.9, 0]), dtype=int), n0)
         for n0 in (100, 10_000)
     )
     n = 100_000
@@ -141,7 +141,7 @@ def test_posterior_quantile_equals_enumeration(n, weight):
     n0, alpha, size = n // 3, 0.05, 40
     t = np.linspace(0, n0, size).astype(int)
     hit, miss = np.linspace(0.5, 0.9, size), np.linspace(0.01, 0.3, size)
-    ours = count_quantile(ab.budgets.Support(t, n0), n, hit, miss, alpha, weight)
+    ours = count_quantile(ab.SupportCounts(t, n0), n, hit, miss, alpha, weight)
     for i in range(0, size, 3):
         exact = brute_quantile(t[i], n0, hit[i], miss[i], n, alpha, weight / size, weight)
         # Counts above 4096 are taken in steps of their 512th part, from below.
@@ -158,7 +158,7 @@ def test_bounds_are_exceeded_no_more_often_than_promised():
     for _ in range(150):
         counts = rng.multinomial(n, rng.dirichlet(np.full(size, 1 / size)))
         first = rng.multivariate_hypergeometric(counts, n0)
-        support = ab.budgets.draw_support(channel, first, seed=rng)
+        support = channel.simulate(first, seed=rng)
         settings = (domain, n, 20, support, channel, alpha)
         present = counts > 0
         held += size
@@ -181,7 +181,7 @@ def test_a_larger_alpha_exceeds_more():
         share = rng.beta(0.5, 0.5)
         first = rng.binomial(n0, share)
         count = first + rng.binomial(n - n0, share)
-        support = ab.budgets.Support(np.array([first, n0 - first]), n0)
+        support = ab.SupportCounts(np.array([first, n0 - first]), n0)
         above += int(count_quantile(support, n, one, 0 * one, 0.5)[0] > count)
     assert 0.3 < above / 400 < 0.6
 
@@ -255,9 +255,9 @@ def test_from_a_survey():
         ),
         (
             lambda b, c: b.from_confidence(
-                DOMAIN, 100, 5, b.Support(np.array([9, 0, 0, 0]), 5), c[0]
+                DOMAIN, 100, 5, ab.SupportCounts(np.array([9, 0, 0, 0]), 5), c[0]
             ),
-            "do not fit 5 reports",
+            "impossible for 5 reports",
         ),
         (lambda b, c: b.from_posterior(DOMAIN, 100, 5, c[1], c[0], weight=0), "weight=0"),
         (lambda b, c: b.from_posterior(DOMAIN, 100, 5, {"park": 0.5}), "whole numbers"),

@@ -15,7 +15,6 @@ they take that from.
 ============================  ==================================================================
 """
 
-from anonbayes.channels.support import Support, draw_support
 from anonbayes.guarantees.budgets.confidence import from_confidence
 from anonbayes.guarantees.budgets.posterior import from_posterior
 from anonbayes.guarantees.budgets.protocol import Collection, collect, combine
@@ -30,10 +29,8 @@ from anonbayes.guarantees.budgets.tuning import (
 __all__ = [
     "Budgets",
     "Collection",
-    "Support",
     "collect",
     "combine",
-    "draw_support",
     "from_confidence",
     "from_counts",
     "from_posterior",

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.support import Support, support_of
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.support import support_of
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.estimation.empirical import check_informative
@@ -39,7 +40,7 @@ def from_confidence(
     domain, n, gamma, sensitive, cap
         As in `worst_case`; `n` counts all users, the first group included.
     reports
-        Reports of the first group, or their `Support` counts.
+        Reports of the first group, or their `SupportCounts`.
     channel : PureChannel
         What the first group used, for example the optimal channel of the worst case.
     alpha : float
@@ -71,13 +72,14 @@ def from_confidence(
     )
 
 
-def lower_counts(support: Support, n: int, hit: Array, miss: Array, alpha: float) -> Array:
+def lower_counts(support: SupportCounts, n: int, hit: Array, miss: Array, alpha: float) -> Array:
     """Lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5).
 
     Examples
     --------
     >>> one = np.ones(1)
-    >>> lower_counts(Support(np.array([300]), 1000), 10_000, 0.5 * one, 0.01 * one, 0.05).round(6)
+    >>> support = SupportCounts(np.array([300]), 1000)
+    >>> lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.05).round(6)
     array([5355.241683])
     """
     gain = check_informative(hit, miss)
@@ -88,7 +90,7 @@ def lower_counts(support: Support, n: int, hit: Array, miss: Array, alpha: float
     return np.clip(n * (rate - miss) / gain, 0.0, n)
 
 
-def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> Support:
+def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> SupportCounts:
     """Support counts of a first group, after checking that they belong to these users."""
     if channel.domain != domain:
         raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import special
 
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.support import Support
+from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.estimation.empirical import check_informative
@@ -57,7 +57,7 @@ def from_posterior(
     evidence
         What is known of the counts:
 
-        * with a `channel`, the reports (or `Support` counts) of a first group of the users;
+        * with a `channel`, the reports (or `SupportCounts`) of a first group of the users;
         * a mapping, series or array: how many of a first group hold each value, openly;
         * the `Posterior` of a released table whose attribute `domain` is: the users are `n` new
           people from the same population;
@@ -113,7 +113,7 @@ def from_posterior(
 
 
 def count_quantile(
-    support: Support, n: int, hit: Array, miss: Array, alpha: float, weight: float = 1.0
+    support: SupportCounts, n: int, hit: Array, miss: Array, alpha: float, weight: float = 1.0
 ) -> Array:
     """Largest ``k`` with ``P(count < k | support) <= alpha``, for each value.
 
@@ -122,7 +122,7 @@ def count_quantile(
     Ten of ten users say so openly; a hundred are asked for:
 
     >>> one = np.ones(2)
-    >>> count_quantile(Support(np.array([10, 0]), 10), 100, one, 0 * one, 0.05)
+    >>> count_quantile(SupportCounts(np.array([10, 0]), 10), 100, one, 0 * one, 0.05)
     array([83.,  0.])
     """
     check_informative(hit, miss)
@@ -189,7 +189,7 @@ def _log_beta_binomial(count: Array, n: int, first: float, total: float) -> Arra
     )
 
 
-def _survey(domain: Domain, n: int, counts: Any) -> Support:
+def _survey(domain: Domain, n: int, counts: Any) -> SupportCounts:
     held = value_array("evidence", counts, domain, default=0.0)
     check_counts("evidence", held, domain, n)
     respondents = float(held.sum())
@@ -197,7 +197,7 @@ def _survey(domain: Domain, n: int, counts: Any) -> Support:
         raise AnonbayesError(
             f"The counts sum to {respondents:g}; give whole numbers of between 1 and n={n} users."
         )
-    return Support(held.astype(np.int64), int(respondents))
+    return SupportCounts(held.astype(np.int64), int(respondents))
 
 
 def _share_draws(domain: Domain, posterior: Any) -> Array:

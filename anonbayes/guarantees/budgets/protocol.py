@@ -12,7 +12,8 @@ import pandas as pd
 
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.support import Support, collect_support, support_of
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.support import collect_support, support_of
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.estimate import Estimate
@@ -41,7 +42,7 @@ class Collection:
         Of the first group (worst case) and of the others (tuned).
     channels : tuple of InputDiscriminativeUE
         Their channels.
-    support : tuple of Support
+    support : tuple of SupportCounts
         Their reports, counted.
     first : ndarray of bool
         Who was in the first group.
@@ -50,7 +51,7 @@ class Collection:
     estimate: Estimate
     budgets: tuple[Budgets, Budgets]
     channels: tuple[InputDiscriminativeUE, InputDiscriminativeUE]
-    support: tuple[Support, Support] = field(repr=False)
+    support: tuple[SupportCounts, SupportCounts] = field(repr=False)
     first: npt.NDArray[np.bool_] = field(repr=False)
 
     def summary(self) -> pd.DataFrame:
@@ -158,7 +159,7 @@ def combine(parts: Sequence[tuple[PureChannel, Any]], *, level: float = 0.95) ->
     Parameters
     ----------
     parts : sequence of (channel, reports)
-        The groups; reports may be given as `Support` counts.
+        The groups; reports may be given as `SupportCounts`.
     level : float
         Of the confidence limits (score test; for one group Wilson's).
 
