@@ -22,6 +22,7 @@ from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
+from .guarantees import budgets as budgets
 from .guarantees import nonstochastic as nonstochastic
 from .guarantees.idldp import MinID as MinID
 from .guarantees.idldp import OneID as OneID

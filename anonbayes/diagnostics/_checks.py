@@ -213,7 +213,7 @@ def _within(found: Measurements, family: str, name: str, limits: Limits) -> Chec
     if len(by_chain) > 1:
         finding += f"; by chain {', '.join(f'{share:.0%}' for share in by_chain)}"
     status = _family(summary, limits, limits.rejected_caution)
-    if max(by_chain) > limits.share_failed:  # a good chain does not make up for a bad one
+    if np.nanmax(by_chain) > limits.share_failed:  # a good chain does not make up for a bad one
         status = "failed"
     return Check(name, status, f"{finding}{_worst(summary)}")
 

@@ -11,6 +11,7 @@ import xarray as xr
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import Limits
+from anonbayes.errors import AnonbayesError
 
 DRAWS = 400
 MODES = (  # shares of the sensitive value, by mode; and the log density there
@@ -20,7 +21,7 @@ MODES = (  # shares of the sensitive value, by mode; and the log density there
 
 
 def make_chains(modes, *, seed=0, rows=60, drift=None):
-    """Chains that each sample one mode of a released table perfectly, like l = 6 of MODEL 1.4.
+    """Chains that each sample one mode of a released table perfectly, as on Adult with l = 6.
 
     Rows are DAR(1) over three values whose shares belong to the mode; `drift` names a chain whose
     rows wander from one mode to the other.
@@ -219,14 +220,32 @@ def test_constant_and_broken_quantities_are_named():
     rng = np.random.default_rng(6)
     x = rng.normal(size=(4, DRAWS, 3))
     x[..., 1] = 0.25
-    x[1, 5, 2] = np.nan
-    report = ab.diagnose(x)
-    assert not report.passed
-    assert "x[2]" in check(report, "finite draws").finding
+    for bad in (np.inf, np.nan):
+        x[1, 5, 2] = bad
+        report = ab.diagnose(x)
+        assert not report.passed
+        assert "x[2]" in check(report, "finite draws").finding
     assert "x[1]" in check(report, "constant").finding
     assert np.isnan(report.table.loc["x[1]", "r_hat"])
     x[1, 5, 2] = 0.0
     assert ab.diagnose(x).passed
+
+
+def test_a_chain_that_never_moves_among_others_does_not_hide_them():
+    rng = np.random.default_rng(13)
+    x = rng.integers(0, 2, size=(3, DRAWS, 10))
+    x[0] = 1  # no test within chain 0
+    x[2, : DRAWS // 2] = 0  # chain 2 changes half-way
+    report = ab.diagnose(x)
+    assert check(report, "Weiß, within chains").status == "failed"
+    assert check(report, "Weiß, between chains").status == "failed"
+
+
+def test_no_variables_is_an_error():
+    with pytest.raises(AnonbayesError, match="no variables"):
+        ab.diagnose(xr.Dataset())
+    with pytest.raises(AnonbayesError, match="not categories"):
+        ab.diagnose(np.ones((2, 50), dtype=complex))
 
 
 def test_nothing_that_varies_is_not_assessed():

@@ -1,4 +1,4 @@
-"""The trap on real data: an Anatomy table whose posterior has several modes (MODEL 1.4)."""
+"""The trap on real data: an Anatomy table whose posterior has several modes."""
 
 from pathlib import Path
 
