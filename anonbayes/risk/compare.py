@@ -77,7 +77,7 @@ class Comparison:
             ax.annotate(str(name), (px, py), textcoords="offset points", xytext=(6, 5), fontsize=8)
         ax.set(xlabel="faithfulness RF (utility)", ylabel=f"{threat} (threat)",
                title="Privacy against utility")  # fmt: skip
-        ax.margins(0.15)
+        ax.margins(0.2)
         ax.legend(frameon=False, fontsize="small")
         return ax
 
@@ -149,14 +149,12 @@ def compare(
 
 
 def _labels(risks: Sequence[RiskAssessment]) -> list[str]:
-    tables = [risk.post.table for risk in risks]
-    labels = [f"{t.scheme} k={t.k} l={t.l}" for t in tables]
-    seen: dict[str, int] = {}
-    for i, label in enumerate(labels):
-        seen[label] = seen.get(label, 0) + 1
-        if labels.count(label) > 1:
-            labels[i] = f"{label} #{seen[label]}"
-    return labels
+    """What tells the releases apart, numbered where that is not enough."""
+    plain = [f"{t.scheme} k={t.k} l={t.l}" for t in (risk.post.table for risk in risks)]
+    return [
+        label if plain.count(label) == 1 else f"{label} #{plain[: i + 1].count(label)}"
+        for i, label in enumerate(plain)
+    ]
 
 
 def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
