@@ -14,8 +14,7 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.idldp import budget_array
-from anonbayes.guarantees.ldp import sensitive_mask
+from anonbayes.guarantees.idldp import budget_array, chosen_mask
 from anonbayes.risk.reidentification.kernels import best_pools
 from anonbayes.risk.reidentification.population import Population
 from anonbayes.risk.reidentification.result import Attack, check_senders, raises_open
@@ -118,7 +117,7 @@ def simulate_budget_attack(
     budgets
         As in `budget_attack`.
     sensitive : iterable
-        The sensitive values, for telling outliers.
+        The sensitive values, or their mask, for telling outliers.
     senders : array-like of int, optional
         Simulate the reports of these users only; all by default.
     seed : int, numpy.random.Generator or None
@@ -137,7 +136,7 @@ def simulate_budget_attack(
     """
     users = Population.of(channel.domain, values)
     epsilon = budget_array(budgets, channel.domain)
-    is_open = ~sensitive_mask(channel.domain, sensitive)
+    is_open = ~chosen_mask(channel.domain, sensitive)
     sent = (
         np.arange(len(users))
         if senders is None

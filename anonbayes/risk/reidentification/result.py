@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonbayes.channels.reports import BitReports
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.ldp import sensitive_mask
+from anonbayes.guarantees.idldp import chosen_mask
 
 __all__ = ["Attack", "Rate", "outliers", "rate"]
 
@@ -148,7 +148,7 @@ def outliers(
     values : iterable
         True value of each user.
     sensitive : iterable
-        The sensitive values.
+        The sensitive values, or their mask over the domain.
 
     Notes
     -----
@@ -166,7 +166,7 @@ def outliers(
     """
     codes = domain.encode(values).astype(np.int64)
     unique = np.bincount(codes, minlength=len(domain))[codes] == 1
-    return unique & raises_open(reports, ~sensitive_mask(domain, sensitive))
+    return unique & raises_open(reports, ~chosen_mask(domain, sensitive))
 
 
 def raises_open(reports: BitReports, is_open: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
