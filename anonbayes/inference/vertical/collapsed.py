@@ -243,13 +243,15 @@ def collapsed_sweep(
     widest = 0
     for g in range(len(offsets) - 1):
         widest = max(widest, offsets[g + 1] - offsets[g])
-    size = max(block, sub_block)
+    size = lattice.block
     slots = np.empty(widest, dtype=np.int64)
     items = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
     stay = np.arange(size)
-    weight = np.empty((size, size))
-    marginal = np.empty((size, size))
+    flat = np.empty(size * size)
+    weight = flat.reshape(size, size)
+    flat_marginal = np.empty(size * size)
+    marginal = flat_marginal.reshape(size, size)
     forward = np.empty(1 << size)
     backward = np.empty(1 << size)
     value = np.empty(len(counts))
@@ -269,9 +271,9 @@ def collapsed_sweep(
                 items[x] = assignment[part[x]]
             shift_rows(arrays, tables, counts, value, part, items, stay, n, -1)
             fill_weights(arrays, value, part, items, n, safe, weight)
-            if not sum_orders(lattice, weight, n, forward) > 1e-280:
+            if not sum_orders(lattice, flat, n, forward) > 1e-280:
                 fill_weights(arrays, value, part, items, n, False, weight)
-                sum_orders(lattice, weight, n, forward)
+                sum_orders(lattice, flat, n, forward)
             draw_order(weight, n, forward, order, rng)
             exact = not (arrays.repeats[g] and has_repeats(arrays, part, n))
             if not exact:
@@ -288,7 +290,7 @@ def collapsed_sweep(
                 moved += order[x] != x
                 assignment[part[x]] = items[order[x]]
             if len(owner) and exact:
-                order_marginals(lattice, weight, n, forward, backward, marginal)
+                order_marginals(lattice, flat, n, forward, backward, flat_marginal)
                 add_ownership(arrays, part, items, n, marginal, owner)
             elif len(owner):
                 for x in range(n):

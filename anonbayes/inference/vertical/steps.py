@@ -27,7 +27,7 @@ from .chain import (
     TINY,
     ChainState,
     VerticalChain,
-    choose_step,
+    layout_step,
     sweep_given_parameters,
 )
 from .layout import Ints, VerticalLayout
@@ -310,7 +310,7 @@ def vertical_steps(
     """
     one_of("step", step, ("auto", *STEPS))
     model = modelcontext(model)
-    step = choose_step(layout.group_sizes) if step == "auto" else step
+    step = layout_step(layout) if step == "auto" else step
     pi = _parameter_variables(layout, None, model)
     (pi_secret,) = [
         v for v in model.free_RVs
