@@ -93,10 +93,10 @@ def log_weight(arrays: Arrays, value: Floats, slot: int, item: int) -> float:
 def fill_weights(
     arrays: Arrays, value: Floats, slots: Ints, items: Ints, n: int, safe: bool, weight: Floats
 ) -> None:
-    """Fill ``weight[l, m]``, each row scaled to a maximum of one.
+    """Fill ``weight[l, m] = prod_a value``, each row scaled to a maximum of one.
 
-    Scaling rows and columns changes no probability, so where products could underflow the
-    weights are balanced in the log domain first (`balance`).
+    Scaling rows and columns changes no probability. Where products could underflow (``safe`` is
+    False) the weights are summed as logs and balanced (`balance`).
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     if not safe:
@@ -216,6 +216,23 @@ def order_marginals(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
+    """Bring the first `n` numbers into a uniformly random order."""
+    for x in range(n - 1, 0, -1):
+        y = int(rng.random() * (x + 1))
+        numbers[x], numbers[y] = numbers[y], numbers[x]
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def widest_group(offsets: Ints) -> int:
+    """Rows of the largest group."""
+    widest = 0
+    for g in range(len(offsets) - 1):
+        widest = max(widest, offsets[g + 1] - offsets[g])
+    return widest
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def cut_group(
     lo: int, hi: int, block: int, sub_block: int, slots: Ints, rng: np.random.Generator
 ) -> int:
@@ -229,9 +246,7 @@ def cut_group(
         slots[x] = lo + x
     if n <= block:
         return n
-    for x in range(n - 1, 0, -1):
-        y = int(rng.random() * (x + 1))
-        slots[x], slots[y] = slots[y], slots[x]
+    shuffle(slots, n, rng)
     return sub_block
 
 
@@ -265,11 +280,8 @@ def block_sweep(
         Number of slots whose item changed.
     """
     offsets = arrays.offsets
-    widest = 0
-    for g in range(len(offsets) - 1):
-        widest = max(widest, offsets[g + 1] - offsets[g])
     size = lattice.block
-    slots = np.empty(widest, dtype=np.int64)
+    slots = np.empty(widest_group(offsets), dtype=np.int64)
     items = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
     flat = np.empty(size * size)

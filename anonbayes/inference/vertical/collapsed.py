@@ -26,6 +26,7 @@ from .block import (
     is_safe,
     order_marginals,
     sum_orders,
+    widest_group,
 )
 from .layout import Arrays, Floats, Ints, VerticalLayout
 
@@ -240,11 +241,8 @@ def collapsed_sweep(
         those passed it.
     """
     offsets = arrays.offsets
-    widest = 0
-    for g in range(len(offsets) - 1):
-        widest = max(widest, offsets[g + 1] - offsets[g])
     size = lattice.block
-    slots = np.empty(widest, dtype=np.int64)
+    slots = np.empty(widest_group(offsets), dtype=np.int64)
     items = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
     stay = np.arange(size)
