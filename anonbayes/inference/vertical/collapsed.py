@@ -130,8 +130,8 @@ def shift_row(
 ) -> None:
     """Add (``by=1``) or take out (``by=-1``) one row from the counts and their values.
 
-    The arrays are passed one by one: unpacking a tuple of arrays here, in the innermost call,
-    would cost ten times the work itself in reference counting.
+    The arrays are passed one by one and the call is inlined: handing over tuples of arrays here,
+    in the innermost call, would cost ten times the work itself.
     """
     if len(table):
         for a in range(len(strides)):
@@ -184,16 +184,17 @@ def block_log_target(
     Rows enter one by one, so the probability is a product of rising factorials; the counts are
     left as they were found.
     """
-    cells, strides = arrays.cells, arrays.strides
-    one = np.empty(1, dtype=np.int64)
-    zero = np.zeros(1, dtype=np.int64)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    beta, base, table = tables.beta, tables.base, tables.table
+    scale, power = tables.scale, tables.power
     total = 0.0
     for x in range(n):
-        i, s = items[order[x]], arrays.secrets[slots[x]]
+        i, s = items[order[x]], secrets[slots[x]]
         for a in range(len(strides)):
             total += np.log(value[cells[i, a] + s * strides[a]])
-        one[0] = i
-        shift_rows(arrays, tables, counts, value, slots[x : x + 1], one, zero, 1, 1)
+        shift_row(
+            cells, strides, beta, base, table, scale, power, counts, value, s, i, 1
+        )  # fmt: skip
     shift_rows(arrays, tables, counts, value, slots, items, order, n, -1)
     return total
 

@@ -64,6 +64,7 @@ class VerticalStep(ChainStep):
     """
 
     kernel: ClassVar[str]
+    default_tune_steps = 1000  # a dispersed start needs a warm-up
     _state_class = VerticalStepState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "acceptance": (np.float64, []),
@@ -182,6 +183,7 @@ class VerticalCollapsedStep(ChainStep):
 
     name = "vertical_collapsed"
     kernel: ClassVar[str] = "collapsed"
+    default_tune_steps = 1000  # a dispersed start needs a warm-up, a ladder needs tuning
     _state_class = VerticalCollapsedState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "acceptance": (np.float64, []),
