@@ -129,7 +129,7 @@ class Ladder:
         beta: Floats,
         rng: np.random.Generator,
         *,
-        hottest: float = 0.45,
+        hottest: float = 0.5,
         temperatures: int | None = None,
         most: int = 64,
         threads: int = 1,
