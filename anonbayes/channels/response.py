@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
+from anonbayes.channels.base import Evidence, check_matrix_size, usable
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
@@ -184,7 +184,7 @@ class UtilityOptimizedRR(PureChannel):
         if settings.keys() - {"level"}:
             # Settings of EM were given: use it, from the same reports.
             return super()._estimate_mle(reports, **settings)
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         check_informative(self.hit, self.miss)
         p = water_filling(likelihood.weights, self.miss, self.hit - self.miss)
         level = settings.get("level", 0.95)

@@ -108,7 +108,7 @@ def test_no_seed_never_touches_numpys_generator(monkeypatch):
         raise AssertionError("a release without a seed must draw from the operating system")
 
     monkeypatch.setattr(np.random, "default_rng", forbidden)
-    channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    channel = ab.RandomizedResponse(ab.Domain("x", ["a", "b"]), 1.0)
     assert len(channel.release(["a"] * 10)) == 10
     assert len(ab.RAPPOR(channel.domain, 1.0).release(["a"] * 10)) == 10
 
