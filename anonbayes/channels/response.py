@@ -16,6 +16,7 @@ from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation import kernels
 from anonbayes.estimation.empirical import check_informative, water_filling
 from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.likelihood import MixtureLikelihood
@@ -109,7 +110,7 @@ class UtilityOptimizedRR(PureChannel):
 
     def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Count the reports of each value."""
-        return np.bincount(self.report_codes(reports), minlength=len(self.domain))
+        return kernels.count(self.report_codes(reports), len(self.domain))
 
     def n_reports(self, reports: Any) -> int:
         """Count the reports."""
@@ -179,6 +180,16 @@ class UtilityOptimizedRR(PureChannel):
             [self.domain.values[i] for i in distinct],
             sparse.csr_array(rows[distinct]),
         )
+
+    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
+        """Estimate the distribution of the true values; see `Channel.estimate`.
+
+        The reports are counted first, once: nothing else of them matters here.
+        """
+        if not isinstance(reports, SupportCounts):
+            codes = self.report_codes(reports)
+            reports = SupportCounts(kernels.count(codes, len(self.domain)), len(codes))
+        return super().estimate(reports, method=method, **settings)
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         if settings.keys() - {"level"}:

@@ -44,8 +44,8 @@ class BitChannel(PureChannel):
     >>> import anonbayes as ab
     >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=3).to_dense()
-    array([[1, 0, 1],
-           [0, 0, 0]], dtype=uint8)
+    array([[1, 1, 0],
+           [0, 1, 0]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849
     """
