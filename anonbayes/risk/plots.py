@@ -91,7 +91,8 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
         ylabel="attacker's threat level",
         title=f"Rows threatened under the {WHO[under]}",
     )
-    ax.legend(frameon=True, framealpha=0.9, loc="lower right", fontsize="small")
+    # Below the axes: rows may lie anywhere inside.
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize="small")
     return ax
 
 
@@ -141,17 +142,20 @@ def plot_relative_threat(
             label=label,
         )
     ax.axvline(0.0, color="0.3", linewidth=0.8)
-    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--")
-    ax.annotate("doubled", (1.0, 0.98), xycoords=("data", "axes fraction"), va="top", rotation=90,
-                ha="right", fontsize="small", color="0.3")  # fmt: skip
-    skew = weighted_skewness(logs, weight)
-    title = f"Rows threatened under the {WHO[under]}"
+    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label="certainty doubled")
     ax.set(
         xlabel="log2 of the relative threat Ti",
         ylabel="rows",
-        title=title if np.isnan(skew) else f"{title} (skewness {skew:.2f})",
+        title=f"Rows threatened under the {WHO[under]}",
     )
-    ax.legend(frameon=False, loc="upper right", fontsize="small")
+    skew = weighted_skewness(logs, weight)
+    ax.legend(
+        frameon=False,
+        loc="upper left" if skew < 0 else "upper right",
+        fontsize="small",
+        title=None if np.isnan(skew) else f"skewness {skew:.2f}",
+        title_fontsize="small",
+    )
     return ax
 
 
