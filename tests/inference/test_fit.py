@@ -149,7 +149,7 @@ SCRIPT = """
     import sys
     sys.path[:0] = {path!r}
     import anonbayes.inference.chains as chains
-    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.05
+    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.01
     from tables import crossing
     import anonbayes as ab
     post = ab.fit(crossing(), draws={draws}, tune=50, chains=2, seed=8, resume={run!r},

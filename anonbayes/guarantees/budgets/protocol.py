@@ -21,6 +21,7 @@ from anonbayes.estimation.pooled import inverse_variance, score_interval
 from anonbayes.guarantees.budgets.confidence import from_confidence
 from anonbayes.guarantees.budgets.posterior import from_posterior
 from anonbayes.guarantees.budgets.tuning import Budgets, check_bound, worst_case
+from anonbayes.guarantees.idldp import chosen_mask
 
 __all__ = ["Collection", "collect", "combine"]
 
@@ -125,7 +126,7 @@ def collect(
     2  c  0.00   0.00   0.04
     """
     one_of("rule", rule, RULES)
-    chosen = list(sensitive)
+    chosen = chosen_mask(domain, sensitive)
     codes = domain.encode(values).astype(np.int64)
     n = len(codes)
     if n < 2:

@@ -47,7 +47,7 @@ class Region:
     log_measure : float
         Logarithm of the volume.
     error : float
-        Error of the volume: zero if exact, else a bound (quadrature) or a standard error.
+        Error of the volume: zero if exact, else estimated (quadrature) or a standard error.
     """
 
     level: float
