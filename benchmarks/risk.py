@@ -148,15 +148,19 @@ def draw(found: dict[str, ab.RiskAssessment]) -> None:
 
 
 def jittered(people: pd.DataFrame, times: int, table: ab.ReleasedTable) -> pd.DataFrame:
-    """Repeat rows with other ages of the same cell, so that distinct records multiply too."""
+    """Repeat rows with other values of the same cells, so that distinct records multiply too."""
     rng = np.random.default_rng(1)
-    column = table.columns["age"]
-    members = [column.evidence.members(c) for c in range(len(column.evidence))]
-    ages = np.asarray(table.domains["age"].values)
     parts = [people]
     for _ in range(times - 1):
-        moved = [ages[rng.choice(members[c])] for c in column.codes]
-        parts.append(people.assign(age=moved))
+        moved = people.copy()
+        for name, column in table.columns.items():
+            values = table.domains[name].decode(range(len(table.domains[name])))
+            matrix = column.evidence.matrix
+            first, size = matrix.indptr[column.codes], column.evidence.sizes[column.codes]
+            chosen = matrix.indices[first + (rng.random(len(size)) * size).astype(int)]
+            # Half of the values move: rows stay as different as people are.
+            moved[name] = np.where(rng.random(len(size)) < 0.5, values[chosen], people[name])
+        parts.append(moved)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -169,16 +173,20 @@ def growth(*, short: bool) -> None:
     seconds = {}
     for times in (1, 10):
         many = jittered(people, times, post.table)
-        best = np.inf
+        wall, processor = np.inf, np.inf
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.perf_counter(), time.process_time()
             risk = post.assess(many)
-            best = min(best, time.perf_counter() - start)
-        seconds[times] = best
+            wall = min(wall, time.perf_counter() - start[0])
+            processor = min(processor, time.process_time() - start[1])
+        seconds[times] = processor  # what other programs do does not count
         distinct = len(many.drop_duplicates())
         fits = risk.rows["candidates"].mean()
-        print(f"{len(many):8,} rows, {distinct:7,} distinct, {fits:,.0f} candidates: {best:6.2f} s")
-    print(f"ten times the rows: {seconds[10] / seconds[1]:.1f} times the time")
+        print(
+            f"{len(many):8,} rows, {distinct:7,} distinct, {fits:,.0f} candidates each: "
+            f"{wall:.2f} s, of the processor {processor:.2f} s"
+        )
+    print(f"ten times the rows: {seconds[10] / seconds[1]:.1f} times the processor's time")
 
 
 def main(*, short: bool = False) -> None:
