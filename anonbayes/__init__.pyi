@@ -39,7 +39,10 @@ from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
 from .risk.assessment import RiskAssessment as RiskAssessment
+from .risk.compare import Comparison as Comparison
+from .risk.compare import compare as compare
 from .risk.ideal import Ideal as Ideal
 from .risk.ideal import ideal as ideal
+from .risk.syntactic import reidentification_risk as reidentification_risk
 
 __version__: str

@@ -61,7 +61,7 @@ class Domain:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise DomainError(f"A domain needs a non-empty text as its name, got {name!r}.")
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        if not isinstance(values, Iterable):
             raise DomainError(f"Domain {name!r}: give a list of values, not {values!r}.")
         items = [plain(v) for v in values]
         for item in items:

@@ -37,6 +37,10 @@ class ModelError(AnonbayesError):
     """A prior, an engine, or a sampler setting does not fit the table."""
 
 
+class ConvergenceWarning(UserWarning):
+    """Chains disagree: the answer depends on where they started."""
+
+
 def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
     """Return a sentence naming the known labels closest to `text`, for use at the end of an error.
 

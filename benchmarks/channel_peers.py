@@ -90,8 +90,24 @@ def rows(n: int, k: int, seed: int, python: str) -> list[dict]:
     return out
 
 
+def secure_speed(n: int) -> None:
+    """Time `n` reports from the secure source, the sparse ones of 1,000 bits included."""
+    domain = ab.Domain("x", range(1000))
+    values = np.random.default_rng(2).integers(0, 1000, n)
+    for name, channel in {
+        "RR, epsilon = 1": ab.RandomizedResponse(domain, 1.0),
+        "uRAP, 100 sensitive, epsilon = 4": ab.UtilityOptimizedRAPPOR(domain, range(100), 4.0),
+        "OUE, epsilon = 4": ab.UnaryEncoding.optimal(domain, 4.0),
+    }.items():
+        channel.release(values[:10])
+        start = time.perf_counter()
+        channel.release(values)
+        print(f"{n:,} secure reports, {name}: {time.perf_counter() - start:.3f} s")
+
+
 def main(*, short: bool = False) -> None:
     """Print one line per mechanism and peer."""
+    secure_speed(100_000 if short else 1_000_000)
     python = os.environ.get("PEERS_PYTHON")
     if python is None:
         print("PEERS_PYTHON is not set: see the head of benchmarks/channel_peers.py.")

@@ -53,7 +53,6 @@ def test_pickle_keeps_everything():
         ([pd.NaT], "missing"),
         ([np.datetime64("NaT", "ns")], "missing"),
         ([["a"]], "not hashable"),
-        ("abc", "list of values"),
         (5, "list of values"),
         ([10**400], "too large"),
     ],
@@ -67,6 +66,10 @@ def test_bad_values_are_named(values, part):
 def test_a_domain_needs_a_name(name):
     with pytest.raises(DomainError, match="name"):
         Domain(name, ["a"])
+
+
+def test_a_text_is_an_iterable_of_its_characters():
+    assert Domain("x", "ab").values == ("a", "b")
 
 
 def test_a_set_of_values_is_sorted():

@@ -126,7 +126,7 @@ class Channel(ABC):
             What `release` returned, of many users.
         method : {"mle", "em", "bayes", "empirical", "threshold"}
             * ``"mle"``: maximum likelihood, in closed form where there is one, else by
-              accelerated EM (`iterations`, `tolerance`, `start`);
+              accelerated EM (`iterations`, `tolerance`, `start`; giving one asks for EM);
             * ``"em"``: plain EM, a regulariser when stopped early (`iterations`, `tolerance`,
               `start`);
             * ``"bayes"``: Gibbs sampling under a Dirichlet prior (`alpha`, `draws`, `tune`,
@@ -152,7 +152,8 @@ class Channel(ABC):
 
     # -- estimators that need the likelihood only ----------------------------------------------
 
-    def _start(self, likelihood: MixtureLikelihood, reports: Any) -> Array:
+    def starting_distribution(self, reports: Any) -> Array:
+        """Where EM starts unless told otherwise: the uniform distribution."""
         return em.starting_point(None, len(self.domain))
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
@@ -174,7 +175,7 @@ class Channel(ABC):
         likelihood = non_empty(self.likelihood(reports))
         size = len(self.domain)
         begin = (
-            self._start(likelihood, reports) if start is None else em.starting_point(start, size)
+            self.starting_distribution(reports) if start is None else em.starting_point(start, size)
         )
         climb = em.maximize if method == "mle" else em.reconstruct
         limit = {} if iterations is None else {"iterations": iterations}

@@ -20,7 +20,7 @@ from anonbayes.channels.reports import SupportCounts
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em, empirical, losses
 from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.estimation.likelihood import check_distribution
 from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
 from anonbayes.guarantees.uldp import ULDP, audit_types
 
@@ -138,7 +138,7 @@ class PureChannel(Channel):
         """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
         return empirical.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
-    def _start(self, likelihood: MixtureLikelihood, reports: Any) -> Array:
+    def starting_distribution(self, reports: Any) -> Array:
         """Warm start of EM: the threshold estimate without its zeros."""
         if not (self.hit > self.miss).all():
             return em.starting_point(None, len(self.domain))

@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
-from anonbayes.channels.base import Channel, Evidence, check_matrix_size
+from anonbayes.channels.generalization import Generalization
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.guarantees.ldp import Audit, Notion, audit_matrix
 from anonbayes.guarantees.nonstochastic.agents import Answer
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery, Query
 from anonbayes.guarantees.nonstochastic.optimal import quantized_query
 from anonbayes.guarantees.nonstochastic.partitions import n_bins, uniform_edges
 from anonbayes.guarantees.nonstochastic.policies import Policy
-from anonbayes.guarantees.uldp import ULDP, audit_types_matrix
 
 __all__ = ["UniformQuantizer"]
 
@@ -29,7 +25,7 @@ Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
 
-class UniformQuantizer(Channel):
+class UniformQuantizer(Generalization):
     """Bins of equal width; the report is the middle of the bin (Quantize Def. IV.1).
 
     Deterministic: a report has probability one for the values in its bin and zero for all others.
@@ -75,10 +71,11 @@ class UniformQuantizer(Channel):
         self.lower, self.upper, self.bins = float(lower), float(upper), int(bins)
         self.edges: Array = uniform_edges(self.lower, self.upper, self.bins)
         self.levels: Array = (self.edges[:-1] + self.edges[1:]) / 2
-        self.domain = Domain("value", self.levels.tolist()) if domain is None else domain
-        # Two values in different bins are told apart for certain.
-        self.epsilon = 0.0 if self.bins == 1 else math.inf
-        self._bin_of_value = self._bins(self.domain.numbers, f"domain {self.domain.name!r}")
+        known = Domain("value", self.levels.tolist()) if domain is None else domain
+        bin_of_value = self._bins(known.numbers, f"domain {known.name!r}")
+        super().__init__(known, self.levels[bin_of_value].tolist())
+        self._cell_of_bin = np.full(self.bins, -1, dtype=np.int64)  # -1: no value of the domain
+        self._cell_of_bin[bin_of_value] = self.codes
 
     @classmethod
     def optimal(
@@ -195,7 +192,20 @@ class UniformQuantizer(Channel):
     # -- the analyst -------------------------------------------------------------------------------
 
     def report_codes(self, reports: Iterable[object]) -> Codes:
-        """Bin of each report; raise `ChannelError` for a number that is not a level."""
+        """Cell of each report; raise `ChannelError` for one that no value of the domain gives."""
+        bins = self._report_bins(reports)
+        cells = self._cell_of_bin[bins]
+        if np.any(cells < 0):
+            row = int(np.argmin(cells))
+            low, high = self.edges[bins[row]], self.edges[bins[row] + 1]
+            raise ChannelError(
+                f"Report {row} is {self.levels[bins[row]]:g}, but no value of domain "
+                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Complete the domain or "
+                "use fewer bins."
+            )
+        return cells
+
+    def _report_bins(self, reports: Iterable[object]) -> Codes:
         numbers = _numbers(reports, "reports")
         width = (self.upper - self.lower) / self.bins
         codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
@@ -208,13 +218,13 @@ class UniformQuantizer(Channel):
             )
         return codes.astype(np.int64)
 
-    def cells(self, reports: Iterable[object]) -> npt.NDArray[np.object_]:
+    def intervals(self, reports: Iterable[object]) -> npt.NDArray[np.object_]:
         """Bin of each report as a `pandas.Interval`, the form in which tables show it.
 
         Examples
         --------
         >>> quantizer = UniformQuantizer(0, 30, 3)
-        >>> print(*quantizer.cells([5, 25]))
+        >>> print(*quantizer.intervals([5, 25]))
         [0.0, 10.0) [20.0, 30.0]
         """
         bins = np.empty(self.bins, dtype=object)
@@ -222,66 +232,10 @@ class UniformQuantizer(Channel):
             ends = float(self.edges[i]), float(self.edges[i + 1])
             last = i == self.bins - 1
             bins[i] = pd.Interval(*ends, "both") if last else pd.Interval(*ends, "left")
-        return bins[self.report_codes(reports)]
-
-    def matrix(self) -> Array:
-        """``Q``, shape (K, bins): one where the value lies in the bin."""
-        check_matrix_size(self, self.bins)
-        return np.eye(self.bins)[self._bin_of_value]
-
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
-        """Likelihood of the distribution, from the number of reports in each bin."""
-        codes = self.report_codes(reports)
-        members = self._members()
-        self._check_possible(codes, members)
-        return MixtureLikelihood(
-            weights=np.bincount(codes, minlength=self.bins).astype(np.int64),
-            floor=np.zeros(self.bins),
-            log_scale=np.zeros(self.bins),
-            tilt=np.ones(len(self.domain)),
-            gain=np.ones(len(self.domain)),
-            indptr=members.indptr.astype(np.int64),
-            indices=members.indices.astype(np.int64),
-        )
-
-    def evidence(self, reports: Any) -> Evidence:
-        """Values of the domain in the bin of each report."""
-        codes = self.report_codes(reports)
-        members = self._members()
-        self._check_possible(codes, members)
-        first_seen, distinct = pd.factorize(codes)
-        return Evidence(
-            first_seen.astype(np.int64, copy=False),
-            self.levels[distinct].tolist(),
-            members[distinct],
-        )
-
-    def satisfies(self, notion: Notion) -> Audit:
-        """Check a privacy notion on the exact probabilities, all of them zero or one."""
-        reports = self.levels.tolist()
-        if isinstance(notion, ULDP):
-            return audit_types_matrix(notion, self.domain, self.matrix(), reports)
-        return audit_matrix(notion, self.domain, self.matrix(), reports)
+        return bins[self._report_bins(reports)]
 
     def __repr__(self) -> str:
         return f"UniformQuantizer({self.lower:g}, {self.upper:g}, {self.bins})"
-
-    def _members(self) -> sparse.csr_array:
-        """Which values lie in which bin, shape (bins, K)."""
-        ones, size = np.ones(len(self.domain)), len(self.domain)
-        shape = (self.bins, size)
-        return sparse.csr_array((ones, (self._bin_of_value, np.arange(size))), shape=shape)
-
-    def _check_possible(self, codes: Codes, members: sparse.csr_array) -> None:
-        empty = np.diff(members.indptr)[codes] == 0
-        if empty.any():
-            row = int(np.argmax(empty))
-            low, high = self.edges[codes[row]], self.edges[codes[row] + 1]
-            raise ChannelError(
-                f"Report {row} is {self.levels[codes[row]]:g}, but no value of domain "
-                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Complete the domain or "
-                "use fewer bins."
-            )
 
     def _bins(self, values: Iterable[object], what: str) -> Codes:
         numbers = _numbers(values, what)

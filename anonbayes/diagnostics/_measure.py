@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from .. import compat
+from ..errors import AnonbayesError
 from ._labels import flat_labels
 from .geweke import geweke
 from .multiple import two_sided
@@ -52,11 +53,11 @@ def measure(
     segments: int = 5,
 ) -> Measurements:
     """Measure everything `diagnose` judges."""
-    chosen = compat.select(data, var_names=var_names, coords=coords)
+    chosen = _chosen(data, var_names, coords)
     stats = compat.group(data, "sample_stats")
     n_chains, n_draws = chosen.sizes["chain"], chosen.sizes["draw"]
     real = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]]
-    categorical = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind not in "fc"]]
+    categorical = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind != "f"]]
     densities = _log_densities(stats, real)
 
     parts: list[pd.DataFrame] = []
@@ -74,7 +75,7 @@ def measure(
     return Measurements(
         n_chains=n_chains,
         n_draws=n_draws,
-        table=pd.concat(parts) if parts else pd.DataFrame({"kind": []}),
+        table=pd.concat(parts),
         families=families,
         rates=_rates(stats),
         n_divergences=_divergences(stats),
@@ -90,7 +91,7 @@ def measure_independent(
     coords: Mapping[str, Any] | None = None,
 ) -> Measurements:
     """Measure draws that are independent by construction: there is no chain to test."""
-    chosen = compat.select(data, var_names=var_names, coords=coords)
+    chosen = _chosen(data, var_names, coords)
     real = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]]
     n = chosen.sizes["chain"] * chosen.sizes["draw"]
     table = pd.DataFrame({"variable": [], "kind": [], "status": []})
@@ -119,6 +120,15 @@ def measure_independent(
         round_trips=None,
         chain_means=pd.DataFrame(),
     )
+
+
+def _chosen(
+    data: Any, var_names: str | Iterable[str] | None, coords: Mapping[str, Any] | None
+) -> xr.Dataset:
+    chosen = compat.select(data, var_names=var_names, coords=coords)
+    if not chosen.data_vars:
+        raise AnonbayesError("The posterior holds no variables; there is nothing to diagnose.")
+    return chosen
 
 
 def _log_densities(stats: xr.Dataset | None, real: xr.Dataset) -> xr.Dataset:
@@ -154,6 +164,7 @@ def _measure_real(
     names, variables, draws = _flatten(dataset)
     n_chains, n_draws, _ = draws.shape
     finite = np.isfinite(draws).all(axis=(0, 1))
+    draws = np.where(finite, draws, np.nan)  # infinities have no spread either
     varies = np.ptp(draws, axis=(0, 1)) > 0
     moves = (np.ptp(draws, axis=1) > 0).any(axis=0)
     status = np.where(moves, "", np.where(varies, "stuck", "constant"))

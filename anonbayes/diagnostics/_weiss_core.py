@@ -57,7 +57,7 @@ def count_transitions(codes: np.ndarray, m: int) -> np.ndarray:
 
 @njit(cache=True)
 def chi_square(counts: np.ndarray, length: int) -> float:
-    """Pearson's homogeneity statistic, ``T sum_l sum_j (p_jl - p_j)^2 / p_j`` (MODEL 1.8)."""
+    """Pearson's homogeneity statistic, ``T sum_l sum_j (p_jl - p_j)^2 / p_j``."""
     d, m = counts.shape
     total = 0.0
     for j in range(m):
@@ -80,7 +80,7 @@ def count_moves(codes: np.ndarray) -> int:
 
 @njit(cache=True)
 def persistence(counts: np.ndarray, length: int, moves: int) -> float:
-    """Estimate phi of a DAR(1) chain from all segments together (Deonovic & Smith, MODEL 1.8).
+    """Estimate phi of a DAR(1) chain from all segments together (Deonovic & Smith 2017).
 
     ``1 + 1/T - (1 - sum_j P_stay(j)) / (1 - sum_j p_j^2)``, at least 0. Where this reaches 1 the
     variance factor ``(1 + phi) / (1 - phi)`` has no finite value; it is then set to `T`, its limit

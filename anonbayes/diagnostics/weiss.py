@@ -185,11 +185,10 @@ def _of_variable(
     rest = [dim for dim in variable.dims if dim not in compat.SAMPLE_DIMS]
     ordered = variable.transpose(*compat.SAMPLE_DIMS, *rest)
     codes, n_codes = as_codes(ordered.values, name)
-    shape = ordered.shape[2:]
     codes = codes.reshape(*ordered.shape[:2], -1)
+    dims, shape = rest, ordered.shape[2:]
     if between:
         tables = weiss_array(codes, n_codes, method, simulations, rng)
-        dims, shape = rest, shape
     else:
         kept = codes[:, codes.shape[1] - pieces * length :]
         tables = np.stack(
@@ -211,9 +210,7 @@ def _one_after_another(results: Mapping[str, xr.Dataset]) -> xr.Dataset:
     flat = []
     for name, result in results.items():
         rest = [dim for dim in result["p_value"].dims if dim != "chain"]
-        labels = flat_labels(
-            name, result["p_value"].isel(chain=0) if "chain" in result.dims else result["p_value"]
-        )
+        labels = flat_labels(name, result["p_value"], skip=("chain",))
         stacked = (
             result.stack(series=rest, create_index=False) if rest else result.expand_dims(series=1)
         )

@@ -17,6 +17,9 @@ Array = npt.NDArray[np.float64]
 # Share of the uniform distribution mixed into a start: EM never leaves a zero.
 UNIFORM_SHARE = 1e-3
 
+# Passes over the reports between looks at which values still matter.
+BOUT = 24
+
 
 class Fixpoint(NamedTuple):
     """Where an iteration ended, and how it went."""
@@ -90,20 +93,57 @@ def maximize(
     iterations: int = 5000,
     tolerance: float = 1e-5,
 ) -> Fixpoint:
-    """Maximum likelihood by EM with squared extrapolation (SQUAREM, scheme S3).
+    """Maximum likelihood by accelerated EM on the values that matter.
+
+    Squared extrapolation (`_climb`) takes long strides; between bouts, values that nearly nobody
+    seems to hold and whose gradient points outwards are set aside, and come back when it turns
+    (the maximum has many zeros, and a pass costs the ones that are left). Convergence is judged
+    on all values. Parameters as in `reconstruct`; `iterations` counts passes over the reports.
+    """
+    p = check_distribution(start, likelihood.size, "start")
+    _check_limits(iterations, tolerance)
+    target = tolerance * likelihood.n
+    end = _climb(likelihood, p, min(BOUT, iterations), target)
+    path, passes = [end.path], end.iterations
+    while not end.converged and passes + BOUT <= iterations:
+        p = end.p
+        gradient, _ = likelihood.gradient(p)
+        passes += 1
+        keep = (p * likelihood.n > 0.05) | (gradient > likelihood.n)
+        inner = None
+        if keep.mean() < 0.7:
+            begin = np.maximum(p[keep], 0.01 / likelihood.n)
+            part = likelihood.restrict(keep)
+            inner = _climb(
+                part, begin / begin.sum(), min(4 * BOUT, iterations - passes), target / 2
+            )
+            passes += inner.iterations
+        if inner is None or inner.log_likelihood < end.log_likelihood:
+            end = _climb(likelihood, p, min(BOUT, iterations - passes), target)
+            passes += end.iterations
+            path.append(end.path)
+            continue
+        p = np.zeros(likelihood.size)
+        p[keep] = inner.p
+        gradient, value = likelihood.gradient(p)
+        passes += 1
+        gap = float(gradient.max() - likelihood.n)
+        path.append(np.array([value]))
+        end = Fixpoint(p, value, np.empty(0), 0, gap <= target, gap)
+    return Fixpoint(end.p, end.log_likelihood, np.concatenate(path), passes, end.converged, end.gap)
+
+
+def _climb(likelihood: MixtureLikelihood, p: Array, iterations: int, target: float) -> Fixpoint:
+    """EM with squared extrapolation (SQUAREM, scheme S3) until the gap is at most `target`.
 
     Two EM steps give a direction and its curvature; the extrapolated point is kept when it does
-    not lower the likelihood, so the path still never falls. Parameters as in `reconstruct`;
-    `iterations` counts passes over the reports.
+    not lower the likelihood, so the path never falls.
 
     References
     ----------
     Varadhan and Roland (2008), Simple and globally convergent methods for accelerating the
     convergence of any EM algorithm. Scandinavian Journal of Statistics 35.
     """
-    p = check_distribution(start, likelihood.size, "start")
-    _check_limits(iterations, tolerance)
-    target = tolerance * likelihood.n
     first, value, gap = likelihood.step(p)
     path, passes, converged = [value], 1, gap <= target
     longest = 4.0
@@ -135,7 +175,7 @@ def maximize(
             passes += 1
         path.append(value)
         converged = gap <= target
-    return Fixpoint(p, likelihood.log(p), np.array(path), passes, bool(converged), gap)
+    return Fixpoint(p, value, np.array(path), passes, bool(converged), gap)
 
 
 def _check_limits(iterations: int, tolerance: float) -> None:

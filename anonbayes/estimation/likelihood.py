@@ -136,6 +136,12 @@ class MixtureLikelihood:
             Certified upper bound on what the log-likelihood can still gain:
             ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
         """
+        gradient, total = self.gradient(p)
+        updated = p * gradient
+        return updated / updated.sum(), total, float(gradient.max() - self.n)
+
+    def gradient(self, p: Array) -> tuple[Array, float]:
+        """Gradient of the log-likelihood, ``sum_r w_r Q(r|k)/P(r)``, and its value, at `p`."""
         pull = np.empty(self.size)
         total, floor_pull = kernels.expectation(
             float(self.tilt @ p),
@@ -146,9 +152,23 @@ class MixtureLikelihood:
             self.indices,
             pull,
         )
-        gradient = self.gain * pull + self.tilt * floor_pull
-        updated = p * gradient
-        return updated / updated.sum(), total + self._constant, float(gradient.max() - self.n)
+        return self.gain * pull + self.tilt * floor_pull, total + self._constant
+
+    def restrict(self, keep: npt.NDArray[np.bool_]) -> MixtureLikelihood:
+        """Likelihood of distributions on the values in `keep`, all others having none."""
+        inside = keep[self.indices]
+        none = np.zeros(len(self.floor))
+        lengths = kernels.mixture(0.0, keep.astype(float), none, self.indptr, self.indices)
+        place = np.cumsum(keep) - 1
+        return MixtureLikelihood(
+            weights=self.weights,
+            floor=self.floor,
+            log_scale=self.log_scale,
+            tilt=self.tilt[keep],
+            gain=self.gain[keep],
+            indptr=np.concatenate([[0], np.cumsum(lengths.astype(np.int64))]),
+            indices=place[self.indices[inside]].astype(self.indices.dtype),
+        )
 
     def allocate(self, p: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw the true values behind the reports given `p`, as counts per value.

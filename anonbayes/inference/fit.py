@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.errors import ModelError, one_of
+from anonbayes import compat
+from anonbayes.errors import ConvergenceWarning, ModelError, one_of
 from anonbayes.inference.chains import Engine, Recorded, join, run_chains
 from anonbayes.inference.checkpoint import RunStore
 from anonbayes.inference.horizontal.engine import HorizontalEngine
@@ -26,6 +28,8 @@ __all__ = ["fit"]
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
 
+DISAGREE = 1.1
+LEAST_DRAWS = 100
 METHODS = ("auto", "exact", "gibbs", "nuts")
 HORIZONTAL_STEPS = ("tree", "counts")
 VERTICAL_STEPS = (
@@ -158,6 +162,7 @@ def fit(
         store=store,
     )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
+    _warn_if_chains_disagree(stats, step)
     return make_posterior(
         table,
         prior,
@@ -277,6 +282,31 @@ def _stack(recorded: list[Recorded], draws: int, interrupted: bool) -> tuple[Dra
     return out[0], out[1], averages
 
 
+def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
+    """Compare the chains' log density, which tells modes apart even when labels do not.
+
+    A first look that costs nothing; `diagnose` examines everything.
+    """
+    level = next((stats[k] for k in ("energy", "log_likelihood") if k in stats), None)
+    if level is None or len(level) < 2 or level.shape[1] < LEAST_DRAWS:
+        return
+    rhat = float(compat.rhat({"level": level})["level"])
+    if not rhat > DISAGREE:
+        return
+    advice = (
+        "use step='tempered', which lets chains leave their mode"
+        if step not in (None, "tree", "counts", "tempered")
+        else "run longer chains (tune=, draws=)"
+    )
+    warnings.warn(
+        f"The chains disagree (R-hat of their log density is {rhat:.2f}): each has settled in a "
+        f"region of its own, and the answer depends on the chain. Do not rely on it; {advice}, and "
+        "see anonbayes.diagnose(post).",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
 def _nuts(
     table: ReleasedTable,
     prior: Prior,
@@ -292,8 +322,6 @@ def _nuts(
 ) -> Posterior:
     import pymc as pm
 
-    from anonbayes.compat import groups
-
     with build_model(table, alpha, beta):
         idata = pm.sample(
             draws=draws,
@@ -304,7 +332,7 @@ def _nuts(
             progressbar=progressbar,
             **settings,
         )
-    found = groups(idata)
+    found = compat.groups(idata)
     return make_posterior(
         table,
         prior,

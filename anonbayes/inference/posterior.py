@@ -242,9 +242,7 @@ class Posterior:
         # The one import against the order of the layers: what people look for is on the posterior.
         from anonbayes.risk.evaluate import assess
 
-        return assess(
-            self, cleartext, harm=harm, gain=gain, kind=kind, samples=samples, seed=seed
-        )
+        return assess(self, cleartext, harm=harm, gain=gain, kind=kind, samples=samples, seed=seed)
 
     # -- keeping it --------------------------------------------------------------------------
 

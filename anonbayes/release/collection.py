@@ -15,7 +15,7 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.adult import load_adult
-from anonbayes.release.readers import read_anatomy, read_arx, read_hierarchies
+from anonbayes.release.readers import read_anatomy, read_arx
 from anonbayes.release.schemes.cleartext import whole_number
 from anonbayes.release.table import ReleasedTable
 from anonbayes.textfiles import read_csv_text
@@ -126,6 +126,9 @@ class Island:
 def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     """Island problem with n islanders, a trait of frequency p, and tested innocents (MODEL 1.7).
 
+    With ``case = island(n, p)``, the attacker's belief in guilt after
+    ``ab.fit(case.table, beta=case.beta)`` is ``case.guilt``.
+
     Examples
     --------
     >>> island(101, 0.01).guilt
@@ -159,9 +162,8 @@ def _island(n: int = 101, tested: int = 0) -> ReleasedTable:
 
 def clinic_hierarchies() -> dict[str, Hierarchy]:
     """Hierarchies of the clinic's quasi-identifiers."""
-    found = read_hierarchies(data_folder() / "clinic_hierarchies", CLINIC_ATTRIBUTES)
-    assert found is not None
-    return found
+    folder = data_folder() / "clinic_hierarchies"
+    return {name: Hierarchy.from_csv(folder / f"{name}.csv") for name in CLINIC_ATTRIBUTES}
 
 
 def _clinic() -> pd.DataFrame:

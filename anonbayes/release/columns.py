@@ -214,6 +214,10 @@ def _domain(
     if isinstance(domain, Domain):
         known = domain if domain.name == name else Domain(name, domain.values, domain.hierarchy)
         known = known if hierarchy is None else known.with_hierarchy(hierarchy)
+    elif isinstance(domain, str):
+        raise DomainError(
+            f"The domain of column {name!r} is the text {domain!r}; give a list of values."
+        )
     elif domain is not None:
         known = Domain(name, domain, hierarchy)
     elif hierarchy is not None:

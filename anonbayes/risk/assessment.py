@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.risk.wp29 import Answer
 
 __all__ = ["RiskAssessment"]
 
@@ -185,6 +186,20 @@ class RiskAssessment:
         elif isinstance(rows, str) and rows == "all":
             rows = self.rows.index
         return contributions(self, pd.Index(rows))
+
+    def syntactic(
+        self, *, population: pd.DataFrame | None = None, threshold: float = 0.2
+    ) -> pd.DataFrame:
+        """Prosecutor, journalist and marketer risk beside the threats; see `syntactic_risks`."""
+        from anonbayes.risk.syntactic import syntactic_risks
+
+        return syntactic_risks(self, population=population, threshold=threshold)
+
+    def wp29(self, *, certain: float = 0.9) -> tuple[Answer, Answer, Answer]:
+        """Singling out, linkability, inference: the questions of WP29 Opinion 05/2014."""
+        from anonbayes.risk.wp29 import wp29
+
+        return wp29(self, certain=certain)
 
     # -- pictures -----------------------------------------------------------------------------
 

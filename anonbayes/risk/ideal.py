@@ -23,7 +23,7 @@ from anonbayes.release.build import check_column, check_frame
 from anonbayes.release.columns import Column
 from anonbayes.release.evidence import Evidence
 from anonbayes.release.table import ReleasedTable
-from anonbayes.risk.truth import Truth, read_truth
+from anonbayes.risk.truth import Truth, clear_release, read_truth
 
 __all__ = ["Ideal", "ideal", "ideal_of"]
 
@@ -128,17 +128,7 @@ def ideal_of(
     beta: PriorLike = 1.0,
 ) -> Ideal:
     """`ideal` of a cleartext that has been encoded, with the prior of a posterior or a new one."""
-    trivial = ReleasedTable(
-        "horizontal",
-        table.sensitive,
-        {
-            name: Column(Evidence.exact(table.domains[name]), truth.codes[:, a])
-            for a, name in enumerate(table.attributes)
-        },
-        Column(Evidence.exact(table.secret.domain), truth.secret),
-        np.zeros(truth.n_rows, dtype=np.int32),
-        pd.RangeIndex(1),
-    )
+    trivial = clear_release(table, list(truth.codes.T), truth.secret)
     known = resolve_prior(trivial, alpha=alpha, beta=beta) if prior is None else prior
     secret = known.alpha + trivial.secret_counts
     means = []

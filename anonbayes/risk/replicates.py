@@ -73,4 +73,5 @@ def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
 def _spread(values: Floats, n: int) -> Floats:
     """Spread of the replicates; n Dirichlet weights scatter less than n draws by (n-1)/(n+1)."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(values.std(axis=0, ddof=1) * np.sqrt((n + 1) / (n - 1)))
+        spread = values.std(axis=0, ddof=1) * np.sqrt((n + 1) / (n - 1))
+    return np.where((values == values[0]).all(axis=0), 0.0, spread)  # no rounding where exact

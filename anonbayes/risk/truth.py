@@ -14,9 +14,18 @@ from anonbayes.domains import Domain, factorize, object_array
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.inference.beliefs.victims import Victims
 from anonbayes.release.build import JOIN, check_frame, distinct_rows
+from anonbayes.release.columns import Column
+from anonbayes.release.evidence import Evidence
 from anonbayes.release.table import ReleasedTable
 
-__all__ = ["Truth", "check_same_secrets", "exact_victims", "read_truth"]
+__all__ = [
+    "Truth",
+    "check_same_secrets",
+    "clear_release",
+    "exact_victims",
+    "read_attributes",
+    "read_truth",
+]
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,16 +85,9 @@ def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
     >>> truth.n_rows, len(truth.victims)
     (8, 8)
     """
-    check_frame(cleartext, "The cleartext table")
     frame = _with_joined(table, cleartext)
-    for name in (*table.attributes, table.sensitive):
-        if name not in frame.columns:
-            raise TableError(
-                f"The cleartext table has no column {name!r}, which the released table has. "
-                f"{nearest(name, cleartext.columns)}"
-            )
-    codes = [_encode(frame[name], table.domains[name]) for name in table.attributes]
-    secret = _encode(frame[table.sensitive], table.secret.domain)
+    codes = read_attributes(table, frame)
+    secret = _column(frame, table.secret.domain, "cleartext")
     victims = exact_victims(codes, table, index=cleartext.index)
     pair, first, count = distinct_rows([victims.inverse, secret])
     return Truth(
@@ -96,6 +98,29 @@ def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
         secret[first],
         count,
         pair,
+    )
+
+
+def read_attributes(
+    table: ReleasedTable, frame: pd.DataFrame, *, what: str = "cleartext"
+) -> list[Ints]:
+    """Value codes of a frame's columns, one array per attribute of the table."""
+    check_frame(frame, f"The {what} table")
+    return [_column(frame, table.domains[name], what) for name in table.attributes]
+
+
+def clear_release(table: ReleasedTable, codes: list[Ints], secret: Ints) -> ReleasedTable:
+    """Release that hides nothing, with the domains of another table."""
+    return ReleasedTable(
+        "horizontal",
+        table.sensitive,
+        {
+            name: Column(Evidence.exact(table.domains[name]), code)
+            for name, code in zip(table.attributes, codes, strict=True)
+        },
+        Column(Evidence.exact(table.secret.domain), secret),
+        np.zeros(len(secret), dtype=np.int32),
+        pd.RangeIndex(1),
     )
 
 
@@ -142,6 +167,7 @@ def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
 
 def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
     """Add the joined column when the table's secret is a tuple of several columns."""
+    check_frame(frame, "The cleartext table")
     parts = table.sensitive.split(JOIN)
     if table.sensitive in frame.columns or not set(parts) <= set(frame.columns):
         return frame
@@ -149,16 +175,23 @@ def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{table.sensitive: pd.Series(object_array(tuples), index=frame.index)})
 
 
-def _encode(series: pd.Series, domain: Domain) -> Ints:
+def _column(frame: pd.DataFrame, domain: Domain, what: str) -> Ints:
     """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
-    inverse, distinct = factorize(series, where=f"The cleartext's column {domain.name!r}")
+    name = domain.name
+    if name not in frame.columns:
+        raise TableError(
+            f"The {what} table has no column {name!r}, which the released table has. "
+            f"{nearest(name, frame.columns)}"
+        )
+    series = frame[name]
+    inverse, distinct = factorize(series, where=f"Column {name!r} of the {what} table")
     found: list[Any] = [domain.find(value) for value in distinct]
     if None in found:
         bad = found.index(None)
         rows = np.flatnonzero(inverse == bad)
         raise DomainError(
-            f"The cleartext's column {domain.name!r}, row {series.index[rows[0]]!r}: "
-            f"{distinct[bad]!r} ({len(rows)} rows) is not in the released table's domain. "
+            f"Column {name!r} of the {what} table, row {series.index[rows[0]]!r}: "
+            f"{distinct[bad]!r} is not in the released table's domain ({len(rows)} rows). "
             f"{nearest(distinct[bad], domain.labels)}"
         )
     return np.array(found, dtype=np.int64)[inverse]

@@ -53,12 +53,14 @@ def verdict(risk: RiskAssessment) -> str:
     ]
     if np.isfinite(s["max_Ti"]) and s["threatened"] > 0:
         parts.append(
-            f"For {round(s['doubled'] * n):,} people the attacker's certainty is at least twice "
-            f"the learner's, at most {s['max_Ti']:.3g} times."
+            f"The attacker is at most {s['max_Ti']:.3g} times as certain as the learner, and twice "
+            f"as certain or more about {round(s['doubled'] * n):,} of them."
         )
     if risk.leakage is not None and not risk.leakage.is_private:
         parts.append(
             f"{risk.leakage.exposed:,} people are in groups that show one sensitive value only."
         )
-    parts.append(f"The release keeps {s['RF']:.0%} of what the cleartext teaches.")
+    parts.append(
+        f"What the release teaches about the population is {s['RF']:.0%} faithful to the cleartext."
+    )
     return " ".join(parts)

@@ -35,7 +35,9 @@ def test_errors_never_exceed_the_promise(lower, span, gamma, data):
     assert np.abs(reports - values).max() <= (1 + 1e-8) / gamma
     assert quantizer.quality >= gamma * (1 - 1e-8)
     assert np.array_equal(quantizer.release(reports), reports)
-    inside = [value in cell for value, cell in zip(values, quantizer.cells(reports), strict=True)]
+    inside = [
+        value in cell for value, cell in zip(values, quantizer.intervals(reports), strict=True)
+    ]
     assert all(inside)
 
 
@@ -127,11 +129,39 @@ def test_several_answers_are_accounted_for_together():
     assert again.leakage == pytest.approx(math.log(8))
 
 
-def test_cells_are_the_intervals_of_a_table():
+def test_intervals_are_cells_of_a_table():
     quantizer = ab.UniformQuantizer(0, 30, 3)
-    cells = quantizer.cells(quantizer.release([0, 9.9, 10, 30]))
+    cells = quantizer.intervals(quantizer.release([0, 9.9, 10, 30]))
     assert [str(c) for c in cells] == ["[0.0, 10.0)", "[0.0, 10.0)", "[10.0, 20.0)", "[20.0, 30.0]"]
     assert all(isinstance(c, pd.Interval) for c in cells)
+
+
+def test_a_binned_column_means_the_same_in_a_table_however_it_is_written():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.integers(18, 78, 60), "diagnosis": rng.choice(["flu", "cold"], 60)}
+    )
+    ages = ab.Domain("age", range(18, 79))
+    quantizer = ab.UniformQuantizer(18, 78, 6, domain=ages)
+    reports = quantizer.release(frame["age"])
+    by_channel = ab.ReleasedTable.horizontal(
+        frame.assign(age=reports), "diagnosis", channels={"age": quantizer}
+    )
+    by_cell = ab.ReleasedTable.horizontal(
+        frame.assign(age=quantizer.intervals(reports)), "diagnosis", domains={"age": ages}
+    )
+    assert by_channel.is_nested and by_channel.n_groups == by_cell.n_groups == 6
+    for table in (by_channel, by_cell):
+        column = table.columns["age"]
+        allowed = column.evidence.matrix.toarray()[column.codes]
+        assert np.array_equal(allowed > 0, quantizer.release(ages.numbers) == reports[:, None])
+    assert ns.table_leakage(by_channel).groups.equals(ns.table_leakage(by_cell).groups)
+
+
+def test_a_domain_may_leave_bins_empty():
+    quantizer = ab.UniformQuantizer(0, 10, 5, domain=ab.Domain("x", [9, 1, 0]))
+    assert quantizer.matrix().tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert quantizer.evidence([1.0, 9.0]).labels == [1, 9]
 
 
 def test_a_million_values_need_no_loop():

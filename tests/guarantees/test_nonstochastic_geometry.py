@@ -152,6 +152,26 @@ def test_areas_between_ellipses_are_exact_to_ten_digits():
     assert volumes[-1] == pytest.approx(4 * corner, abs=1e-9)
 
 
+@pytest.mark.parametrize("depth", [1e-2, 1e-3, 1e-4])
+def test_tiny_corners_are_not_overlooked(depth):
+    """Beyond 12 - depth: four right triangles with legs depth/4 and depth/8, but for curvature."""
+    policy = ns.quantized_query(ellipse, SQUARE, [0, 12 - depth, 12])
+    assert len(policy.regions) == 2
+    assert policy.regions[1].measure == pytest.approx(4 * depth**2 / 64, rel=depth)
+
+
+def test_a_tiny_hill_anywhere_is_not_overlooked():
+    top = np.array([0.7312345, -1.1234567])
+
+    def hill(x):
+        return -((x - top) ** 2).sum(axis=-1)
+
+    radius = 1e-3
+    low = hill(np.array([-2.0, 2.0]))
+    policy = ns.quantized_query(hill, SQUARE, [low, -(radius**2), 0])
+    assert policy.regions[1].measure == pytest.approx(math.pi * radius**2, rel=1e-5)
+
+
 def test_lengths_on_a_line_are_exact_also_at_jumps_and_plateaus():
     box = ns.Box(0, 1)
 
@@ -172,6 +192,45 @@ def test_turning_points_between_grid_points_are_not_missed():
     half = 1e-5  # far below the step of the grid
     volumes, _, _ = cell_volumes(Cells([narrow], [np.array([-(half**2)])]), box)
     assert volumes[1] == pytest.approx(2 * half, rel=1e-5)
+
+
+def test_two_turning_points_within_one_step_are_not_missed():
+    """A cubic with three roots closer together than a step of the grid."""
+    box, coefficients = ns.Box(-1.0, 1.1), [1, 0, -1e-4, 2e-7]
+    cells = Cells([lambda x: np.polyval(coefficients, x[..., 0])], [np.zeros(1)])
+    roots = np.sort(np.roots(coefficients).real)
+    cut = segments(cells, box, 0, np.zeros((1, 1)), steps=64)
+    assert len(cut.cell) == 4
+    np.testing.assert_allclose(cut.start[1:], roots, atol=1e-9)
+
+
+def test_areas_do_not_depend_on_the_axis_that_is_cut():
+    """Islands, folds and thin caps: the two directions meet them in very different ways."""
+
+    def waves(x):
+        return np.sin(5 * x[..., 0]) * np.cos(3 * x[..., 1]) + 0.3 * x[..., 0]
+
+    edges = np.linspace(-0.95, 0.95, 5)
+    one, error, _ = cell_volumes(Cells([waves], [edges]), SQUARE, tolerance=1e-9)
+    swapped = Cells([lambda x: waves(x[..., ::-1])], [edges])
+    other, other_error, _ = cell_volumes(swapped, SQUARE, tolerance=1e-9)
+    assert np.all(np.abs(one - other) <= error + other_error)
+    assert np.all(np.abs(one - one[::-1]) <= 2 * error)  # waves(-x1, x2) = -waves(x1, x2)
+    assert max(error.max(), other_error.max()) < 1e-7
+
+
+def test_many_bins_are_cut_in_blocks_with_the_same_result():
+    edges = np.linspace(0, 12, 31)[1:-1]
+    cells = Cells([ellipse, lambda x: x[..., 0]], [edges, np.array([0.5])])
+    seen = np.concatenate([codes for _, _, codes in cells.blocks()])
+    assert sorted(seen.tolist()) == list(range(cells.size))
+    points = SQUARE.at(np.random.default_rng(0).random((2000, 2)))
+    whole = cells.of(points)
+    for block, inside, codes in cells.blocks():
+        mine = np.isin(whole, codes)
+        lookup = dict(zip(inside.tolist(), codes.tolist(), strict=True))
+        assert [lookup[c] for c in block.of(points)[mine]] == whole[mine].tolist()
+        assert not np.isin(block.of(points)[~mine], inside).any()
 
 
 def test_segments_tile_their_lines():

@@ -1,5 +1,6 @@
 """Several answers about one secret, and the agent who keeps account of them."""
 
+import json
 import math
 
 import numpy as np
@@ -29,6 +30,8 @@ def test_mean_and_difference_cut_the_square_into_small_squares():
     assert both.adversary_error == pytest.approx(1)
     assert ns.adversary_error_bound(both) == pytest.approx(math.sqrt(1 / math.pi))
     assert both.summary()["measure"].sum() == pytest.approx(16)
+    assert json.loads(both.to_json())["leakage"] == pytest.approx(both.leakage)
+    assert "12 combinations" in both._repr_html_()
 
 
 def test_polytopes_agree_with_quadrature_of_the_same_queries():

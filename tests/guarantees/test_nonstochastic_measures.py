@@ -161,6 +161,14 @@ def test_error_bound_is_the_radius_of_a_ball_of_that_volume(n, radius):
     assert ns.adversary_error_bound(math.log(volume), dimension=n) == pytest.approx(radius)
 
 
+def test_error_bounds_of_the_mechanism_that_shows_half_of_the_secrets():
+    """Quantize Ex. II.1: d_max = 1/4 attains Thm. II.1, and d_min = 0 Thm. II.2."""
+    relation = ns.Relation.from_function([0, 1, 1], measure=[0.0, 0.25, 0.25])
+    bound = ns.adversary_error_bound(relation, dimension=1, release="largest")
+    assert bound == pytest.approx(1 / 4)
+    assert ns.adversary_error_bound(relation, dimension=1) == 0
+
+
 def test_quality_is_one_over_the_largest_euclidean_error():
     true = np.array([[0.0, 0.0], [1.0, 1.0]])
     assert ns.quality(true + np.array([0.3, 0.4]), true=true) == pytest.approx(2)
@@ -185,6 +193,7 @@ def test_quality_is_one_over_the_largest_euclidean_error():
         (lambda: ns.quality([1.0], true=[1.0, 2.0]), "one released answer per true one"),
         (lambda: ns.adversary_error_bound(0.0), "dimension="),
         (lambda: ns.adversary_error_bound(0.0, dimension=0), "at least 1"),
+        (lambda: ns.adversary_error_bound(0.0, dimension=1, release="x"), "release='x'"),
     ],
 )
 def test_bad_input_says_what_is_wrong(call, words):

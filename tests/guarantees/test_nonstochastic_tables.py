@@ -1,9 +1,11 @@
 """Released tables: conditional ranges of groups, homogeneity, Proposition V.1."""
 
+import json
 import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import anonbayes as ab
@@ -33,6 +35,22 @@ def test_homogeneity_attack_on_a_k_anonymous_table():
     assert found.groups["leakage"].tolist() == pytest.approx([math.log(2), math.log(4)])
     assert found.maximin_information == pytest.approx(math.log(2))
     assert "3-anonymous, yet it reveals the sensitive value of 4 rows" in found.text
+    content = json.loads(found.to_json())
+    assert content["groups"][1]["revealed"] == "HIV" and content["exposed"] == 4
+    assert found.text in found._repr_html_()
+
+
+def test_a_released_table_reads_like_its_codes():
+    frame = pd.DataFrame(
+        {"zip": ["455**"] * 3 + ["766**"] * 2, "diagnosis": ["flu", "flu", "HIV", "gout", "gout"]}
+    )
+    codes = ["45501", "45502", "76601"]
+    table = ab.ReleasedTable.horizontal(
+        frame, "diagnosis", hierarchies={"zip": ab.Hierarchy.from_prefix(codes)}
+    )
+    found = ns.table_leakage(table)
+    assert found.exposed == 2 and found.homogeneous["revealed"].tolist() == ["gout"]
+    assert found.leakage == pytest.approx(math.log(3))
 
 
 def test_a_diverse_table_keeps_its_secrets():
@@ -46,6 +64,7 @@ def test_published_numbers_of_a_continuous_range_have_measure_zero():
     found = ns.group_leakage([0, 0, 1], [0, 1, 2], n_secrets=3, measure=np.zeros(3))
     assert found.leakage == math.inf
     assert found.relative_disarray == -math.inf
+    assert json.loads(found.to_json())["relative_disarray"] == "-inf"
 
 
 def test_binned_numbers_count_with_their_width():

@@ -55,6 +55,22 @@ def test_draws_are_labelled_for_arviz():
     assert weights["beta_age"].shape == (2, 4)
 
 
+def two_modes():
+    """Twelve groups of three rows of either kind: which kind goes with which secret?"""
+    rows = [(g, kind) for g in range(12) for kind in "ab" for _ in range(3)]
+    qit = pd.DataFrame({f"x{i}": [kind for _, kind in rows] for i in range(30)})
+    qit["g"] = [g for g, _ in rows]
+    st = pd.DataFrame({"g": [g for g, _ in rows], "ill": ["s", "t"] * (len(rows) // 2)})
+    # An uneven prior makes one of the two readings much more likely than the other.
+    return ab.ReleasedTable.vertical(qit, st, group="g", sensitive="ill")
+
+
+def test_chains_in_different_modes_are_reported():
+    prior = {"beta": {"x0": [[40.0, 1.0], [1.0, 40.0]]}}
+    with pytest.warns(ab.errors.ConvergenceWarning, match=r"chains disagree.*step='tempered'"):
+        ab.fit(two_modes(), step="swap", draws=150, tune=10, **prior, **QUIET)
+
+
 @pytest.mark.parametrize("make", [nested, crossing, vertical])
 def test_the_seed_decides_not_the_cores(make):
     one = ab.fit(make(), draws=60, tune=15, cores=1, **QUIET)
@@ -133,7 +149,7 @@ SCRIPT = """
     import sys
     sys.path[:0] = {path!r}
     import anonbayes.inference.chains as chains
-    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.05
+    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.01
     from tables import crossing
     import anonbayes as ab
     post = ab.fit(crossing(), draws={draws}, tune=50, chains=2, seed=8, resume={run!r},

@@ -1,6 +1,7 @@
 """The tables that come with the package."""
 
 import filecmp
+import hashlib
 import importlib.util
 import io
 import os
@@ -15,7 +16,7 @@ import pytest
 import anonbayes as ab
 from anonbayes import datasets
 from anonbayes.errors import AnonbayesError
-from anonbayes.release import adult
+from anonbayes.release import adult, collection
 from anonbayes.release.collection import DATASETS, data_folder, table1_domains
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -140,6 +141,10 @@ def test_clinic_releases_satisfy_and_cover():
     assert anatomy.l == anatomy.k == 3
 
 
+def test_clinic_hierarchies_are_in_the_order_of_the_columns():
+    assert [*datasets.hierarchies("clinic"), "diagnosis"] == list(datasets.load("clinic").columns)
+
+
 def test_clinic_depends_on_age_as_its_generator_says():
     clear = datasets.load("clinic")
     mean_age = clear.groupby("diagnosis")["age"].mean()
@@ -148,6 +153,16 @@ def test_clinic_depends_on_age_as_its_generator_says():
     assert counts.min() < 30
     assert counts.max() > 400
     assert counts.max() * 3 <= len(clear)  # Anatomy with l = 3 is possible
+
+
+def test_an_installed_package_carries_its_own_copy(tmp_path, monkeypatch):
+    package = tmp_path / "anonbayes"
+    monkeypatch.setattr(collection, "__file__", str(package / "release" / "collection.py"))
+    with pytest.raises(AnonbayesError, match="reinstall the package"):
+        collection.data_folder()
+    (package / "_data").mkdir(parents=True)
+    (package / "_data" / "clinic.csv").write_text("age\n")
+    assert collection.data_folder() == package / "_data"
 
 
 def test_data_files_are_small():
@@ -177,8 +192,6 @@ def wheel(tmp_path, monkeypatch):
 
 
 def _digest(content):
-    import hashlib
-
     return hashlib.sha256(content).hexdigest()
 
 

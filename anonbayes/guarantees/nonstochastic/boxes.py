@@ -15,7 +15,7 @@ from scipy.stats import qmc
 
 from anonbayes.errors import ChannelError, DomainError
 
-__all__ = ["Box", "LinearQuery", "Query", "as_query", "query_range"]
+__all__ = ["Box", "LinearQuery", "Query", "as_query", "query_extremes", "query_range"]
 
 Floats = npt.NDArray[np.float64]
 Query = Callable[[Floats], Floats]
@@ -76,8 +76,9 @@ class Box:
 
     @property
     def volume(self) -> float:
-        """Lebesgue measure."""
-        return float(np.prod(self.widths))
+        """Lebesgue measure; infinite when it exceeds the largest float."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.widths))
 
     @property
     def log_measure(self) -> float:
@@ -172,6 +173,12 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
     """
     if isinstance(query, LinearQuery):
         return query.range(box)
+    (low, _), (high, _) = query_extremes(query, box)
+    return low, high
+
+
+def query_extremes(query: Query, box: Box) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
+    """Smallest and largest answer that a search finds, each with a point that gives it."""
     n = box.dimension
     if n <= 2:
         axis = np.linspace(0, 1, 4097 if n == 1 else 129)
@@ -182,17 +189,20 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
             corners = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
             unit = np.concatenate([unit, corners.astype(float)])
     values = np.asarray(query(box.at(unit)), dtype=float)
-    return (
-        _best(lambda u: float(query(box.at(u))), unit, values),
-        -_best(lambda u: -float(query(box.at(u))), unit, -values),
-    )
+    low, at_low = _least(lambda u: float(query(box.at(u))), unit, values)
+    high, at_high = _least(lambda u: -float(query(box.at(u))), unit, -values)
+    return (low, box.at(at_low)), (-high, box.at(at_high))
 
 
-def _best(objective: Callable[[Floats], float], unit: Floats, values: Floats) -> float:
-    best = float(values.min())
-    for start in np.argsort(values)[:4]:
+def _least(
+    objective: Callable[[Floats], float], unit: Floats, values: Floats
+) -> tuple[float, Floats]:
+    order = np.argsort(values, kind="stable")[:4]
+    best, where = float(values[order[0]]), unit[order[0]]
+    for start in order:
         found = optimize.minimize(
             objective, unit[start], method="L-BFGS-B", bounds=[(0.0, 1.0)] * unit.shape[1]
         )
-        best = min(best, float(found.fun))
-    return best
+        if found.fun < best:
+            best, where = float(found.fun), found.x
+    return best, where

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from anonbayes.guarantees.nonstochastic.lines import Cells
 from anonbayes.guarantees.nonstochastic.outlines import enclosing_balls
 from anonbayes.guarantees.nonstochastic.policies import Policy
 from anonbayes.guarantees.nonstochastic.polytopes import linear_cells
+from anonbayes.guarantees.nonstochastic.rendering import write_json
 from anonbayes.guarantees.nonstochastic.volumes import cell_volumes
 
 __all__ = ["JointPolicy", "joint"]
@@ -104,17 +107,32 @@ class JointPolicy:
     @property
     def adversary_error(self) -> float:
         """Smallest worst-case error over the combinations, ``d_min`` of Quantize (7)."""
-        return float(np.nanmin(self.radii))
+        return min(self.radii[~np.isnan(self.radii)].tolist(), default=math.nan)
 
     def summary(self) -> pd.DataFrame:
         """One row per combination of answers, the most telling first."""
         frame = pd.DataFrame(
             self.answers, columns=[f"answer {i + 1}" for i in range(len(self.policies))]
         )
-        frame["measure"] = np.exp(self.conditional_log_measures)
+        with np.errstate(over="ignore"):
+            frame["measure"] = np.exp(self.conditional_log_measures)
         frame["error"] = self.errors
         frame["leakage"] = self.log_measure - self.conditional_log_measures
-        return frame.sort_values("measure", ignore_index=True)
+        return frame.sort_values("leakage", ascending=False, ignore_index=True)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the combinations and the measures as JSON text; write it to `path` if given."""
+        content = {
+            "queries": len(self.policies),
+            "method": self.method,
+            "leakage": self.leakage,
+            "maximin_information": self.maximin_information,
+            "combinations": self.summary(),
+        }
+        return write_json(content, path)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.summary().to_html(index=False, max_rows=20)}"
 
     def __repr__(self) -> str:
         return (

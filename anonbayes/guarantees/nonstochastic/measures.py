@@ -212,18 +212,24 @@ def quality(release: Any, true: npt.ArrayLike | None = None) -> float:
     return math.inf if worst == 0 else 1 / worst
 
 
-def adversary_error_bound(pair: Any, *, dimension: int | None = None) -> float:
-    """Smallest worst-case error that any consistent estimate of ``X`` makes (Quantize Thm. II.2).
+def adversary_error_bound(
+    pair: Any, *, dimension: int | None = None, release: str = "smallest"
+) -> float:
+    """Lower bound on the worst-case error of any estimate of ``X`` (Quantize Thms. II.1, II.2).
 
-    The radius of a ball whose volume is that of the smallest range that a release leaves:
-    ``Gamma(n/2+1)^(1/n) / sqrt(pi) * exp(d0/n)``.
+    The radius of a ball whose volume is that of the range that a release leaves:
+    ``Gamma(n/2+1)^(1/n) / sqrt(pi) * exp(d0/n)`` for the release that leaves least.
 
     Parameters
     ----------
     pair : Policy, Relation or float
-        The release, or its relative disarray ``d0`` (with respect to Lebesgue measure).
+        The secret and its release (with respect to Lebesgue measure), or the logarithm of the size
+        of one range, such as the relative disarray ``d0``.
     dimension : int, optional
         Dimension ``n`` of the secret; a policy knows it.
+    release : {"smallest", "largest"}
+        Bound ``d_min``, the error after the most telling release (``d0``, Thm. II.2), or
+        ``d_max``, the error after the least telling one (``h0(X|Y)``, Thm. II.1).
 
     Examples
     --------
@@ -235,8 +241,12 @@ def adversary_error_bound(pair: Any, *, dimension: int | None = None) -> float:
         raise ChannelError("adversary_error_bound needs dimension=, the dimension of the secret.")
     if n < 1:
         raise ChannelError(f"dimension={n!r} must be at least 1.")
-    disarray = float(pair) if isinstance(pair, int | float) else relative_disarray(pair)
-    return math.exp((math.lgamma(n / 2 + 1) + disarray) / n) / math.sqrt(math.pi)
+    one_of("release", release, ["smallest", "largest"])
+    if isinstance(pair, int | float):
+        log_size = float(pair)
+    else:
+        log_size = (relative_disarray if release == "smallest" else conditional_entropy)(pair)
+    return math.exp((math.lgamma(n / 2 + 1) + log_size) / n) / math.sqrt(math.pi)
 
 
 def _pair(pair: Any) -> Uncertain:

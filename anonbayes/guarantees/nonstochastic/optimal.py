@@ -58,8 +58,8 @@ def optimal_policy(
         region of its own size); it never leaks more than the uniform quantizer, and usually less
         when ``gamma (hi-lo)/2`` is not a whole number.
     value_range : (float, float), optional
-        Smallest and largest answer on the box, if known. Otherwise they are computed (linear
-        queries) or searched for; see `query_range`. Answers beyond go to the outermost bins.
+        Bounds on the answers, if they are known. Otherwise the smallest and the largest answer on
+        the box are computed (linear queries) or searched for; see `query_range`.
     tolerance : float
         Error of areas relative to the box (two coordinates).
     n_lines, seed : int
@@ -86,7 +86,9 @@ def optimal_policy(
     """
     one_of("metric", metric, ["maximin", "leakage"])
     asked = as_query(query, box)
-    low, high = value_range if value_range is not None else query_range(asked, box)
+    low, high = query_range(asked, box)
+    if value_range is not None:
+        low, high = _check_range(value_range, low, high)
     bins = n_bins(low, high, gamma)
     edges = uniform_edges(low, high, bins)
     if metric == "leakage" and bins > 1:
@@ -95,6 +97,16 @@ def optimal_policy(
     return quantized_query(
         asked, box, edges, metric=metric, tolerance=tolerance, n_lines=n_lines, seed=seed
     )
+
+
+def _check_range(given: tuple[float, float], low: float, high: float) -> tuple[float, float]:
+    slack = 1e-9 * max(high - low, abs(low), abs(high))
+    if not (given[0] <= low + slack and given[1] >= high - slack):
+        raise ChannelError(
+            f"value_range=({given[0]:g}, {given[1]:g}) does not hold all answers of the query, "
+            f"which reach from {low:g} to {high:g} on the box."
+        )
+    return float(given[0]), float(given[1])
 
 
 def quantized_query(

@@ -48,39 +48,53 @@ def enclosing_balls(
     with further lines ever closer to the points that hold the ball, until rounding. More: points
     on random lines in all directions, an estimate from below. Cells not met are left out.
     """
-    n = box.dimension
-    if n == 1:
+    if box.dimension == 1:
         cloud = _ends(cells, box, [(0, np.zeros((1, 1)))], steps=2048)
         return {c: (b[0], b[1]) for c in wanted.tolist() if (b := _ball(cloud, c)) is not None}
-    rng = np.random.default_rng(seed)
     bundle = []
-    for axis in range(n):
-        if n == 2:
+    for axis, rng in enumerate(np.random.default_rng(seed).spawn(box.dimension)):
+        if box.dimension == 2:
             unit = np.repeat(np.linspace(0, 1, lines)[:, None], 2, axis=1)
         else:
-            unit = qmc.Sobol(n, seed=rng).random_base2(int(np.log2(lines * 16)))
+            unit = qmc.Sobol(box.dimension, seed=rng).random_base2(int(np.log2(lines * 16)))
         bundle.append((axis, box.at(unit)))
+    found = {}
+    for block, inside, codes in cells.blocks():
+        chosen = np.isin(codes, wanted)
+        here = _refined_balls(block, box, inside[chosen], bundle, spacing=1 / (lines - 1))
+        names = dict(zip(inside[chosen].tolist(), codes[chosen].tolist(), strict=True))
+        found.update({names[c]: ball for c, ball in here.items()})
+    return found
+
+
+def _refined_balls(
+    cells: Cells,
+    box: Box,
+    wanted: Codes,
+    bundle: list[tuple[int, Floats]],
+    *,
+    spacing: float,
+) -> dict[int, tuple[Floats, float]]:
+    n = box.dimension
     cloud = _ends(cells, box, bundle)
     found = {c: b for c in wanted.tolist() if (b := _ball(cloud, c)) is not None}
-    spacing = 1 / (lines - 1)
     for _ in range(12 if n == 2 else 4):
+        if not found:
+            break
         offsets = spacing * np.linspace(-1, 1, 9)[:, None] * box.widths
-        near = np.concatenate(
-            [(h[:, None, :] + offsets).reshape(-1, n) for _, _, h in found.values()]
-        )
-        near = np.clip(near, box.lower, box.upper)
-        extra = _ends(cells, box, [(axis, near) for axis in range(n)])
-        for c, (_, _, held) in found.items():
-            points, owner = extra
-            both = np.concatenate([held, points[owner == c]])
-            centre, radius, support = supported_ball(both)
-            found[c] = (centre, radius, both[support])
+        held = np.concatenate([support for _, _, support in found.values()])
+        near = np.clip((held[:, None, :] + offsets).reshape(-1, n), box.lower, box.upper)
+        points, owner = _ends(cells, box, [(axis, near) for axis in range(n)])
+        for c, (_, _, support) in found.items():
+            both = np.concatenate([support, points[owner == c]])
+            centre, radius, holding = supported_ball(both)
+            found[c] = (centre, radius, both[holding])
         spacing /= 4
     return {c: (centre, radius) for c, (centre, radius, _) in found.items()}
 
 
 def _ends(
-    cells: Cells, box: Box, bundle: list[tuple[int, Floats]], steps: int = 32
+    cells: Cells, box: Box, bundle: list[tuple[int, Floats]], steps: int = 64
 ) -> tuple[Floats, Codes]:
     """End points of all segments of lines given as (axis, base points), and their cells."""
     points, owners = [], []

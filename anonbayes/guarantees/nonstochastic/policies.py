@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from anonbayes.guarantees.nonstochastic.balls import smallest_enclosing_ball
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery, Query
 from anonbayes.guarantees.nonstochastic.lines import Cells
 from anonbayes.guarantees.nonstochastic.outlines import Ball, connected_parts, enclosing_balls
+from anonbayes.guarantees.nonstochastic.rendering import write_json
 from anonbayes.guarantees.nonstochastic.slabs import (
     MAX_CORNER_DIMENSION,
     corner_radius,
@@ -46,7 +47,7 @@ class Region:
     log_measure : float
         Logarithm of the volume.
     error : float
-        Error of the volume: zero if exact, else a bound (quadrature) or a standard error.
+        Error of the volume: zero if exact, else estimated (quadrature) or a standard error.
     """
 
     level: float
@@ -57,8 +58,8 @@ class Region:
 
     @property
     def measure(self) -> float:
-        """Volume of the region."""
-        return math.exp(self.log_measure)
+        """Volume of the region; infinite when it exceeds the largest float."""
+        return float(_exp(self.log_measure))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +128,17 @@ class Policy:
         return measures.leakage(self)
 
     @property
+    def leakage_error(self) -> float:
+        """Error of `leakage` that follows from that of the smallest region.
+
+        Zero when exact, infinite when no random line met the region.
+        """
+        least = self.smallest_region
+        if least.log_measure == -math.inf:
+            return math.inf
+        return 0.0 if least.error == 0 else least.error / least.measure
+
+    @property
     def maximin_information(self) -> float:
         """Maximin information ``I*(X; f~(X))`` in nats."""
         return measures.maximin_information(self)
@@ -146,9 +158,11 @@ class Policy:
     def adversary_error(self) -> float:
         """Smallest worst-case error over the answers, ``d_min`` of Quantize (7).
 
-        The radius of the smallest ball around a region, least over all regions.
+        The radius of the smallest ball around a region, least over all regions whose ball is
+        known; exactly ``d_min`` when the centre of that ball is itself consistent with the answer.
         """
-        return float(np.nanmin([ball.radius for ball in self.balls]))
+        known = [ball.radius for ball in self.balls if not math.isnan(ball.radius)]
+        return min(known, default=math.nan)
 
     @cached_property
     def cells(self) -> Cells:
@@ -242,7 +256,7 @@ class Policy:
                 "level": self.levels,
                 "lower": [region.lower for region in self.regions],
                 "upper": [region.upper for region in self.regions],
-                "measure": np.exp(self.conditional_log_measures),
+                "measure": _exp(self.conditional_log_measures),
                 "error": [region.error for region in self.regions],
                 "leakage": self.log_measure - self.conditional_log_measures,
                 "radius": [ball.radius for ball in self.balls],
@@ -259,15 +273,13 @@ class Policy:
             "method": self.method,
             "quality": self.quality,
             "leakage": self.leakage,
+            "leakage_error": self.leakage_error,
             "maximin_information": self.maximin_information,
             "adversary_error": self.adversary_error,
             "adversary_error_bound": self.adversary_error_bound,
-            "regions": self.summary().astype(object).to_dict(orient="records"),
+            "regions": self.summary(),
         }
-        text = json.dumps(content, indent=2, default=lambda v: None if v is pd.NA else v.item())
-        if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
+        return write_json(content, path)
 
     def plot_regions(self, ax: Axes | None = None) -> Axes:
         """Draw the regions of a two-dimensional secret (Quantize Figures 1 and 2)."""
@@ -283,6 +295,9 @@ class Policy:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f"<p>{escape(repr(self))}</p>{self.summary().to_html(index=False)}"
+
+
+def _exp(logs: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.exp(logs)

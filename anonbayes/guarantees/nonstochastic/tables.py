@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ import pandas as pd
 from anonbayes.errors import TableError
 from anonbayes.guarantees.nonstochastic import measures
 from anonbayes.guarantees.nonstochastic.relations import Relation
+from anonbayes.guarantees.nonstochastic.rendering import write_json
 
 __all__ = [
     "GroupLeakage",
@@ -146,6 +149,24 @@ class GroupLeakage:
     def is_private(self) -> bool:
         """Whether no group reveals the sensitive value of its members."""
         return not bool(self.groups["homogeneous"].any())
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the finding and the groups as JSON text; write it to `path` if given."""
+        content = {
+            "text": self.text,
+            "is_private": self.is_private,
+            "k": self.k,
+            "exposed": self.exposed,
+            "leakage": self.leakage,
+            "relative_disarray": self.relative_disarray,
+            "maximin_information": self.maximin_information,
+            "groups": self.groups.reset_index(),
+        }
+        return write_json(content, path)
+
+    def _repr_html_(self) -> str:
+        shown = self.groups.sort_values("leakage", ascending=False, kind="stable")
+        return f"<p>{escape(self.text)}</p>{shown.to_html(max_rows=20)}"
 
     @property
     def text(self) -> str:

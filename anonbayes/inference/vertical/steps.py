@@ -17,8 +17,8 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, one_of
-from anonbayes.inference._pymc_compat import ChainStep
 from anonbayes.inference.dirichlet_step import DirichletStep
 
 from .block import MAX_BLOCK, SUB_BLOCK

@@ -88,7 +88,7 @@ class Cleartext:
 
         given = domains or {}
         secret_domain = _domain(
-            sensitive, frame[sensitive], given.get(sensitive), trees.get(sensitive)
+            sensitive, frame[sensitive], given.get(sensitive), trees.get(sensitive), discrete=True
         )
         secret = _encode(frame[sensitive], secret_domain)
         if not (secret != secret[0]).any():
@@ -165,7 +165,10 @@ def _domain(
     series: pd.Series,
     given: Domain | Iterable[Any] | None,
     hierarchy: Hierarchy | None,
+    *,
+    discrete: bool = False,
 ) -> Domain:
+    """Domain of a column; many distinct numbers are fine unless it has to be `discrete`."""
     if isinstance(given, str):
         raise DomainError(f"The domain of {name!r} is the text {given!r}; give a list of values.")
     if isinstance(given, Domain):
@@ -178,11 +181,12 @@ def _domain(
         domain = Domain.infer(name, series)
     except TypeError as error:  # pandas cannot hash the cells
         raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
-    if not domain.is_numeric and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2):
+    scale = domain.is_numeric and not discrete
+    if not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2):
+        advice = "Bin it" if discrete else "Leave it out with quasi_identifiers=[...]"
         raise TableError(
             f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
-            f"identifier. Leave it out with quasi_identifiers=[...], or say that it is meant with "
-            f"domains={{{name!r}: [...]}}."
+            f"identifier. {advice}, or say that it is meant with domains={{{name!r}: [...]}}."
         )
     return domain
 
