@@ -3,7 +3,7 @@ from . import datasets as datasets
 from . import reidentify as reidentify
 from . import steps as steps
 from .channels.base import Channel as Channel
-from .channels.base import Evidence as Evidence
+from .channels.base import ReportEvidence as ReportEvidence
 from .channels.component import Released as Released
 from .channels.discriminative import InputDiscriminativeUE as InputDiscriminativeUE
 from .channels.generalization import Generalization as Generalization
