@@ -226,7 +226,8 @@ def pictures(losses: dict[str, pd.DataFrame], rates: dict[str, pd.DataFrame]) ->
             bars(axis, pd.DataFrame(grouped).replace(0.0, np.nan))
             axis.set_ylabel(measure)
         axes[0].set_title(f"Error of the estimated counts, {title}")
-        axes[0].legend(ncols=5, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.35))
+        handles = axes[0].get_legend_handles_labels()
+        figure.legend(*handles, ncols=9, fontsize=8, loc="outside upper center")
         figure.savefig(OUT / f"oneid_figure{number}.png", dpi=110)
     for number, column in ((5, "all users"), (6, "outliers")):
         table = pd.DataFrame({name: t[column] for name, t in rates.items()})
@@ -240,7 +241,7 @@ def pictures(losses: dict[str, pd.DataFrame], rates: dict[str, pd.DataFrame]) ->
             )
         axis.set_ylabel("re-identification rate")
         axis.set_title(f"Budget attack, {column}")
-        axis.legend(ncols=7, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.25))
+        figure.legend(ncols=7, fontsize=8, loc="outside upper center")
         figure.savefig(OUT / f"oneid_figure{number}.png", dpi=110)
     plt.close("all")
     print(f"\nFigures 3 to 6 are in {OUT}.")

@@ -1,4 +1,4 @@
-"""Exact and sampled engines agree on a real ARX table (NUTS beside them in benchmarks/horizontal)."""
+"""Exact and sampled engines agree on a real ARX table."""
 
 import numpy as np
 
