@@ -8,12 +8,12 @@ needs their likelihood: `Channel.likelihood` for the distribution of the true va
 Writing a channel
 -----------------
 Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
-probabilities, ``hit`` for the value held and ``miss`` for any other; give ``hit``, ``miss``,
-``release``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases and
-audits follow. Bit channels with probabilities per value subclass `BitChannel`
-(`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
-channels subclass `Generalization`. Others subclass `Channel` and give the four abstract methods
-and, when the reports can be listed, ``matrix``.
+probabilities, ``hit`` for the value held and ``miss`` for any other; give these two, ``release``,
+``counts`` and ``n_reports``, ``likelihood``, ``evidence`` and the log ratios, and estimators,
+losses, worst cases and audits follow. Bit channels with probabilities per value subclass
+`BitChannel` (`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only.
+Deterministic channels subclass `Generalization`. Others subclass `Channel` and give the four
+abstract methods and, when the reports can be listed, ``matrix``.
 """
 
 from __future__ import annotations
