@@ -317,3 +317,30 @@ def test_words(risk):
     assert f"{risk.summary['GT_A']:.1%}" in risk.text
     assert "RiskAssessment(3,000 rows" in repr(risk)
     assert "<table" in risk._repr_html_()
+
+
+def test_secrets_behind_a_channel():
+    """With hardly any noise the assessment is that of secrets in clear; with noise it is not."""
+    rng = np.random.default_rng(3)
+    n = 120
+    people = pd.DataFrame({"x": rng.choice(list("abcd"), n), "s": rng.choice(["u", "v", "w"], n)})
+    clear = people.replace({"x": {"a": "{a, b}", "b": "{a, b}"}})
+    domains = {"x": list("abcd"), "s": ["u", "v", "w"]}
+    found = {}
+    for epsilon in (16.0, 1.0):
+        channel = ab.RandomizedResponse(ab.Domain("s", domains["s"]), epsilon)
+        noisy = clear.assign(s=channel.release(people["s"], seed=1))
+        table = ab.ReleasedTable.horizontal(
+            noisy, "s", domains={"x": domains["x"]}, channels={"s": channel}
+        )
+        assert not table.secrets_known
+        post = ab.fit(table, draws=100, tune=50, chains=2, seed=1, progressbar=False)
+        found[epsilon] = post.assess(people)
+        assert found[epsilon].leakage is None and found[epsilon].homogeneous_groups.empty
+    table = ab.ReleasedTable.horizontal(clear, "s", domains=domains)
+    exact = ab.fit(table, draws=5, seed=1, progressbar=False).assess(people)
+    close = found[16.0]
+    np.testing.assert_allclose(close.rows["p_A"], exact.rows["p_A"], atol=0.02)
+    assert abs(close.summary["RF"] - exact.summary["RF"]) < 5 * close.standard_errors["RF"] + 0.01
+    assert found[1.0].summary["ABS_A"] > exact.summary["ABS_A"]
+    assert found[1.0].summary["RF"] < exact.summary["RF"]
