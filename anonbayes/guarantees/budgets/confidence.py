@@ -46,7 +46,7 @@ def from_confidence(
     alpha : float
         The lower limit is above the truth for a share ``alpha/2`` of the values, and for these
         the re-identification bound is missed. Among many rare values these are many, and the most
-        exposed ones (``benchmarks/oneid.py``: reports up to 2.6 times above the bound); divide
+        exposed ones (``benchmarks/oneid.py``: reports at two to three times the bound). Divide
         `alpha` by the number of values, or use `from_posterior`, to keep it.
 
     Notes
