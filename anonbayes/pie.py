@@ -15,20 +15,36 @@ from anonbayes.guarantees.pie.worst_case import (
     renyi_information,
     worst_case,
 )
+from anonbayes.risk.det import DetCurve, det_curve
+from anonbayes.risk.release_information import ReleaseInformation, release_information
+from anonbayes.risk.system_entropy import (
+    SystemEntropy,
+    convergence,
+    plot_convergence,
+    system_entropy,
+)
 
 __all__ = [
     "Choice",
+    "DetCurve",
     "Information",
+    "ReleaseInformation",
+    "SystemEntropy",
     "WorstCase",
     "bayes_error",
     "bound",
     "capacity",
     "choose",
     "contraction",
+    "convergence",
+    "det_curve",
     "information",
     "information_for",
     "mutual_information",
+    "plot_convergence",
+    "release_information",
     "renyi_bound",
     "renyi_information",
+    "system_entropy",
     "worst_case",
 ]
