@@ -1,5 +1,6 @@
 from . import anonymize as anonymize
 from . import datasets as datasets
+from . import reidentify as reidentify
 from . import steps as steps
 from .channels.base import Channel as Channel
 from .channels.base import Evidence as Evidence

@@ -172,7 +172,7 @@ class Channel(ABC):
         tolerance: float = 1e-5,
         level: float = 0.95,
     ) -> Estimate:
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         size = len(self.domain)
         begin = (
             self.starting_distribution(reports) if start is None else em.starting_point(start, size)
@@ -198,7 +198,7 @@ class Channel(ABC):
         import xarray as xr
 
         check_level(level)
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         chains = bayes.sample(likelihood, **settings).p
         tails = [(1 - level) / 2, (1 + level) / 2]
         mean = chains.mean(axis=(0, 1))
@@ -238,10 +238,18 @@ class Channel(ABC):
         )
 
 
-def non_empty(likelihood: MixtureLikelihood) -> MixtureLikelihood:
-    """Return the likelihood; raise `ChannelError` when there are no reports."""
+def usable(likelihood: MixtureLikelihood) -> MixtureLikelihood:
+    """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
     if likelihood.n == 0:
         raise ChannelError("There are no reports to estimate from.")
+    even = likelihood.probabilities(np.full(likelihood.size, 1.0 / likelihood.size))
+    impossible = np.flatnonzero((likelihood.weights > 0) & (even <= 0))
+    if len(impossible):
+        row = int(impossible[0])
+        raise ChannelError(
+            f"The channel cannot produce some of the reports: row {row} of their likelihood, seen "
+            f"{likelihood.weights[row]} times, has probability zero for every true value."
+        )
     return likelihood
 
 

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from anonbayes.domains import code_dtype
 from anonbayes.errors import ChannelError
+from anonbayes.estimation import kernels
 
 __all__ = ["BitReports", "SupportCounts"]
 
@@ -96,7 +97,7 @@ class BitReports:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
-        return np.bincount(self.indices, minlength=self.size).astype(np.int64, copy=False)
+        return kernels.count(self.indices, self.size)
 
     def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""

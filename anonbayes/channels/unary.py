@@ -42,10 +42,10 @@ class BitChannel(PureChannel):
     Examples
     --------
     >>> import anonbayes as ab
-    >>> channel = ab.BitChannel(ab.Domain("x", "abc"), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
+    >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=3).to_dense()
-    array([[1, 0, 1],
-           [0, 0, 0]], dtype=uint8)
+    array([[1, 1, 0],
+           [0, 1, 0]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849
     """
@@ -126,7 +126,6 @@ class BitChannel(PureChannel):
     def matrix(self) -> Array:
         """``Q``, shape (K, 2^K), columns as in `all_reports`."""
         bits = self.all_reports().to_dense()
-        # Bit by bit, so that it shares nothing with the sparse form it is compared with.
         own = np.where(np.eye(len(self.domain), dtype=bool), self.hit, self.miss)
         q = np.ones((len(self.domain), len(bits)))
         for j, column in enumerate(bits.T):
@@ -137,7 +136,8 @@ class BitChannel(PureChannel):
         """Likelihood of the distribution; reports that prove their value are only counted.
 
         ``Q(y|k) = B(y) (z_k + (w_k - z_k) y_k)`` with ``w = hit/miss``,
-        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability that nobody's bits are ``y``.
+        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability of ``y`` from a user who holds
+        none of the values.
         """
         bits = self.read(reports)
         rows = self._rows(bits)
@@ -208,9 +208,12 @@ class BitChannel(PureChannel):
             )
 
     def evidence(self, reports: Any) -> Evidence:
-        """Likelihood vector of the true value behind each report."""
+        """Likelihood vector of the true value behind each report.
+
+        The label of a report is the tuple of the values whose bits it raises.
+        """
         codes, distinct = self.read(reports).unique()
-        labels = [tuple(row) for row in distinct.to_dense().tolist()]
+        labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
         return Evidence(codes, labels, self._rows(distinct).matrix())
 
     # -- guarantees ----------------------------------------------------------------------------

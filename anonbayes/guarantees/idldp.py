@@ -16,9 +16,9 @@ import pandas as pd
 
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.guarantees.ldp import Bound, Notion
+from anonbayes.guarantees.ldp import Bound, Notion, sensitive_mask
 
-__all__ = ["MinID", "OneID", "budget_array", "value_array"]
+__all__ = ["MinID", "OneID", "budget_array", "chosen_mask", "value_array"]
 
 Array = npt.NDArray[np.float64]
 
@@ -170,6 +170,20 @@ def value_array(
             f"{domain.name!r}; got shape {array.shape}."
         )
     return array.copy()
+
+
+def chosen_mask(domain: Domain, chosen: Any) -> npt.NDArray[np.bool_]:
+    """Mask of chosen values, given as the values or, for large domains, as that mask itself.
+
+    Examples
+    --------
+    >>> domain = Domain("x", ["a", "b", "c"])
+    >>> chosen_mask(domain, ["c"]).tolist(), chosen_mask(domain, np.array([1, 0, 0]) > 0).tolist()
+    ([False, False, True], [True, False, False])
+    """
+    if isinstance(chosen, np.ndarray) and chosen.dtype == bool and chosen.shape == (len(domain),):
+        return chosen
+    return sensitive_mask(domain, chosen)
 
 
 def _numbers(budgets: Any) -> Array:

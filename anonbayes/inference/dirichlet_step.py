@@ -13,8 +13,8 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError
-from anonbayes.inference._pymc_compat import ChainStep
 from anonbayes.inference.vertical.parameters import draw_simplexes
 
 Counts = Callable[[dict[str, NDArray]], Sequence[ArrayLike]] | str | Sequence[ArrayLike]

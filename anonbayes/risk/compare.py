@@ -73,11 +73,20 @@ class Comparison:
             if chosen.any():
                 ax.errorbar(x[chosen], y[chosen], xerr=dx[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
-        for name, px, py in zip(self.table.index, x, y, strict=True):
-            ax.annotate(str(name), (px, py), textcoords="offset points", xytext=(6, 5), fontsize=8)
+        right = x > (x.min() + x.max()) / 2
+        for i, place in enumerate(np.argsort(y, kind="stable")):
+            # Names point inwards, and neighbours' names go above and below in turn.
+            ax.annotate(
+                str(self.table.index[place]),
+                (x[place], y[place]),
+                textcoords="offset points",
+                xytext=(-6 if right[place] else 6, 5 if i % 2 else -10),
+                ha="right" if right[place] else "left",
+                fontsize=8,
+            )
         ax.set(xlabel="faithfulness RF (utility)", ylabel=f"{threat} (threat)",
                title="Privacy against utility")  # fmt: skip
-        ax.margins(0.15)
+        ax.margins(0.2)
         ax.legend(frameon=False, fontsize="small")
         return ax
 
@@ -149,14 +158,12 @@ def compare(
 
 
 def _labels(risks: Sequence[RiskAssessment]) -> list[str]:
-    tables = [risk.post.table for risk in risks]
-    labels = [f"{t.scheme} k={t.k} l={t.l}" for t in tables]
-    seen: dict[str, int] = {}
-    for i, label in enumerate(labels):
-        seen[label] = seen.get(label, 0) + 1
-        if labels.count(label) > 1:
-            labels[i] = f"{label} #{seen[label]}"
-    return labels
+    """What tells the releases apart, numbered where that is not enough."""
+    plain = [f"{t.scheme} k={t.k} l={t.l}" for t in (risk.post.table for risk in risks)]
+    return [
+        label if plain.count(label) == 1 else f"{label} #{plain[: i + 1].count(label)}"
+        for i, label in enumerate(plain)
+    ]
 
 
 def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["contributions"]
 
-Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 def contributions(risk: RiskAssessment, rows: pd.Index) -> pd.DataFrame:
@@ -37,46 +37,40 @@ def contributions(risk: RiskAssessment, rows: pd.Index) -> pd.DataFrame:
         Labels of rows of the cleartext.
     """
     table = risk.post.table
-    missing = rows[~rows.isin(risk.rows.index)]
-    if len(missing):
+    place = risk.rows.index.get_indexer_for(rows)
+    if (place < 0).any():
+        missing = rows[~rows.isin(risk.rows.index)]
         raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
-    chosen = risk.rows.index.isin(rows)
-    truth = read_truth(table, risk.cleartext.loc[chosen])
-    full = risk.rows.loc[chosen]
-    parts = []
-    for a, name in enumerate(table.attributes):
-        level, ratio = _without(risk, truth, a)
-        parts.append(
-            pd.DataFrame(
-                {
-                    "p_A_without": level,
-                    "Ti_without": ratio,
-                    "adds_p_A": full["p_A"].to_numpy() - level,
-                    "adds_log2_Ti": np.log2(full["Ti"].to_numpy() / ratio),
-                },
-                index=pd.MultiIndex.from_arrays(
-                    [full.index, [name] * len(full)], names=["row", "attribute"]
-                ),
-            )
-        )
-    if not len(full):
-        return pd.concat(parts)
-    order = pd.MultiIndex.from_product([rows.unique(), table.attributes])
-    frame = pd.concat(parts)
-    return frame.loc[order] if frame.index.is_unique else frame.sort_index(kind="stable")
+    names = table.attributes
+    full = risk.rows.iloc[place]
+    level, ratio = np.empty((2, len(full), len(names)))
+    if len(full):
+        truth = read_truth(table, risk.cleartext.iloc[place])
+        for a in range(len(names)):
+            level[:, a], ratio[:, a] = _without(risk, truth, a)
+    return pd.DataFrame(
+        {
+            "p_A_without": level.ravel(),
+            "Ti_without": ratio.ravel(),
+            "adds_p_A": (full["p_A"].to_numpy()[:, None] - level).ravel(),
+            "adds_log2_Ti": np.log2(full["Ti"].to_numpy()[:, None] / ratio).ravel(),
+        },
+        index=pd.MultiIndex.from_arrays(
+            [full.index.repeat(len(names)), list(names) * len(full)], names=["row", "attribute"]
+        ),
+    )
 
 
-def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Any, Any]:
+def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Floats, Floats]:
     """Level and relative threat of each row when attribute `a` is not known."""
     post = risk.post
     victims = _forget(truth.victims, a, len(post.table.domains[post.table.attributes[a]]))
-    record = np.arange(len(victims))[truth.pair_record]
     levels = []
     for weights in (
         attacker_weights(post, victims)[0],
         learner_weights(post, victims, risk.settings["kind"])[0],
     ):
-        found = pair_threats(normalise(weights), record, truth.pair_secret, risk.gain)
+        found = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, risk.gain)
         levels.append(found.level[truth.pair])
     return levels[0], levels[0] / levels[1]
 

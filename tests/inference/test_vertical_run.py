@@ -123,6 +123,8 @@ def test_starts_are_dispersed():
 def test_choice_by_group_size():
     assert choose_step([3, 12]) == "collapsed"
     assert choose_step([13, 500]) == "subblock"
+    assert choose_step([3, 12], repeats=[False, True]) == "block"
+    assert VerticalChain(LAYOUT, rng=np.random.default_rng(1)).step == "block"
 
 
 @pytest.mark.parametrize(

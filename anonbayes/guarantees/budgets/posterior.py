@@ -131,19 +131,43 @@ def count_quantile(
     lower, middle, width = _count_grid(n)
     log_prior = _log_beta_binomial(middle, n, weight / len(hit), weight) + np.log(width)
     # Values with the same bits and the same support share their posterior.
-    keys = np.stack([support.counts.astype(float), hit, miss], axis=1)
-    cases, place = np.unique(keys, axis=0, return_inverse=True)
-    quantile = np.empty(len(cases))
-    step = max(1, TABLE // len(middle))
-    for start in range(0, len(cases), step):
-        t, a, b = cases[start : start + step].T[:, :, None]
-        rate = b + (a - b) * (middle / n)
-        log_p = log_prior + special.xlogy(t, rate) + special.xlog1py(support.n - t, -rate)
+    bits, place = np.unique(hit + 1j * miss, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(place))[:-1])
+    quantile = np.empty(len(hit))
+    for pair, values in zip(bits, members, strict=True):
+        rate = pair.imag + (pair.real - pair.imag) * (middle / n)
+        t, again = np.unique(support.counts[values], return_inverse=True)
+        found = _lower_edges(t, support.n, rate, log_prior, alpha)
+        quantile[values] = lower[found][again]
+    return quantile
+
+
+def _lower_edges(
+    t: npt.NDArray[np.int64], trials: float, rate: Array, log_prior: Array, alpha: float
+) -> npt.NDArray[np.intp]:
+    """Position in the grid of counts below which no more than `alpha` of the posterior lies."""
+    with np.errstate(divide="ignore"):
+        log_raised, log_not = np.log(rate), np.log1p(-rate)
+    found = np.empty(len(t), dtype=np.intp)
+    step = max(1, TABLE // len(rate))
+    for start in range(0, len(t), step):
+        raised = t[start : start + step, None].astype(float)
+        lowered = np.asarray(trials - raised, dtype=float)
+        # An impossible rate (log 0) rules a count out only if it was needed.
+        log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
         mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         below = np.cumsum(mass, axis=1)
-        reached = below > alpha * below[:, -1:]
-        quantile[start : start + step] = lower[np.argmax(reached, axis=1)]
-    return quantile[place.reshape(-1)]
+        found[start : start + step] = np.argmax(below > alpha * below[:, -1:], axis=1)
+    return found
+
+
+def _times(number: Array, logarithm: Array) -> Array:
+    """Product in which zero times an infinite logarithm is zero."""
+    if np.isfinite(logarithm).all():
+        return number * logarithm
+    with np.errstate(invalid="ignore"):
+        return np.where(number == 0, 0.0, number * logarithm)
 
 
 def predictive_quantile(shares: Array, n: int, alpha: float) -> Array:

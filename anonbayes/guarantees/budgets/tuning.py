@@ -13,8 +13,8 @@ import pandas as pd
 
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.idldp import value_array
-from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
+from anonbayes.guarantees.idldp import chosen_mask, value_array
+from anonbayes.guarantees.ldp import check_epsilon
 
 __all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
 
@@ -175,7 +175,7 @@ def worst_case(
         Count on the sender herself: a reported value has at least one holder, which allows
         ``log(gamma (n-1)/(n-gamma))``, a little more (MODEL 3).
     sensitive : iterable
-        Values that are sensitive in themselves.
+        Values that are sensitive in themselves, or their mask over the domain.
     cap : float
         Largest budget of a sensitive value.
 
@@ -307,7 +307,7 @@ def make_budgets(
 ) -> Budgets:
     """Budgets for lower bounds on the counts, with the sensitive values' capped."""
     tuned = reidentification_budget(at_least, n, gamma) if epsilon is None else epsilon
-    mask = sensitive_mask(domain, sensitive)
+    mask = chosen_mask(domain, sensitive)
     limit = check_epsilon(cap, "cap")
     return Budgets(
         domain,

@@ -30,6 +30,12 @@ def _lobatto(n: int) -> tuple[Floats, Floats]:
 
 # Rules without nodes at the ends do not see a border that turns just inside an interval.
 _NODES, _WEIGHTS = _lobatto(10)
+# A second rule on six of the nodes, exact to degree five: both agree only on smooth chords.
+_SOME = np.array([0, 2, 4, 5, 7, 9])
+_CHECK = np.zeros(10)
+_CHECK[_SOME] = np.linalg.solve(
+    np.vander(_NODES[_SOME], increasing=True).T, [2, 0, 2 / 3, 0, 2 / 5, 0]
+)
 
 
 def cell_volumes(
@@ -52,7 +58,7 @@ def cell_volumes(
     Returns
     -------
     volumes, errors : arrays, shape (cells.size,)
-        ``errors`` bounds the quadrature error or is a standard error; it is zero when exact.
+        ``errors`` estimates the quadrature error or is a standard error; it is zero when exact.
     method : {"exact", "quadrature", "quasi-Monte Carlo"}
     """
     if box.dimension == 1:
@@ -121,21 +127,24 @@ def _adaptive(
     towards them.
     """
 
-    def integrate(left: Floats, right: Floats) -> Floats:
+    def integrate(left: Floats, right: Floats) -> tuple[Floats, Floats]:
         half = (right - left) / 2
         nodes = (left + right)[:, None] / 2 + half[:, None] * _NODES
         base = np.stack([nodes.ravel(), np.zeros(nodes.size)], axis=1)
         chords = _lengths(cells, box, base)[:, wanted].reshape(len(left), len(_NODES), -1)
-        return np.einsum("g,igc,i->ic", _WEIGHTS, chords, half)
+        rules = np.stack([_WEIGHTS, _WEIGHTS - _CHECK])
+        volume, doubt = np.einsum("rg,igc,i->ric", rules, chords, half)
+        return volume, np.abs(doubt)
 
     left, right = ends[:-1], ends[1:]
-    whole = integrate(left, right)
+    whole, _ = integrate(left, right)
     volumes, errors = np.zeros(len(wanted)), np.zeros(len(wanted))
     for _ in range(48):
         middle = (left + right) / 2
-        halves = integrate(np.concatenate([left, middle]), np.concatenate([middle, right]))
+        halves, doubt = integrate(np.concatenate([left, middle]), np.concatenate([middle, right]))
         first, second = halves[: len(left)], halves[len(left) :]
         change = np.abs(first + second - whole)
+        change = np.maximum(change, 0.05 * (doubt[: len(left)] + doubt[len(left) :]))
         so_far = volumes + first.sum(axis=0) + second.sum(axis=0)
         allowed = np.minimum(tolerance * box.volume, 1e-6 * so_far) / 16
         done = np.all(change <= np.maximum(allowed, 1e-15 * box.volume), axis=1)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pymc as pm
-from pymc.step_methods.compound import BlockedStep, Competence
+from pymc.step_methods.compound import Competence
 
+from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.horizontal.kernels import sweeps
 from anonbayes.inference.horizontal.layout import HorizontalLayout
@@ -19,7 +20,7 @@ from anonbayes.release.table import ReleasedTable
 __all__ = ["HorizontalStep"]
 
 
-class HorizontalStep(BlockedStep):
+class HorizontalStep(ChainStep):
     """Gibbs step for the distributions of a horizontal table, on counts (MODEL 1.2).
 
     One call draws the hidden values behind the released cells, as counts, and then all

@@ -4,6 +4,7 @@ ArviZ 0.x keeps draws in an `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. 
 groups of Datasets with a few attributes on top, and that is the form everything here goes through:
 `groups` takes either apart, `make_idata` builds the one that the installed ArviZ uses, and the
 netCDF files are written by xarray itself, so that a file from one generation opens under the other.
+Step methods of PyMC 5 and 6 meet in `compat.steps`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError, nearest
 
 SAMPLE_DIMS = ("chain", "draw")
 

@@ -1,0 +1,271 @@
+"""Attacks on bit reports, against enumeration; Theorem 1 of OneID, kept and broken on purpose."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+from anonbayes.risk.reidentification import budget as budget_module
+
+DOMAIN = ab.Domain("x", list("abcde"))
+
+
+def bayes_by_enumeration(channel, counts):
+    """Largest posterior probability of a user for every possible report, and its probability."""
+    q = channel.matrix()
+    evidence = counts @ q
+    possible = evidence > 0
+    accuracy = q[counts > 0].max(axis=0)[possible] / evidence[possible]
+    return accuracy, evidence[possible] / counts.sum()
+
+
+def random_case(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 7))
+    n = int(rng.integers(20, 400))
+    counts = rng.multinomial(n, rng.dirichlet(np.full(size, 0.5)))
+    gamma = float(np.exp(rng.uniform(np.log(1.3), np.log(n / 2))))
+    return ab.Domain("x", range(size)), counts, gamma
+
+
+@pytest.mark.parametrize("notion", ["oneid", "minid"])
+def test_theorem_1_on_many_populations_and_all_their_reports(notion):
+    """OneID Theorem 1 and Prop. 4; the bound is met with equality by OneID's optimum."""
+    met = 0
+    for seed in range(120):
+        domain, counts, gamma = random_case(seed)
+        tuned = ab.budgets.from_counts(domain, gamma, counts)
+        channel = ab.InputDiscriminativeUE.optimal(domain, tuned, notion)
+        accuracy, _ = bayes_by_enumeration(channel, counts)
+        assert accuracy.max() <= tuned.bound * (1 + 1e-9)
+        worst = ab.reidentify.worst_report(channel, counts)
+        assert worst.accuracy == pytest.approx(accuracy.max(), rel=1e-9)
+        if notion == "oneid" and np.isfinite(tuned.epsilon[counts > 0]).any():
+            assert accuracy.max() == pytest.approx(tuned.bound, rel=1e-6)
+            met += 1
+    assert met > 80 or notion == "minid"
+
+
+def test_budgets_a_little_too_large_break_theorem_1():
+    """Two per cent more than allowed on the rarest held value, and the attack notices."""
+    broken = 0
+    for seed in range(120):
+        domain, counts, gamma = random_case(seed)
+        tuned = ab.budgets.from_counts(domain, gamma, counts)
+        exposed = (counts > 0) & np.isfinite(tuned.epsilon)
+        if not exposed.any():
+            continue
+        x = np.flatnonzero(exposed)[np.argmin(counts[exposed])]
+        budgets = tuned.epsilon.copy()
+        budgets[x] *= 1.02
+        channel = ab.InputDiscriminativeUE.optimal(domain, budgets)
+        accuracy, _ = bayes_by_enumeration(channel, counts)
+        assert accuracy.max() > tuned.bound * (1 + 1e-6)
+        assert ab.reidentify.worst_report(channel, counts).accuracy > tuned.bound * (1 + 1e-6)
+        broken += 1
+    assert broken > 80
+
+
+def test_theorem_1_for_channels_that_are_not_optimal():
+    """Any bits with noise: the budgets that they use up give a gamma that bounds the attack."""
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        counts = rng.multinomial(100, rng.dirichlet(np.ones(5)))
+        b = rng.uniform(0.05, 0.5, 5)
+        channel = ab.InputDiscriminativeUE(DOMAIN, b + (0.98 - b) * rng.uniform(0.05, 1, 5), b)
+        own, other = channel.log_ratios()
+        most = np.array([own[x] + np.delete(other, x).max() for x in range(5)])
+        e, held = np.exp(most[counts > 0]), counts[counts > 0]
+        gamma = (100 * e / (100 - held + held * e)).max()
+        worst = ab.reidentify.worst_report(channel, counts).accuracy
+        assert worst <= gamma / 100 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bayes_attack_equals_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 4, 5)
+    counts[0] += 1
+    values = np.repeat(DOMAIN.values, counts)
+    a, b = rng.uniform(0.5, 1.0, 5), rng.uniform(0.0, 0.4, 5)
+    if seed % 2:
+        b[1] = 0.0
+        a[2] = 1.0
+        a[4], b[4] = a[3], b[3]  # two values alike
+    channel = ab.InputDiscriminativeUE(DOMAIN, a, b)
+    reports = channel.all_reports().to_dense()
+    likelihood = channel.matrix()[DOMAIN.encode(values)]  # users x reports
+    total = likelihood.sum(axis=0)
+    senders, shown = np.nonzero(likelihood)
+    attack = ab.reidentify.bayes_attack(channel, reports[shown], values, senders=senders, seed=seed)
+    top = likelihood[:, shown].max(axis=0)
+    best = likelihood[:, shown] >= top * (1 - 1e-9)
+    rows = np.arange(len(shown))
+    assert attack.confidence == pytest.approx(top / total[shown])
+    assert best[attack.guess, rows].all()
+    assert attack.success == pytest.approx(best[senders, rows] / best.sum(axis=0))
+
+
+def test_bayes_success_is_its_confidence_on_average_and_beats_the_budget_attack():
+    counts = np.array([1, 2, 5, 12, 80])
+    values = np.repeat(DOMAIN.values, counts)
+    tuned = ab.budgets.from_counts(DOMAIN, 5, counts)
+    channel = ab.InputDiscriminativeUE.optimal(DOMAIN, tuned)
+    senders = np.tile(np.arange(100), 300)
+    reports = channel.release(values[senders], seed=1)
+    bayes = ab.reidentify.bayes_attack(channel, reports, values, senders=senders, seed=2)
+    simple = ab.reidentify.budget_attack(DOMAIN, reports, values, tuned, senders=senders, seed=3)
+    accuracy, probability = bayes_by_enumeration(channel, counts)
+    best = ab.reidentify.rate(bayes, bound=tuned.bound)
+    assert best.share == pytest.approx(accuracy @ probability, abs=4.5 * best.standard_error)
+    assert bayes.confidence.mean() == pytest.approx(best.share, abs=4.5 * best.standard_error)
+    other = ab.reidentify.rate(simple)
+    assert other.share <= best.share + 3 * best.standard_error
+    assert bayes.confidence.max() <= tuned.bound * (1 + 1e-9) and best.within_bound
+    # Counting lucky guesses gives the same rate, with more noise.
+    counted = ab.reidentify.rate(bayes.guess, senders)
+    assert counted.share == pytest.approx(best.share, abs=4.5 * counted.standard_error)
+    assert counted.standard_error > best.standard_error
+
+
+def test_budget_attack_by_hand():
+    users = ["a", "b", "b", "c", "d"]
+    epsilon = [1.0, 2.0, 2.0, 9.0, 9.0]
+    reports = ab.BitReports.from_dense(
+        [
+            [1, 0, 0, 0, 1],  # e has the largest budget but no holder: a is named, rightly
+            [1, 1, 1, 0, 0],  # b and c tie: one of three users
+            [0, 0, 1, 0, 0],  # c only: wrong
+            [0, 0, 0, 0, 0],  # nothing: anyone
+            [1, 1, 1, 1, 0],  # d wins, rightly
+        ]
+    )
+    attack = ab.reidentify.budget_attack(DOMAIN, reports, users, epsilon, seed=1)
+    assert attack.success == pytest.approx([1, 1 / 3, 0, 1 / 5, 1])
+    assert attack.guess[[0, 2, 4]].tolist() == [0, 3, 4]
+    named = {
+        int(ab.reidentify.budget_attack(DOMAIN, reports, users, epsilon, seed=s).guess[1])
+        for s in range(40)
+    }
+    assert named == {1, 2, 3}
+
+
+@pytest.mark.parametrize("block", [0.5, 1e9])
+def test_simulated_attack_has_the_law_of_the_written_one(monkeypatch, block):
+    """Rates over all users and over outliers, with bits drawn in many blocks or in one."""
+    monkeypatch.setattr(budget_module, "ONES_PER_BLOCK", block)
+    monkeypatch.setattr(budget_module, "CHUNK", 20_000)
+    rng = np.random.default_rng(8)
+    size = 30
+    domain = ab.Domain("x", range(size))
+    counts = np.concatenate([[120, 60, 30], np.ones(17, int), np.zeros(10, int)])
+    values = np.repeat(np.arange(size), counts)
+    sensitive = range(3, 8)
+    tuned = ab.budgets.from_counts(domain, 8, counts, sensitive=sensitive)
+    channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
+    senders = np.tile(np.arange(len(values)), 40)
+    reports = channel.release(values[senders], seed=rng)
+    written = ab.reidentify.budget_attack(domain, reports, values, tuned, senders=senders, seed=rng)
+    is_open = np.ones(size, dtype=bool)
+    is_open[list(sensitive)] = False
+    outlier = (counts[values[senders]] == 1) & reports.to_dense()[:, is_open].any(axis=1)
+    lazy = ab.reidentify.simulate_budget_attack(
+        channel, values, tuned, sensitive=sensitive, senders=senders, seed=rng
+    )
+    spread = np.sqrt(0.5 / len(senders))
+    assert lazy.outlier.mean() == pytest.approx(outlier.mean(), abs=4.5 * spread)
+    for first, second in ((None, None), (outlier, lazy.outlier)):
+        one = ab.reidentify.rate(written, where=first)
+        two = ab.reidentify.rate(lazy, where=second)
+        error = np.hypot(one.standard_error, two.standard_error)
+        assert one.share == pytest.approx(two.share, abs=4.5 * error)
+        counted = ab.reidentify.rate(lazy.guess, lazy.senders, where=second)
+        assert counted.share == pytest.approx(two.share, abs=4.5 * counted.standard_error)
+
+
+def place_case(popular):
+    size, gamma = 400, 20
+    domain = ab.Domain("place", range(size))
+    counts = np.concatenate([popular, np.full(100, 5), np.ones(size - 102, int)])
+    values = np.repeat(np.arange(size), counts)
+    sensitive = range(200, 260)
+    tuned = ab.budgets.worst_case(domain, len(values), gamma, sensitive=sensitive)
+    channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
+    attack = ab.reidentify.simulate_budget_attack(
+        channel, values, tuned, sensitive=sensitive, seed=1
+    )
+    assert ab.reidentify.worst_report(channel, counts).accuracy <= tuned.bound * (1 + 1e-9)
+    return domain, counts, values, sensitive, tuned, attack
+
+
+def test_high_low_protection_betrays_outliers_and_tuned_budgets_do_not():
+    """OneID Figs. 5 and 6 in small: a non-sensitive bit proves its value, and its only holder."""
+    domain, counts, values, sensitive, tuned, attack = place_case([30, 10])
+    for where in (None, attack.outlier):
+        assert ab.reidentify.rate(attack, where=where, bound=tuned.bound).within_bound
+    high_low = ab.UtilityOptimizedRAPPOR(domain, sensitive, 1.0)
+    infinite = np.where(np.isin(np.arange(len(domain)), sensitive), 1.0, np.inf)
+    attack = ab.reidentify.simulate_budget_attack(
+        high_low, values, infinite, sensitive=sensitive, seed=1
+    )
+    assert ab.reidentify.rate(attack, where=attack.outlier).share == 1.0
+    assert ab.reidentify.worst_report(high_low, counts) == (1.0, 102, True)
+
+
+def test_the_theorem_bounds_reports_not_groups_of_senders():
+    """Whoever picks the senders by their value knows more than the report says.
+
+    Where two values hold most users, an attacker who does not see them raised names one of few
+    users, and outliers are among those: their own rate exceeds the bound that every single report
+    keeps.
+    """
+    *_, tuned, attack = place_case([3000, 1000])
+    assert ab.reidentify.rate(attack, bound=tuned.bound).within_bound
+    outliers = ab.reidentify.rate(attack, where=attack.outlier, bound=tuned.bound)
+    assert outliers.share - 5 * outliers.standard_error > outliers.bound
+
+
+def test_the_worst_report_may_be_the_silent_one():
+    """Where everybody else's bit shows almost surely, silence betrays."""
+    counts = np.array([2, 5, 5, 5, 5])
+    quiet = ab.InputDiscriminativeUE(DOMAIN, [0.2, 0.99, 0.99, 0.99, 0.99], 0.19)
+    worst = ab.reidentify.worst_report(quiet, counts)
+    accuracy, _ = bayes_by_enumeration(quiet, counts)
+    assert worst.accuracy == pytest.approx(accuracy.max()) and worst.value == "a"
+    always = ab.InputDiscriminativeUE(DOMAIN, [0.2, 1.0, 1.0, 1.0, 1.0], [0.19, 0, 0, 0, 0])
+    assert ab.reidentify.worst_report(always, counts).accuracy == pytest.approx(0.5)
+
+
+def test_bad_input_is_named():
+    reports = ab.BitReports.from_dense([[1, 0, 0, 0, 0]])
+    for call, words in (
+        (lambda: ab.reidentify.budget_attack(DOMAIN, reports, ["a", "b"], 1.0), "senders="),
+        (
+            lambda: ab.reidentify.budget_attack(DOMAIN, reports, ["a", "b"], 1.0, senders=[2]),
+            "one of the 2 users",
+        ),
+        (
+            lambda: ab.reidentify.budget_attack(ab.Domain("y", range(3)), reports, [1], 1.0),
+            "5 bits",
+        ),
+        (lambda: ab.reidentify.budget_attack(DOMAIN, reports, [], 1.0), "no users"),
+        (lambda: ab.reidentify.rate([1, 2]), "truth="),
+        (lambda: ab.reidentify.rate([1, 2], [1]), "guesses for"),
+        (lambda: ab.reidentify.rate([1, 2], [1, 2], where=[0, 1]), "mask"),
+        (lambda: ab.reidentify.rate([1, 2], [1, 2], where=[False, False]), "no reports"),
+        (lambda: ab.reidentify.rate([1], [1]).within_bound, "bound="),
+        (
+            lambda: ab.reidentify.worst_report(ab.RAPPOR(DOMAIN, 1.0), [0, 0, 0, 0, 0]),
+            "at least one",
+        ),
+    ):
+        with pytest.raises(ab.AnonbayesError, match=words):
+            call()
+
+
+def test_outliers_need_a_unique_value_and_an_open_bit():
+    rows = list(itertools.product([0, 1], repeat=2))
+    reports = ab.BitReports.from_dense([[*row, 0, 0, 0] for row in rows])
+    found = ab.reidentify.outliers(DOMAIN, reports, ["c", "d", "e", "e"], sensitive=["a"])
+    assert found.tolist() == [False, True, False, False]

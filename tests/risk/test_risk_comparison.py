@@ -1,0 +1,241 @@
+"""Releases side by side, re-identification risks, the questions of WP29, and the pictures."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import anonbayes as ab
+from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.risk.plots import plot_relative_threat
+
+CLEAR = ab.datasets.load("clinic")
+
+
+@pytest.fixture(scope="module")
+def risks():
+    return {
+        name: ab.fit(ab.datasets.load(name), draws=20, tune=20, seed=1, progressbar=False).assess(
+            CLEAR
+        )
+        for name in ("clinic_global", "clinic_local", "clinic_anatomy")
+    }
+
+
+# -- compare ------------------------------------------------------------------------------------
+
+
+def test_compare_is_the_summaries_side_by_side(risks):
+    found = ab.compare(risks)
+    for name, risk in risks.items():
+        pd.testing.assert_series_equal(
+            found.table.loc[name, risk.summary.index].astype(float),
+            risk.summary,
+            check_names=False,
+        )
+    assert found.table["scheme"].tolist() == ["horizontal", "horizontal", "vertical"]
+    assert found.table.loc["clinic_global", "suppressed"] == 122
+    assert found.standard_errors.loc["clinic_anatomy", "GT_A"] > 0
+    labels = ab.compare(risks.values()).table.index.tolist()
+    assert labels == ["horizontal k=4 l=3 #1", "horizontal k=4 l=3 #2", "vertical k=3 l=3"]
+
+
+def test_efficient_releases(risks):
+    found = ab.compare(risks)
+    for threat in ("RGT_A", "max_Ti"):
+        points = found.table[[threat, "RF"]].to_numpy(float)
+        expected = [
+            not any(q[0] <= p[0] and q[1] >= p[1] and tuple(q) != tuple(p) for q in points)
+            for p in points
+        ]
+        assert found.efficient(threat=threat).tolist() == expected
+    twice = ab.compare([*risks.values(), risks["clinic_local"]])
+    assert twice.efficient().tolist() == [*found.efficient(), found.efficient()["clinic_local"]]
+    with pytest.raises(AnonbayesError, match="Nearest known: 'max_Ti'"):
+        found.efficient(threat="max_ti")
+
+
+def test_only_releases_of_the_same_people_compare(risks):
+    one = risks["clinic_local"]
+    other = one.post.assess(CLEAR.iloc[:500])
+    with pytest.raises(TableError, match="different cleartext"):
+        ab.compare([one, other])
+    with pytest.raises(TableError, match="A threat means"):
+        ab.compare([one, one.post.assess(CLEAR.copy(), harm={"HIV"})])
+    with pytest.raises(AnonbayesError, match="nothing to compare"):
+        ab.compare([])
+    with pytest.raises(AnonbayesError, match="2 different names"):
+        ab.compare([one, one], names=["a", "a"])
+    with pytest.raises(AnonbayesError, match=r"post\.assess"):
+        ab.compare([one.post])
+
+
+# -- counting rows ------------------------------------------------------------------------------
+
+
+def test_prosecutor_and_marketer_count_rows(risks):
+    table = risks["clinic_local"].post.table
+    frame = table.to_frame().drop(columns="diagnosis").astype(str)
+    size = frame.groupby(list(frame.columns))["sex"].transform("size")
+    found = ab.reidentification_risk(table, threshold=0.1).table
+    assert found.loc["prosecutor", "highest"] == 1 / table.k
+    assert found.loc["prosecutor", "average"] == pytest.approx((1 / size).mean())
+    assert found.loc["prosecutor", "at_risk"] == pytest.approx((1 / size > 0.1).mean())
+    # Everyone in the table: the marketer names as many as there are classes.
+    assert found.loc["marketer", "average"] == pytest.approx(table.n_groups / table.n_rows)
+    assert found.loc["journalist"].equals(found.loc["prosecutor"].rename("journalist"))
+
+
+def test_journalist_counts_the_population():
+    frame = pd.DataFrame({"x": ["{a, b}", "{a, b}", "c"], "y": ["*", "*", "2"], "s": [1, 2, 1]})
+    table = ab.ReleasedTable.horizontal(frame, "s", domains={"x": ["a", "b", "c"], "y": [1, 2]})
+    people = pd.DataFrame(itertools.product("abc", [1, 2], range(2)), columns=["x", "y", "copy"])
+    found = ab.reidentification_risk(table, population=people)
+    # Eight people have x in {a, b}; two are (c, 2).
+    assert found.rows["journalist"].tolist() == [1 / 8, 1 / 8, 1 / 2]
+    assert found.table.loc["marketer", "average"] == pytest.approx((1 / 8 + 1 / 8 + 1 / 2) / 3)
+    assert found.rows["prosecutor"].tolist() == [1 / 2, 1 / 2, 1.0]
+    with pytest.raises(TableError, match="population table has no column 'y'"):
+        ab.reidentification_risk(table, population=people[["x"]])
+    with pytest.raises(AnonbayesError, match="threshold=0"):
+        ab.reidentification_risk(table, threshold=0)
+
+
+def test_suppressed_rows_are_left_out(risks):
+    table = risks["clinic_global"].post.table
+    found = ab.reidentification_risk(table)
+    assert found.suppressed == 122 and len(found.rows) == 2878
+    assert found.table.loc["prosecutor", "highest"] == 1 / table.k
+
+
+def test_both_ways_of_looking_side_by_side(risks):
+    risk = risks["clinic_anatomy"]
+    found = risk.syntactic()
+    # Anatomy publishes tuples in clear: rows are found, secrets are hidden in groups of three.
+    unique = ~CLEAR.drop(columns="diagnosis").duplicated(keep=False)
+    assert found.loc["prosecutor", "highest"] == 1.0
+    assert found.loc["attacker", "average"] == risk.summary["GT_A"]
+    assert found.loc["random worlds", "highest"] == pytest.approx(1 / 3)
+    single, linked, inferred = risk.wp29()
+    assert single.figures["people who fit one released row only"] == unique.sum()
+    assert linked.figures["highest probability of a link"] == 1.0
+    sure = (risk.rows["p_A"] >= 0.9) & (risk.rows["threatened_A"] > 0)
+    assert f"{sure.sum():,} are then guessed right" in inferred.finding
+    nobody = risks["clinic_local"].wp29()[0]
+    assert nobody.finding == "Nobody: everyone fits at least 4 rows of the release."
+
+
+def test_candidates_are_the_rows_that_fit(risks):
+    risk = risks["clinic_local"]
+    table = risk.post.table
+    for i in (0, 1234, 2999):
+        fits = np.ones(table.n_rows, dtype=bool)
+        for name, column in table.columns.items():
+            code = table.domains[name].index(CLEAR[name].iloc[i])
+            fits &= column.evidence.matrix.toarray()[column.codes, code] > 0
+        assert risk.rows["candidates"].iloc[i] == fits.sum()
+
+
+# -- pictures -----------------------------------------------------------------------------------
+
+
+def test_scatter_shows_every_threatened_row(risks):
+    risk = risks["clinic_local"]
+    for under in ("A", "L"):
+        rows = risk.rows[risk.rows[f"threatened_{under}"] > 0]
+        ax = risk.plot_beliefs(under)
+        shown = np.concatenate([c.get_offsets() for c in ax.collections[:2]])
+        expected = rows[["p_L", "p_A"]].drop_duplicates().to_numpy()
+        assert {tuple(p) for p in shown} == {tuple(p) for p in expected}
+        more = (rows["p_A"] > rows["p_L"]).sum()
+        assert f"attacker more certain: {more:,}" in [t.get_text() for t in ax.get_legend().texts]
+    with pytest.raises(AnonbayesError, match="choose one of 'A', 'L'"):
+        risk.plot_beliefs("I")
+
+
+def test_histogram_holds_all_weight_and_parts_at_zero(risks):
+    risk = risks["clinic_local"]
+    ax = plot_relative_threat(risk, "L", bins=25)
+    heights = sum(p.get_height() for p in ax.patches)
+    assert heights == pytest.approx(risk.rows["threatened_L"].sum())
+    assert any(abs(p.get_x()) < 1e-9 for p in ax.patches)
+    hit = risk.rows[risk.rows["threatened_L"] > 0]
+    right = sum(p.get_height() for p in ax.patches if p.get_x() > -1e-9)
+    assert right == pytest.approx(hit.loc[hit["Ti"] > 1, "threatened_L"].sum())
+
+
+def test_threshold_curve_reads_as_rows_above(risks):
+    risk = risks["clinic_local"]
+    line = risk.plot_thresholds().get_lines()[0]
+    x, y = (np.asarray(v, dtype=float) for v in line.get_data())
+    for cut in (0.9, 1.5, 2.5):
+        # Steps change at a value: just right of the cut the curve is what lies above it.
+        at = y[np.flatnonzero(x > cut).max()]
+        assert at == pytest.approx(risk.above(cut)["threatened_A"].sum() / 3000)
+
+
+def test_group_sizes_add_up(risks):
+    for risk in risks.values():
+        heights = sum(p.get_height() for p in risk.plot_group_sizes().patches)
+        assert heights == risk.post.table.group_sizes.sum()
+
+
+def test_top_rows_are_named(risks):
+    risk = risks["clinic_local"]
+    ax = risk.plot_top_rows(5)
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels == [str(i) for i in risk.threatened.index[:5]][::-1]
+
+
+def test_plane_joins_efficient_releases(risks):
+    found = ab.compare(risks)
+    ax = found.plot(threat="max_Ti")
+    front = found.table[found.efficient(threat="max_Ti")].sort_values("RF")
+    np.testing.assert_allclose(ax.get_lines()[0].get_xdata(), front["RF"].astype(float))
+
+
+def test_pictures_of_a_release_that_threatens_nobody():
+    """Two groups in which the attacker never names the right value of the rows given."""
+    frame = pd.DataFrame({"x": ["*"] * 4, "s": ["u", "u", "u", "v"]})
+    table = ab.ReleasedTable.horizontal(frame, "s", domains={"x": ["a", "b"]})
+    people = pd.DataFrame({"x": ["a"], "s": ["v"]})
+    risk = ab.fit(table, draws=5, seed=1, progressbar=False).assess(people)
+    assert risk.summary["GT_A"] == 0 and np.isnan(risk.summary["max_Ti"])
+    for plot in ("beliefs", "relative_threat", "thresholds", "group_sizes", "top_rows"):
+        ax = getattr(risk, f"plot_{plot}")()
+        ax.figure.canvas.draw()
+    assert risk.contributions().empty
+    assert "0.0%" in risk.text and "None" not in risk.text
+
+
+def test_random_worlds_of_anatomy_with_repeated_records():
+    """Shares of the victim's record and of its secret, group by group, ties counted."""
+    rng = np.random.default_rng(8)
+    size, n = 4, 40
+    people = pd.DataFrame(
+        {
+            "x": rng.integers(0, 5, n),
+            "y": rng.integers(0, 2, n),
+            "group": np.repeat(range(n // size), size),
+            "s": np.concatenate([rng.choice(6, size, replace=False) for _ in range(n // size)]),
+        }
+    )
+    table = ab.ReleasedTable.vertical(
+        people[["x", "y", "group"]], people[["group", "s"]], group="group", sensitive="s"
+    )
+    clear = people.drop(columns="group")
+    risk = ab.fit(table, draws=20, tune=5, seed=1, progressbar=False).assess(clear)
+    right = 0.0
+    for i, row in people.iterrows():
+        same = people[(people["x"] == row["x"]) & (people["y"] == row["y"])]
+        belief = pd.Series(0.0, index=range(6))
+        for group in same["group"]:  # once per copy of the record in the group
+            belief[people.loc[people["group"] == group, "s"].to_numpy()] += 1 / size
+        belief /= belief.sum()
+        assert risk.rows.loc[i, "p_RW"] == pytest.approx(belief[row["s"]])
+        best = np.isclose(belief, belief.max())
+        right += best[row["s"]] / best.sum()
+    assert risk.summary["GT_RW"] == pytest.approx(right / n)
