@@ -43,7 +43,7 @@ GROUPS = {
 }  # fmt: skip
 TITLES = {
     "GT_A": "Threatened by an attacker",
-    "GT_L": "Guessed from the population alone",
+    "GT_L": "Guessed from the population",
     "GT_RW": "Threatened under random worlds",
     "RGT_A": "Cost of being in the table",
     "RF": "Relative faithfulness",

@@ -115,7 +115,9 @@ def _who(risk: RiskAssessment) -> Point:
     classes = risk.breakdown()
     if len(classes) > 1 and s["threatened"] > 0:
         value, often, people = _first(classes, "GT_A", "rows")
-        sentences.append(f"Most often with {value}: {share(often)} of {count(people)}.")
+        sentences.append(
+            f"Most often with {value}: {share(often)} of its {count(people, 'person', 'people')}."
+        )
     return Point("Who is threatened?", share(s["GT_A"]), tuple(sentences))
 
 
@@ -125,16 +127,16 @@ def _how_much_more(risk: RiskAssessment) -> Point:
     question = "How much more than anybody else?"
     about = (
         f"Whoever only learned about the general population guesses {share(s['GT_L'])} right; "
-        f"being in the table adds {number(100 * s['RGT_A'])} percentage points."
+        f"being in the table adds {number(100 * s['RGT_A'], 2)} percentage points."
     )
     if not np.isfinite(s["max_Ti"]):
-        return Point(question, "nothing", (about,))
+        return Point(question, "Nothing", (about,))
     classes = risk.breakdown()
     value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
     most = f" Most with {value}: {share(attacker)} instead of {share(learner)}."
     return Point(
         question,
-        f"up to {times(s['max_Ti'])}",
+        f"Up to {times(s['max_Ti'])}",
         (
             about + (most if cost > 0 and len(classes) > 1 else ""),
             f"Half of the threatened face at most {times(s['Ti_q50'])} the belief of the "
@@ -157,7 +159,7 @@ def _how_certain(risk: RiskAssessment) -> Point:
     highest = float(level.max()) if len(level) else 0.0
     return Point(
         "How surely?",
-        f"at most {share(highest)}" if len(level) else "nobody",
+        f"At most {share(highest)}" if len(level) else "Nobody",
         (
             f"The attacker is at least {CERTAIN:.0%} sure of the right secret of "
             f"{count(sure, 'person', 'people') if sure else 'nobody'}.",
@@ -185,10 +187,12 @@ def _simulation_error(risk: RiskAssessment) -> str:
 
 def _trust(diagnostics: DiagnosticReport) -> Point:
     figure, tone = {
-        "passed": ("yes", "good"),
-        "failed": ("no", "bad"),
-        "not assessed": ("not known", "bad"),
+        "passed": ("Yes", "good"),
+        "failed": ("No", "bad"),
+        "not assessed": ("Not known", "bad"),
     }[diagnostics.verdict]
+    if diagnostics.passed and any(check.status == "caution" for check in diagnostics.checks):
+        figure = "Yes, with caution"
     reason = diagnostics.reason[:1].upper() + diagnostics.reason[1:]
     return Point("Can the computation be trusted?", figure, (reason,), tone)
 
@@ -217,7 +221,7 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
         exposed = leakage.exposed
         yield Point(
             "Whose secret is plain to see?",
-            count(exposed, "person", "people") if exposed else "nobody's",
+            count(exposed, "person", "people") if exposed else "Nobody's",
             (
                 f"{count(len(leakage.homogeneous), 'group shows', 'groups show')} a single "
                 f"sensitive value of {table.sensitive}; who is known to be in one has no secret "
@@ -227,7 +231,7 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
         )
     yield Point(
         "Who is threatened?",
-        "needs the cleartext",
+        "Needs the cleartext",
         (
             "Threats to single people compare an attacker's guess with the truth. Whoever holds "
             "the cleartext can assess it; this page shows all that the release alone can tell.",

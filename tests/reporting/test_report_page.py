@@ -143,7 +143,7 @@ def test_without_cleartext(post):
     text = render(post)
     places = order(text, "verdict", "release", "officers", "model", "convergence", "repeat")
     assert places == sorted(places)
-    assert 'id="rows"' not in text and "needs the cleartext" in text
+    assert 'id="rows"' not in text and "Needs the cleartext" in text
     for value in ("Heart", "Flu", "HIV"):  # estimates of the population
         assert value in text
     mean = post.secret_mean.max()
