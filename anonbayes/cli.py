@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import anonbayes
+from anonbayes.commands.init import init
+from anonbayes.commands.run import run
 from anonbayes.errors import AnonbayesError
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+for command in (run, init):
+    app.command()(command)
 
 
 def main() -> None:
