@@ -1,5 +1,7 @@
 """The Markov matcher against a plain computation, and what it finds."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,8 @@ from anonbayes.errors import AnonbayesError
 def plain_score(trace, known, floor):
     """Log-likelihood of a trace as the paper describes it."""
     visits = [known.count(x) / len(known) for x in trace[:1]]
-    for a, b in zip(trace, trace[1:], strict=False):
-        leaving = [y for x, y in zip(known, known[1:], strict=False) if x == a]
+    for a, b in itertools.pairwise(trace):
+        leaving = [y for x, y in itertools.pairwise(known) if x == a]
         visits.append(leaving.count(b) / len(leaving) if leaving else 0.0)
     return sum(np.log(p if p > 0 else floor) for p in visits)
 

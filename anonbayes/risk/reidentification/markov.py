@@ -1,4 +1,4 @@
-"""The Markov matcher: whose habits explain a trace best? (PIE Sec. 5.1)"""
+"""The Markov matcher, which asks whose habits explain a trace best (PIE Sec. 5.1)."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def markov_attack(
     """Name the sender of each trace by users' transition habits.
 
     For each user, a visit distribution and a transition matrix are counted from her training trace;
-    the score of a trace is its log-likelihood, the first event by visits, the others by transitions.
-    Probabilities of zero become `floor`.
+    the score of a trace is its log-likelihood, the first event by visits, the others by
+    transitions. Probabilities of zero become `floor`.
 
     Parameters
     ----------
@@ -223,10 +223,11 @@ def _transitions(traces: Traces) -> tuple[Codes, Codes, Codes]:
 def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) -> Codes:
     """Random users who are not the sender; all of them, once each, when that is what is kept."""
     if kept == n_users - 1:
-        draw = np.broadcast_to(np.arange(kept), (len(owners), kept))
+        draw = np.tile(np.arange(kept), (len(owners), 1))
     else:
         draw = rng.integers(0, n_users - 1, (len(owners), kept))
-    return draw + (draw >= owners[:, None])
+    draw[draw >= owners[:, None]] += 1
+    return draw
 
 
 def _check(right: Codes, n: int, n_users: int, floor: float) -> None:
