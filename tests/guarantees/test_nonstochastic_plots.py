@@ -60,4 +60,5 @@ def test_tradeoff_curves_show_the_table():
     assert (frame["adversary_error_bound"] <= frame["adversary_error"]).all()
     above, below = ns.plot_tradeoff(frame)
     np.testing.assert_allclose(above.lines[0].get_ydata(), frame["leakage"])
+    assert all(line.get_drawstyle() == "steps-pre" for line in [*above.lines, *below.lines])
     np.testing.assert_allclose(below.lines[0].get_ydata(), frame["adversary_error"])

@@ -79,6 +79,19 @@ def test_heights(n):
     assert logs[0] == pytest.approx(n * math.log(side) - math.lgamma(n + 1), rel=1e-10)
 
 
+def test_volumes_beyond_the_largest_float_do_no_harm():
+    n = 200
+    box = ns.Box.cube(100, 250, n)
+    policy = ns.optimal_policy(ns.LinearQuery.mean(n), box, gamma=0.05)
+    assert box.volume == math.inf
+    assert np.isinf(policy.summary()["measure"]).any()
+    assert ns.privacy(policy) == pytest.approx(1 / policy.leakage)
+    assert policy.answer(np.full(n, 171.0)) == pytest.approx(175, abs=1 / 0.05)
+    assert len(policy.regions) == 4
+    uneven = ns.LinearQuery(np.linspace(1, 2, 12))
+    assert math.isnan(ns.optimal_policy(uneven, ns.Box.cube(0, 1, 12), gamma=0.2).adversary_error)
+
+
 def test_heights_guarantee_ten_centimetres_up_to_21_75():
     box, mean = ns.Box.cube(100, 250, 2), ns.LinearQuery.mean(2)
     assert ns.optimal_policy(mean, box, gamma=21 / 75).adversary_error > 10

@@ -55,7 +55,8 @@ class TrustedAgent:
         Where the secret can be, as far as everyone knows.
     budget : float, optional
         Largest joint leakage in nats. A query that would exceed it is refused; the refusal depends
-        on the queries only, never on the secret.
+        on the queries only, never on the secret. With three coordinates or more and queries that
+        are not linear, the joint leakage is an estimate from below (see `joint`): leave a margin.
 
     Examples
     --------

@@ -76,8 +76,9 @@ class Box:
 
     @property
     def volume(self) -> float:
-        """Lebesgue measure."""
-        return float(np.prod(self.widths))
+        """Lebesgue measure; infinite when it exceeds the largest float."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.widths))
 
     @property
     def log_measure(self) -> float:

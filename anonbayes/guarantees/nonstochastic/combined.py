@@ -107,17 +107,18 @@ class JointPolicy:
     @property
     def adversary_error(self) -> float:
         """Smallest worst-case error over the combinations, ``d_min`` of Quantize (7)."""
-        return float(np.nanmin(self.radii))
+        return min(self.radii[~np.isnan(self.radii)].tolist(), default=math.nan)
 
     def summary(self) -> pd.DataFrame:
         """One row per combination of answers, the most telling first."""
         frame = pd.DataFrame(
             self.answers, columns=[f"answer {i + 1}" for i in range(len(self.policies))]
         )
-        frame["measure"] = np.exp(self.conditional_log_measures)
+        with np.errstate(over="ignore"):
+            frame["measure"] = np.exp(self.conditional_log_measures)
         frame["error"] = self.errors
         frame["leakage"] = self.log_measure - self.conditional_log_measures
-        return frame.sort_values("measure", ignore_index=True)
+        return frame.sort_values("leakage", ascending=False, ignore_index=True)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the combinations and the measures as JSON text; write it to `path` if given."""

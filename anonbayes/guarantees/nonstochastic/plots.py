@@ -117,20 +117,21 @@ def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> 
     if axes is None:
         _, axes = plt.subplots(2, 1, figsize=(6, 5.6), sharex=True, layout="constrained")
     above, below = axes
-    above.step(frame.index, frame["leakage"], where="post", label="leakage $L_0$")
+    # The number of bins is a ceiling: a value holds from the quality before up to its own.
+    above.step(frame.index, frame["leakage"], where="pre", label="leakage $L_0$")
     above.step(
         frame.index,
         frame["maximin_information"],
-        where="post",
+        where="pre",
         linestyle="--",
         label="maximin information $I_*$",
     )
     above.set(ylabel="leaked information (nats)")
-    below.step(frame.index, frame["adversary_error"], where="post", label="adversary's error")
+    below.step(frame.index, frame["adversary_error"], where="pre", label="adversary's error")
     below.step(
         frame.index,
         frame["adversary_error_bound"],
-        where="post",
+        where="pre",
         linestyle="--",
         label="lower bound from the volume",
     )

@@ -58,8 +58,8 @@ class Region:
 
     @property
     def measure(self) -> float:
-        """Volume of the region."""
-        return math.exp(self.log_measure)
+        """Volume of the region; infinite when it exceeds the largest float."""
+        return float(_exp(self.log_measure))
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +158,11 @@ class Policy:
     def adversary_error(self) -> float:
         """Smallest worst-case error over the answers, ``d_min`` of Quantize (7).
 
-        The radius of the smallest ball around a region, least over all regions; exactly ``d_min``
-        when the centre of that ball is itself consistent with the answer.
+        The radius of the smallest ball around a region, least over all regions whose ball is
+        known; exactly ``d_min`` when the centre of that ball is itself consistent with the answer.
         """
-        return float(np.nanmin([ball.radius for ball in self.balls]))
+        known = [ball.radius for ball in self.balls if not math.isnan(ball.radius)]
+        return min(known, default=math.nan)
 
     @cached_property
     def cells(self) -> Cells:
@@ -255,7 +256,7 @@ class Policy:
                 "level": self.levels,
                 "lower": [region.lower for region in self.regions],
                 "upper": [region.upper for region in self.regions],
-                "measure": np.exp(self.conditional_log_measures),
+                "measure": _exp(self.conditional_log_measures),
                 "error": [region.error for region in self.regions],
                 "leakage": self.log_measure - self.conditional_log_measures,
                 "radius": [ball.radius for ball in self.balls],
@@ -295,3 +296,8 @@ class Policy:
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(repr(self))}</p>{self.summary().to_html(index=False)}"
+
+
+def _exp(logs: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.exp(logs)
