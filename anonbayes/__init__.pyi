@@ -1,12 +1,16 @@
 from . import anonymize as anonymize
 from . import datasets as datasets
+from . import pie as pie
 from . import reidentify as reidentify
 from . import steps as steps
 from .channels.base import Channel as Channel
-from .channels.base import Evidence as Evidence
+from .channels.base import ReportEvidence as ReportEvidence
 from .channels.component import Released as Released
 from .channels.discriminative import InputDiscriminativeUE as InputDiscriminativeUE
 from .channels.generalization import Generalization as Generalization
+from .channels.hashing import HashReports as HashReports
+from .channels.hashing import LocalHashing as LocalHashing
+from .channels.integers import IntegerDomain as IntegerDomain
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports

@@ -14,6 +14,8 @@ import anonbayes
 from anonbayes.commands.assess import assess
 from anonbayes.commands.describe import describe
 from anonbayes.commands.diagnose import diagnose
+from anonbayes.commands.init import init
+from anonbayes.commands.run import run
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["app", "main"]
@@ -25,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (describe, assess, diagnose):
+for command in (describe, assess, diagnose, run, init):
     app.command()(command)
 
 

@@ -47,7 +47,10 @@ Where and why these differ from the paper's figures
   as the attacker. Not explained; guessing from the own group alone gives the same.
 - Table V: a person whose record is in one group only is guessed by random worlds with probability
   1/l, 0.25 for l = 4. The paper's 0.1669, and its ABS_RW, need records that recur in many groups:
-  its subset or its coding of age seems coarser. That lowers GT_A as well (0.3273 against 0.43).
+  its subset or its coding of age seems coarser. That would lower GT_A too (0.3273 against 0.43).
+- max_Ti: the paper has 13.8 (horizontal) and 286.19 (Anatomy). Here, with l = 4, the only person
+  in the Armed Forces has tens of thousands: the 250-fold effect of a rare value; without this
+  person the largest is about 260.
 - Table V, l = 6: the posterior has several modes; the standard errors show how far chains differ. A
   single chain, as in the paper, reports one of them.
 """

@@ -1,8 +1,9 @@
 """Experiments of ULDP on synthetic data of its sizes: Figures 5, 6 and 8, and Table 1.
 
 The pictures go to ``build/figures``. Total variation is averaged over drawn populations. Counts of
-reports are drawn directly where an estimator needs no more than counts; bit channels under maximum
-likelihood get full reports.
+reports are drawn directly where an estimator needs no more than counts. Bit channels under maximum
+likelihood get full reports, one population per point, where these have at most 3e7 ones. In Table 1
+randomized response is estimated by maximum likelihood, bits by the threshold estimate.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.channels.base import Evidence, check_matrix_size, usable
+from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
@@ -171,11 +171,11 @@ class UtilityOptimizedRR(PureChannel):
             weights=counts, floor=self.miss, gain=self.hit - self.miss
         )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = pd.factorize(self.report_codes(reports))
         rows = self.likelihood_of_counts(np.zeros(len(self.domain), dtype=np.int64)).matrix()
-        return Evidence(
+        return ReportEvidence(
             codes.astype(np.int64, copy=False),
             [self.domain.values[i] for i in distinct],
             sparse.csr_array(rows[distinct]),

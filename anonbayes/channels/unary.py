@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.channels.base import Evidence, check_matrix_size
+from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import BitReports, SupportCounts
@@ -80,13 +80,22 @@ class BitChannel(PureChannel):
         return draw_bits(codes.astype(np.int64), self.hit, self.miss, randomness(seed))
 
     def read(self, reports: Any) -> BitReports:
-        """Return the reports as `BitReports`; a matrix of zeros and ones is read too."""
+        """Return the reports as `BitReports`.
+
+        A matrix of zeros and ones is read too, and a column of a data frame whose cells list the
+        positions of the ones.
+        """
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Counts of raised bits do not determine the likelihood of bit reports; give the "
                 "reports, or use method='empirical' or 'threshold'."
             )
-        bits = reports if isinstance(reports, BitReports) else BitReports.from_dense(reports)
+        if isinstance(reports, BitReports):
+            bits = reports
+        elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
+            bits = BitReports.from_ones(reports, len(self.domain))
+        else:
+            bits = BitReports.from_dense(reports)
         if bits.size != len(self.domain):
             raise ChannelError(
                 f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
@@ -207,14 +216,14 @@ class BitChannel(PureChannel):
                 f"{two[0]!r} and {two[1]!r}, each of which only its own value raises."
             )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report.
 
         The label of a report is the tuple of the values whose bits it raises.
         """
         codes, distinct = self.read(reports).unique()
         labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
-        return Evidence(codes, labels, self._rows(distinct).matrix())
+        return ReportEvidence(codes, labels, self._rows(distinct).matrix())
 
     # -- guarantees ----------------------------------------------------------------------------
 

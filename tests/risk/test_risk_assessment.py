@@ -11,7 +11,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, DomainError, TableError
-from anonbayes.risk import evaluate, faithfulness
+from anonbayes.risk import faithfulness, threats
 
 
 @pytest.fixture(scope="module")
@@ -263,19 +263,21 @@ def test_sampled_and_exact_engines_agree_within_error(sampled, clinic, risk):
 def test_blocks_of_records_give_the_same(sampled, clinic, monkeypatch):
     few = clinic.iloc[:300]
     whole = sampled.assess(few)
-    monkeypatch.setattr(evaluate, "MOST_BYTES", 5e5)
+    monkeypatch.setattr(threats, "MOST_BYTES", 5e5)
     parts = sampled.assess(few)
     pd.testing.assert_frame_equal(parts.rows, whole.rows)
     pd.testing.assert_series_equal(parts.summary, whole.summary)
     pd.testing.assert_series_equal(parts.standard_errors, whole.standard_errors)
 
 
-def test_one_batch_has_no_error(clinic):
-    table = ab.datasets.load("clinic_local")
-    post = ab.fit(table, method="gibbs", draws=1, chains=1, seed=2, progressbar=False)
+@pytest.mark.parametrize("name", ["clinic_local", "clinic_anatomy"])
+def test_one_batch_has_no_error(clinic, name):
+    table = ab.datasets.load(name)
+    post = ab.fit(table, method="gibbs", draws=1, tune=5, chains=1, seed=2, progressbar=False)
     risk = post.assess(clinic.iloc[:50])
     assert np.isnan(risk.standard_errors["GT_A"])
     assert risk.rows["se_Ti"].isna().all()
+    assert risk.standard_errors["ideal"] == 0
 
 
 def test_faithfulness_by_draws_agrees_with_the_sum(monkeypatch):

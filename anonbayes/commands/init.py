@@ -1,0 +1,40 @@
+"""`anonbayes init`: a scenario to begin with, from the columns of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anonbayes.errors import AnonbayesError
+
+__all__ = ["init"]
+
+
+def init(
+    table: Annotated[Path, typer.Argument(help="Table in clear, UTF-8 with a header line.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Scenario file to write; by default beside the table.")
+    ] = None,
+    sensitive: Annotated[
+        str | None, typer.Option(help="Sensitive column; by default the last one.")
+    ] = None,
+    sep: Annotated[
+        str | None, typer.Option(help="Separator; by default looked for in the header line.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace the file if there is one.")] = False,
+) -> None:
+    """Write a commented scenario for a table by looking at its columns.
+
+    Example: anonbayes init patients.csv --sensitive diagnosis
+    """
+    from anonbayes.scenario.starter import starter
+
+    file = out or table.with_suffix(".toml")
+    if file.exists() and not force:
+        raise AnonbayesError(f"{str(file)!r} exists; name another with --out, or use --force.")
+    text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    typer.echo(f"{file}: look it over, then: anonbayes run {file}")

@@ -1,0 +1,277 @@
+"""``kind = "assessment"``: who is threatened by a release, and what can be learned from it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from anonbayes.diagnostics import DiagnosticReport, diagnose
+from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
+from anonbayes.inference.fit import fit
+from anonbayes.inference.priors import resolve_prior
+from anonbayes.risk.compare import compare
+from anonbayes.risk.truth import check_same_secrets, read_truth
+from anonbayes.scenario.result import Limit, Result, plain
+from anonbayes.scenario.tables import make_release, read_cleartext
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+    from anonbayes.release.table import ReleasedTable
+    from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.scenario.kinds import Assessment, AssessmentLimits
+    from anonbayes.scenario.load import Scenario
+
+__all__ = ["Prepared", "prepare", "prepare_sweep"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One release, read or made and checked, ready for the expensive part."""
+
+    settings: Assessment
+    table: ReleasedTable
+    people: pd.DataFrame | None
+
+    def run(self) -> Result:
+        """Fit the model and ask everything that the scenario asks."""
+        post, risk, judged = _answer(self)
+        beliefs = _beliefs(self.settings, post)
+        shares = _shares(post)
+        measures: dict[str, float] = {}
+        if risk is not None:
+            measures |= {str(name): float(value) for name, value in risk.summary.items()}
+        if beliefs is not None:
+            measures |= _secret_belief(self.settings, beliefs, post.table)
+        tables = {"population": shares}
+        if beliefs is not None:
+            tables["beliefs"] = beliefs
+        details: dict[str, Any] = {
+            "assessment": None if risk is None else risk.to_dict(),
+            "diagnostics": judged.to_dict(),
+            "engine": {"method": post.method, "step": post.step},
+        }
+        return Result(
+            text=_words(risk, beliefs, judged),
+            measures=measures,
+            tables=tables,
+            limits=tuple(_limits(self.settings.limits, measures, judged)),
+            details=details,
+            netcdf=post.to_netcdf,
+            plots={} if risk is None else _plots(risk),
+        )
+
+
+def prepare(settings: Assessment) -> Prepared:
+    """Read everything and find what is wrong with it before anything expensive runs."""
+    people = None if settings.cleartext is None else read_cleartext(settings.cleartext)
+    return _prepare(settings, people)
+
+
+def _prepare(settings: Assessment, people: pd.DataFrame | None) -> Prepared:
+    dataset = None if settings.cleartext is None else settings.cleartext.dataset
+    table = make_release(settings.release, people, dataset=dataset, seed=settings.seed)
+    resolve_prior(table, alpha=settings.model.alpha, beta=settings.model.beta)
+    if people is not None:
+        check_same_secrets(table, read_truth(table, people))
+        for value in settings.threats.harm:
+            table.secret.domain.index(value)
+    for victim in settings.victims:
+        for name, value in victim.known.items():
+            _check_known(table, victim.name, name, value)
+        if victim.secret is not None:
+            table.secret.domain.index(victim.secret)
+    return Prepared(settings, table, people)
+
+
+def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
+    if name not in table.columns:
+        raise AnonbayesError(
+            f"Victim {victim!r}: {name!r} is no attribute of the release. "
+            f"{nearest(name, table.attributes)}"
+        )
+    for one in value if isinstance(value, list) else [value]:
+        table.domains[name].index(one)
+
+
+def _answer(prepared: Prepared) -> tuple[Posterior, RiskAssessment | None, DiagnosticReport]:
+    settings, model = prepared.settings, prepared.settings.model
+    with warnings.catch_warnings():
+        # The verdict on the chains is part of the result.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        post = fit(
+            prepared.table, alpha=model.alpha, beta=model.beta, method=model.method,
+            step=model.step, draws=model.draws, tune=model.tune, chains=model.chains,
+            cores=model.cores, seed=settings.seed, progressbar=sys.stderr.isatty(),
+        )  # fmt: skip
+    risk = None
+    if prepared.people is not None:
+        harm = settings.threats.harm or None
+        risk = post.assess(prepared.people, harm=harm, kind=settings.threats.kind)
+    return post, risk, diagnose(post)
+
+
+def _beliefs(settings: Assessment, post: Posterior) -> pd.DataFrame | None:
+    """One line per victim and sensitive value."""
+    parts = []
+    for victim in settings.victims:
+        known = {k: set(v) if isinstance(v, list) else v for k, v in victim.known.items()}
+        both = {
+            "learner": post.learner(known),
+            "attacker": post.attacker(known),
+            "random_worlds": post.random_worlds(known),
+        }
+        frame = pd.DataFrame(both).rename_axis(post.table.sensitive).reset_index()
+        parts.append(frame.assign(victim=victim.name).set_index(["victim", post.table.sensitive]))
+    return pd.concat(parts) if parts else None
+
+
+def _secret_belief(
+    settings: Assessment, beliefs: pd.DataFrame, table: ReleasedTable
+) -> dict[str, float]:
+    """Return the attacker's largest belief in a victim's secret, if any victim has one."""
+    domain = table.secret.domain
+    found = [
+        beliefs.loc[(v.name, domain.values[domain.index(v.secret)]), "attacker"]
+        for v in settings.victims
+        if v.secret is not None
+    ]
+    return {"max_belief": float(max(found))} if found else {}
+
+
+def _shares(post: Posterior) -> pd.DataFrame:
+    """Posterior mean and spread of the sensitive values in the population."""
+    from anonbayes.compat import posterior_dataset
+
+    draws = posterior_dataset(post.idata)[f"pi_{post.table.sensitive}"]
+    over = ("chain", "draw")
+    return pd.DataFrame(
+        {"mean": draws.mean(over).to_numpy(), "sd": draws.std(over).to_numpy()},
+        index=pd.Index(post.table.secret.domain.labels, name=post.table.sensitive),
+    )
+
+
+def _limits(
+    limits: AssessmentLimits, measures: Mapping[str, float], judged: DiagnosticReport
+) -> Iterator[Limit]:
+    for name, measure in (
+        ("max_relative_threat", "max_Ti"),
+        ("max_threatened", "GT_A"),
+        ("max_belief", "max_belief"),
+    ):
+        limit = getattr(limits, name)
+        if limit is not None:
+            yield Limit(name, limit, measures[measure])
+    if limits.require_convergence:
+        yield Limit("require_convergence", 1.0, float(judged.passed), least=True)
+
+
+def _words(
+    risk: RiskAssessment | None, beliefs: pd.DataFrame | None, judged: DiagnosticReport
+) -> str:
+    lines = [] if risk is None else [risk.text]
+    if beliefs is not None:
+        for victim, of_victim in beliefs.groupby(level="victim", sort=False):
+            label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
+            lines.append(
+                f"{victim}: an attacker holds {label[1]!r} for {line['attacker']:.1%} likely, "  # type: ignore[index]
+                f"a learner for {line['learner']:.1%}."
+            )
+    lines.append(f"Convergence {judged.verdict}: {judged.reason}")
+    return "\n".join(lines)
+
+
+def _plots(risk: RiskAssessment) -> dict[str, Any]:
+    plots: dict[str, Any] = {"group_sizes": risk.plot_group_sizes}
+    if len(risk.threatened):
+        plots |= {"beliefs": risk.plot_beliefs, "relative_threat": risk.plot_relative_threat}
+    return plots
+
+
+# -- a sweep --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PreparedSweep:
+    """Several releases of the same people; those that do not exist are findings too."""
+
+    settings: Assessment
+    members: Mapping[str, Prepared]
+    impossible: Mapping[str, str]
+
+    def run(self) -> Result:
+        """Assess every release and put them side by side."""
+        risks, passed = {}, {}
+        for name, member in self.members.items():
+            _, risk, judged = _answer(member)
+            assert risk is not None
+            risks[name], passed[name] = risk, judged.passed
+        found = compare(risks)
+        table = found.table.assign(
+            efficient=found.efficient(), converged=pd.Series(passed), acceptable=True
+        )
+        measures = {f"best_{name}": float(table[name].min()) for name in ("GT_A", "max_Ti")}
+        limits = []
+        for name, measure in (("max_relative_threat", "max_Ti"), ("max_threatened", "GT_A")):
+            limit = getattr(self.settings.limits, name)
+            if limit is not None:
+                table["acceptable"] &= ~(table[measure] > limit)
+                limits.append(Limit(name, limit, measures[f"best_{measure}"]))
+        if self.settings.limits.require_convergence:
+            table["acceptable"] &= table["converged"]
+            limits.append(Limit("require_convergence", 1.0, float(any(passed.values())), True))
+        # Each limit may be kept by another release; one must keep them all.
+        measures["acceptable"] = float(table["acceptable"].sum())
+        if limits:
+            limits.append(Limit("acceptable releases", 1.0, measures["acceptable"], True))
+        return Result(
+            text=self._words(table, bool(limits)),
+            measures=measures,
+            tables={"comparison": table.rename_axis("release")},
+            limits=tuple(limits),
+            details={
+                "impossible": dict(self.impossible),
+                "standard_errors": plain(found.standard_errors.to_dict("index")),
+            },
+            plots={"tradeoff": found.plot},
+        )
+
+    def _words(self, table: pd.DataFrame, limited: bool) -> str:
+        chosen = table[table["acceptable"]] if limited else table[table["efficient"]]
+        lines = [
+            f"{len(table)} releases compared, {int(table['efficient'].sum())} of them efficient."
+        ]
+        if len(chosen):
+            best = chosen.sort_values("RF", ascending=False).iloc[0]
+            what = "keeps all limits" if limited else "is efficient"
+            lines.append(
+                f"Of those that {what.replace('keeps', 'keep').replace('is', 'are', 1)}, "
+                f"{best.name} is the most faithful: RF = {best['RF']:.3f}, threatened "
+                f"{best['GT_A']:.1%}, largest relative threat {best['max_Ti']:.3g}."
+            )
+        else:
+            lines.append("None keeps all limits.")
+        lines += [f"{name}: {reason}" for name, reason in self.impossible.items()]
+        return "\n".join(lines)
+
+
+def prepare_sweep(scenario: Scenario) -> PreparedSweep:
+    """Make every release of a sweep; what cannot be made is noted, not fatal."""
+    settings: Assessment = scenario.settings
+    assert settings.cleartext is not None
+    people = read_cleartext(settings.cleartext)
+    members, impossible = {}, {}
+    for name, variant in scenario.variants.items():
+        try:
+            members[name] = _prepare(variant, people)
+        except AnonymizationError as error:
+            impossible[name] = str(error)
+    if not members:
+        raise AnonymizationError(
+            "No release of the sweep exists: " + next(iter(impossible.values()))
+        )
+    return PreparedSweep(settings, members, impossible)

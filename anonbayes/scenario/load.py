@@ -1,0 +1,159 @@
+"""From a TOML file, and overrides, to a checked scenario."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anonbayes.errors import nearest
+from anonbayes.scenario.kinds import KINDS
+from anonbayes.scenario.schema import ScenarioError, build
+
+__all__ = ["Scenario", "load"]
+
+MOST_VARIANTS = 200
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    content : mapping
+        What it says, overrides included.
+    settings : Assessment, Survey, Checkins or Query
+        The same, checked, with defaults filled in and paths resolved.
+    variants : mapping of str to Assessment
+        Of a sweep, the settings of each member by name; empty otherwise.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+    settings: Any
+    variants: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its ending."""
+        return self.path.stem
+
+    @property
+    def directory(self) -> Path:
+        """Where the results go unless told otherwise."""
+        return self.settings.outputs.directory or self.path.parent / "out" / self.name
+
+
+def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
+    """Read a scenario and check all of it.
+
+    Parameters
+    ----------
+    path : path
+        TOML file; paths inside are relative to it.
+    overrides : iterable of str
+        ``key=value`` with a dotted key and a TOML value (bare words are texts), such as
+        ``"model.draws=200"``.
+
+    Raises
+    ------
+    ScenarioError
+        With every problem of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.toml"
+    >>> _ = file.write_text('''
+    ... kind = "assessment"
+    ... question = "What does the table tell?"
+    ... release.dataset = "table1_recoded"
+    ... ''')
+    >>> load(file, overrides=["model.draws=50"]).settings.model.draws
+    50
+    """
+    file = Path(path)
+    content = _read(file)
+    for text in overrides:
+        _override(content, text)
+    kind = content.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        said = "has no kind" if kind is None else f"has kind = {kind!r}"
+        hint = f"Kinds: {', '.join(KINDS)}." if kind is None else nearest(kind, KINDS)
+        raise ScenarioError(f"{file.name} {said}. {hint}")
+    settings = build(KINDS[kind], content, base=file.parent, source=file.name)
+    return Scenario(file, content, settings, _variants(file, content, KINDS[kind]))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ScenarioError(f"There is no file {str(file)!r}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{str(file)!r} cannot be read: {error}.") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{file.name} is not TOML: {error}.") from None
+
+
+def _override(content: dict[str, Any], text: str) -> None:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ScenarioError(f"--set {text!r} must be key=value, such as model.draws=200.")
+    try:
+        meant = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        meant = value.strip()
+    _assign(content, name.strip(), meant)
+
+
+def _assign(content: dict[str, Any], name: str, value: Any) -> None:
+    """Set a dotted key; parts may be quoted as in TOML."""
+    try:
+        nested = tomllib.loads(f"{name} = 0")
+    except tomllib.TOMLDecodeError:
+        raise ScenarioError(f"{name!r} is not a key, such as model.draws.") from None
+    place = content
+    while True:
+        ((part, nested),) = nested.items()
+        if not isinstance(nested, dict):
+            break
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise ScenarioError(f"{name!r} cannot be set: {part!r} is not a table.")
+    place[part] = value
+
+
+def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str, Any]:
+    """Return the settings of each member of a sweep: every combination of its values."""
+    sweep = content.get("sweep")
+    if not sweep:
+        return {}
+    axes = {name: list(values) for name, values in sweep.items()}
+    if empty := [name for name, values in axes.items() if not values]:
+        raise ScenarioError(f"{file.name}: sweep.{empty[0]!r} has no values.")
+    combinations = list(itertools.product(*axes.values()))
+    if len(combinations) > MOST_VARIANTS:
+        raise ScenarioError(
+            f"{file.name}: the sweep has {len(combinations)} members, more than {MOST_VARIANTS}; "
+            "split it."
+        )
+    out = {}
+    for values in combinations:
+        changed = copy.deepcopy({k: v for k, v in content.items() if k != "sweep"})
+        for name, value in zip(axes, values, strict=True):
+            _assign(changed, name, value)
+        label = " ".join(
+            f"{name.rsplit('.', 1)[-1]}={value}" for name, value in zip(axes, values, strict=True)
+        )
+        out[label] = build(section, changed, base=file.parent, source=f"{file.name} ({label})")
+    return out

@@ -1,0 +1,106 @@
+"""``kind = "query"``: what a quantized average gives away, whatever the numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.channels.quantizer import UniformQuantizer
+from anonbayes.domains import numbers_of
+from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.guarantees.nonstochastic import Box, LinearQuery, plot_tradeoff, tradeoff
+from anonbayes.scenario.result import Limit, Result
+from anonbayes.textfiles import read_csv_text
+
+if TYPE_CHECKING:
+    from anonbayes.scenario.kinds import Numbers, Query, QueryLimits
+
+__all__ = ["PreparedQuery", "prepare"]
+
+MOST_PEOPLE = 40
+"""Volumes of slices of a cube are exact in rational arithmetic, which grows with the dimension."""
+
+
+@dataclass(frozen=True)
+class PreparedQuery:
+    """The private numbers."""
+
+    settings: Query
+    data: npt.NDArray[np.float64]
+
+    def run(self) -> Result:
+        """Answer, and tabulate what answers of other quality would give away.
+
+        The true average stays out of the result: it is what the quantizer hides.
+        """
+        numbers, asked = self.settings.numbers, self.settings.quality
+        n = len(self.data)
+        box, mean = Box.cube(numbers.lower, numbers.upper, n), LinearQuery.mean(n)
+        errors = sorted({asked.largest_error, *asked.compare}, reverse=True)
+        table = tradeoff(mean, box, [1 / error for error in errors])
+        table.insert(0, "largest_error", errors)
+        chosen = table.loc[table["largest_error"] == asked.largest_error].iloc[0]
+        quantizer = UniformQuantizer.optimal(numbers.lower, numbers.upper, 1 / asked.largest_error)
+        answer = quantizer.answer(mean.weights, self.data, box=box)
+        measures = {
+            "answer": answer.value,
+            "largest_error": answer.largest_error,
+            **{name: float(chosen[name]) for name in table.columns if name != "largest_error"},
+        }
+        return Result(
+            text=(
+                f"The average of {n} numbers is {answer.value:g}, give or take "
+                f"{answer.largest_error:g}.\nWhatever the numbers are, the answer gives away at "
+                f"most {measures['leakage']:.3f} nats, and an adversary's best guess of all {n} "
+                f"numbers stays wrong by up to {measures['adversary_error']:.4g} at least."
+            ),
+            measures=measures,
+            tables={"tradeoff": table},
+            limits=tuple(_limits(self.settings.limits, measures)),
+            plots={"tradeoff": lambda: plot_tradeoff(table)} if len(table) > 1 else {},
+        )
+
+
+def prepare(settings: Query) -> PreparedQuery:
+    """Read the numbers."""
+    numbers = settings.numbers
+    data = np.asarray(numbers.values or _column(numbers), dtype=float)
+    outside = data[(data < numbers.lower) | (data > numbers.upper)]
+    if len(outside):
+        raise AnonbayesError(
+            f"{numbers.column}: {outside[0]:g} lies outside [{numbers.lower:g}, {numbers.upper:g}]."
+        )
+    if len(data) > MOST_PEOPLE:
+        raise AnonbayesError(
+            f"{len(data)} numbers: the exact leakage is computed for at most {MOST_PEOPLE}."
+        )
+    return PreparedQuery(settings, data)
+
+
+def _column(numbers: Numbers) -> list[Any]:
+    assert numbers.file is not None
+    frame = read_csv_text(numbers.file, sep=numbers.sep)
+    if numbers.column not in frame.columns:
+        raise AnonbayesError(
+            f"numbers.column = {numbers.column!r} is not in the file. "
+            f"{nearest(numbers.column, frame.columns)}"
+        )
+    texts = frame[numbers.column]
+    distinct = texts.unique().tolist()
+    found = numbers_of(distinct)
+    if found is None:
+        raise AnonbayesError(f"numbers.column = {numbers.column!r} does not hold numbers only.")
+    spelled = dict(zip(distinct, found, strict=True))
+    return [spelled[text] for text in texts]
+
+
+def _limits(limits: QueryLimits, measures: Mapping[str, float]) -> Iterator[Limit]:
+    if limits.max_leakage is not None:
+        yield Limit("max_leakage", limits.max_leakage, measures["leakage"])
+    if limits.min_adversary_error is not None:
+        found = measures["adversary_error"]
+        yield Limit("min_adversary_error", limits.min_adversary_error, found, least=True)

@@ -1,0 +1,129 @@
+"""What a scenario found: numbers, tables, limits, and files to be written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["Limit", "Result", "plain", "records", "save_plot"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of the scenario and what was found.
+
+    Attributes
+    ----------
+    name : str
+        The key in ``[limits]``.
+    limit, found : float
+        What is acceptable, and what is the case.
+    least : bool
+        Whether the limit is the smallest acceptable value rather than the largest.
+
+    Examples
+    --------
+    >>> Limit("max_error", 0.1, 0.2).exceeded, Limit("min_adversary_error", 0.1, 0.2, True).exceeded
+    (True, False)
+    """
+
+    name: str
+    limit: float
+    found: float
+    least: bool = False
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the limit is not kept; what could not be found (NaN) keeps it."""
+        return self.found < self.limit if self.least else self.found > self.limit
+
+    @property
+    def text(self) -> str:
+        """The comparison in a line."""
+        word = "EXCEEDED" if self.exceeded else "kept"
+        return f"limit {self.name} = {self.limit:g} {word}: {self.found:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types with stable names."""
+        return {
+            "name": self.name,
+            "limit": plain(self.limit),
+            "found": plain(self.found),
+            "exceeded": self.exceeded,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Answer to a scenario's question.
+
+    Attributes
+    ----------
+    text : str
+        The finding in plain words.
+    measures : mapping of str to float
+        Numbers by name; the names are stable.
+    tables : mapping of str to pandas.DataFrame
+        Written as CSV, and part of the JSON.
+    limits : tuple of Limit
+        What was acceptable.
+    details : mapping
+        Further content of the JSON, in plain types.
+    netcdf : callable, optional
+        Writes the draws to a path.
+    plots : mapping of str to callable
+        Each returns matplotlib axes.
+    files : mapping of str to callable
+        Further files by name; each is called with the path to write to.
+    """
+
+    text: str
+    measures: Mapping[str, float]
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    netcdf: Callable[[Path], object] | None = None
+    plots: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    files: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether any limit is not kept."""
+        return any(limit.exceeded for limit in self.limits)
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"a": np.float64(0.5), "b": [float("inf"), np.int64(2)]})
+    {'a': 0.5, 'b': [None, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of a frame, its index included, for JSON."""
+    lines: list[dict[str, Any]] = frame.reset_index().to_dict("records")  # type: ignore[assignment]
+    return [plain(line) for line in lines]
+
+
+def save_plot(path: Path, axes: Any) -> None:
+    """Write the figure of axes, or of an array of axes, as PNG."""
+    first = axes.flat[0] if hasattr(axes, "flat") else axes
+    first.figure.savefig(path, dpi=150, format="png")

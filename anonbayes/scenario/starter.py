@@ -1,0 +1,159 @@
+"""A commented scenario to begin with, from what a table's columns look like."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from anonbayes.domains import numbers_of
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.textfiles import read_csv_text
+
+__all__ = ["starter"]
+
+SEPARATORS = (";", ",", "\t", "|")
+NAME_LIKE = 0.9
+"""Share of distinct values from which on a column of texts names people rather than traits."""
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    about: str
+    names_people: bool
+
+
+def starter(
+    table: str | Path, *, folder: Path, sensitive: str | None = None, sep: str | None = None
+) -> str:
+    r"""Text of a scenario for a table in clear.
+
+    Parameters
+    ----------
+    table : path
+        Delimited UTF-8 file with a header line.
+    folder : path
+        Where the scenario will be; its paths are relative to it.
+    sensitive : str, optional
+        Sensitive column; the last one by default.
+    sep : str, optional
+        Separator; by default the usual one that the header line has most of.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = file.write_text("sex,age,illness\nf,30,flu\nm,41,cold\nf,35,flu\nm,52,flu\n")
+    >>> text = starter(file, folder=file.parent)
+    >>> [line for line in text.splitlines() if line.startswith(("k =", "sensitive ="))]
+    ['sensitive = "illness"', 'k = 4']
+    """
+    file = Path(table)
+    sep = _separator(file) if sep is None else sep
+    frame = read_csv_text(file, sep=sep)
+    if len(frame.columns) < 2:
+        raise TableError(f"{str(file)!r} has one column only; is {sep!r} the separator?")
+    secret = frame.columns[-1] if sensitive is None else sensitive
+    if secret not in frame.columns:
+        raise AnonbayesError(f"There is no column {secret!r}. {nearest(secret, frame.columns)}")
+    columns = [_look(frame[name]) for name in frame.columns if name != secret]
+    return "\n".join(
+        _lines(frame, columns, secret, sensitive is None, _relative(file, folder), sep)
+    )
+
+
+def _lines(
+    frame: pd.DataFrame, columns: list[_Column], secret: str, guessed: bool, path: str, sep: str
+) -> Iterator[str]:
+    kept = [c for c in columns if not c.names_people] or columns
+    values = frame[secret].nunique()
+    yield "# A scenario to begin with. Run it with: anonbayes run <this file>"
+    yield "# Every key is optional unless said otherwise; see models/README.md for all of them."
+    yield 'kind = "assessment"'
+    yield f"question = {_text('Who is threatened by a release of ' + Path(path).name + '?')}"
+    yield "seed = 1  # the same numbers every time; remove for a fresh run"
+    yield ""
+    yield "[cleartext]"
+    yield f"file = {_text(path)}  # {len(frame):,} rows"
+    yield f"sep = {_text(sep)}"
+    yield ""
+    yield "[release]"
+    if guessed:
+        yield "# The last column was taken for the sensitive one: change it if it is another."
+    yield f"sensitive = {_text(secret)}"
+    yield f"# {_look(frame[secret]).about}"
+    yield 'scheme = "mondrian"  # or "recode" with hierarchies = "directory", or "anatomy"'
+    yield "# Every group has at least k rows and l different sensitive values."
+    yield f"k = {min(5, len(frame))}"
+    yield f"l = {min(2, values)}"
+    yield "# What an attacker may know of a person:"
+    yield "quasi_identifiers = ["
+    for column in columns:
+        mark = "" if column in kept else "# "
+        why = " (looks like a name or number of a person, left out)" if mark else ""
+        yield f"  {mark}{_text(column.name)},  # {column.about}{why}"
+    yield "]"
+    yield ""
+    yield "[model]"
+    yield "draws = 1000"
+    yield "chains = 4"
+    yield ""
+    yield "# [threats]"
+    yield f"# harm = [{_text(str(frame[secret].value_counts().index[-1]))}]  # only these matter"
+    yield ""
+    yield "# Beyond these the exit code is 3:"
+    yield "# [limits]"
+    yield "# max_relative_threat = 5.0"
+    yield "# max_threatened = 0.5"
+    yield ""
+    yield "# Compare several releases instead of one:"
+    yield "# [sweep]"
+    yield '# "release.k" = [2, 5, 10, 20]'
+    yield ""
+
+
+def _look(column: pd.Series) -> _Column:
+    texts = column.unique().tolist()
+    numbers = numbers_of([t for t in texts if t])
+    gaps = int((column == "").sum())
+    if numbers is not None and len(numbers) > 2:
+        about = f"{len(numbers):,} numbers from {min(numbers):g} to {max(numbers):g}"
+        whole = all(isinstance(number, int) for number in numbers)
+        # Row numbers and the like: every row its own, without gaps.
+        people = whole and len(numbers) == len(column) == max(numbers) - min(numbers) + 1
+    else:
+        shown = ", ".join(" ".join(t.split())[:20] for t in texts[:SHOWN])
+        about = f"{len(texts):,} values: {shown}{', ...' if len(texts) > SHOWN else ''}"
+        people = len(texts) > 10 and len(texts) >= NAME_LIKE * len(column)
+    if gaps:
+        about += f"; {gaps:,} EMPTY CELLS, fill or remove them first"
+    return _Column(str(column.name), about, people)
+
+
+def _separator(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            header = lines.readline()
+    except FileNotFoundError:
+        raise TableError(f"There is no file {str(file)!r}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{str(file)!r} cannot be read as UTF-8: {error}.") from None
+    best = max(SEPARATORS, key=header.count)
+    if not header.count(best):
+        raise TableError(f"{str(file)!r}: no usual separator in the header line; give --sep.")
+    return best
+
+
+def _relative(file: Path, folder: Path) -> str:
+    return Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
+
+
+def _text(value: str) -> str:
+    """Text as TOML spells it; JSON's escapes are a part of TOML's."""
+    return json.dumps(value, ensure_ascii=False)
