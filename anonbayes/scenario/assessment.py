@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.release.table import ReleasedTable
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.scenario.kinds import Assessment, AssessmentLimits
+    from anonbayes.scenario.kinds.assessment import Assessment, AssessmentLimits
     from anonbayes.scenario.load import Scenario
 
 __all__ = ["Prepared", "prepare", "prepare_sweep"]

@@ -17,7 +17,7 @@ from anonbayes.scenario.result import Limit, Result
 from anonbayes.textfiles import read_csv_text
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Numbers, Query, QueryLimits
+    from anonbayes.scenario.kinds.query import Numbers, Query, QueryLimits
 
 __all__ = ["PreparedQuery", "prepare"]
 
