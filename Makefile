@@ -17,8 +17,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@
 
-report: $(STAMP)  ## read a released table and print its anatomy
-	@$(BIN)/anonbayes describe data/clinic_k4_l3_local.csv --sensitive diagnosis --hierarchies data/clinic_hierarchies
+report: $(STAMP)  ## assess the clinic's release: reports/clinic/report.html
+	@$(BIN)/anonbayes assess data/clinic_k4_l3_local.csv --cleartext data/clinic.csv --sensitive diagnosis \
+	  --hierarchies data/clinic_hierarchies --seed 1 --out reports/clinic --force
 
 test: $(STAMP)    ## run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile

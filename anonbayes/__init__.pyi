@@ -1,12 +1,16 @@
 from . import anonymize as anonymize
 from . import datasets as datasets
+from . import pie as pie
 from . import reidentify as reidentify
 from . import steps as steps
 from .channels.base import Channel as Channel
-from .channels.base import Evidence as Evidence
+from .channels.base import ReportEvidence as ReportEvidence
 from .channels.component import Released as Released
 from .channels.discriminative import InputDiscriminativeUE as InputDiscriminativeUE
 from .channels.generalization import Generalization as Generalization
+from .channels.hashing import HashReports as HashReports
+from .channels.hashing import LocalHashing as LocalHashing
+from .channels.integers import IntegerDomain as IntegerDomain
 from .channels.personalized import Personalized as Personalized
 from .channels.quantizer import UniformQuantizer as UniformQuantizer
 from .channels.reports import BitReports as BitReports
@@ -38,6 +42,8 @@ from .inference.posterior import Posterior as Posterior
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable
+from .reporting.html import report as report
+from .reporting.limits import check_limits as check_limits
 from .risk.assessment import RiskAssessment as RiskAssessment
 from .risk.compare import Comparison as Comparison
 from .risk.compare import compare as compare

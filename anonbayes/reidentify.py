@@ -6,17 +6,22 @@ from anonbayes.risk.reidentification.budget import (
     budget_attack,
     simulate_budget_attack,
 )
+from anonbayes.risk.reidentification.markov import MarkovAttack, markov_attack
 from anonbayes.risk.reidentification.result import Attack, Rate, outliers, rate
+from anonbayes.risk.reidentification.traces import synthetic_traces
 
 __all__ = [
     "Attack",
+    "MarkovAttack",
     "Rate",
     "SimulatedAttack",
     "WorstReport",
     "bayes_attack",
     "budget_attack",
+    "markov_attack",
     "outliers",
     "rate",
     "simulate_budget_attack",
+    "synthetic_traces",
     "worst_report",
 ]

@@ -8,12 +8,12 @@ needs their likelihood: `Channel.likelihood` for the distribution of the true va
 Writing a channel
 -----------------
 Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
-probabilities, ``hit`` for the value held and ``miss`` for any other; give ``hit``, ``miss``,
-``release``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases and
-audits follow. Bit channels with probabilities per value subclass `BitChannel`
-(`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
-channels subclass `Generalization`. Others subclass `Channel` and give the four abstract methods
-and, when the reports can be listed, ``matrix``.
+probabilities, ``hit`` for the value held and ``miss`` for any other; give these two, ``release``,
+``counts`` and ``n_reports``, ``likelihood``, ``evidence`` and the log ratios, and estimators,
+losses, worst cases and audits follow. Bit channels with probabilities per value subclass
+`BitChannel` (`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only.
+Deterministic channels subclass `Generalization`. Others subclass `Channel` and give the four
+abstract methods and, when the reports can be listed, ``matrix``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
 from anonbayes.guarantees.ldp import Audit, Notion
 
-__all__ = ["MAX_MATRIX", "Channel", "Evidence"]
+__all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
 
 Array = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ Array = npt.NDArray[np.float64]
 MAX_MATRIX = 25_000_000
 
 
-class Evidence(NamedTuple):
+class ReportEvidence(NamedTuple):
     """What the reports of a column say about the true value in each row (MODEL 1.1).
 
     Attributes
@@ -91,7 +91,7 @@ class Channel(ABC):
         """Likelihood of the distribution of the true values, given the reports."""
 
     @abstractmethod
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report, for released tables."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ class Channel(ABC):
         tolerance: float = 1e-5,
         level: float = 0.95,
     ) -> Estimate:
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         size = len(self.domain)
         begin = (
             self.starting_distribution(reports) if start is None else em.starting_point(start, size)
@@ -198,7 +198,7 @@ class Channel(ABC):
         import xarray as xr
 
         check_level(level)
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         chains = bayes.sample(likelihood, **settings).p
         tails = [(1 - level) / 2, (1 + level) / 2]
         mean = chains.mean(axis=(0, 1))
@@ -238,10 +238,18 @@ class Channel(ABC):
         )
 
 
-def non_empty(likelihood: MixtureLikelihood) -> MixtureLikelihood:
-    """Return the likelihood; raise `ChannelError` when there are no reports."""
+def usable(likelihood: MixtureLikelihood) -> MixtureLikelihood:
+    """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
     if likelihood.n == 0:
         raise ChannelError("There are no reports to estimate from.")
+    even = likelihood.probabilities(np.full(likelihood.size, 1.0 / likelihood.size))
+    impossible = np.flatnonzero((likelihood.weights > 0) & (even <= 0))
+    if len(impossible):
+        row = int(impossible[0])
+        raise ChannelError(
+            f"The channel cannot produce some of the reports: row {row} of their likelihood, seen "
+            f"{likelihood.weights[row]} times, has probability zero for every true value."
+        )
     return likelihood
 
 

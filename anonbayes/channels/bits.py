@@ -1,4 +1,4 @@
-"""Drawing sparse bit reports: the cost is that of the ones, zeros are skipped."""
+"""Drawing sparse bit reports: where ones are rare, the zeros between them are skipped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.channels.secure import Source
 from anonbayes.domains import code_dtype
 
-__all__ = ["draw_bits", "skips"]
+__all__ = ["draw_bits", "places", "scan", "skips"]
 
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
 # Ones drawn at a time; bounds the working memory.
 CHUNK = 4_000_000
+
+# A geometric gap costs about as much as ten bytes: above this density every bit gets a byte.
+DENSE = 0.1
 
 
 def draw_bits(codes: Codes, hit: Array, miss: Array, source: Source) -> BitReports:
@@ -56,19 +59,54 @@ def _noise(n: int, miss: Array, source: Source) -> Codes:
     for power in np.unique(exponent[miss > 0]):
         columns = np.flatnonzero((exponent == power) & (miss > 0))
         highest = float(miss[columns].max())
-        places = skips(n * len(columns), highest, source)
-        column = columns[places % len(columns)]
-        keys = (places // len(columns)) * size + column
+        keys = places(n * len(columns), highest, source)
+        if len(columns) < size:
+            keys = (keys // len(columns)) * size + columns[keys % len(columns)]
         if miss[columns].min() < highest:
-            keys = keys[source.random(len(keys)) * highest < miss[column]]
+            keys = keys[source.random(len(keys)) * highest < miss[keys % size]]
         parts.append(keys)
     if not parts:
         return np.empty(0, dtype=np.int64)
     return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
 
+def places(total: int, probability: float, source: Source) -> Codes:
+    """Positions below `total`, each present independently with that probability, ascending."""
+    return (skips if probability < DENSE else scan)(total, probability, source)
+
+
+def scan(total: int, probability: float, source: Source) -> Codes:
+    """As `places`, from one random byte per position.
+
+    A byte below ``floor(256 p)`` raises the bit, one above does not, and the one byte in between
+    is decided by a 53-bit uniform, so that the probability is exact to 2^-61.
+
+    Examples
+    --------
+    >>> scan(8, 0.5, np.random.default_rng(1)).tolist()
+    [2, 3, 6]
+    """
+    cut, rest = divmod(256.0 * probability, 1.0)
+    drawn = np.frombuffer(source.bytes(total), dtype=np.uint8)
+    raised = drawn < cut
+    ties = np.flatnonzero(drawn == cut)
+    raised[ties] = source.random(len(ties)) < rest
+    return _positions(raised, int(np.count_nonzero(raised)))
+
+
+@njit(cache=True)
+def _positions(raised: Any, number: int) -> Any:
+    """Positions of the true entries; the spare place takes the writes that do not count."""
+    out = np.empty(number + 1, dtype=np.int64)
+    j = 0
+    for i in range(len(raised)):
+        out[j] = i
+        j += raised[i]
+    return out[:number]
+
+
 def skips(total: int, probability: float, source: Source) -> Codes:
-    """Positions below `total`, each present independently with that probability, ascending.
+    """As `places`, at the cost of the ones alone.
 
     The gaps between them are geometric, drawn by inversion from 53-bit uniforms.
 
@@ -82,11 +120,11 @@ def skips(total: int, probability: float, source: Source) -> Codes:
         expected = (total - last) * probability
         number = int(expected + 4.0 * np.sqrt(expected)) + 16
         gaps = np.floor(np.log1p(-source.random(number)) / np.log1p(-probability))
-        places = last + np.cumsum(np.minimum(gaps, total).astype(np.int64) + 1)
-        parts.append(places)
-        last = int(places[-1])
-    found = np.concatenate(parts)
-    return found[: np.searchsorted(found, total)]
+        found = last + np.cumsum(np.minimum(gaps, total).astype(np.int64) + 1)
+        parts.append(found)
+        last = int(found[-1])
+    every = np.concatenate(parts)
+    return every[: np.searchsorted(every, total)]
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ import pytensor.sparse as sparse_ops
 import pytensor.tensor as pt
 from scipy import sparse
 
-from anonbayes.channels.base import Channel, non_empty
+from anonbayes.channels.base import Channel, usable
 from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MixtureLikelihood
 
@@ -55,7 +55,7 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
     ['reports']
     """
     pm.modelcontext(None)
-    likelihood = non_empty(channel.likelihood(observed))
+    likelihood = usable(channel.likelihood(observed))
     vector = pt.as_tensor_variable(p)
     if vector.ndim != 1:
         raise ModelError(

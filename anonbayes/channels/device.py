@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from anonbayes.channels.base import Channel, Evidence
+from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
 from anonbayes.domains import Domain
 from anonbayes.estimation.likelihood import MixtureLikelihood
@@ -71,10 +71,10 @@ class PersonalChannel(Channel):
             indices=mapped.indices,
         )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, labels, matrix = self.common.evidence(reports)
-        return Evidence(codes, labels, sparse.csr_array(matrix[:, self.codes]))
+        return ReportEvidence(codes, labels, sparse.csr_array(matrix[:, self.codes]))
 
     def satisfies(self, notion: Notion) -> Audit:
         """Check a notion; values that this user tags alike cannot be told apart at all."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.channels.base import Channel, Evidence, check_matrix_size
+from anonbayes.channels.base import Channel, ReportEvidence, check_matrix_size
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError, nearest
 from anonbayes.estimation.likelihood import MixtureLikelihood
@@ -137,10 +137,10 @@ class Generalization(Channel):
             indices=rows.indices,
         )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Which values each report allows."""
         codes, distinct = pd.factorize(self.report_codes(reports))
-        return Evidence(
+        return ReportEvidence(
             codes.astype(np.int64, copy=False),
             [self.cells[i] for i in distinct],
             sparse.csr_array(self._membership[distinct]),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.channels.base import Channel, Evidence
+from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.device import PersonalChannel
 from anonbayes.channels.pure import PureChannel
 from anonbayes.domains import Domain
@@ -305,7 +305,7 @@ class Personalized(Channel):
         """Refuse: the collector does not know the users' mappings."""
         raise ChannelError(self._secret)
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Refuse: the collector does not know the users' mappings."""
         raise ChannelError(self._secret)
 

@@ -99,6 +99,7 @@ class PureChannel(Channel):
 
     def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
         counts, n = self._support(reports)
+        reports = SupportCounts(counts, n)
         return Estimate(
             self.domain,
             "empirical",
@@ -117,6 +118,7 @@ class PureChannel(Channel):
         level: float = 0.95,
     ) -> Estimate:
         counts, n = self._support(reports)
+        reports = SupportCounts(counts, n)
         return Estimate(
             self.domain,
             "threshold",

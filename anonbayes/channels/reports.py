@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from scipy import sparse
 
 from anonbayes.domains import code_dtype
 from anonbayes.errors import ChannelError
+from anonbayes.estimation import kernels
 
 __all__ = ["BitReports", "SupportCounts"]
 
@@ -83,6 +84,19 @@ class BitReports:
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(array)))])
         return cls(indptr, columns, array.shape[1])
 
+    @classmethod
+    def from_ones(cls, ones: Iterable[npt.ArrayLike], size: int) -> BitReports:
+        """Read the positions of the ones, one array per report: a column of a data frame.
+
+        Examples
+        --------
+        >>> BitReports.from_ones([[0, 2], []], 3).to_dense().tolist()
+        [[1, 0, 1], [0, 0, 0]]
+        """
+        rows = [np.asarray(row, dtype=np.int64).ravel() for row in ones]
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        return cls(indptr, np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), size)
+
     def to_dense(self) -> npt.NDArray[np.uint8]:
         """Matrix of zeros and ones, one row per report: for small numbers of reports."""
         dense = np.zeros((len(self), self.size), dtype=np.uint8)
@@ -96,7 +110,7 @@ class BitReports:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
-        return np.bincount(self.indices, minlength=self.size).astype(np.int64, copy=False)
+        return kernels.count(self.indices, self.size)
 
     def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""

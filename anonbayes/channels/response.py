@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
+from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation import kernels
 from anonbayes.estimation.empirical import check_informative, water_filling
 from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.likelihood import MixtureLikelihood
@@ -109,7 +110,7 @@ class UtilityOptimizedRR(PureChannel):
 
     def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Count the reports of each value."""
-        return np.bincount(self.report_codes(reports), minlength=len(self.domain))
+        return kernels.count(self.report_codes(reports), len(self.domain))
 
     def n_reports(self, reports: Any) -> int:
         """Count the reports."""
@@ -170,21 +171,31 @@ class UtilityOptimizedRR(PureChannel):
             weights=counts, floor=self.miss, gain=self.hit - self.miss
         )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = pd.factorize(self.report_codes(reports))
         rows = self.likelihood_of_counts(np.zeros(len(self.domain), dtype=np.int64)).matrix()
-        return Evidence(
+        return ReportEvidence(
             codes.astype(np.int64, copy=False),
             [self.domain.values[i] for i in distinct],
             sparse.csr_array(rows[distinct]),
         )
 
+    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
+        """Estimate the distribution of the true values; see `Channel.estimate`.
+
+        The reports are counted first, once: nothing else of them matters here.
+        """
+        if not isinstance(reports, SupportCounts):
+            codes = self.report_codes(reports)
+            reports = SupportCounts(kernels.count(codes, len(self.domain)), len(codes))
+        return super().estimate(reports, method=method, **settings)
+
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         if settings.keys() - {"level"}:
             # Settings of EM were given: use it, from the same reports.
             return super()._estimate_mle(reports, **settings)
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         check_informative(self.hit, self.miss)
         p = water_filling(likelihood.weights, self.miss, self.hit - self.miss)
         level = settings.get("level", 0.95)

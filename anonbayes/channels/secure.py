@@ -22,6 +22,10 @@ BLOCK = 1 << 24
 class Source(Protocol):
     """The part of `numpy.random.Generator` that a release needs."""
 
+    def bytes(self, length: int) -> bytes:
+        """Uniform bytes."""
+        ...
+
     def random(self, size: int) -> npt.NDArray[np.float64]:
         """Uniform numbers in [0, 1), multiples of 2^-53."""
         ...
@@ -42,13 +46,15 @@ class SecureSource:
     (0, 5)
     """
 
+    def bytes(self, length: int) -> bytes:
+        """Uniform bytes."""
+        if length <= BLOCK:
+            return os.urandom(length)
+        return b"".join(os.urandom(min(BLOCK, length - i)) for i in range(0, length, BLOCK))
+
     def bits(self, size: int) -> npt.NDArray[np.uint64]:
         """Uniform 64-bit words."""
-        n_bytes = 8 * size
-        if n_bytes <= BLOCK:
-            return np.frombuffer(os.urandom(n_bytes), dtype=np.uint64)
-        parts = [os.urandom(min(BLOCK, n_bytes - start)) for start in range(0, n_bytes, BLOCK)]
-        return np.frombuffer(b"".join(parts), dtype=np.uint64)
+        return np.frombuffer(self.bytes(8 * size), dtype=np.uint64)
 
     def random(self, size: int) -> npt.NDArray[np.float64]:
         """Uniform numbers in [0, 1), multiples of 2^-53."""

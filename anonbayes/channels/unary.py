@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.channels.base import Evidence, check_matrix_size
+from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import BitReports, SupportCounts
@@ -42,10 +42,10 @@ class BitChannel(PureChannel):
     Examples
     --------
     >>> import anonbayes as ab
-    >>> channel = ab.BitChannel(ab.Domain("x", "abc"), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
+    >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=3).to_dense()
-    array([[1, 0, 1],
-           [0, 0, 0]], dtype=uint8)
+    array([[1, 1, 0],
+           [0, 1, 0]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849
     """
@@ -80,13 +80,22 @@ class BitChannel(PureChannel):
         return draw_bits(codes.astype(np.int64), self.hit, self.miss, randomness(seed))
 
     def read(self, reports: Any) -> BitReports:
-        """Return the reports as `BitReports`; a matrix of zeros and ones is read too."""
+        """Return the reports as `BitReports`.
+
+        A matrix of zeros and ones is read too, and a column of a data frame whose cells list the
+        positions of the ones.
+        """
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Counts of raised bits do not determine the likelihood of bit reports; give the "
                 "reports, or use method='empirical' or 'threshold'."
             )
-        bits = reports if isinstance(reports, BitReports) else BitReports.from_dense(reports)
+        if isinstance(reports, BitReports):
+            bits = reports
+        elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
+            bits = BitReports.from_ones(reports, len(self.domain))
+        else:
+            bits = BitReports.from_dense(reports)
         if bits.size != len(self.domain):
             raise ChannelError(
                 f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
@@ -126,7 +135,6 @@ class BitChannel(PureChannel):
     def matrix(self) -> Array:
         """``Q``, shape (K, 2^K), columns as in `all_reports`."""
         bits = self.all_reports().to_dense()
-        # Bit by bit, so that it shares nothing with the sparse form it is compared with.
         own = np.where(np.eye(len(self.domain), dtype=bool), self.hit, self.miss)
         q = np.ones((len(self.domain), len(bits)))
         for j, column in enumerate(bits.T):
@@ -137,7 +145,8 @@ class BitChannel(PureChannel):
         """Likelihood of the distribution; reports that prove their value are only counted.
 
         ``Q(y|k) = B(y) (z_k + (w_k - z_k) y_k)`` with ``w = hit/miss``,
-        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability that nobody's bits are ``y``.
+        ``z = (1 - hit)/(1 - miss)`` and ``B(y)`` the probability of ``y`` from a user who holds
+        none of the values.
         """
         bits = self.read(reports)
         rows = self._rows(bits)
@@ -207,11 +216,14 @@ class BitChannel(PureChannel):
                 f"{two[0]!r} and {two[1]!r}, each of which only its own value raises."
             )
 
-    def evidence(self, reports: Any) -> Evidence:
-        """Likelihood vector of the true value behind each report."""
+    def evidence(self, reports: Any) -> ReportEvidence:
+        """Likelihood vector of the true value behind each report.
+
+        The label of a report is the tuple of the values whose bits it raises.
+        """
         codes, distinct = self.read(reports).unique()
-        labels = [tuple(row) for row in distinct.to_dense().tolist()]
-        return Evidence(codes, labels, self._rows(distinct).matrix())
+        labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
+        return ReportEvidence(codes, labels, self._rows(distinct).matrix())
 
     # -- guarantees ----------------------------------------------------------------------------
 

@@ -113,18 +113,27 @@ def _r_hat(found: Measurements, rows: pd.DataFrame, name: str, limits: Limits) -
     return Check(name, status, finding, between=True)
 
 
-def chain_camps(found: Measurements, quantity: str) -> str:
-    """Return the chain means of a quantity, chains that lie together named together."""
+def _camps(found: Measurements, quantity: str) -> tuple[np.ndarray, float, list[list[int]]]:
+    """Return the chain means, the s.d. within chains, and the chains that lie together.
+
+    Neighbouring means that are more than one such s.d. apart belong to different camps.
+    """
     means = found.chain_means.loc[quantity].to_numpy(dtype=float)
     total = found.table["sd"].to_dict()[quantity]
     # Variance within chains: what is left of the variance of all draws without that of the means.
     inside = np.sqrt(max(total**2 - means.var(), 0.0))
     order = np.argsort(means)
-    camps = [[order[0]]]
+    camps: list[list[int]] = [[int(order[0])]]
     for previous, chain in itertools.pairwise(order):
         if means[chain] - means[previous] > inside:
             camps.append([])
-        camps[-1].append(chain)
+        camps[-1].append(int(chain))
+    return means, inside, camps
+
+
+def chain_camps(found: Measurements, quantity: str) -> str:
+    """Return the chain means of a quantity in words, chains that lie together named together."""
+    means, inside, camps = _camps(found, quantity)
     # As many decimals as it takes to see a tenth of the spread, or of the s.d. within chains.
     fine = max(np.ptp(means), inside, 1e-11) / 10
     decimals = max(int(np.ceil(-np.log10(fine))), 0)
@@ -147,6 +156,26 @@ def _family(summary: TestSummary, limits: Limits, tolerated: float) -> str:
     return "caution" if status == "ok" and rejected > tolerated else status
 
 
+def _rows_apart(found: Measurements, limits: Limits) -> pd.Series:
+    """Return `chain_share` of the categorical quantities that differ clearly between chains."""
+    family = found.families["weiss_between"]
+    share = found.table.loc[found.table["kind"] == "categorical", "chain_share"]
+    rejected = adjust_p_values(family.p_values) <= limits.level
+    return share[rejected & (share.to_numpy() > 1 - limits.r_hat_failed**-2)]
+
+
+def in_different_places(found: Measurements, limits: Limits) -> bool:
+    """Return whether chains lie in different regions, rather than move slowly in the same one."""
+    if "weiss_between" in found.families and len(_rows_apart(found, limits)):
+        return True
+    if (found.table["status"] == "stuck").any():
+        return True
+    if "r_hat" not in found.table:
+        return False
+    worst = found.table["r_hat"].dropna().nlargest(5).index
+    return any(len(_camps(found, str(quantity))[2]) > 1 for quantity in worst)
+
+
 def _weiss_between(found: Measurements, limits: Limits) -> Check:
     name = "Weiß, between chains"
     if "weiss_between" not in found.families:
@@ -156,16 +185,12 @@ def _weiss_between(found: Measurements, limits: Limits) -> Check:
     status = _family(summary, limits, 0.0)
     finding = f"{summary}"
     # Long chains reject trifles, so a row fails by its effect too, on the scale of R-hat.
-    share = found.table.loc[found.table["kind"] == "categorical", "chain_share"]
-    apart = (adjust_p_values(family.p_values) <= limits.level) & (
-        share.to_numpy() > 1 - limits.r_hat_failed**-2
-    )
-    if apart.any():
+    share = _rows_apart(found, limits)
+    if len(share):
         status = "failed"
         finding += (
-            f"; in {apart.sum():,} rows more than {1 - limits.r_hat_failed**-2:.0%} of the "
-            f"variation lies between chains, most in {share[apart].idxmax()} "
-            f"({share[apart].max():.0%})"
+            f"; in {len(share):,} rows more than {1 - limits.r_hat_failed**-2:.0%} of the "
+            f"variation lies between chains, most in {share.idxmax()} ({share.max():.0%})"
         )
     return Check(name, status, f"{finding}{_worst(summary)}", between=True)
 

@@ -15,7 +15,15 @@ import pandas as pd
 
 from .. import compat
 from ..errors import AnonbayesError
-from ._checks import STATUSES, Check, Limits, effective_sizes, run_checks, settled_chains
+from ._checks import (
+    STATUSES,
+    Check,
+    Limits,
+    effective_sizes,
+    in_different_places,
+    run_checks,
+    settled_chains,
+)
 from ._measure import Measurements, measure, measure_independent
 from ._quantities import idata_of, rank_quantities
 
@@ -217,7 +225,7 @@ def diagnose(
         verdict=verdict,
         reason=reason,
         checks=tuple(checks),
-        advice=tuple(_advice(found, checks, step)),
+        advice=tuple(_advice(found, checks, step, limits)),
         table=found.table,
         source=_source(found, method, step),
     )
@@ -265,6 +273,11 @@ def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[
             f"looks by itself.{seen}"
         )
     if any(check.between for check in failed):
+        if not in_different_places(found, limits):
+            return FAILED, (
+                "the chains do not agree with each other yet: they move in the same region, but "
+                "too slowly for this number of draws."
+            )
         settled = settled_chains(found, limits)
         modes = ""
         if settled:
@@ -289,15 +302,18 @@ def _chains(numbers: list[int]) -> str:
     return f"chain{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _advice(found: Measurements, checks: list[Check], step: str | None) -> Iterable[str]:
+def _advice(
+    found: Measurements, checks: list[Check], step: str | None, limits: Limits
+) -> Iterable[str]:
     failed = {check.name for check in checks if check.status == "failed"}
     between = any(check.between and check.status == "failed" for check in checks)
+    apart = between and in_different_places(found, limits)
     limited = {check.name for check in checks if check.status in ("failed", "caution")}
     if found.n_chains < 2:
         yield "Sample at least four chains from dispersed starts (chains=4)."
     if "finite draws" in failed:
         yield "Find out where NaN or infinite draws come from before anything else."
-    if between:
+    if apart:
         yield (
             "Do not average these chains, and do not pick one of them. Look at the quantities "
             "named above, for instance with plot_worst(post)."
@@ -316,6 +332,8 @@ def _advice(found: Measurements, checks: list[Check], step: str | None) -> Itera
     elif "effective sample size" in limited:
         factor = 100.0 * found.n_chains / max(effective_sizes(found).min(), 1.0)
         yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
+        if step in ("swap", "permute", "sequential"):
+            yield "step='block' moves faster than this step where groups are small enough."
     if not between and failed & {"Geweke, within chains", "Weiß, within chains"}:
         yield "The chains still drift: discard a longer beginning (tune), then take more draws."
     if "divergences" in failed:

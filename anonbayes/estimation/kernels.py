@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["allocate", "expectation", "mixture"]
+__all__ = ["allocate", "count", "expectation", "mixture"]
+
+
+@njit(cache=True)
+def count(codes: Any, size: int) -> Any:
+    """Count each code below `size`; narrow integer types are not widened first."""
+    out = np.zeros(size, dtype=np.int64)
+    for i in range(len(codes)):
+        out[codes[i]] += 1
+    return out
 
 
 @njit(cache=True)

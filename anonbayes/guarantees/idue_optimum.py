@@ -122,7 +122,8 @@ def _oneid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
     smallest = float(d.min())
     weight = sizes[finite] / d
     if finite.all():
-        weight[int(np.argmax(budget))] -= 1.0
+        top = int(np.argmax(budget))
+        weight[top] = (sizes[top] - 1.0 + q[top]) / d[top]
     log_rise = np.log(1.0 + sizes[finite] @ (q / d))
     behind = (d - smallest) / smallest
 
@@ -150,6 +151,8 @@ def _minid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
 
     def value(top_u: float, top_w: float) -> float:
         u, w = parts(top_u, top_w)
+        if min(u.min(), w.min()) <= 0:  # at the very edge, after rounding
+            return np.inf
         lift = 1.0 / np.expm1(u)
         return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
 
@@ -183,7 +186,7 @@ def _repair(u: Array, w: Array, epsilon: Array, notion: str) -> tuple[Array, Arr
     Where rounding carried a ratio above its limit, ``u`` (and for MinID ``w``) give way. Both
     only ever shrink, so the guarantee is never weakened.
     """
-    for _ in range(100):
+    for attempt in range(50):
         a, b = _probabilities(u, w)
         if not ((a > b) & (b < 1)).all():
             break
@@ -196,9 +199,11 @@ def _repair(u: Array, w: Array, epsilon: Array, notion: str) -> tuple[Array, Arr
             over = np.maximum(over, _excess(np.max(own) + other + margin, epsilon))
         if (over <= 0).all():
             return a, b
-        u = u - np.maximum(over, 0.0)
+        # Each attempt gives way a little more than needed, or rounding could undo it for ever.
+        give = np.where(over > 0, over + attempt * margin, 0.0)
+        u = u - give
         if notion == "minid":
-            w = w - np.maximum(over, 0.0)
+            w = w - give
     raise ChannelError(
         f"Budgets from {epsilon.min():.3g} to {epsilon.max():.3g} cannot be kept in double "
         "precision; make the smallest larger."

@@ -149,6 +149,8 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[n
         raise AnonbayesError(
             f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
         )
+    if sensitive is domain.values:
+        return np.ones(len(domain), dtype=bool)
     mask = np.zeros(len(domain), dtype=bool)
     mask[[domain.index(value) for value in sensitive]] = True
     return mask

@@ -113,7 +113,7 @@ def fit(
     >>> post.method
     'exact'
     >>> post.attacker({"Nat": "M"}).round(3).to_dict()
-    {'Flu': 0.429, 'Heart': 0.571}
+    {'Flu': 0.4, 'Heart': 0.6}
     """
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")

@@ -73,8 +73,17 @@ class Comparison:
             if chosen.any():
                 ax.errorbar(x[chosen], y[chosen], xerr=dx[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
-        for name, px, py in zip(self.table.index, x, y, strict=True):
-            ax.annotate(str(name), (px, py), textcoords="offset points", xytext=(6, 5), fontsize=8)
+        right = x > (x.min() + x.max()) / 2
+        for i, place in enumerate(np.argsort(y, kind="stable")):
+            # Names point inwards, and neighbours' names go above and below in turn.
+            ax.annotate(
+                str(self.table.index[place]),
+                (x[place], y[place]),
+                textcoords="offset points",
+                xytext=(-6 if right[place] else 6, 5 if i % 2 else -10),
+                ha="right" if right[place] else "left",
+                fontsize=8,
+            )
         ax.set(xlabel="faithfulness RF (utility)", ylabel=f"{threat} (threat)",
                title="Privacy against utility")  # fmt: skip
         ax.margins(0.2)

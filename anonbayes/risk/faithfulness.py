@@ -43,8 +43,9 @@ class Faithfulness:
     tv_error : float
         Its standard error: of the draws of ``p_I`` and of the posterior's draws.
     etv, etv_error : float
-        Groups (21), the average of ``|1 - p_L/p_I| / 2`` over the same draws, and its error; a few
-        large ratios can dominate it. Equal to `tv` where that is exact.
+        Groups (21), the average of ``|1 - p_L/p_I| / 2`` over the same draws, and its error. Half
+        of the distance lies where ``p_L > p_I``, where draws of ``p_I`` seldom fall; so it is
+        mostly too small, and now and then far too large. Equal to `tv` where that is exact.
     samples : int
         Number of draws of ``p_I``; 0 when all secrets and records were listed.
     """

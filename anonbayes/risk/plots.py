@@ -91,7 +91,7 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
         ylabel="attacker's threat level",
         title=f"Rows threatened under the {WHO[under]}",
     )
-    ax.legend(frameon=True, framealpha=0.9, loc="lower right", fontsize="small")
+    _legend_below(ax, 1)
     return ax
 
 
@@ -141,17 +141,20 @@ def plot_relative_threat(
             label=label,
         )
     ax.axvline(0.0, color="0.3", linewidth=0.8)
-    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--")
-    ax.annotate("doubled", (1.0, 0.98), xycoords=("data", "axes fraction"), va="top", rotation=90,
-                ha="right", fontsize="small", color="0.3")  # fmt: skip
-    skew = weighted_skewness(logs, weight)
-    title = f"Rows threatened under the {WHO[under]}"
+    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label="certainty doubled")
     ax.set(
         xlabel="log2 of the relative threat Ti",
         ylabel="rows",
-        title=title if np.isnan(skew) else f"{title} (skewness {skew:.2f})",
+        title=f"Rows threatened under the {WHO[under]}",
     )
-    ax.legend(frameon=False, loc="upper right", fontsize="small")
+    skew = weighted_skewness(logs, weight)
+    ax.legend(
+        frameon=False,
+        loc="upper left" if skew < 0 else "upper right",
+        fontsize="small",
+        title=None if np.isnan(skew) else f"skewness {skew:.2f}",
+        title_fontsize="small",
+    )
     return ax
 
 
@@ -207,6 +210,7 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     single = risk.post.table.group_diversity.to_numpy() == 1
     top = int(sizes.max(initial=1))
     edges: npt.NDArray[Any] = np.arange(0.5, top + 1.5)
+    ax.locator_params(axis="x", integer=True)
     if top > 30:
         edges = np.unique(np.geomspace(max(sizes.min(), 1), top + 1, 25).round()) - 0.5
         ax.set_xscale("log")
@@ -224,7 +228,11 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     hidden = risk.post.table.n_suppressed
     more = f"; {hidden:,} rows suppressed" if hidden else ""
     ax.set(xlabel="group size", ylabel="rows", title=f"{len(sizes):,} groups{more}")
-    ax.legend(frameon=False, fontsize="small")
+    ax.xaxis.set_major_formatter("{x:g}")
+    if len(groups) > 1:
+        for bar in ax.patches[len(edges) - 1 :]:
+            bar.set_hatch("///")
+        _legend_below(ax)
     return ax
 
 
@@ -257,7 +265,7 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
     ax.set_yticks(place, [str(label) for label in rows.index])
     ax.set(xlabel="threat level", ylabel="row", title="Largest relative threats")
     ax.set_xlim(0, 1.12)
-    ax.legend(frameon=False, loc="lower right", fontsize="small")
+    _legend_below(ax)
     return ax
 
 
@@ -270,6 +278,17 @@ def _distinct(x: Any, y: Any) -> tuple[Any, Any]:
     """Distinct points and how many rows each stands for."""
     pairs = np.stack([x, y], axis=1)
     return np.unique(pairs, axis=0, return_counts=True)
+
+
+def _legend_below(ax: Axes, columns: int = 2) -> None:
+    """Legend under the axes, since data may lie anywhere inside."""
+    ax.legend(
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.18),
+        fontsize="small",
+        ncols=columns,
+    )
 
 
 def _log2_axis(ax: Axes) -> None:

@@ -9,6 +9,8 @@ are weighted as well, and the larger error counts.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -63,11 +65,17 @@ def replicate_error(values: Floats, n_batches: int, n_chains: int) -> Floats:
 
 
 def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
-    """Bring batches of the same chains to the same number, one per chain if they differ."""
-    if len(one) == len(two):
-        return one, two
-    by_chain = [b.reshape(n_chains, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
-    return by_chain[0], by_chain[1]
+    """Merge neighbouring batches of the same chains until both sets have the same number.
+
+    Examples
+    --------
+    >>> one, two = matched(np.arange(8.0), np.arange(4.0), 2)
+    >>> one.tolist(), two.tolist()
+    ([0.5, 2.5, 4.5, 6.5], [0.0, 1.0, 2.0, 3.0])
+    """
+    n = n_chains * math.gcd(len(one) // n_chains, len(two) // n_chains)
+    merged = [b.reshape(n, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
+    return merged[0], merged[1]
 
 
 def _spread(values: Floats, n: int) -> Floats:

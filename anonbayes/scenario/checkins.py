@@ -132,7 +132,7 @@ def _limits(limits: CheckinsLimits, measures: Mapping[str, float]) -> Iterator[L
     for name, measure in (("max_reidentified", "reidentified"), ("max_error", "error_l1")):
         limit = getattr(limits, name)
         if limit is not None:
-            yield Limit(name, limit, measures[measure])
+            yield Limit(name, measure, limit, measures[measure])
 
 
 def _words(m: Mapping[str, float]) -> str:

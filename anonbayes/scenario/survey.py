@@ -211,7 +211,7 @@ def _limits(limits: SurveyLimits, measures: Mapping[str, float], method: str) ->
     ):
         limit = getattr(limits, name)
         if limit is not None:
-            yield Limit(name, limit, measures.get(measure, float("nan")))
+            yield Limit(name, measure, limit, measures.get(measure, float("nan")))
 
 
 def _audit(audit: Audit) -> dict[str, Any]:

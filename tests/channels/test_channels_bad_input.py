@@ -81,6 +81,16 @@ def test_bit_reports_that_the_channel_cannot_produce():
     assert len(channel.release([])) == 0
 
 
+def test_reports_of_probability_zero():
+    sure = ab.UnaryEncoding(DOMAIN, 1.0, 0.25)
+    blind = ab.UtilityOptimizedRR(DOMAIN, ["a"], 0.0)
+    for method in ("mle", "em", "bayes"):
+        with pytest.raises(ab.AnonbayesError, match="probability zero for every true value"):
+            sure.estimate([[0, 1, 0], [0, 0, 0]], method=method)
+    with pytest.raises(ab.AnonbayesError, match="probability zero for every true value"):
+        blind.estimate(["b"], method="bayes")
+
+
 def test_malformed_sparse_reports():
     with pytest.raises(ab.AnonbayesError, match="must start with 0"):
         ab.BitReports([1, 2], [0], 3)

@@ -58,7 +58,7 @@ def test_evidence_is_that_of_the_matrix(name):
     # Labels name the reports they stand for.
     first = [labels[c] for c in codes[:20]]
     if isinstance(reports, ab.BitReports):
-        assert first == [tuple(r) for r in reports.to_dense()[:20].tolist()]
+        assert first == [tuple(DOMAIN.decode(ones)) for ones in reports][:20]
     else:
         assert first == reports[:20].tolist()
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.bits import skips
+from anonbayes.channels.bits import scan, skips
 from anonbayes.channels.secure import SecureSource, randomness
 
 LEVEL = 1e-6
@@ -108,7 +108,7 @@ def test_no_seed_never_touches_numpys_generator(monkeypatch):
         raise AssertionError("a release without a seed must draw from the operating system")
 
     monkeypatch.setattr(np.random, "default_rng", forbidden)
-    channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    channel = ab.RandomizedResponse(ab.Domain("x", ["a", "b"]), 1.0)
     assert len(channel.release(["a"] * 10)) == 10
     assert len(ab.RAPPOR(channel.domain, 1.0).release(["a"] * 10)) == 10
 
@@ -126,6 +126,26 @@ def test_secure_uniforms_are_uniform():
     assert draws.min() >= 0 and draws.max() < 1
     assert stats.kstest(draws, "uniform").pvalue > LEVEL
     assert isinstance(randomness(None), SecureSource)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 1 / 3, 97.3 / 256, 0.999])
+def test_scanned_bytes_have_the_exact_probability(probability):
+    """Counted on fake bytes, each value once: what the tie-break leaves is exactly 256 p."""
+
+    class Bytes:
+        def bytes(self, length):
+            return bytes(range(256)) * (length // 256)
+
+        def random(self, size):
+            return (np.arange(size) + 0.5) / size
+
+    runs = 1000
+    found = scan(256 * runs, probability, Bytes())
+    assert len(found) == pytest.approx(256 * runs * probability, abs=1)
+    assert (np.diff(found) > 0).all()
+    drawn = scan(N, probability, SecureSource())
+    z = (len(drawn) - N * probability) / np.sqrt(N * probability * (1 - probability))
+    assert 2 * stats.norm.sf(abs(z)) > LEVEL
 
 
 def test_skips_reach_the_end_and_never_pass_it():

@@ -98,6 +98,35 @@ def test_sensitive_values_are_capped_by_every_rule():
     assert twice.epsilon[:2].tolist() == [0.5, 1.0] and twice.sensitive.tolist()[:2] == [True] * 2
 
 
+def test_sensitive_values_may_be_given_as_a_mask():
+    mask = np.array([True, False, False, True])
+    named = ab.budgets.worst_case(DOMAIN, 100, 10, sensitive=["clinic", "home"])
+    masked = ab.budgets.worst_case(DOMAIN, 100, 10, sensitive=mask)
+    assert masked.epsilon.tolist() == named.epsilon.tolist()
+    with pytest.raises(ab.AnonbayesError):  # too short for a mask, and no values either
+        ab.budgets.worst_case(DOMAIN, 100, 10, sensitive=mask[:3])
+
+
+def test_dividing_alpha_by_the_number_of_values_keeps_the_bound():
+    """Among thousands of rare values Wilson's limit is often too high; the quantile is not."""
+    rng = np.random.default_rng(9)
+    size, n = 3000, 20_000
+    domain = ab.Domain("x", range(size))
+    counts = rng.multinomial(n, (w := 1 / np.arange(5, size + 5)) / w.sum())
+    channel = ab.InputDiscriminativeUE.optimal(domain, np.log(100))
+    support = channel.simulate(rng.multivariate_hypergeometric(counts, n // 10), seed=rng)
+    settings = (domain, n, 100, support, channel)
+    exceeded = [
+        int(tuned.exceeded(counts).sum())
+        for tuned in (
+            ab.budgets.from_confidence(*settings, 0.05),
+            ab.budgets.from_confidence(*settings, 0.05 / size),
+            ab.budgets.from_posterior(*settings, 0.05),
+        )
+    ]
+    assert exceeded[0] > 20 and exceeded[1] == 0 and exceeded[2] <= 2
+
+
 def test_renderings():
     tuned = ab.budgets.from_prior(DOMAIN, 1000, 10, {"station": 300}, sensitive=["clinic"])
     assert "1 infinite, 1 capped, bound 10/1000" in repr(tuned)

@@ -97,6 +97,8 @@ def test_nearby_feasible_points_are_worse(notion):
         [30.0, 45.0],
         [37.0, 300.0, 800.0, np.inf],
         list(np.linspace(0.1, 9.0, 57)),
+        [40.3],
+        [3.4e-07, 11.3, 0.17, 4.5e-07, 3.7e-07],  # here rounding alone breaks a constraint
     ],
 )
 def test_constraints_hold_in_exact_arithmetic(notion, epsilon):

@@ -146,7 +146,9 @@ def test_a_damaged_run_is_named(tmp_path):
 
 
 SCRIPT = """
+    import signal
     import sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
     sys.path[:0] = {path!r}
     import anonbayes.inference.chains as chains
     chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.01
@@ -174,6 +176,7 @@ def wait_for_draws(tmp_path, process):
             return
         assert process.poll() is None, "the run ended before it could be stopped"
         time.sleep(0.05)
+    process.kill()
     raise AssertionError("no draws were saved in two minutes")
 
 
@@ -197,7 +200,10 @@ def test_ctrl_c_keeps_the_finished_draws(tmp_path):
     with start(tmp_path, draws=10_000_000) as process:
         wait_for_draws(tmp_path, process)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        try:
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     n_draws, interrupted = out.split()
     assert int(n_draws) > 0
     assert interrupted == "1"

@@ -31,10 +31,13 @@ def by_enumeration(log_weight):
 
 def by_recursion(weight):
     n = len(weight)
-    forward, backward, marginal = np.empty(1 << n), np.empty(1 << n), np.empty((n, n))
-    permanent = sum_orders(lattice(7), weight, n, forward)
-    order_marginals(lattice(7), weight, n, forward, backward, marginal)
-    return permanent, forward, marginal
+    steps = lattice(n + 1)  # one size too large, as for the smaller groups of a table
+    wide = np.zeros((n + 1, n + 1))
+    wide[:n, :n] = weight
+    forward, backward, marginal = np.empty(1 << n), np.empty(1 << n), np.empty((n + 1) ** 2)
+    permanent = sum_orders(steps, wide.ravel(), n, forward)
+    order_marginals(steps, wide.ravel(), n, forward, backward, marginal)
+    return permanent, forward, marginal.reshape(n + 1, n + 1)[:n, :n]
 
 
 @pytest.mark.parametrize("n", range(1, 8))

@@ -123,6 +123,10 @@ def test_starts_are_dispersed():
 def test_choice_by_group_size():
     assert choose_step([3, 12]) == "collapsed"
     assert choose_step([13, 500]) == "subblock"
+    assert choose_step([3, 12], repeats=[False, True]) == "block"
+    repeated = VerticalLayout([[0], [1], [1]], [0, 0, 1], [0, 3], [2], 2)
+    steps = [VerticalChain(t, rng=np.random.default_rng(1)).step for t in (LAYOUT, repeated)]
+    assert steps == ["collapsed", "block"]
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,11 @@ def test_start_is_dispersed_unless_told_otherwise(model):
             step.step(point | {"assignment": np.zeros(7, dtype=np.int8)})
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_a_warm_up_is_asked_for(step):
+    assert vertical.BY_NAME[step].default_tune_steps == 1000  # PyMC 6 asks, PyMC 5 does so anyway
+
+
 def test_wrong_parameters_are_named(model):
     with pm.Model():
         pm.Dirichlet("pi_sex", a=np.ones((3, 2)), default_transform=None)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, DomainError, TableError
-from anonbayes.risk import evaluate, faithfulness
+from anonbayes.risk import faithfulness, threats
 
 
 @pytest.fixture(scope="module")
@@ -263,19 +263,21 @@ def test_sampled_and_exact_engines_agree_within_error(sampled, clinic, risk):
 def test_blocks_of_records_give_the_same(sampled, clinic, monkeypatch):
     few = clinic.iloc[:300]
     whole = sampled.assess(few)
-    monkeypatch.setattr(evaluate, "MOST_BYTES", 5e5)
+    monkeypatch.setattr(threats, "MOST_BYTES", 5e5)
     parts = sampled.assess(few)
     pd.testing.assert_frame_equal(parts.rows, whole.rows)
     pd.testing.assert_series_equal(parts.summary, whole.summary)
     pd.testing.assert_series_equal(parts.standard_errors, whole.standard_errors)
 
 
-def test_one_batch_has_no_error(clinic):
-    table = ab.datasets.load("clinic_local")
-    post = ab.fit(table, method="gibbs", draws=1, chains=1, seed=2, progressbar=False)
+@pytest.mark.parametrize("name", ["clinic_local", "clinic_anatomy"])
+def test_one_batch_has_no_error(clinic, name):
+    table = ab.datasets.load(name)
+    post = ab.fit(table, method="gibbs", draws=1, tune=5, chains=1, seed=2, progressbar=False)
     risk = post.assess(clinic.iloc[:50])
     assert np.isnan(risk.standard_errors["GT_A"])
     assert risk.rows["se_Ti"].isna().all()
+    assert risk.standard_errors["ideal"] == 0
 
 
 def test_faithfulness_by_draws_agrees_with_the_sum(monkeypatch):
@@ -317,3 +319,30 @@ def test_words(risk):
     assert f"{risk.summary['GT_A']:.1%}" in risk.text
     assert "RiskAssessment(3,000 rows" in repr(risk)
     assert "<table" in risk._repr_html_()
+
+
+def test_secrets_behind_a_channel():
+    """With hardly any noise the assessment is that of secrets in clear; with noise it is not."""
+    rng = np.random.default_rng(3)
+    n = 120
+    people = pd.DataFrame({"x": rng.choice(list("abcd"), n), "s": rng.choice(["u", "v", "w"], n)})
+    clear = people.replace({"x": {"a": "{a, b}", "b": "{a, b}"}})
+    domains = {"x": list("abcd"), "s": ["u", "v", "w"]}
+    found = {}
+    for epsilon in (16.0, 1.0):
+        channel = ab.RandomizedResponse(ab.Domain("s", domains["s"]), epsilon)
+        noisy = clear.assign(s=channel.release(people["s"], seed=1))
+        table = ab.ReleasedTable.horizontal(
+            noisy, "s", domains={"x": domains["x"]}, channels={"s": channel}
+        )
+        assert not table.secrets_known
+        post = ab.fit(table, draws=100, tune=50, chains=2, seed=1, progressbar=False)
+        found[epsilon] = post.assess(people)
+        assert found[epsilon].leakage is None and found[epsilon].homogeneous_groups.empty
+    table = ab.ReleasedTable.horizontal(clear, "s", domains=domains)
+    exact = ab.fit(table, draws=5, seed=1, progressbar=False).assess(people)
+    close = found[16.0]
+    np.testing.assert_allclose(close.rows["p_A"], exact.rows["p_A"], atol=0.02)
+    assert abs(close.summary["RF"] - exact.summary["RF"]) < 5 * close.standard_errors["RF"] + 0.01
+    assert found[1.0].summary["ABS_A"] > exact.summary["ABS_A"]
+    assert found[1.0].summary["RF"] < exact.summary["RF"]

@@ -209,3 +209,33 @@ def test_pictures_of_a_release_that_threatens_nobody():
         ax.figure.canvas.draw()
     assert risk.contributions().empty
     assert "0.0%" in risk.text and "None" not in risk.text
+
+
+def test_random_worlds_of_anatomy_with_repeated_records():
+    """Shares of the victim's record and of its secret, group by group, ties counted."""
+    rng = np.random.default_rng(8)
+    size, n = 4, 40
+    people = pd.DataFrame(
+        {
+            "x": rng.integers(0, 5, n),
+            "y": rng.integers(0, 2, n),
+            "group": np.repeat(range(n // size), size),
+            "s": np.concatenate([rng.choice(6, size, replace=False) for _ in range(n // size)]),
+        }
+    )
+    table = ab.ReleasedTable.vertical(
+        people[["x", "y", "group"]], people[["group", "s"]], group="group", sensitive="s"
+    )
+    clear = people.drop(columns="group")
+    risk = ab.fit(table, draws=20, tune=5, seed=1, progressbar=False).assess(clear)
+    right = 0.0
+    for i, row in people.iterrows():
+        same = people[(people["x"] == row["x"]) & (people["y"] == row["y"])]
+        belief = pd.Series(0.0, index=range(6))
+        for group in same["group"]:  # once per copy of the record in the group
+            belief[people.loc[people["group"] == group, "s"].to_numpy()] += 1 / size
+        belief /= belief.sum()
+        assert risk.rows.loc[i, "p_RW"] == pytest.approx(belief[row["s"]])
+        best = np.isclose(belief, belief.max())
+        right += best[row["s"]] / best.sum()
+    assert risk.summary["GT_RW"] == pytest.approx(right / n)

@@ -44,8 +44,10 @@ def from_confidence(
     channel : PureChannel
         What the first group used, for example the optimal channel of the worst case.
     alpha : float
-        The lower limit is above the truth for a share ``alpha/2`` of the values; for these the
-        re-identification bound may be missed, by little.
+        The lower limit is above the truth for a share ``alpha/2`` of the values, and for these
+        the re-identification bound is missed. Among many rare values these are many, and the most
+        exposed ones (``benchmarks/oneid.py``: reports at two to three times the bound). Divide
+        `alpha` by the number of values, or use `from_posterior`, to keep it.
 
     Notes
     -----

@@ -144,7 +144,7 @@ def count_quantile(
 
 
 def _lower_edges(
-    t: npt.NDArray[np.int64], trials: int, rate: Array, log_prior: Array, alpha: float
+    t: npt.NDArray[np.int64], trials: float, rate: Array, log_prior: Array, alpha: float
 ) -> npt.NDArray[np.intp]:
     """Position in the grid of counts below which no more than `alpha` of the posterior lies."""
     with np.errstate(divide="ignore"):
@@ -153,8 +153,9 @@ def _lower_edges(
     step = max(1, TABLE // len(rate))
     for start in range(0, len(t), step):
         raised = t[start : start + step, None].astype(float)
+        lowered = np.asarray(trials - raised, dtype=float)
         # An impossible rate (log 0) rules a count out only if it was needed.
-        log_p = log_prior + _times(raised, log_raised) + _times(trials - raised, log_not)
+        log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
         mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         below = np.cumsum(mass, axis=1)
         found[start : start + step] = np.argmax(below > alpha * below[:, -1:], axis=1)

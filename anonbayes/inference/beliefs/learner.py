@@ -110,14 +110,11 @@ def _add(codes, start, known, secret, conditional, total):  # type: ignore[no-un
     n_secrets = len(secret)
     product = np.empty(n_secrets)
     for v in range(codes.shape[0]):
-        norm = 0.0
-        for s in range(n_secrets):
-            p = secret[s]
-            for a in range(codes.shape[1]):
-                p *= known[start[a] + codes[v, a], s]
-            product[s] = p
-            norm += p
-        if not conditional:
-            norm = 1.0
+        product[:] = secret
+        for a in range(codes.shape[1]):
+            row = start[a] + codes[v, a]
+            for s in range(n_secrets):
+                product[s] *= known[row, s]
+        norm = product.sum() if conditional else 1.0
         for s in range(n_secrets):
             total[v, s] += product[s] / norm

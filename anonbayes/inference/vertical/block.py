@@ -32,21 +32,40 @@ SAFE_LOG = 600.0
 
 
 class Lattice(NamedTuple):
-    """The subsets of up to `block` elements in counting order: their sizes and their members.
+    """The subsets of up to `block` elements in counting order, and the steps that lead to them.
 
-    The subsets of the first ``n`` elements come first, so one lattice serves every group size.
+    Subset ``mask`` has `size[mask]` members; for each of them, one after the other, `before` is the
+    subset without it, and `place` the position of its weight, ``(size - 1) * block + member``. The
+    subsets of the first ``n`` elements come first, so one lattice serves every group size.
     """
 
-    rank: NDArray[np.int64]
-    member: NDArray[np.int64]
+    block: int
+    size: NDArray[np.uint8]
+    before: NDArray[np.uint32]
+    place: NDArray[np.uint32]
 
 
 @lru_cache(maxsize=16)
 def lattice(block: int) -> Lattice:
-    """Build the subset lattice for groups of at most `block` rows."""
+    """Build the subset lattice for groups of at most `block` rows.
+
+    Examples
+    --------
+    >>> steps = lattice(2)
+    >>> steps.size, steps.before, steps.place
+    (array([0, 1, 1, 2], dtype=uint8), array([0, 0, 2, 1], dtype=uint32), \
+array([0, 1, 2, 3], dtype=uint32))
+    """
     masks = np.arange(1 << block)
     bits = (masks[:, None] >> np.arange(block)) & 1
-    return Lattice(bits.sum(axis=1), np.nonzero(bits)[1])
+    size = bits.sum(axis=1)
+    mask, member = np.nonzero(bits)
+    return Lattice(
+        block,
+        size.astype(np.uint8),
+        (mask ^ (1 << member)).astype(np.uint32),
+        ((size[mask] - 1) * block + member).astype(np.uint32),
+    )
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -74,10 +93,10 @@ def log_weight(arrays: Arrays, value: Floats, slot: int, item: int) -> float:
 def fill_weights(
     arrays: Arrays, value: Floats, slots: Ints, items: Ints, n: int, safe: bool, weight: Floats
 ) -> None:
-    """Fill ``weight[l, m]``, each row scaled to a maximum of one.
+    """Fill ``weight[l, m] = prod_a value``, each row scaled to a maximum of one.
 
-    Scaling rows and columns changes no probability, so where products could underflow the
-    weights are balanced in the log domain first (`balance`).
+    Scaling rows and columns changes no probability. Where products could underflow (``safe`` is
+    False) the weights are summed as logs and balanced (`balance`).
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     if not safe:
@@ -139,17 +158,18 @@ def balance(weight: Floats, n: int) -> None:
 
 @njit(cache=True, nogil=True, forceinline=True)
 def sum_orders(lattice: Lattice, weight: Floats, n: int, forward: Floats) -> float:
-    """Run the subset recursion; return the sum over all orders (the permanent)."""
-    rank, member = lattice.rank, lattice.member
+    """Run the subset recursion; return the sum over all orders (the permanent).
+
+    `weight` is flat, rows of length ``lattice.block``.
+    """
+    size, before, place = lattice.size, lattice.before, lattice.place
     forward[0] = 1.0
-    e = 0
+    e = np.uint64(0)
     for mask in range(1, 1 << n):
-        row = rank[mask] - 1
         total = 0.0
-        for _ in range(row + 1):
-            m = member[e]
-            total += forward[mask ^ (1 << m)] * weight[row, m]
-            e += 1
+        for _ in range(size[mask]):
+            total += forward[before[e]] * weight[place[e]]
+            e += np.uint64(1)
         forward[mask] = total
     return forward[(1 << n) - 1]
 
@@ -179,24 +199,37 @@ def draw_order(
 def order_marginals(
     lattice: Lattice, weight: Floats, n: int, forward: Floats, backward: Floats, marginal: Floats
 ) -> None:
-    """Walk the recursion both ways: ``marginal[l, m] = P(slot l gets item m)``."""
-    rank, member = lattice.rank, lattice.member
+    """Walk the recursion both ways: ``marginal[l * block + m] = P(slot l gets item m)``."""
+    size, before, place = lattice.size, lattice.before, lattice.place
     full = (1 << n) - 1
-    for mask in range(full):
-        backward[mask] = 0.0
+    backward[:full] = 0.0
     backward[full] = 1.0 / forward[full]
-    marginal[:n, :n] = 0.0
-    e = n * (1 << (n - 1)) - 1
+    marginal[: n * lattice.block] = 0.0
+    e = np.uint64(n * (1 << (n - 1)))
     for mask in range(full, 0, -1):
-        row = rank[mask] - 1
         ahead = backward[mask]
-        for _ in range(row + 1):
-            m = member[e]
-            before = mask ^ (1 << m)
-            step = weight[row, m] * ahead
-            backward[before] += step
-            marginal[row, m] += forward[before] * step
-            e -= 1
+        for _ in range(size[mask]):
+            e -= np.uint64(1)
+            step = weight[place[e]] * ahead
+            backward[before[e]] += step
+            marginal[place[e]] += forward[before[e]] * step
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
+    """Bring the first `n` numbers into a uniformly random order."""
+    for x in range(n - 1, 0, -1):
+        y = int(rng.random() * (x + 1))
+        numbers[x], numbers[y] = numbers[y], numbers[x]
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def widest_group(offsets: Ints) -> int:
+    """Rows of the largest group."""
+    widest = 0
+    for g in range(len(offsets) - 1):
+        widest = max(widest, offsets[g + 1] - offsets[g])
+    return widest
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -213,9 +246,7 @@ def cut_group(
         slots[x] = lo + x
     if n <= block:
         return n
-    for x in range(n - 1, 0, -1):
-        y = int(rng.random() * (x + 1))
-        slots[x], slots[y] = slots[y], slots[x]
+    shuffle(slots, n, rng)
     return sub_block
 
 
@@ -249,15 +280,14 @@ def block_sweep(
         Number of slots whose item changed.
     """
     offsets = arrays.offsets
-    widest = 0
-    for g in range(len(offsets) - 1):
-        widest = max(widest, offsets[g + 1] - offsets[g])
-    size = max(block, sub_block)
-    slots = np.empty(widest, dtype=np.int64)
+    size = lattice.block
+    slots = np.empty(widest_group(offsets), dtype=np.int64)
     items = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
-    weight = np.empty((size, size))
-    marginal = np.empty((size, size))
+    flat = np.empty(size * size)
+    weight = flat.reshape(size, size)
+    flat_marginal = np.empty(size * size)
+    marginal = flat_marginal.reshape(size, size)
     forward = np.empty(1 << size)
     backward = np.empty(1 << size)
     safe = is_safe(value, len(arrays.strides))
@@ -271,11 +301,11 @@ def block_sweep(
             for x in range(n):
                 items[x] = assignment[part[x]]
             fill_weights(arrays, value, part, items, n, safe, weight)
-            if not sum_orders(lattice, weight, n, forward) > 1e-280:
+            if not sum_orders(lattice, flat, n, forward) > 1e-280:
                 fill_weights(arrays, value, part, items, n, False, weight)
-                sum_orders(lattice, weight, n, forward)
+                sum_orders(lattice, flat, n, forward)
             if len(owner):
-                order_marginals(lattice, weight, n, forward, backward, marginal)
+                order_marginals(lattice, flat, n, forward, backward, flat_marginal)
                 add_ownership(arrays, part, items, n, marginal, owner)
             if draw:
                 draw_order(weight, n, forward, order, rng)

@@ -26,6 +26,7 @@ from .block import (
     is_safe,
     order_marginals,
     sum_orders,
+    widest_group,
 )
 from .layout import Arrays, Floats, Ints, VerticalLayout
 
@@ -129,8 +130,8 @@ def shift_row(
 ) -> None:
     """Add (``by=1``) or take out (``by=-1``) one row from the counts and their values.
 
-    The arrays are passed one by one: unpacking a tuple of arrays here, in the innermost call,
-    would cost ten times the work itself in reference counting.
+    The arrays are passed one by one and the call is inlined: handing over tuples of arrays here,
+    in the innermost call, would cost ten times the work itself.
     """
     if len(table):
         for a in range(len(strides)):
@@ -183,16 +184,17 @@ def block_log_target(
     Rows enter one by one, so the probability is a product of rising factorials; the counts are
     left as they were found.
     """
-    cells, strides = arrays.cells, arrays.strides
-    one = np.empty(1, dtype=np.int64)
-    zero = np.zeros(1, dtype=np.int64)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    beta, base, table = tables.beta, tables.base, tables.table
+    scale, power = tables.scale, tables.power
     total = 0.0
     for x in range(n):
-        i, s = items[order[x]], arrays.secrets[slots[x]]
+        i, s = items[order[x]], secrets[slots[x]]
         for a in range(len(strides)):
             total += np.log(value[cells[i, a] + s * strides[a]])
-        one[0] = i
-        shift_rows(arrays, tables, counts, value, slots[x : x + 1], one, zero, 1, 1)
+        shift_row(
+            cells, strides, beta, base, table, scale, power, counts, value, s, i, 1
+        )  # fmt: skip
     shift_rows(arrays, tables, counts, value, slots, items, order, n, -1)
     return total
 
@@ -240,16 +242,15 @@ def collapsed_sweep(
         those passed it.
     """
     offsets = arrays.offsets
-    widest = 0
-    for g in range(len(offsets) - 1):
-        widest = max(widest, offsets[g + 1] - offsets[g])
-    size = max(block, sub_block)
-    slots = np.empty(widest, dtype=np.int64)
+    size = lattice.block
+    slots = np.empty(widest_group(offsets), dtype=np.int64)
     items = np.empty(size, dtype=np.int64)
     order = np.empty(size, dtype=np.int64)
     stay = np.arange(size)
-    weight = np.empty((size, size))
-    marginal = np.empty((size, size))
+    flat = np.empty(size * size)
+    weight = flat.reshape(size, size)
+    flat_marginal = np.empty(size * size)
+    marginal = flat_marginal.reshape(size, size)
     forward = np.empty(1 << size)
     backward = np.empty(1 << size)
     value = np.empty(len(counts))
@@ -269,9 +270,9 @@ def collapsed_sweep(
                 items[x] = assignment[part[x]]
             shift_rows(arrays, tables, counts, value, part, items, stay, n, -1)
             fill_weights(arrays, value, part, items, n, safe, weight)
-            if not sum_orders(lattice, weight, n, forward) > 1e-280:
+            if not sum_orders(lattice, flat, n, forward) > 1e-280:
                 fill_weights(arrays, value, part, items, n, False, weight)
-                sum_orders(lattice, weight, n, forward)
+                sum_orders(lattice, flat, n, forward)
             draw_order(weight, n, forward, order, rng)
             exact = not (arrays.repeats[g] and has_repeats(arrays, part, n))
             if not exact:
@@ -288,7 +289,7 @@ def collapsed_sweep(
                 moved += order[x] != x
                 assignment[part[x]] = items[order[x]]
             if len(owner) and exact:
-                order_marginals(lattice, weight, n, forward, backward, marginal)
+                order_marginals(lattice, flat, n, forward, backward, flat_marginal)
                 add_ownership(arrays, part, items, n, marginal, owner)
             elif len(owner):
                 for x in range(n):

@@ -31,12 +31,13 @@ class Arrays(NamedTuple):
 
     Parameters of attribute ``a`` live in one flat array at ``cells[i, a] + s * strides[a]`` for
     item ``i`` and sensitive value ``s``. Ownership probabilities of item ``i`` live at
-    ``links[i] + ranks[j]`` for slot ``j`` of its group.
+    ``links[i] + ranks[j]`` for slot ``j`` of its group. Unsigned indices spare the kernels Python's
+    rule for negative ones.
     """
 
-    cells: Ints
-    strides: Ints
-    secrets: Ints
+    cells: NDArray[np.uint32]
+    strides: NDArray[np.uint32]
+    secrets: NDArray[np.uint32]
     offsets: Ints
     links: Ints
     ranks: Ints
@@ -194,9 +195,9 @@ class VerticalLayout:
         _, first, ranks = self._distinct
         width = np.diff(first)
         return Arrays(
-            cells=np.ascontiguousarray(self.starts[:-1] + self.items),
-            strides=self.sizes,
-            secrets=self.secrets,
+            cells=np.ascontiguousarray(self.starts[:-1] + self.items, dtype=np.uint32),
+            strides=self.sizes.astype(np.uint32),
+            secrets=self.secrets.astype(np.uint32),
             offsets=self.offsets,
             links=np.concatenate([[0], np.cumsum(width[self.groups])]).astype(np.int64),
             ranks=ranks,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .block import shuffle, widest_group
 from .layout import Arrays, Floats, Ints
 
 
@@ -137,23 +138,6 @@ def sequential_log_ratio(log_nu_proposed: float, log_nu_current: float) -> float
     normalisers are left in the ratio.
     """
     return log_nu_proposed - log_nu_current
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
-    """Bring the first `n` numbers into a uniformly random order."""
-    for x in range(n - 1, 0, -1):
-        y = int(rng.random() * (x + 1))
-        numbers[x], numbers[y] = numbers[y], numbers[x]
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def widest_group(offsets: Ints) -> int:
-    """Rows of the largest group."""
-    widest = 0
-    for g in range(len(offsets) - 1):
-        widest = max(widest, offsets[g + 1] - offsets[g])
-    return widest
 
 
 @njit(cache=True, nogil=True)

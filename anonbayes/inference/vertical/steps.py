@@ -27,7 +27,7 @@ from .chain import (
     TINY,
     ChainState,
     VerticalChain,
-    choose_step,
+    layout_step,
     sweep_given_parameters,
 )
 from .layout import Ints, VerticalLayout
@@ -64,6 +64,7 @@ class VerticalStep(ChainStep):
     """
 
     kernel: ClassVar[str]
+    default_tune_steps = 1000  # a dispersed start needs a warm-up
     _state_class = VerticalStepState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "acceptance": (np.float64, []),
@@ -182,6 +183,7 @@ class VerticalCollapsedStep(ChainStep):
 
     name = "vertical_collapsed"
     kernel: ClassVar[str] = "collapsed"
+    default_tune_steps = 1000  # a dispersed start needs a warm-up, a ladder needs tuning
     _state_class = VerticalCollapsedState
     stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
         "acceptance": (np.float64, []),
@@ -310,7 +312,7 @@ def vertical_steps(
     """
     one_of("step", step, ("auto", *STEPS))
     model = modelcontext(model)
-    step = choose_step(layout.group_sizes) if step == "auto" else step
+    step = layout_step(layout) if step == "auto" else step
     pi = _parameter_variables(layout, None, model)
     (pi_secret,) = [
         v for v in model.free_RVs

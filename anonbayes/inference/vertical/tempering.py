@@ -57,8 +57,8 @@ def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
 
     Examples
     --------
-    >>> equalised_ladder(np.array([1.0, 0.5, 0.4]), np.array([0.6, 0.2]), 5).round(3)
-    array([1.   , 0.813, 0.642, 0.5  , 0.4  ])
+    >>> equalised_ladder(np.array([1.0, 0.5, 0.4]), np.array([0.6, 0.2]), 5).round(1)
+    array([1. , 0.8, 0.6, 0.5, 0.4])
     """
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
     inverse = PchipInterpolator(barrier, power)
@@ -129,7 +129,7 @@ class Ladder:
         beta: Floats,
         rng: np.random.Generator,
         *,
-        hottest: float = 0.45,
+        hottest: float = 0.5,
         temperatures: int | None = None,
         most: int = 64,
         threads: int = 1,

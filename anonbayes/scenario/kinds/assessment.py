@@ -166,6 +166,14 @@ class AssessmentLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AssessmentOutputs(Outputs):
+    """Where results go and which are written."""
+
+    report: bool = key("Write a report as one HTML page.", True)
+    show_values: bool = key("Show the values of threatened people in the report.", False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Assessment:
     """Who is threatened by a release of a table, and what can still be learned from it."""
 
@@ -181,7 +189,7 @@ class Assessment:
     sweep: dict[str, list] = key(
         'Keys of this file with the values to compare, such as "release.k" = [2, 5].', dict
     )
-    outputs: Outputs = key("Where results go.", Outputs)
+    outputs: AssessmentOutputs = key("Where results go.", AssessmentOutputs)
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""

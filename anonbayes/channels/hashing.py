@@ -1,0 +1,393 @@
+"""Local hashing: the value is hashed to few symbols, then reported by randomized response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
+from anonbayes.channels.integers import IntegerDomain
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.secure import randomness
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, one_of
+from anonbayes.estimation import empirical, hash_kernels
+from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.hash_kernels import MERSENNE, SMALL
+from anonbayes.estimation.hashing import hashing_loss
+from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.guarantees.ldp import check_epsilon
+
+__all__ = ["HashReports", "LocalHashing"]
+
+Array = npt.NDArray[np.float64]
+
+# Hash evaluations that a likelihood may cost; some minutes.
+MOST_HASHES = 20_000_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class HashReports:
+    """Reports ``(h, y)``: the hash function ``h(x) = ((a x + b) mod p) mod g`` and a symbol.
+
+    Attributes
+    ----------
+    a, b : ndarray of int, shape (n,)
+        The hash function that each user drew; it says nothing about her value.
+    y : ndarray of int, shape (n,)
+        The reported symbol, below ``g``.
+
+    Examples
+    --------
+    >>> reports = HashReports([3, 0], [1, 4], [0, 4])
+    >>> len(reports), reports[:1].y.tolist()
+    (2, [0])
+    """
+
+    a: npt.NDArray[np.int64]
+    b: npt.NDArray[np.int64]
+    y: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b", "y"):
+            array = np.asarray(getattr(self, name))
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise ChannelError(f"{name} of hash reports must be a list of whole numbers.")
+            object.__setattr__(self, name, array.astype(np.int64, copy=False))
+        if not len(self.a) == len(self.b) == len(self.y):
+            raise ChannelError(
+                f"Hash reports need one a, b and y each, got {len(self.a)}, {len(self.b)} and "
+                f"{len(self.y)}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> HashReports:
+        return HashReports(self.a[rows], self.b[rows], self.y[rows])
+
+
+class LocalHashing(PureChannel):
+    """General local hashing, GLH (PIE (3)): hash to ``g`` symbols, then randomized response.
+
+    Each user draws a hash function ``h`` from a universal family and reports it together with
+    ``h(x)``, true with probability ``e / (g + e - 1)``, ``e = exp(epsilon)``. It satisfies
+    epsilon-LDP. Nothing of the domain's size is ever stored.
+
+    Parameters
+    ----------
+    domain : Domain or int
+        The values, or just their number: then they are the integers from 0.
+    g : int
+        Number of symbols, from 2 to ``2^31 - 1``. A prime that is at least the number of values
+        makes the hash functions *invertible*: one value per report supports it, and everything is
+        ``O(n)``. See `invertible`.
+    epsilon : float
+        Budget, finite and not negative.
+
+    Notes
+    -----
+    ``h(x) = ((a x + b) mod p) mod g`` with ``a, b`` uniform on ``0..p-1``, zero included. With
+    ``p = g`` (invertible) two values collide with probability ``1/g`` exactly; otherwise
+    ``p = 2^61 - 1``, and it is ``1/g`` to the last digit of a float. So the empirical estimator is
+    unbiased, which a family with ``a > 0`` and a small ``p`` would not give.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.LocalHashing(10_500_393, g=2_000_000_000, epsilon=25.0)
+    >>> reports = channel.release(np.repeat([7, 10_000_000], [800, 200]), seed=1)
+    >>> channel.estimate(reports, method="empirical", values=[7, 10_000_000]).p.round(2)
+    array([0.8, 0.2])
+    """
+
+    def __init__(self, domain: Domain | int, g: int, epsilon: float) -> None:
+        self.domain = domain if isinstance(domain, Domain) else IntegerDomain(domain)
+        if not isinstance(g, int | np.integer) or isinstance(g, bool) or not 2 <= g < SMALL:
+            raise ChannelError(f"g={g!r} must be a whole number from 2 to {SMALL - 1}.")
+        self.g, self.epsilon = int(g), check_epsilon(epsilon)
+        size = len(self.domain)
+        if size > MERSENNE:
+            raise ChannelError(f"A domain of {size} values is too large to be hashed.")
+        self.is_invertible = self.g >= size and hash_kernels.is_prime(self.g)
+        self.prime = self.g if self.is_invertible else MERSENNE
+        shrink = float(np.exp(-self.epsilon))
+        total = 1.0 + (self.g - 1) * shrink
+        #: Probability of the true symbol, of each other one, and their difference (PIE's theta).
+        self.own, self.noise = 1.0 / total, shrink / total
+        self.theta = -float(np.expm1(-self.epsilon)) / total
+        collision = hash_kernels.collision_probability(self.prime, self.g)
+        # One number for all values: views without memory.
+        self.hit: Array = np.broadcast_to(self.own, (size,))
+        self.miss: Array = np.broadcast_to(self.noise + self.theta * collision, (size,))
+
+    @classmethod
+    def invertible(cls, domain: Domain | int, epsilon: float, *, at_least: int = 2) -> LocalHashing:
+        """Channel whose ``g`` is the smallest prime not below `at_least` and the domain's size.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> ab.LocalHashing.invertible(10_500_393, 16.0).g
+        10500421
+        """
+        size = len(domain) if isinstance(domain, Domain) else int(domain)
+        return cls(domain, hash_kernels.next_prime(max(size, at_least, 2)), epsilon)
+
+    # -- the user's device -------------------------------------------------------------------
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> HashReports:
+        """Hash function and noisy hash of each value.
+
+        Parameters
+        ----------
+        values : iterable
+            True values.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        return self.release_codes(self._encode(values), seed=seed)
+
+    def release_codes(
+        self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
+    ) -> HashReports:
+        """Release on codes instead of values."""
+        source, n = randomness(seed), len(codes)
+        a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
+        y = hash_kernels.hash_pairs(a, b, codes, self.prime, self.g)
+        noisy = np.flatnonzero(source.random(n) >= self.theta)
+        if len(noisy):
+            y[noisy] = source.integers(0, self.g, len(noisy))
+        return HashReports(a, b, y)
+
+    # -- the analyst -------------------------------------------------------------------------
+
+    def read(self, reports: Any) -> HashReports:
+        """Return the reports when this channel can produce them, else raise `ChannelError`."""
+        if not isinstance(reports, HashReports):
+            raise ChannelError(
+                f"{self!r} needs HashReports(a, b, y), got {type(reports).__name__}."
+            )
+        for name, limit in (("a", self.prime), ("b", self.prime), ("y", self.g)):
+            array = getattr(reports, name)
+            if len(array) and (array.min() < 0 or array.max() >= limit):
+                row = int(np.flatnonzero((array < 0) | (array >= limit))[0])
+                raise ChannelError(
+                    f"Report {row}: {name} = {array[row]} must lie in 0..{limit - 1} for {self!r}."
+                )
+        return reports
+
+    def n_reports(self, reports: Any) -> int:
+        """Count the reports."""
+        return len(reports)
+
+    def counts(
+        self, reports: Any, *, values: Iterable[object] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Count the reports that support each value, or each of the candidate `values`.
+
+        With invertible hash functions in ``O(n + K)``, otherwise in ``O(n)`` per value.
+        """
+        found = self.read(reports)
+        chosen = None if values is None else self._encode(values)
+        if self.is_invertible:
+            only = hash_kernels.invert(found.a, found.b, found.y, self.prime)
+            everybody = int((only == -1).sum())
+            kept = only[(only >= 0) & (only < len(self.domain))]
+            if chosen is None:
+                return np.bincount(kept, minlength=len(self.domain)) + everybody
+            kept.sort()
+            first, last = (np.searchsorted(kept, chosen, side=s) for s in ("left", "right"))
+            return last - first + everybody
+        self._check_effort(len(found), len(self.domain) if chosen is None else len(chosen))
+        codes = np.arange(len(self.domain)) if chosen is None else chosen
+        return hash_kernels.support_counts(found.a, found.b, found.y, codes, self.prime, self.g)
+
+    def estimate(
+        self,
+        reports: Any,
+        *,
+        method: str = "mle",
+        values: Iterable[object] | None = None,
+        **settings: Any,
+    ) -> Estimate:
+        """Estimate the distribution, or the shares of candidate values only.
+
+        Parameters
+        ----------
+        reports : HashReports
+            What `release` returned, of many users.
+        method : {"mle", "em", "bayes", "empirical", "threshold"}
+            As in `Channel.estimate`. Maximum likelihood is in closed form for invertible hash
+            functions.
+        values : iterable, optional
+            Candidates; with ``"empirical"`` and ``"threshold"``. The threshold's correction is
+            for all values of the domain, and candidates below it get zero (PIE 5.3).
+        **settings
+            Of the method.
+        """
+        if values is None:
+            return super().estimate(reports, method=method, **settings)
+        one_of("method", method, ("empirical", "threshold"))
+        chosen = list(values)
+        return self._estimate_candidates(reports, chosen, method, **settings)
+
+    def _estimate_candidates(
+        self,
+        reports: Any,
+        chosen: list[Any],
+        method: str,
+        *,
+        alpha: float = 0.05,
+        level: float = 0.95,
+    ) -> Estimate:
+        counts, n = self.counts(reports, values=chosen), len(reports)
+        if n == 0:
+            raise ChannelError("There are no reports to estimate from.")
+        hit, miss = self.hit[: len(chosen)], self.miss[: len(chosen)]
+        p = empirical.empirical(counts, n, hit, miss)
+        if method == "threshold":
+            p = np.where(p > self.noise_limit(n, alpha=alpha), p, 0.0)
+        return Estimate(
+            Domain(self.domain.name, chosen),
+            method,
+            n,
+            p,
+            interval=empirical.share_interval(counts, n, hit, miss, level),
+            level=level,
+        )
+
+    def noise_limit(self, n: int, *, alpha: float = 0.05) -> float:
+        """Significance threshold of every value: estimates up to it may be noise."""
+        one = slice(0, 1)
+        if not 0 < alpha < 1:
+            raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
+        limit = empirical.significance_threshold(
+            n, self.hit[one], self.miss[one], alpha=alpha / len(self.domain)
+        )
+        return float(limit[0])
+
+    def value_loss(self, p: npt.ArrayLike, n: int) -> Array:
+        """Expected squared error for values with shares `p` among the users (PIE Prop. 16)."""
+        return hashing_loss(p, n, self.g, self.epsilon)
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution given the drawn hash functions.
+
+        A report supports the values that hash to it; constant hash functions say nothing.
+        """
+        if isinstance(reports, SupportCounts):
+            raise ChannelError(
+                "Support counts do not determine the likelihood of hash reports; give the "
+                "reports, or use method='empirical' or 'threshold'."
+            )
+        found = self.read(reports)
+        if not self.is_invertible:
+            return self._rows(found)
+        only = hash_kernels.invert(found.a, found.b, found.y, self.prime)
+        size = len(self.domain)
+        supported = np.bincount(only[(only >= 0) & (only < size)], minlength=size)
+        constant = int((only == -1).sum())
+        rest = len(only) - constant - int(supported.sum())
+        return MixtureLikelihood(
+            weights=np.concatenate([supported, [rest, constant]]),
+            floor=np.concatenate([np.full(size + 1, self.noise), [self.own]]),
+            log_scale=np.zeros(size + 2),
+            tilt=np.ones(size),
+            gain=np.full(size, self.theta),
+            indptr=np.minimum(np.arange(size + 3), size),
+            indices=np.arange(size),
+        )
+
+    def _rows(self, found: HashReports) -> MixtureLikelihood:
+        """Likelihood with one row per report, in their order."""
+        n, size = len(found), len(self.domain)
+        self._check_effort(n, size)
+        indptr, indices = hash_kernels.support_rows(
+            found.a, found.b, found.y, size, self.prime, self.g
+        )
+        return MixtureLikelihood(
+            weights=np.ones(n, dtype=np.int64),
+            floor=np.full(n, self.noise),
+            log_scale=np.zeros(n),
+            tilt=np.ones(size),
+            gain=np.full(size, self.theta),
+            indptr=indptr,
+            indices=indices,
+        )
+
+    def _check_effort(self, n: int, size: int) -> None:
+        if n * size > MOST_HASHES:
+            raise ChannelError(
+                f"{n} reports on {size} values need {n * size:.1e} hashes; choose candidates "
+                "(values=...), or collect with LocalHashing.invertible."
+            )
+
+    def evidence(self, reports: Any) -> Evidence:
+        """Likelihood vector of the true value behind each report."""
+        found = self.read(reports)
+        triples, codes = np.unique(
+            np.stack([found.a, found.b, found.y], axis=1), axis=0, return_inverse=True
+        )
+        check_matrix_size(self, len(triples))
+        rows = self._rows(HashReports(*triples.T))
+        labels = [tuple(row) for row in triples.tolist()]
+        return Evidence(codes.reshape(-1), labels, sparse.csr_array(rows.matrix()))
+
+    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+        if not self.is_invertible or settings.keys() - {"level"}:
+            return super()._estimate_mle(reports, **settings)
+        likelihood = non_empty(self.likelihood(reports))
+        empirical.check_informative(self.hit, self.miss)
+        counts, size = likelihood.weights[:-2], len(self.domain)
+        if counts.any():
+            p = empirical.water_filling(counts, likelihood.floor[:size], likelihood.gain)
+        else:
+            p = np.full(size, 1.0 / size)
+        level = settings.get("level", 0.95)
+        return Estimate(
+            self.domain,
+            "mle",
+            likelihood.n,
+            p,
+            interval=self._interval(reports, level),
+            level=level,
+            log_likelihood=likelihood.log(p),
+            gap=likelihood.step(p)[2],
+        )
+
+    def all_reports(self) -> HashReports:
+        """Every report of a small invertible channel: the columns of `matrix`."""
+        if not self.is_invertible:
+            raise ChannelError(f"The hash functions of {self!r} are too many to be listed.")
+        check_matrix_size(self, self.g**3)
+        a, b, y = np.indices((self.g,) * 3).reshape(3, -1)
+        return HashReports(a, b, y)
+
+    def matrix(self) -> Array:
+        """``Q``, shape (K, g^3), columns as in `all_reports`: for small invertible channels."""
+        every = self.all_reports()
+        hashes = (np.arange(len(self.domain))[:, None] * every.a + every.b) % self.g
+        return np.where(hashes == every.y, self.own, self.noise) / self.g**2
+
+    # -- guarantees ----------------------------------------------------------------------------
+
+    def log_ratios(self) -> tuple[Array, Array]:
+        """``epsilon`` and zero: a symbol that ``x`` hashes to, and ``x'`` does not."""
+        size = (len(self.domain),)
+        return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
+
+    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """As `log_ratios`; no report proves a value."""
+        return *self.log_ratios(), np.broadcast_to(np.False_, (len(self.domain),))
+
+    def describe_report(self, x: int, other: int) -> str:
+        """Words for a report that tells `x` from `other`."""
+        first, second = self.domain.values[x], self.domain.values[other]
+        return f"the hash of {first!r}, under a hash function that keeps it from {second!r}"

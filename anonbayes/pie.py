@@ -1,0 +1,50 @@
+"""Personal information entropy (PIE): how much a release says about who you are.
+
+Bits and bounds of channels are in `anonbayes.guarantees.pie`; identification systems and released
+tables in `anonbayes.risk`. What is marked as ours there goes beyond the paper.
+"""
+
+from anonbayes.guarantees.pie.bounds import bound, capacity
+from anonbayes.guarantees.pie.choose import Choice, choose
+from anonbayes.guarantees.pie.errors import bayes_error, information_for
+from anonbayes.guarantees.pie.extremes import contraction
+from anonbayes.guarantees.pie.information import Information, information, mutual_information
+from anonbayes.guarantees.pie.worst_case import (
+    WorstCase,
+    renyi_bound,
+    renyi_information,
+    worst_case,
+)
+from anonbayes.risk.det import DetCurve, det_curve
+from anonbayes.risk.release_information import ReleaseInformation, release_information
+from anonbayes.risk.system_entropy import (
+    SystemEntropy,
+    convergence,
+    plot_convergence,
+    system_entropy,
+)
+
+__all__ = [
+    "Choice",
+    "DetCurve",
+    "Information",
+    "ReleaseInformation",
+    "SystemEntropy",
+    "WorstCase",
+    "bayes_error",
+    "bound",
+    "capacity",
+    "choose",
+    "contraction",
+    "convergence",
+    "det_curve",
+    "information",
+    "information_for",
+    "mutual_information",
+    "plot_convergence",
+    "release_information",
+    "renyi_bound",
+    "renyi_information",
+    "system_entropy",
+    "worst_case",
+]

@@ -1,0 +1,143 @@
+"""Plots as images inside the page.
+
+An image in an ``img`` element cannot run scripts nor load anything, whatever text it shows.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anonbayes.diagnostics import DiagnosticReport
+    from anonbayes.inference.posterior import Posterior
+    from anonbayes.risk.assessment import RiskAssessment
+
+__all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
+
+LARGEST_SVG = 250_000
+"""Bytes from which on a drawing with very many points becomes a bitmap."""
+SETTINGS: Any = {
+    "text.parse_math": False,  # labels are data: a dollar sign is a dollar sign
+    "svg.hashsalt": "anonbayes",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image, what it shows, and how to read it."""
+
+    uri: str
+    title: str
+    caption: str
+    wide: bool = False
+
+
+def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = False) -> Picture:
+    """Draw a figure or axes as SVG, or as PNG where the SVG would be large.
+
+    Parameters
+    ----------
+    plot : callable
+        Returns a matplotlib Figure or Axes.
+    title, caption : str
+        What it shows, and how to read it.
+    wide : bool
+        Whether it takes the whole width of the page.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> draw(Figure, "Nothing", "An empty figure.").uri[:26]
+    'data:image/svg+xml;base64,'
+    """
+    import matplotlib as mpl
+
+    with mpl.rc_context(SETTINGS):
+        found = plot()
+        figure = getattr(found, "figure", None) or found
+        content = io.BytesIO()
+        figure.savefig(content, format="svg", metadata={"Date": None})
+        kind = "svg+xml"
+        if content.tell() > LARGEST_SVG:
+            content, kind = io.BytesIO(), "png"
+            figure.savefig(content, format="png", dpi=160)
+    text = base64.b64encode(content.getvalue()).decode("ascii")
+    return Picture(f"data:image/{kind};base64,{text}", title, caption, wide)
+
+
+def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
+    """Yield the pictures of an assessment."""
+    yield draw(
+        risk.plot_beliefs,
+        "Attacker against learner",
+        "Each mark is a person whose secret the attacker guesses right. Above the diagonal the "
+        "attacker is surer of the secret than somebody who only learned about the population.",
+    )
+    yield draw(
+        risk.plot_relative_threat,
+        "Relative threat",
+        "How many times surer the attacker is than the learner, on a scale of doublings: 0 means "
+        "equally sure, 1 twice as sure.",
+    )
+    yield draw(
+        risk.plot_thresholds,
+        "Candidate thresholds",
+        "Share of all people whose relative threat lies above a threshold; the dots mark quantiles "
+        "among threatened people that may serve as one.",
+    )
+    yield draw(
+        risk.plot_group_sizes,
+        "Group sizes",
+        "How many people share a group with how many others; groups with one secret expose all "
+        "their members.",
+    )
+    if len(risk.threatened):
+        yield draw(
+            risk.plot_top_rows,
+            "Rows with the largest relative threat",
+            "For each row the learner's and the attacker's belief in the true secret; whiskers "
+            "are two standard errors.",
+        )
+    if (risk.rows["threatened_L"] > 0).any():
+        yield draw(
+            lambda: risk.plot_beliefs("L"),
+            "People whom the population model already gives away",
+            "The same for those whose secret the learner guesses right: below the diagonal, being "
+            "in the table protects rather than exposes.",
+        )
+
+
+def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Picture]:
+    """Yield the pictures of convergence; none where there is no chain."""
+    from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_worst
+    from anonbayes.diagnostics._quantities import rank_quantities
+
+    if post.method == "exact" or not rank_quantities(report.table):
+        return
+    yield draw(
+        lambda: plot_worst(post, report=report, n=4),
+        "The quantities that give most reason to worry",
+        "Left, the draws of each chain; right, how they spread over the ranks of all draws. Chains "
+        "that agree overlap on the left and are flat on the right.",
+        wide=True,
+    )
+    yield draw(
+        lambda: plot_geweke(post),
+        "Early against late draws",
+        "Geweke's z for later and later starts: 95% of the dots lie between the dashed lines when "
+        "chains have settled.",
+    )
+    yield draw(
+        lambda: plot_autocorrelation(post),
+        "How long draws remember",
+        "Autocorrelation by lag: the sooner it falls to zero, the more each draw is worth.",
+    )

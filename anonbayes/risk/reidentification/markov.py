@@ -1,0 +1,222 @@
+"""The Markov matcher: whose habits explain a trace best? (PIE Sec. 5.1)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from anonbayes.errors import AnonbayesError
+from anonbayes.guarantees.pie.errors import bayes_error
+from anonbayes.risk.det import DetCurve, det_curve
+from anonbayes.risk.reidentification.result import Attack, Rate
+from anonbayes.risk.reidentification.traces import Traces, read_traces
+from anonbayes.risk.system_entropy import SystemEntropy, system_entropy
+
+__all__ = ["MarkovAttack", "markov_attack"]
+
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+# Scores held at a time.
+BLOCK = 8_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovAttack(Attack):
+    """An attack by scores: the best score names the sender, the best few make a short list.
+
+    Attributes
+    ----------
+    genuine : ndarray, shape (n,)
+        Log-likelihood of each trace under its sender's model.
+    impostor : ndarray, shape (n, m)
+        The same under the models of `m` random other users.
+    above, tied : ndarray of int, shape (n,)
+        Users with a better score than the sender, and with the same one (herself included).
+    n_users : int
+        Number of users among whom the sender is looked for.
+    """
+
+    genuine: Array = field(kw_only=True, repr=False)
+    impostor: Array = field(kw_only=True, repr=False)
+    above: Codes = field(kw_only=True, repr=False)
+    tied: Codes = field(kw_only=True, repr=False)
+    n_users: int = field(kw_only=True)
+
+    def top(self, k: int = 1) -> Rate:
+        """Share of traces whose sender is among the `k` best scores; ties in random order.
+
+        ``top(1)`` is the identification rate of the best-score rule.
+        """
+        if k != int(k) or not 1 <= k <= self.n_users:
+            raise AnonbayesError(f"k={k!r}: give a whole number from 1 to {self.n_users} users.")
+        found = np.clip((k - self.above) / self.tied, 0.0, 1.0)
+        return Rate(float(found.mean()), len(found), float(found.std() / np.sqrt(len(found))))
+
+    def system_entropy(self, *, k: int = 1) -> SystemEntropy:
+        """PSE of the scores, in bits."""
+        return system_entropy(self.genuine, self.impostor, k=k)
+
+    def det_curve(self) -> DetCurve:
+        """Detection error tradeoff of the scores."""
+        return det_curve(self.genuine, self.impostor)
+
+    def error_bound(self, bits: float | None = None) -> float:
+        """Error below which nobody gets if traces say `bits` (PIE (10)); by default the PSE.
+
+        To be read beside ``1 - top(1).share``.
+        """
+        said = max(0.0, float(self.system_entropy())) if bits is None else bits
+        return bayes_error(said, self.n_users)
+
+
+def markov_attack(
+    traces: Sequence[Any],
+    training: Sequence[Any],
+    *,
+    senders: npt.ArrayLike | None = None,
+    floor: float = 1e-8,
+    impostors: int = 100,
+    seed: int | np.random.Generator | None = 0,
+) -> MarkovAttack:
+    """Name the sender of each trace by users' transition habits.
+
+    For each user, a visit distribution and a transition matrix are counted from her training trace;
+    the score of a trace is its log-likelihood, the first event by visits, the others by transitions.
+    Probabilities of zero become `floor`.
+
+    Parameters
+    ----------
+    traces : sequence of sequences
+        What was sent, possibly through a channel: one trace per row, numbers or texts.
+    training : sequence of sequences
+        What the adversary knows of each user. With other data of the same people it is a
+        partial-knowledge attack, with the very traces before the channel the maximum-knowledge one.
+    senders : array-like of int, optional
+        Position in `training` of each trace's sender; by default the same position.
+    floor : float
+        Stands for probabilities of zero.
+    impostors : int
+        Impostor scores kept for each trace.
+    seed : int, Generator or None
+        Of ties and of the impostors.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> habits = ab.reidentify.synthetic_traces(200, 60, 1000, seed=1)
+    >>> attack = ab.reidentify.markov_attack(habits[:, 30:], habits[:, :30])
+    >>> attack.top(1).share, attack.top(10).share
+    (0.945, 0.995)
+    """
+    sent, known = read_traces(traces, training)
+    n, n_users = len(sent), len(known)
+    right = np.arange(n) if senders is None else np.asarray(senders)
+    _check(right, n, n_users, floor)
+    counts, habits = _features(sent, known, floor)
+    rng = np.random.default_rng(seed)
+    kept = min(impostors, n_users - 1)
+    genuine, impostor = np.empty(n), np.empty((n, kept))
+    above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
+    base = sent.lengths * np.log(floor)
+    step = max(1, BLOCK // n_users)
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        scores = (counts[rows] @ habits).toarray()
+        owners = right[rows]
+        place = np.arange(len(owners))
+        own = scores[place, owners][:, None]
+        # Sums of the same terms in another order may differ in the last digits.
+        room = 1e-9 * np.maximum(1.0, np.abs(own))
+        above[rows] = (scores > own + room).sum(axis=1)
+        tied[rows] = (np.abs(scores - own) <= room).sum(axis=1)
+        best = scores.max(axis=1, keepdims=True)
+        candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
+        guess[rows] = np.where(candidates, rng.random(scores.shape), -1.0).argmax(axis=1)
+        others = _others(owners, n_users, kept, rng)
+        genuine[rows] = own[:, 0] + base[rows]
+        impostor[rows] = np.take_along_axis(scores, others, axis=1) + base[rows, None]
+    success = np.clip((1 - above) / tied, 0.0, 1.0)
+    return MarkovAttack(
+        "markov",
+        guess,
+        right,
+        success,
+        genuine=genuine,
+        impostor=impostor,
+        above=above,
+        tied=tied,
+        n_users=n_users,
+    )
+
+
+def _features(sent: Traces, known: Traces, floor: float) -> tuple[sparse.csr_array, sparse.csc_array]:
+    """Counts of each trace's steps, and by how much each user's habits raise a step's score."""
+    size = int(max(sent.events.max(), known.events.max())) + 1
+    user, origin, target = _transitions(known)
+    visits = known.owner, known.events
+    steps, columns, values = [], [], []
+    for owner, key, parent in (
+        (visits[0], size * size + visits[1], visits[0]),
+        (user, origin * size + target, user * size + origin),
+    ):
+        pair = np.stack([owner, key])
+        order = np.lexsort(pair)
+        changes = np.any(np.diff(pair[:, order], axis=1) != 0, axis=0)
+        first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(owner) else order
+        number = np.diff(np.append(first, len(owner)))
+        _, group, total = np.unique(parent, return_inverse=True, return_counts=True)
+        chosen = order[first]
+        share = number / total[group[chosen]] if len(owner) else number
+        steps.append(key[chosen])
+        columns.append(owner[chosen])
+        values.append(np.log(share) - np.log(floor))
+    names, place = np.unique(np.concatenate(steps), return_inverse=True)
+    habits = sparse.csr_array(
+        (np.concatenate(values), (place, np.concatenate(columns))), shape=(len(names), len(known))
+    )
+    trace, origin, target = _transitions(sent)
+    begin = sent.starts[:-1]
+    asked = np.concatenate([size * size + sent.events[begin], origin * size + target])
+    rows = np.concatenate([np.arange(len(sent)), trace])
+    found = np.searchsorted(names, asked).clip(0, len(names) - 1)
+    met = names[found] == asked
+    counts = sparse.csr_array(
+        (np.ones(int(met.sum())), (rows[met], found[met])), shape=(len(sent), len(names))
+    )
+    return counts, habits
+
+
+def _transitions(traces: Traces) -> tuple[Codes, Codes, Codes]:
+    """Trace, origin and target of every step within a trace."""
+    owner = traces.owner
+    inside = np.flatnonzero(owner[1:] == owner[:-1])
+    return owner[inside], traces.events[inside], traces.events[inside + 1]
+
+
+def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) -> Codes:
+    """Random users who are not the sender; all of them, once each, when that is what is kept."""
+    if kept == n_users - 1:
+        draw = np.broadcast_to(np.arange(kept), (len(owners), kept))
+    else:
+        draw = rng.integers(0, n_users - 1, (len(owners), kept))
+    return draw + (draw >= owners[:, None])
+
+
+def _check(right: Codes, n: int, n_users: int, floor: float) -> None:
+    if not 0 < floor < 1:
+        raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
+    if n_users < 2:
+        raise AnonbayesError("There is only one user; give the training traces of several.")
+    if right.shape != (n,) or right.dtype.kind not in "iu":
+        raise AnonbayesError(f"senders must be {n} positions, one per trace; got {right.shape}.")
+    if right.min() < 0 or right.max() >= n_users:
+        raise AnonbayesError(
+            f"There are {n_users} training traces, but a sender has position {right.max()}; give "
+            "senders= when traces and users do not correspond one to one."
+        )

@@ -1,0 +1,218 @@
+"""Local hashing: its family, its estimators, its losses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation import hash_kernels, hashing
+from anonbayes.estimation.hash_kernels import MERSENNE
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "golden.json"
+
+
+def test_large_products_agree_with_python_integers():
+    rng = np.random.default_rng(1)
+    a, b, x = (rng.integers(0, MERSENNE, 2000) for _ in range(3))
+    a[:2], b[:2], x[:2] = MERSENNE - 1, [MERSENNE - 1, 0], MERSENNE - 1
+    for g in (2, 1000, 2_000_000_000):
+        exact = [(int(i) * int(k) + int(j)) % MERSENNE % g for i, j, k in zip(a, b, x, strict=True)]
+        assert hash_kernels.hash_pairs(a, b, x, MERSENNE, g).tolist() == exact
+
+
+@pytest.mark.parametrize("number", [561, 25_326_001, 3_215_031_751, 2_152_302_898_747])
+def test_pseudoprimes_are_not_taken_for_primes(number):
+    assert not hash_kernels.is_prime(number)
+
+
+def test_collisions_of_the_invertible_family_are_exact():
+    channel = ab.LocalHashing(5, g=7, epsilon=1.0)
+    every = channel.all_reports()
+    hashes = (np.arange(5)[:, None] * every.a + every.b) % 7
+    for x in range(4):
+        assert np.mean(hashes[x] == hashes[x + 1]) == pytest.approx(1 / 7, rel=1e-14)
+    # Without a = 0, as textbooks have it, values would never collide and counts be biased.
+    used = every.a > 0
+    assert not (hashes[0] == hashes[1])[used].any()
+
+
+def test_matrix_gives_hit_and_miss():
+    channel = ab.LocalHashing(5, g=7, epsilon=1.3)
+    q, every = channel.matrix(), channel.all_reports()
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-12)
+    supports = (np.arange(5)[:, None] * every.a + every.b) % 7 == every.y
+    support = q @ supports.T
+    np.testing.assert_allclose(np.diag(support), channel.hit, rtol=1e-12)
+    off = support[~np.eye(5, dtype=bool)]
+    np.testing.assert_allclose(off, channel.miss[0], rtol=1e-12)
+    assert np.log(q.max(axis=0) / q.min(axis=0)).max() == pytest.approx(1.3, rel=1e-12)
+    assert channel.satisfies(ab.LDP(1.3)) and not channel.satisfies(ab.LDP(1.29))
+
+
+def test_collision_probability_by_counting():
+    for prime, g in ((7, 3), (11, 4), (13, 13)):
+        residues = np.arange(prime) % g
+        expected = np.mean(residues[:, None] == residues)
+        assert hash_kernels.collision_probability(prime, g) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("g", [11, 4])
+def test_counts_agree_with_a_plain_loop(g):
+    channel = ab.LocalHashing(ab.Domain("x", "abcdefghi"), g=g, epsilon=1.0)
+    reports = channel.release(list("abcdefghi") * 20, seed=5)
+    plain = np.zeros(9, dtype=int)
+    for a, b, y in zip(reports.a, reports.b, reports.y, strict=True):
+        for x in range(9):
+            plain[x] += ((int(a) * x + int(b)) % channel.prime) % g == y
+    assert channel.counts(reports).tolist() == plain.tolist()
+    assert channel.counts(reports, values=["i", "a"]).tolist() == [plain[8], plain[0]]
+    assert channel.likelihood(reports).n == 180
+
+
+@pytest.mark.parametrize("g", [13, 3])
+def test_likelihood_is_the_product_over_reports(g):
+    channel = ab.LocalHashing(6, g=g, epsilon=1.5)
+    reports = channel.release(np.arange(6).repeat(30), seed=2)
+    p = np.random.default_rng(0).dirichlet(np.ones(6))
+    evidence = channel.evidence(reports)
+    direct = np.log(evidence.matrix.toarray()[evidence.codes] @ p).sum()
+    assert channel.log_likelihood(p, reports) == pytest.approx(direct, rel=1e-12)
+
+
+def test_closed_form_maximum_likelihood_agrees_with_em():
+    channel = ab.LocalHashing.invertible(6, 2.0)
+    assert channel.g == 7
+    reports = channel.release(np.arange(6).repeat([300, 200, 100, 50, 10, 0]), seed=3)
+    closed = channel.estimate(reports, method="mle")
+    climbed = channel.estimate(reports, method="mle", tolerance=1e-9)
+    assert closed.gap < 1e-6
+    np.testing.assert_allclose(closed.p, climbed.p, atol=1e-4)
+
+
+@pytest.mark.parametrize("g", [2, 4, 101])
+def test_empirical_estimate_is_unbiased_with_the_stated_loss(g):
+    channel = ab.LocalHashing(100, g=g, epsilon=1.0)
+    n, values = 2000, np.array([0, 1, 99])
+    held = np.repeat([0, 1, 50], [1000, 500, 500])
+    rng, runs = np.random.default_rng(7), 400
+    estimates = np.array(
+        [
+            channel.estimate(channel.release(held, seed=rng), method="empirical", values=values).p
+            for _ in range(runs)
+        ]
+    )
+    share = np.array([0.5, 0.25, 0.0])
+    loss = channel.value_loss(share, n)
+    assert (np.abs(estimates.mean(axis=0) - share) < 4 * np.sqrt(loss / runs)).all()
+    squared = (estimates - share) ** 2
+    assert (np.abs(squared.mean(axis=0) - loss) < 4 * squared.std(axis=0) / np.sqrt(runs)).all()
+
+
+def test_losses_are_those_of_the_reference():
+    if not SHARED.exists():
+        pytest.skip("the reference values in ../shared are not here")
+    golden = json.loads(SHARED.read_text())["pie_l2"]
+    response = golden["RR_K10_eps1_n1000"]
+    hashed = golden["GLH_K_any_eps1_n1000_p.3"]
+    assert hashing.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(response["p=.3"], rel=1e-12)
+    assert hashing.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(response["p=0"], rel=1e-12)
+    assert hashing.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
+    assert hashing.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
+
+
+def test_losses_agree_with_those_of_any_pure_channel():
+    p = np.array([0.5, 0.3, 0.2, 0.0])
+    hashed = ab.LocalHashing(4, g=3, epsilon=1.0)
+    response = ab.RandomizedResponse(ab.Domain("x", range(4)), 1.0)
+    assert hashed.expected_loss(p, 100, sampled=False) == pytest.approx(
+        hashed.value_loss(p, 100).sum(), rel=1e-12
+    )
+    assert response.expected_loss(p, 100, sampled=False) == pytest.approx(
+        hashing.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
+    )
+
+
+def test_loss_falls_with_g_to_its_limit_at_fixed_theta():
+    """PIE Theorem 17; at a fixed epsilon it does not fall."""
+    g = np.unique(np.logspace(0.5, 9.3, 60).astype(int))
+    for theta in (0.05, 0.5, 0.9):
+        epsilons = [hashing.epsilon_of_theta(theta, int(k)) for k in g]
+        loss = np.array(
+            [hashing.hashing_loss(0.01, 1000, int(k), e) for k, e in zip(g, epsilons, strict=True)]
+        )
+        limit = hashing.limiting_loss(0.01, 1000, theta)
+        assert (np.diff(loss) < 0).all() and (loss > limit).all()
+        assert loss[-1] == pytest.approx(limit, rel=1e-5)
+    fixed = [float(hashing.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
+    assert fixed[-1] > min(fixed)
+    assert abs(g[int(np.argmin(fixed))] - (np.exp(3.0) + 1)) < 8  # Wang et al.: e^eps + 1
+
+
+def test_threshold_keeps_popular_candidates_only():
+    channel = ab.LocalHashing(1_000_003, g=1_000_003, epsilon=12.0)
+    held = np.concatenate([np.full(5000, 17), np.arange(1000, 6000)])
+    reports = channel.release(held, seed=4)
+    estimate = channel.estimate(reports, method="threshold", values=[17, 500_000, 16])
+    assert estimate.p[0] == pytest.approx(
+        0.5, abs=4 * float(channel.value_loss(0.5, 10_000)) ** 0.5
+    )
+    assert (estimate.p[1:] == 0).all()
+    full = channel.significance_threshold(10_000)
+    assert channel.noise_limit(10_000) == pytest.approx(full[0], rel=1e-12)
+
+
+def test_bayes_and_em_run_on_hash_reports():
+    channel = ab.LocalHashing(ab.Domain("x", "abc"), g=2, epsilon=3.0)
+    reports = channel.release(["a"] * 1500 + ["b"] * 400 + ["c"] * 100, seed=6)
+    for estimate in (
+        channel.estimate(reports, method="bayes", draws=200, chains=1, seed=1),
+        channel.estimate(reports, method="mle"),
+    ):
+        assert estimate.interval is not None
+        assert abs(estimate.p[0] - 0.75) < 0.1 and abs(estimate.p.sum() - 1) < 1e-9
+
+
+def test_secure_source_is_used_without_a_seed():
+    channel = ab.LocalHashing(10, g=11, epsilon=1.0)
+    first, second = channel.release([1] * 50), channel.release([1] * 50)
+    assert (first.a != second.a).any()
+
+
+def test_integer_domain_reads_what_a_domain_would():
+    places = ab.IntegerDomain(5)
+    assert 4 in places and 5 not in places and True not in places
+    assert places.find("3") == 3 and places.find("03") is None and places.find(2.0) == 2
+    assert places.encode([1.0, "2"]).tolist() == [1, 2]
+    assert (
+        ab.LocalHashing(places, 7, 1.0)
+        .estimate(ab.HashReports([1] * 9, [0] * 9, [3] * 9))
+        .to_series()
+        .idxmax()
+        == 3
+    )
+    with pytest.raises(DomainError, match="row 1"):
+        places.encode(np.array([1, 5]))
+    with pytest.raises(DomainError, match="size"):
+        ab.IntegerDomain(0)
+
+
+@pytest.mark.parametrize("g", [1, 2**31, 2.5])
+def test_impossible_numbers_of_symbols(g):
+    with pytest.raises(ChannelError, match="g="):
+        ab.LocalHashing(10, g, 1.0)
+
+
+def test_impossible_reports_are_named():
+    channel = ab.LocalHashing(10, g=11, epsilon=1.0)
+    with pytest.raises(ChannelError, match="Report 1: y = 11"):
+        channel.counts(ab.HashReports([1, 1], [0, 0], [3, 11]))
+    with pytest.raises(ChannelError, match="HashReports"):
+        channel.counts([1, 2])
+    with pytest.raises(ChannelError, match="one a, b and y"):
+        ab.HashReports([1], [0], [3, 4])
+    with pytest.raises(ChannelError, match="candidates"):
+        wide = ab.LocalHashing(10**9, g=1000, epsilon=1.0)
+        wide.counts(wide.release([1] * 100, seed=1))

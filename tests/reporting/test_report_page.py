@@ -1,0 +1,211 @@
+"""The HTML report as text: what it says, what it keeps to itself, what it never does."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import anonbayes as ab
+from anonbayes.reporting.formats import ratio
+from anonbayes.reporting.html import render
+from anonbayes.reporting.limits import check_limits
+from anonbayes.reporting.rows import by_number, row_contributions, row_table
+
+EVIL = "<script>alert(1)</script>"
+
+
+PEOPLE = pd.DataFrame(
+    {
+        "Nat": ["M", "J", "M", "J", "C", "I", "C", "I"],
+        "ZIP": ["45501", "45502", "45501", "45502", "55501", "55502", "55501", "55502"],
+        "Dis": ["Heart", "Flu", "Heart", "HIV", "Flu", "Heart", "Flu", "HIV"],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def post():
+    """Two groups of four with nested cells: everything is exact."""
+    cells = {"Nat": ["{J, M}"] * 4 + ["{C, I}"] * 4, "ZIP": ["4550*"] * 4 + ["5550*"] * 4}
+    table = ab.ReleasedTable.horizontal(
+        PEOPLE.assign(**cells), "Dis", domains={c: sorted(set(PEOPLE[c])) for c in cells}
+    )
+    return ab.fit(table, seed=1, draws=100, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def risk(post):
+    return post.assess(PEOPLE)
+
+
+@pytest.fixture(scope="module")
+def page(post, risk):
+    return render(post, risk)
+
+
+def order(text, *ids):
+    return [text.index(f'id="{name}"') for name in ids]
+
+
+def test_sections_come_in_order(page):
+    ids = "verdict measures rows pictures officers model convergence repeat".split()
+    places = order(page, *ids)
+    assert places == sorted(places)
+
+
+def test_every_measure_is_there_with_its_meaning_and_error(page, risk):
+    text = page.replace("&#39;", "'")
+    for name, line in risk.measures.iterrows():
+        assert f"<code>{name}</code>" in text
+        assert line["meaning"] in text
+    # RF is exact here, as all records can be listed.
+    assert page.count('<dd class="error">exact</dd>') == len(risk.measures)
+
+
+def test_the_verdict_answers_the_four_questions(page):
+    assert "4 of 8 people are threatened" in page
+    for question in ("Who is threatened?", "How much more", "How surely?", "be trusted?"):
+        assert question in page
+    assert "exact under the model" in page and "independent draws" in page
+
+
+def test_officers_see_both_kinds_of_risk(page, risk):
+    for words in ("Singling out", "Linkability", "Inference", "prosecutor", "journalist",
+                  "marketer", "random worlds", "Opinion 05/2014"):  # fmt: skip
+        assert words in page
+    assert all(answer.finding in page.replace("&#39;", "'") for answer in risk.wp29())
+
+
+def test_how_to_repeat_it(page, post):
+    assert "seed=1" in page and post.table.fingerprint in page
+    for name in ("anonbayes", "pymc", "arviz", "numpy", "numba"):
+        assert post.idata.attrs[f"{name}_version"] in page
+
+
+def test_nothing_is_loaded_from_elsewhere(page):
+    assert not re.findall(r"https?:|@import|url\(", page)
+    assert all(uri.startswith("data:") for uri in re.findall(r'(?:src|href)="([^"#][^"]*)"', page))
+    assert "default-src &#39;none&#39;" in page
+
+
+def test_people_are_numbers_unless_asked_for(post):
+    people = PEOPLE.set_axis([f"Person {c}" for c in "ABCDEFGH"], axis=0)
+    risk = post.assess(people)
+    hidden = render(post, risk)
+    assert "Person " not in hidden
+    assert [row[0] for row in row_table(by_number(risk)).rows] == [
+        people.index.get_loc(label) for label in risk.threatened.index
+    ]
+    rows = hidden[hidden.index('id="rows-data"') :].split("</script>")[0]
+    assert not any(str(value) in rows for value in people["Dis"])
+    shown = render(post, risk, show_values=True)
+    assert f"Person {risk.threatened.index[0][-1]}" in shown
+    assert "Treat this file like the cleartext" in shown
+
+
+def evil_release():
+    """A table in which every name and value is markup, and some are mathematics."""
+    frame = pd.DataFrame(
+        {
+            EVIL: [EVIL, EVIL, "$x$", "$\\frac$"] * 3,
+            "b&b": ["</script><b>", "'\"", "</script><b>", "'\""] * 3,
+            "</title>": [EVIL, "</style>", EVIL, "<!--", EVIL, "]]>"] * 2,
+        }
+    )
+    return ab.ReleasedTable.horizontal(frame, "</title>"), frame
+
+
+def test_labels_are_shown_not_run():
+    table, frame = evil_release()
+    post = ab.fit(table, seed=1, progressbar=False)
+    text = render(post, post.assess(frame), show_values=True, title=EVIL, command=EVIL)
+    assert EVIL not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert len(re.findall(r"<script\b", text)) == 2  # the data and the table's own
+    assert text.count("</script>") == 2 and text.count("</title>") == 1
+
+
+def test_sampled_chains_are_reported():
+    post = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=200, progressbar=False)
+    text = render(post, post.assess(ab.datasets.load("table1")))
+    assert "Simulation adds a standard error" in text and "R-hat" in text
+    assert "quantities that give most reason" in text
+
+
+def test_untrusted_chains_come_first():
+    post = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=50, chains=1, progressbar=False)
+    text = render(post, post.assess(ab.datasets.load("table1")))
+    alert = text.index("cannot be relied upon yet: one chain alone")
+    assert text.index("<h1>") < alert < text.index("Who is threatened?")
+
+
+def test_without_cleartext(post):
+    text = render(post)
+    places = order(text, "verdict", "release", "officers", "model", "convergence", "repeat")
+    assert places == sorted(places)
+    assert 'id="rows"' not in text and "Needs the cleartext" in text
+    for value in ("Heart", "Flu", "HIV"):  # estimates of the population
+        assert value in text
+    mean = post.secret_mean.max()
+    assert f"{mean:.1%}" in text
+
+
+def test_limits(post, risk):
+    highest = float(risk.summary["max_Ti"])
+    kept, broken = (
+        check_limits(risk, max_relative_threat=highest * factor)[0] for factor in (1.01, 0.99)
+    )
+    assert (kept.exceeded, broken.exceeded) == (False, True)
+    assert not check_limits(risk, max_relative_threat=highest)[0].exceeded  # at most is allowed
+    text = render(post, risk, limits=(kept, broken))
+    assert kept.text in text and broken.text in text
+    assert "exceeds the limit" in broken.text and "keeps the limit" in kept.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "part"),
+    [
+        ({"max_relative_threat": 0.0}, "positive factor"),
+        ({"max_relative_threat": np.nan}, "positive factor"),
+        ({"max_threatened": 30.0}, "share of people"),
+    ],
+)
+def test_impossible_limits(risk, limits, part):
+    with pytest.raises(ab.AnonbayesError, match=part):
+        check_limits(risk, **limits)
+
+
+def test_bad_arguments(post, risk, tmp_path):
+    other = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=10, progressbar=False)
+    for arguments, part in (
+        ((other, risk, tmp_path / "r.html"), "another release"),
+        ((post, risk, tmp_path), "is a directory"),
+        ((post, risk, tmp_path / "no" / "r.html"), "no directory"),
+        (("post", None, tmp_path / "r.html"), "needs a Posterior"),
+    ):
+        with pytest.raises(ab.AnonbayesError, match=part):
+            ab.report(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_is_replaced_only_when_complete(post, risk, tmp_path, monkeypatch):
+    monkeypatch.setattr("anonbayes.reporting.html.render", lambda *_, title, **__: str(title))
+    file = ab.report(post, risk, tmp_path / "report.html", title="one")
+    assert file.read_bytes() == b"one"
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        ab.report(post, risk, file, title="another")
+    assert file.read_bytes() == b"one" and [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_table_can_be_cut(post, risk):
+    text = render(post, risk, max_rows=2)
+    assert f"the 2 rows of the largest relative threat out of {len(risk.threatened)}" in text
+    assert len(row_table(by_number(risk), most=2).rows) == 2
+
+
+def test_contributions_are_factors(risk):
+    table = row_contributions(by_number(risk), top=1)
+    label = risk.threatened.index[0]
+    expected = 2 ** risk.contributions([label]).loc[(label, "Nat"), "adds_log2_Ti"]
+    assert table.rows[0][table.head.index("Nat")] == ratio(expected)
