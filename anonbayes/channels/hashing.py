@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from anonbayes.channels.base import Evidence, check_matrix_size, non_empty
+from anonbayes.channels.base import ReportEvidence, check_matrix_size, non_empty
 from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
@@ -329,7 +329,7 @@ class LocalHashing(PureChannel):
                 "(values=...), or collect with LocalHashing.invertible."
             )
 
-    def evidence(self, reports: Any) -> Evidence:
+    def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         found = self.read(reports)
         triples, codes = np.unique(
@@ -338,7 +338,7 @@ class LocalHashing(PureChannel):
         check_matrix_size(self, len(triples))
         rows = self._rows(HashReports(*triples.T))
         labels = [tuple(row) for row in triples.tolist()]
-        return Evidence(codes.reshape(-1), labels, sparse.csr_array(rows.matrix()))
+        return ReportEvidence(codes.reshape(-1), labels, sparse.csr_array(rows.matrix()))
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         if not self.is_invertible or settings.keys() - {"level"}:

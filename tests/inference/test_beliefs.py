@@ -173,3 +173,14 @@ def test_many_victims_equal_one_by_one():
     for label, row in victims.iterrows():
         known = {k: v for k, v in row.items() if v is not None}
         np.testing.assert_allclose(many.loc[label], post.attacker(known), atol=1e-12)
+
+
+def test_beliefs_of_many_print_copy_and_join():
+    """pandas copies and compares attrs when it shortens a wide frame for printing."""
+    values = [f"v{i}" for i in range(40)]
+    frame = pd.DataFrame({"nat": ["M", "J"] * 20, "ill": values})
+    post = ab.fit(ab.ReleasedTable.horizontal(frame, "ill"), seed=1, draws=5, progressbar=False)
+    belief = post.attacker(frame[["nat"]])
+    assert "v39" in repr(belief)
+    assert pd.concat([belief, belief]).shape == (80, 40)
+    assert belief.copy().attrs["mcse"].shape == (40, 40)

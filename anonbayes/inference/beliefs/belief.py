@@ -26,6 +26,41 @@ Victim = Mapping[str, Any] | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 
 
+class MonteCarloErrors:
+    """Standard errors of a belief, labelled like the belief itself.
+
+    Everything that can be asked of a Series or DataFrame can be asked of them; `frame` is the
+    object itself. pandas copies and compares what stands in ``attrs``, which a DataFrame there
+    would not survive.
+
+    Examples
+    --------
+    >>> errors = MonteCarloErrors(pd.Series([0.01, 0.02]))
+    >>> errors.max(), errors.to_numpy().tolist()
+    (0.02, [0.01, 0.02])
+    """
+
+    def __init__(self, frame: pd.Series | pd.DataFrame) -> None:
+        self.frame = frame
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.frame, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.frame, dtype=dtype)
+
+    def __deepcopy__(self, memo: Any) -> MonteCarloErrors:
+        return self
+
+    def __repr__(self) -> str:
+        return f"MonteCarloErrors({self.frame!r})"
+
+
 def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series | pd.DataFrame:
     """See `Posterior.learner`."""
     victims = read_victims(post.table, victim)
@@ -100,8 +135,10 @@ def _labelled(
     values = pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
     if victims.index is None:
         out: pd.Series | pd.DataFrame = pd.Series(belief[0], index=values, name=name)
-        out.attrs["mcse"] = pd.Series(error[0], index=values, name="mcse")
+        out.attrs["mcse"] = MonteCarloErrors(pd.Series(error[0], index=values, name="mcse"))
         return out
     out = pd.DataFrame(belief, index=victims.index, columns=values)
-    out.attrs["mcse"] = pd.DataFrame(error, index=victims.index, columns=values)
+    out.attrs["mcse"] = MonteCarloErrors(
+        pd.DataFrame(error, index=victims.index, columns=values)
+    )
     return out
