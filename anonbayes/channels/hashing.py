@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from anonbayes.channels.base import ReportEvidence, check_matrix_size, non_empty
+from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
@@ -343,7 +343,7 @@ class LocalHashing(PureChannel):
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         if not self.is_invertible or settings.keys() - {"level"}:
             return super()._estimate_mle(reports, **settings)
-        likelihood = non_empty(self.likelihood(reports))
+        likelihood = usable(self.likelihood(reports))
         empirical.check_informative(self.hit, self.miss)
         counts, size = likelihood.weights[:-2], len(self.domain)
         if counts.any():

@@ -17,7 +17,6 @@ class ChainStep(BlockedStep):
     """
 
     rng: np.random.Generator
-    default_tune_steps = 0
 
     def begin_chain(self) -> None:
         """Forget the chain before; ``self.rng`` is the new chain's generator."""

@@ -19,8 +19,8 @@ from anonbayes.inference.model import build_model, coords_of
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.tree import not_nested_message
-from anonbayes.inference.vertical.chain import choose_step
-from anonbayes.inference.vertical.engine import VerticalEngine
+from anonbayes.inference.vertical.chain import layout_step
+from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -202,7 +202,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
                 "NUTS cannot draw the hidden links of a vertical table; use method='gibbs'."
             )
         one_of("step", step or "auto", VERTICAL_STEPS)
-        return "gibbs", choose_step(table.group_sizes) if step in (None, "auto") else step
+        return "gibbs", layout_step(layout_of(table)) if step in (None, "auto") else step
     if method == "exact" and not table.is_nested:
         if not table.secrets_known:
             raise ModelError(
