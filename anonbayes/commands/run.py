@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anonbayes.commands.options import AsJson
+from anonbayes.commands.shared import console
+
 if TYPE_CHECKING:
     from anonbayes.scenario.result import Result
 
@@ -27,7 +30,7 @@ def run(
     ] = None,
     force: Annotated[bool, typer.Option(help="Replace the results of an earlier run.")] = False,
     check: Annotated[bool, typer.Option(help="Only check the file and its inputs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a scenario: check all of it, answer its question, write the results to one directory.
 
@@ -60,11 +63,10 @@ def run(
 
 def _print(question: str, result: Result, files: list[Path]) -> None:
     """Print a table on a terminal; plain lines only in a pipe."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    screen = Console(highlight=False)
+    screen = console()
     if screen.is_terminal:
         table = Table(title=escape(question), show_header=False)
         for name, value in result.measures.items():

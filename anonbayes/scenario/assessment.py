@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +14,20 @@ from anonbayes.diagnostics import DiagnosticReport, diagnose
 from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
 from anonbayes.inference.fit import fit
 from anonbayes.inference.priors import resolve_prior
+from anonbayes.reporting.html import report
+from anonbayes.reporting.limits import LimitCheck, check_limits
 from anonbayes.risk.compare import compare
 from anonbayes.risk.truth import check_same_secrets, read_truth
 from anonbayes.scenario.result import Limit, Result, plain
 from anonbayes.scenario.tables import make_release, read_cleartext
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from anonbayes.inference.posterior import Posterior
     from anonbayes.release.table import ReleasedTable
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.scenario.kinds import Assessment, AssessmentLimits
+    from anonbayes.scenario.kinds.assessment import Assessment, AssessmentLimits
     from anonbayes.scenario.load import Scenario
 
 __all__ = ["Prepared", "prepare", "prepare_sweep"]
@@ -41,29 +45,45 @@ class Prepared:
         """Fit the model and ask everything that the scenario asks."""
         post, risk, judged = _answer(self)
         beliefs = _beliefs(self.settings, post)
-        shares = _shares(post)
         measures: dict[str, float] = {}
+        tables = {"population": _shares(post)}
         if risk is not None:
             measures |= {str(name): float(value) for name, value in risk.summary.items()}
         if beliefs is not None:
             measures |= _secret_belief(self.settings, beliefs, post.table)
-        tables = {"population": shares}
-        if beliefs is not None:
             tables["beliefs"] = beliefs
-        details: dict[str, Any] = {
-            "assessment": None if risk is None else risk.to_dict(),
-            "diagnostics": judged.to_dict(),
-            "engine": {"method": post.method, "step": post.step},
-        }
+        threats = () if risk is None else _threats(self.settings.limits, risk)
         return Result(
             text=_words(risk, beliefs, judged),
             measures=measures,
             tables=tables,
-            limits=tuple(_limits(self.settings.limits, measures, judged)),
-            details=details,
+            limits=(*threats, *_other_limits(self.settings.limits, measures, judged)),
+            details={
+                "assessment": None if risk is None else risk.to_dict(),
+                "diagnostics": judged.to_dict(),
+                "engine": {"method": post.method, "step": post.step},
+            },
             netcdf=post.to_netcdf,
             plots={} if risk is None else _plots(risk),
+            files=self._report(post, risk, judged, threats),
         )
+
+    def _report(
+        self,
+        post: Posterior,
+        risk: RiskAssessment | None,
+        judged: DiagnosticReport,
+        threats: tuple[LimitCheck, ...],
+    ) -> dict[str, Callable[[Path], object]]:
+        wanted = self.settings.outputs
+        if not wanted.report:
+            return {}
+        return {
+            "report.html": lambda path: report(
+                post, risk, path, show_values=wanted.show_values, title=self.settings.question,
+                diagnostics=judged, limits=threats,
+            )
+        }  # fmt: skip
 
 
 def prepare(settings: Assessment) -> Prepared:
@@ -155,19 +175,21 @@ def _shares(post: Posterior) -> pd.DataFrame:
     )
 
 
-def _limits(
+def _threats(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[LimitCheck, ...]:
+    return check_limits(
+        risk,
+        max_relative_threat=limits.max_relative_threat,
+        max_threatened=limits.max_threatened,
+    )
+
+
+def _other_limits(
     limits: AssessmentLimits, measures: Mapping[str, float], judged: DiagnosticReport
 ) -> Iterator[Limit]:
-    for name, measure in (
-        ("max_relative_threat", "max_Ti"),
-        ("max_threatened", "GT_A"),
-        ("max_belief", "max_belief"),
-    ):
-        limit = getattr(limits, name)
-        if limit is not None:
-            yield Limit(name, limit, measures[measure])
+    if limits.max_belief is not None:
+        yield Limit("max_belief", "max_belief", limits.max_belief, measures["max_belief"])
     if limits.require_convergence:
-        yield Limit("require_convergence", 1.0, float(judged.passed), least=True)
+        yield Limit("require_convergence", "converged", 1.0, float(judged.passed), least=True)
 
 
 def _words(
@@ -214,25 +236,26 @@ class PreparedSweep:
         table = found.table.assign(
             efficient=found.efficient(), converged=pd.Series(passed), acceptable=True
         )
-        measures = {f"best_{name}": float(table[name].min()) for name in ("GT_A", "max_Ti")}
-        limits = []
-        for name, measure in (("max_relative_threat", "max_Ti"), ("max_threatened", "GT_A")):
-            limit = getattr(self.settings.limits, name)
-            if limit is not None:
-                table["acceptable"] &= ~(table[measure] > limit)
-                limits.append(Limit(name, limit, measures[f"best_{measure}"]))
+        limited = False
+        for name, risk in risks.items():
+            checks = _threats(self.settings.limits, risk)
+            limited = limited or bool(checks)
+            table.loc[name, "acceptable"] = not any(check.exceeded for check in checks)
         if self.settings.limits.require_convergence:
+            limited = True
             table["acceptable"] &= table["converged"]
-            limits.append(Limit("require_convergence", 1.0, float(any(passed.values())), True))
-        # Each limit may be kept by another release; one must keep them all.
-        measures["acceptable"] = float(table["acceptable"].sum())
-        if limits:
-            limits.append(Limit("acceptable releases", 1.0, measures["acceptable"], True))
+        measures = {
+            "releases": float(len(table)),
+            "efficient": float(table["efficient"].sum()),
+            "acceptable": float(table["acceptable"].sum()),
+        }
+        # One release must keep all limits; which one is the answer.
+        limits = [Limit("limits", "acceptable", 1.0, measures["acceptable"], least=True)]
         return Result(
-            text=self._words(table, bool(limits)),
+            text=self._words(table, limited),
             measures=measures,
             tables={"comparison": table.rename_axis("release")},
-            limits=tuple(limits),
+            limits=tuple(limits) if limited else (),
             details={
                 "impossible": dict(self.impossible),
                 "standard_errors": plain(found.standard_errors.to_dict("index")),
@@ -247,11 +270,10 @@ class PreparedSweep:
         ]
         if len(chosen):
             best = chosen.sort_values("RF", ascending=False).iloc[0]
-            what = "keeps all limits" if limited else "is efficient"
+            those = "Among those that keep all limits" if limited else "Among these"
             lines.append(
-                f"Of those that {what.replace('keeps', 'keep').replace('is', 'are', 1)}, "
-                f"{best.name} is the most faithful: RF = {best['RF']:.3f}, threatened "
-                f"{best['GT_A']:.1%}, largest relative threat {best['max_Ti']:.3g}."
+                f"{those}, {best.name} is the most faithful: RF = {best['RF']:.3f}, "
+                f"threatened {best['GT_A']:.1%}, largest relative threat {best['max_Ti']:.3g}."
             )
         else:
             lines.append("None keeps all limits.")

@@ -21,7 +21,7 @@ from anonbayes.scenario.result import Limit, Result
 from anonbayes.textfiles import read_csv_text
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Checkins, CheckinsLimits, Users
+    from anonbayes.scenario.kinds.checkins import Checkins, CheckinsLimits, Users
 
 __all__ = ["PreparedCheckins", "prepare"]
 
@@ -38,7 +38,7 @@ class PreparedCheckins:
     seeds: tuple[Any, ...]
 
     def run(self) -> Result:
-        """Collect in two phases, attack the reports, and count with equal budgets for comparison."""
+        """Collect in two phases, attack the reports, and compare with equal budgets."""
         how, n = self.settings.protocol, len(self.values)
         sensitive = self.settings.population.sensitive
         found = collect(
@@ -132,7 +132,7 @@ def _limits(limits: CheckinsLimits, measures: Mapping[str, float]) -> Iterator[L
     for name, measure in (("max_reidentified", "reidentified"), ("max_error", "error_l1")):
         limit = getattr(limits, name)
         if limit is not None:
-            yield Limit(name, limit, measures[measure])
+            yield Limit(name, measure, limit, measures[measure])
 
 
 def _words(m: Mapping[str, float]) -> str:

@@ -17,7 +17,7 @@ from anonbayes.scenario.result import Limit, Result
 from anonbayes.textfiles import read_csv_text
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Numbers, Query, QueryLimits
+    from anonbayes.scenario.kinds.query import Numbers, Query, QueryLimits
 
 __all__ = ["PreparedQuery", "prepare"]
 
@@ -99,8 +99,10 @@ def _column(numbers: Numbers) -> list[Any]:
 
 
 def _limits(limits: QueryLimits, measures: Mapping[str, float]) -> Iterator[Limit]:
-    if limits.max_leakage is not None:
-        yield Limit("max_leakage", limits.max_leakage, measures["leakage"])
-    if limits.min_adversary_error is not None:
-        found = measures["adversary_error"]
-        yield Limit("min_adversary_error", limits.min_adversary_error, found, least=True)
+    for name, measure, least in (
+        ("max_leakage", "leakage", False),
+        ("min_adversary_error", "adversary_error", True),
+    ):
+        limit = getattr(limits, name)
+        if limit is not None:
+            yield Limit(name, measure, limit, measures[measure], least)

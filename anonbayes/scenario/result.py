@@ -6,21 +6,26 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from anonbayes.reporting.limits import LimitCheck
 
 __all__ = ["Limit", "Result", "plain", "records", "save_plot"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the scenario and what was found.
+    """A limit of the scenario and what was found; `LimitCheck` is the same for threats.
 
     Attributes
     ----------
     name : str
         The key in ``[limits]``.
+    measure : str
+        The measure that is compared.
     limit, found : float
         What is acceptable, and what is the case.
     least : bool
@@ -28,11 +33,14 @@ class Limit:
 
     Examples
     --------
-    >>> Limit("max_error", 0.1, 0.2).exceeded, Limit("min_adversary_error", 0.1, 0.2, True).exceeded
-    (True, False)
+    >>> Limit("max_error", "error", 0.1, found=0.2).text
+    'error is 0.2 and exceeds the limit of 0.1.'
+    >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
+    False
     """
 
     name: str
+    measure: str
     limit: float
     found: float
     least: bool = False
@@ -44,14 +52,15 @@ class Limit:
 
     @property
     def text(self) -> str:
-        """The comparison in a line."""
-        word = "EXCEEDED" if self.exceeded else "kept"
-        return f"limit {self.name} = {self.limit:g} {word}: {self.found:.4g}"
+        """The comparison in a sentence."""
+        verb = "keeps" if not self.exceeded else "misses" if self.least else "exceeds"
+        return f"{self.measure} is {self.found:.4g} and {verb} the limit of {self.limit:g}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types with stable names."""
         return {
             "name": self.name,
+            "measure": self.measure,
             "limit": plain(self.limit),
             "found": plain(self.found),
             "exceeded": self.exceeded,
@@ -70,7 +79,7 @@ class Result:
         Numbers by name; the names are stable.
     tables : mapping of str to pandas.DataFrame
         Written as CSV, and part of the JSON.
-    limits : tuple of Limit
+    limits : tuple of Limit or LimitCheck
         What was acceptable.
     details : mapping
         Further content of the JSON, in plain types.
@@ -85,7 +94,7 @@ class Result:
     text: str
     measures: Mapping[str, float]
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Limit | LimitCheck, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     netcdf: Callable[[Path], object] | None = None
     plots: Mapping[str, Callable[[], Any]] = field(default_factory=dict)

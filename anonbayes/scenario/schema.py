@@ -38,7 +38,7 @@ def build(section: type, content: Mapping[str, Any], *, base: Path, source: str)
 
     Examples
     --------
-    >>> from anonbayes.scenario.kinds import Model
+    >>> from anonbayes.scenario.kinds.assessment import Model
     >>> build(Model, {"draws": 50, "method": "gibbs"}, base=Path(), source="x.toml").draws
     50
     >>> build(Model, {"drawz": 50}, base=Path(), source="x.toml")
@@ -115,7 +115,12 @@ class _Builder:
 def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return kind is bool
-    allowed = {float: (int, float), tuple: (list, tuple), dict: Mapping, Path: str}
+    allowed: dict[Any, Any] = {
+        float: (int, float),
+        tuple: (list, tuple),
+        dict: Mapping,
+        Path: str,
+    }
     return isinstance(value, allowed.get(kind, kind))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from anonbayes.estimation.estimate import Estimate
-    from anonbayes.scenario.kinds import Mechanism, Population, Survey, SurveyLimits
+    from anonbayes.scenario.kinds.survey import Mechanism, Population, Survey, SurveyLimits
 
 __all__ = ["PreparedSurvey", "prepare"]
 
@@ -97,12 +97,15 @@ class PreparedSurvey:
 
     def _expected_errors(self, n: int) -> dict[str, float]:
         """Return the expected l1 loss, here and if every answer were protected alike."""
-        if self.truth is None or isinstance(self.channel, Personalized):
+        truth = self.truth
+        if truth is None or isinstance(self.channel, Personalized):
             return {}
         plain = RandomizedResponse(self.channel.domain, self.channel.epsilon)
         return {
-            "expected_error": self.channel.expected_loss(self.truth, n, norm="l1"),
-            "expected_error_randomized_response": plain.expected_loss(self.truth, n, norm="l1"),
+            "expected_error": self.channel.expected_loss(truth, n, norm="l1", sampled=False),
+            "expected_error_randomized_response": plain.expected_loss(
+                truth, n, norm="l1", sampled=False
+            ),
         }
 
     def _audits(self) -> Iterator[Audit]:
@@ -208,7 +211,7 @@ def _limits(limits: SurveyLimits, measures: Mapping[str, float], method: str) ->
     ):
         limit = getattr(limits, name)
         if limit is not None:
-            yield Limit(name, limit, measures.get(measure, float("nan")))
+            yield Limit(name, measure, limit, measures.get(measure, float("nan")))
 
 
 def _audit(audit: Audit) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from anonbayes.scenario.mechanisms import make_channel
 from anonbayes.textfiles import read_csv_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from anonbayes.hierarchies import Hierarchy
-    from anonbayes.scenario.kinds import Cleartext, ColumnRelease, Release
+    from anonbayes.scenario.kinds.assessment import Cleartext, ColumnRelease, Release
 
 __all__ = ["make_release", "read_cleartext", "read_columns"]
 
@@ -76,7 +78,7 @@ def make_release(
         return table
     assert release.sensitive is not None
     if release.file is not None:
-        return _read(release, release.sensitive)
+        return _read(release, release.file, release.sensitive)
     assert people is not None
     if release.sensitive not in people.columns:
         raise AnonbayesError(
@@ -105,17 +107,17 @@ def make_release(
     )  # fmt: skip
 
 
-def _read(release: Release, sensitive: str) -> ReleasedTable:
+def _read(release: Release, file: Path, sensitive: str) -> ReleasedTable:
     if release.sensitive_file is None:
         return read_arx(
-            release.file, sensitive=sensitive, hierarchies=release.hierarchies, sep=release.sep,
+            file, sensitive=sensitive, hierarchies=release.hierarchies, sep=release.sep,
             drop=release.drop, missing=release.missing,
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
     assert release.group is not None
     return read_anatomy(
-        release.file, release.sensitive_file, sensitive=sensitive, group=release.group,
+        file, release.sensitive_file, sensitive=sensitive, group=release.group,
         sep=release.sep, missing=release.missing,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def _trees(
@@ -143,7 +145,8 @@ def _mixed(
     shown = [name for name in release.columns if name != sensitive]
     if not shown:
         raise AnonbayesError("release.columns names no column but the sensitive one.")
-    frame, channels, domains = {}, {}, {}
+    frame: dict[str, Any] = {}
+    channels, domains = {}, {}
     seeds = np.random.SeedSequence(seed).spawn(len(people.columns))
     for child, name in zip(seeds, people.columns, strict=True):
         how = secret if name == sensitive else release.columns.get(name)

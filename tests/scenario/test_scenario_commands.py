@@ -1,0 +1,163 @@
+"""`anonbayes run` and `anonbayes init`, as a user runs them."""
+
+import json
+import sys
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+import anonbayes as ab
+from anonbayes.cli import app, main
+from anonbayes.errors import AnonbayesError
+from anonbayes.scenario.load import load
+from anonbayes.scenario.starter import starter
+
+TEXT = """
+kind = "assessment"
+question = "Who is threatened?"
+seed = 1
+[cleartext]
+dataset = "table1"
+[release]
+dataset = "table1_recoded"
+[model]
+draws = 100
+"""
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_run_writes_everything_to_one_directory(file):
+    done = invoke("run", file)
+    assert done.exit_code == 0, done.output
+    out = file.parent / "out" / "mine"
+    assert {p.name for p in out.iterdir()} == {
+        "report.html", "result.json", "population.csv", "posterior.nc",
+        "group_sizes.png", "beliefs.png", "relative_threat.png",
+    }  # fmt: skip
+    assert str(out / "report.html") in done.output
+    assert ab.Posterior.from_netcdf(out / "posterior.nc").n_draws == 100
+    assert (out / "beliefs.png").read_bytes().startswith(b"\x89PNG")
+    assert "Who is threatened?" in (out / "report.html").read_text(encoding="utf-8")
+    again = invoke("run", file)
+    assert isinstance(again.exception, AnonbayesError)
+    assert "--force" in str(again.exception)
+    assert invoke("run", file, "--force").exit_code == 0
+
+
+def test_limits_become_exit_codes(file, tmp_path):
+    quiet = ["--set", "outputs.plots=false", "--set", "outputs.report=false"]
+    ok = invoke("run", file, "--out", tmp_path / "a", "--set", "limits.max_threatened=1", *quiet)
+    assert ok.exit_code == 0
+    over = invoke(
+        "run", file, "--out", tmp_path / "b", "--set", "limits.max_threatened=0.1", "--json", *quiet
+    )
+    assert over.exit_code == 3
+    content = json.loads(over.stdout)
+    assert content["exceeded"] is True
+    assert content["limits"][0]["name"] == "max_threatened"
+    assert content["scenario"]["content"]["limits"] == {"max_threatened": 0.1}
+    assert (tmp_path / "b" / "result.json").is_file(), "results are kept all the same"
+
+
+def test_bad_input_is_exit_code_2(file, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["anonbayes", "run", str(file), "--set", "model.drows=3"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "Nearest known: 'draws'" in capsys.readouterr().err
+    assert not (file.parent / "out").exists()
+
+
+def test_check_runs_nothing(file, monkeypatch):
+    import anonbayes.scenario.assessment as assessment
+
+    monkeypatch.setattr(assessment, "fit", None)
+    done = invoke("run", file, "--check")
+    assert done.exit_code == 0, done.output
+    assert not (file.parent / "out").exists()
+
+
+# -- init -----------------------------------------------------------------------------------------
+
+PEOPLE = (
+    "id,name,sex,age,income\n"
+    + "\n".join(
+        f'{i},"Person ""{i}""",{"fm"[i % 2]},{20 + (7 * i) % 40},{["low", "mid", "high"][i % 3]}'
+        for i in range(24)
+    )
+    + "\n"
+)
+
+
+@pytest.fixture
+def people(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(PEOPLE)
+    return path
+
+
+def test_init_writes_a_scenario_that_runs(people, tmp_path):
+    file = tmp_path / "sub" / "first.toml"
+    assert invoke("init", people, "--out", file).exit_code == 0
+    content = tomllib.loads(file.read_text())
+    assert content["cleartext"] == {"file": "../people.csv", "sep": ","}
+    assert content["release"]["sensitive"] == "income"
+    assert content["release"]["quasi_identifiers"] == ["sex", "age"]  # neither id nor name
+    done = invoke("run", file, "--set", "model.draws=50", "--set", "outputs.report=false")
+    assert done.exit_code == 0, done.output
+    found = json.loads((file.parent / "out" / "first" / "result.json").read_text())
+    assert found["details"]["assessment"]["release"]["k"] >= 5
+    refused = invoke("init", people, "--out", file)
+    assert "exists" in str(refused.exception)
+    assert invoke("init", people, "--out", file, "--force", "--sensitive", "sex").exit_code == 0
+    assert load(file).settings.release.sensitive == "sex"
+
+
+def test_starter_uncommented_is_a_scenario(people):
+    """What it suggests in comments must be right as well."""
+    text = starter(people, folder=people.parent)
+    head, tail = text.split("# [threats]")
+    keep = "\n".join(
+        line.removeprefix("# ") for line in ("# [threats]" + tail).splitlines()
+        if not line.endswith(":")
+    )  # fmt: skip
+    file = people.parent / "x.toml"
+    file.write_text(head + keep)
+    settings = load(file).settings
+    assert settings.limits.max_threatened == 0.5
+    assert settings.sweep == {"release.k": [2, 5, 10, 20]}
+    assert settings.threats.harm[0] in ("low", "mid", "high")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("a;b\n1;2\n", {"sensitive": "c"}, "no column 'c'"),
+        ("a\n1\n", {}, "no usual separator"),
+        ("a;b\n1;2\n", {"sep": ","}, "one column only"),
+    ],
+)
+def test_init_says_what_is_wrong(tmp_path, text, options, said):
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(AnonbayesError, match=said):
+        starter(file, folder=tmp_path, **options)
+
+
+def test_starter_notes_empty_cells_and_odd_names(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text('a "b";c\nx;1\n;2\ny;1\n')
+    text = starter(file, folder=tmp_path)
+    assert tomllib.loads(text)["release"]["quasi_identifiers"] == ['a "b"']
+    assert "1 EMPTY CELLS" in text

@@ -1,0 +1,159 @@
+"""What scenario files may say, and what is said about those that say something else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anonbayes.scenario.documents import readme, schema
+from anonbayes.scenario.keys import keys_of
+from anonbayes.scenario.kinds import KINDS
+from anonbayes.scenario.kinds.assessment import Assessment, Model, Release
+from anonbayes.scenario.schema import ScenarioError, build
+
+MODELS = Path(__file__).parents[2] / "models"
+GOOD = {
+    "kind": "assessment",
+    "question": "?",
+    "cleartext": {"dataset": "table1"},
+    "release": {"scheme": "mondrian", "sensitive": "Dis", "k": 2},
+}
+
+
+def make(section=Assessment, base=Path(), **changes):
+    return build(section, GOOD | changes, base=base, source="x.toml")
+
+
+def problems(**changes):
+    with pytest.raises(ScenarioError) as caught:
+        make(**changes)
+    return str(caught.value)
+
+
+def test_defaults_and_types():
+    made = make(model={"alpha": [1, 2], "chains": 2})
+    assert (made.model.chains, made.model.draws, made.model.alpha) == (2, 1000, [1, 2])
+    assert isinstance(made.release.suppression, float)
+    assert made.outputs.netcdf is True
+
+
+def test_unknown_keys_name_the_nearest():
+    assert "unknown key 'model.chain'. Nearest known: 'chains'" in problems(model={"chain": 2})
+    assert "Nearest known: 'release'" in problems(releases={})
+    assert "Nearest known: 'name'" in problems(victims=[{"nam": "x"}])
+
+
+def test_every_problem_is_listed_at_once():
+    text = problems(model={"draws": 0, "chains": "two"}, seed=True, question=3)
+    assert text.count("x.toml: ") == 4
+    assert "model.draws = 0 must be at least 1." in text
+    assert "model.chains must be a whole number, got 'two'." in text
+    assert "seed must be a whole number, got True." in text
+    assert "question must be text, got 3." in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kind": "assesment"}, "Nearest known: 'assessment'"),
+        ({"release": {"scheme": "mondrian", "k": 2}}, "release: sensitive is missing"),
+        ({"release": {"scheme": "recode", "sensitive": "Dis"}}, "scheme 'recode' needs k"),
+        ({"release": {"scheme": "anatomy", "sensitive": "Dis"}}, "needs l"),
+        ({"release": {"dataset": "x", "scheme": "recode"}}, "exactly one of"),
+        ({"release": {"dataset": "table1_recoded", "k": 3}}, "k has no meaning"),
+        ({"release": {"dataset": "t", "local": True}}, "local has no meaning"),
+        ({"release": {"file": "nowhere.csv", "sensitive": "Dis"}}, "there is no file"),
+        ({"cleartext": {"dataset": "a", "file": __file__}}, "either dataset or file"),
+        ({"limits": {"max_threatened": 1.5}}, "must be at most 1"),
+        ({"limits": {"max_relative_threat": 0}}, "must be larger than 0"),
+        ({"limits": {"max_belief": 0.5}}, "needs [[victims]]"),
+        ({"victims": {"name": "x"}}, "victims must be a list"),
+        ({"victims": [{"name": "x"}, {"name": "x"}]}, "same name"),
+        ({"sweep": {"release.k": 2}}, "sweep.release.k must be a list"),
+        ({"model": 3}, "model must be a table"),
+    ],
+)
+def test_problems(changes, said):
+    assert said in problems(**changes)
+
+
+def test_limits_on_threats_need_the_cleartext():
+    content = {k: v for k, v in GOOD.items() if k != "cleartext"}
+    content |= {"release": {"dataset": "table1_recoded"}, "limits": {"max_threatened": 0.5}}
+    with pytest.raises(ScenarioError, match=r"need \[cleartext\]"):
+        build(Assessment, content, base=Path(), source="x.toml")
+
+
+def test_columns_of_a_mixed_table():
+    def column(**keys):
+        return {"release": {"scheme": "columns", "sensitive": "Dis", "columns": {"Nat": keys}}}
+
+    assert make(**column(method="bins", lower=0, upper=1, bins=2)).release.columns["Nat"].bins == 2
+    assert "release.columns.Nat: method 'bins' needs bins." in problems(
+        **column(method="bins", lower=0, upper=1)
+    )
+    assert "epsilon has no meaning" in problems(**column(method="clear", epsilon=1))
+    assert "needs sensitive" in problems(**column(method="utility_optimized_rr", epsilon=1))
+
+
+def test_paths_are_relative_to_the_file(tmp_path):
+    (tmp_path / "people.csv").write_text("a;b\n1;2\n")
+    made = make(base=tmp_path, cleartext={"file": "people.csv"})
+    assert made.cleartext.file == tmp_path / "people.csv"
+
+
+def test_every_key_is_explained():
+    def visit(section):
+        for key in keys_of(section).values():
+            assert key.about.endswith("."), key
+            for inner in (key.type, key.item):
+                if key.is_section or key.holds_sections:
+                    if isinstance(inner, type) and hasattr(inner, "__dataclass_fields__"):
+                        visit(inner)
+
+    for section in KINDS.values():
+        visit(section)
+    assert keys_of(Model)["draws"].required is False
+    assert keys_of(Assessment)["release"].type is Release
+
+
+# -- what is derived from the keys ----------------------------------------------------------------
+
+
+def test_written_documents_are_up_to_date():
+    advice = "python -m anonbayes.scenario.documents models"
+    assert (MODELS / "scenario.schema.json").read_text(encoding="utf-8") == schema(), advice
+    assert (MODELS / "README.md").read_text(encoding="utf-8") == readme(MODELS), advice
+
+
+@pytest.fixture(scope="module")
+def validator():
+    jsonschema = pytest.importorskip("jsonschema")
+    made = jsonschema.Draft7Validator(json.loads(schema()))
+    made.check_schema(made.schema)
+    return made
+
+
+@pytest.mark.parametrize("file", sorted(MODELS.glob("*.toml")), ids=lambda f: f.stem)
+def test_shipped_scenarios_fit_the_schema(file, validator):
+    import tomllib
+
+    validator.validate(tomllib.loads(file.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"drawz": 3}},
+        {"model": {"draws": 0}},
+        {"kind": "survey"},
+        {"question": 3},
+        {"limits": {"max_relative_threat": 0}},
+        {"release": {"scheme": "recoding", "sensitive": "Dis", "k": 2}},
+        {"victims": [{"known": {}}]},
+    ],
+)
+def test_schema_and_checks_refuse_the_same(changes, validator):
+    assert validator.is_valid(GOOD)
+    assert not validator.is_valid(GOOD | changes)
+    problems(**changes)
