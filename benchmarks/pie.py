@@ -56,8 +56,8 @@ def exact_bits() -> None:
     channel = ab.RandomizedResponse(ab.IntegerDomain(K), 12.0)
     bits, seconds = timed(lambda: ab.pie.information(joint, channel))
     print(
-        f"epsilon = 12, one place each: I(U;Y) = {float(bits):.4f}, I(U;X) = {bits.user_value:.3f}, "
-        f"bound {ab.pie.bound(channel, N):.4f} bits ({seconds:.2f} s)"
+        f"epsilon = 12, one place each: I(U;Y) = {float(bits):.4f}, I(U;X) = "
+        f"{bits.user_value:.3f}, bound {ab.pie.bound(channel, N):.4f} bits ({seconds:.2f} s)"
     )
 
 
@@ -188,18 +188,17 @@ def _noisy(habits: np.ndarray, places: int) -> None:
     """PIE Figures 8 and 9: bounds and PSE, error rate and guarantees, of one noisy event."""
     users = len(habits)
     print("\nOne event through randomized response, maximum knowledge (PIE Figures 8 and 9)")
-    print(
-        f"{'eps':>6}{'Prop. 10':>10}{'Thm 11':>10}{'PSE':>8}{'error':>8}{'Fano':>8}{'one guess':>11}"
-    )
+    names = ("eps", "Prop. 10", "Thm 11", "PSE", "error", "Fano", "one guess")
+    print("".join(f"{name:>10}" for name in names))
     for epsilon in (6.0, 8.0, 10.0, 12.0, 14.0):
         channel = ab.RandomizedResponse(ab.IntegerDomain(places), epsilon)
         noisy = channel.release_codes(habits[:, 0], seed=2)
         attack = ab.reidentify.markov_attack(noisy[:, None], habits[:, :1])
         bits = ab.pie.bound(channel, users)
         print(
-            f"{epsilon:6.1f}{ab.pie.bound(channel, users, kind='general'):10.3f}{bits:10.3f}"
-            f"{float(attack.system_entropy()):8.3f}{1 - attack.top(1).share:8.4f}"
-            f"{attack.error_bound(bits):8.4f}{ab.pie.worst_case(channel, users).error:11.4f}"
+            f"{epsilon:10.1f}{ab.pie.bound(channel, users, kind='general'):10.3f}{bits:10.3f}"
+            f"{float(attack.system_entropy()):10.3f}{1 - attack.top(1).share:10.4f}"
+            f"{attack.error_bound(bits):10.4f}{ab.pie.worst_case(channel, users).error:10.4f}"
         )
 
 
@@ -209,7 +208,6 @@ def releases(*, short: bool) -> None:
     clear = ab.datasets.load("clinic")
     if short:
         clear = clear.iloc[:400]
-    print(clear.columns.tolist(), len(clear))
     sensitive = clear.columns[-1]
     attributes = ["age", "sex", "zip"]
     frame = clear[[*attributes, sensitive]]

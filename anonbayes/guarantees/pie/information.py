@@ -90,7 +90,10 @@ def information(
     joint = read_joint(p_ux)
     own = mutual_information(joint)
     values = np.asarray(joint.sum(axis=0)).ravel()
-    diagonal = sparse.csr_array(sparse.diags_array(values))
+    held = np.flatnonzero(values)
+    diagonal = sparse.csr_array(
+        (values[held], held, np.arange(len(held) + 1)), shape=(len(held), len(values))
+    )
     if isinstance(channel, LocalHashing) and not channel.is_invertible:
         _check_size(joint, len(channel.domain))
         return _sampled(joint, diagonal, channel, own, seed)
@@ -132,10 +135,11 @@ def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
 def conditional(joint: sparse.csr_array) -> tuple[Array, sparse.csr_array]:
     """``p_U`` and ``p_X|U``, without users of probability zero."""
     users = np.asarray(joint.sum(axis=1)).ravel()
-    seen = users > 0
-    rows = sparse.csr_array(joint[seen])
-    scaled = sparse.csr_array(sparse.diags_array(1.0 / users[seen]) @ rows)
-    return users[seen], scaled
+    if not (users > 0).all():
+        joint = sparse.csr_array(joint[users > 0])
+        users = users[users > 0]
+    share = joint.data / np.repeat(users, np.diff(joint.indptr))
+    return users, sparse.csr_array((share, joint.indices, joint.indptr), shape=joint.shape)
 
 
 def _check_size(joint: sparse.csr_array, size: int) -> None:

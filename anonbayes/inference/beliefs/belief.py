@@ -138,7 +138,5 @@ def _labelled(
         out.attrs["mcse"] = MonteCarloErrors(pd.Series(error[0], index=values, name="mcse"))
         return out
     out = pd.DataFrame(belief, index=victims.index, columns=values)
-    out.attrs["mcse"] = MonteCarloErrors(
-        pd.DataFrame(error, index=victims.index, columns=values)
-    )
+    out.attrs["mcse"] = MonteCarloErrors(pd.DataFrame(error, index=victims.index, columns=values))
     return out

@@ -152,9 +152,7 @@ def markov_attack(
         room = 1e-9 * np.maximum(1.0, np.abs(own))
         above[rows] = (scores > own + room).sum(axis=1)
         tied[rows] = (np.abs(scores - own) <= room).sum(axis=1)
-        best = scores.max(axis=1, keepdims=True)
-        candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
-        guess[rows] = np.where(candidates, rng.random(scores.shape), -1.0).argmax(axis=1)
+        guess[rows] = _best(scores, rng)
         reference[rows] = special.logsumexp(scores, axis=1) - np.log(n_users) + base[rows]
         others = _others(owners, n_users, kept, rng)
         genuine[rows] = own[:, 0] + base[rows]
@@ -218,6 +216,17 @@ def _transitions(traces: Traces) -> tuple[Codes, Codes, Codes]:
     owner = traces.owner
     inside = np.flatnonzero(owner[1:] == owner[:-1])
     return owner[inside], traces.events[inside], traces.events[inside + 1]
+
+
+def _best(scores: Array, rng: np.random.Generator) -> Codes:
+    """User with the best score of each row; a random one of several."""
+    guess = scores.argmax(axis=1)
+    best = scores.max(axis=1, keepdims=True)
+    candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
+    shared = np.flatnonzero(candidates.sum(axis=1) > 1)
+    draw = rng.random((len(shared), scores.shape[1]))
+    guess[shared] = np.where(candidates[shared], draw, -1.0).argmax(axis=1)
+    return guess
 
 
 def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) -> Codes:
