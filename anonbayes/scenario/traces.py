@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,13 @@ from scipy import sparse
 from anonbayes import pie, reidentify
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError
 from anonbayes.risk.plots import make_axes
-from anonbayes.scenario.result import Limit, Result
-from anonbayes.textfiles import read_csv_text
+from anonbayes.scenario.columns import read_named
+from anonbayes.scenario.result import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.traces import Movers, Traces, TracesLimits
+    from anonbayes.scenario.kinds.traces import Movers, Traces
 
 __all__ = ["PreparedTraces", "prepare"]
 
@@ -53,19 +53,20 @@ class PreparedTraces:
         joint = self._joint(sent)
         how = self.settings.mechanism
         budgets = sorted({how.epsilon, *how.compare})
-        table = pd.DataFrame(
-            [self._measure(epsilon, joint, sent, known) for epsilon in budgets],
-            index=pd.Index(budgets, name="epsilon"),
-        )
-        chosen = table.index.get_loc(how.epsilon)
-        measures = {str(name): float(table[name].iloc[chosen]) for name in table.columns}
+        found = {epsilon: self._measure(epsilon, joint, sent, known) for epsilon in budgets}
+        table = pd.DataFrame.from_dict(found, orient="index").rename_axis("epsilon")
+        measures = dict(found[how.epsilon])
         clear = reidentify.markov_attack(sent, known, seed=self._seed(1)).top(1).share
         measures |= {"identified_in_clear": float(clear), "users": float(len(sent))}
         return Result(
             text=_words(measures, how.epsilon),
             measures=measures,
             tables={"budgets": table},
-            limits=tuple(_limits(self.settings.limits, measures)),
+            limits=compare_limits(
+                self.settings.limits,
+                measures,
+                {"max_bits": "bits", "max_identified": "identified"},
+            ),
             plots={"budgets": lambda: _plot(table, float(clear))} if len(table) > 1 else {},
         )
 
@@ -117,14 +118,9 @@ def prepare(settings: Traces) -> PreparedTraces:
 
 
 def _read(movers: Movers) -> tuple[Domain, list[Codes]]:
-    assert movers.file is not None
-    frame = read_csv_text(movers.file, sep=movers.sep)
-    for key, column in (("user", movers.user), ("region", movers.region)):
-        if column not in frame.columns:
-            raise AnonbayesError(
-                f"population.{key} = {column!r} is not in the file. "
-                f"{nearest(column, frame.columns)}"
-            )
+    assert movers.file is not None and movers.user is not None and movers.region is not None
+    names = {"population.user": movers.user, "population.region": movers.region}
+    frame = read_named(movers.file, names, sep=movers.sep)
     domain = Domain("region", sorted(frame[movers.region].unique()))
     codes = domain.encode(frame[movers.region].tolist()).astype(np.int64)
     visits = {user: codes[rows] for user, rows in frame.groupby(movers.user).indices.items()}
@@ -137,13 +133,6 @@ def _read(movers: Movers) -> tuple[Domain, list[Codes]]:
     if len(visits) < 2:
         raise AnonbayesError("There is only one user; nobody could be mistaken for another.")
     return domain, list(visits.values())
-
-
-def _limits(limits: TracesLimits, measures: Mapping[str, float]) -> Iterator[Limit]:
-    for name, measure in (("max_bits", "bits"), ("max_identified", "identified")):
-        limit = getattr(limits, name)
-        if limit is not None:
-            yield Limit(name, measure, limit, measures[measure])
 
 
 def _words(m: Mapping[str, float], epsilon: float) -> str:

@@ -153,6 +153,23 @@ def test_quantized_average():
     assert run(model("quantized_average", "limits.max_leakage=1")).exceeded
 
 
+def test_numbers_from_a_file(tmp_path, write):
+    text = (
+        'kind = "query"\nquality.largest_error = 1\n'
+        'numbers = {lower = 0, upper = 10, file = "n.csv", column = "x"}\n'
+    )
+    (tmp_path / "n.csv").write_text("x\n3\n4.5\n3\n")
+    assert abs(run(write(text)).measures["answer"] - 3.5) <= 1
+    for content, said in (
+        ("y\n3\n", "numbers.column = 'x' is no column of 'n.csv'"),
+        ("x\n3\nfour\n", "numbers only"),
+        ("x\n3\n11\n", "11 lies outside"),
+    ):
+        (tmp_path / "n.csv").write_text(content)
+        with pytest.raises(AnonbayesError, match=said):
+            prepare(write(text))
+
+
 def test_survey_finds_the_shares():
     found = run(model("uldp_survey", 'estimation.methods=["empirical", "mle"]'))
     shares = found.tables["shares"]
