@@ -9,6 +9,7 @@ from anonbayes.guarantees.pie.choose import Choice, choose
 from anonbayes.guarantees.pie.errors import bayes_error, information_for
 from anonbayes.guarantees.pie.extremes import contraction
 from anonbayes.guarantees.pie.information import Information, information, mutual_information
+from anonbayes.guarantees.pie.plots import bounds_by_budget, plot_bounds
 from anonbayes.guarantees.pie.worst_case import (
     WorstCase,
     renyi_bound,
@@ -33,6 +34,7 @@ __all__ = [
     "WorstCase",
     "bayes_error",
     "bound",
+    "bounds_by_budget",
     "capacity",
     "choose",
     "contraction",
@@ -41,6 +43,7 @@ __all__ = [
     "information",
     "information_for",
     "mutual_information",
+    "plot_bounds",
     "plot_convergence",
     "release_information",
     "renyi_bound",

@@ -69,6 +69,7 @@ def test_three_files_and_exit_code_0(recoded, tmp_path):
     again = post.assess(pd.read_csv(tmp_path / "people.csv", sep=";", dtype=str))
     assert found["assessment"]["measures"]["GT_A"] == again.summary["GT_A"]
     assert found["assessment"]["homogeneous_groups"] == 1
+    assert [row["Ti"] for row in found["rows"]] == again.rows["Ti"].tolist()
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "released.csv" in page and "2 people are in groups that show a single" in page
     assert str(out / "report.html") in done.stdout
@@ -146,6 +147,7 @@ def test_without_cleartext(recoded, tmp_path):
     done = run(*arguments, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "out" / "risk.json").read_text())["assessment"] is None
+    assert json.loads((tmp_path / "out" / "risk.json").read_text())["rows"] == []
 
 
 def test_harmful_values(recoded, tmp_path):
@@ -214,7 +216,7 @@ def test_every_field_is_documented(recoded, tmp_path):
     for part in (
         content, content["limits"][0], content["diagnostics"], content["diagnostics"]["checks"][0],
         assessment, assessment["measures"], assessment["thresholds"][0], assessment["release"],
-        assessment["engine"], assessment["settings"], assessment["rows"][0],
+        assessment["engine"], assessment["settings"], content["rows"][0],
     ):  # fmt: skip
         assert set(part) <= known, set(part) - known
     assert set(assessment["measures"]) == set(assessment["standard_errors"])

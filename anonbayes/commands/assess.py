@@ -112,8 +112,7 @@ def assess(
     command = shlex.join(["anonbayes", *sys.argv[1:]])
 
     out.mkdir(parents=True, exist_ok=True)
-    content = _content(post, risk, diagnostics, limits, command)
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    text = _as_json(post, risk, diagnostics, limits, command)
     write_together(
         out,
         {
@@ -152,16 +151,18 @@ def _check_cleartext(table: Any, people: Any) -> None:
     check_same_secrets(table, read_truth(table, people))
 
 
-def _content(
+def _as_json(
     post: Posterior,
     risk: RiskAssessment | None,
     diagnostics: DiagnosticReport,
     limits: tuple[LimitCheck, ...],
     command: str,
-) -> dict[str, Any]:
-    """Return what goes into risk.json; the fields are described in docs/risk-json.md."""
+) -> str:
+    """Return what goes into risk.json, a person to a line; docs/risk-json.md describes it."""
     attrs = post.idata.attrs
-    return {
+    assessment = None if risk is None else risk.to_dict(rows=True)
+    people = [] if assessment is None else assessment.pop("rows")
+    content = {
         "format": 1,
         "command": command,
         "seed": str(attrs["entropy"]),
@@ -170,11 +171,14 @@ def _content(
             for name, value in attrs.items()
             if str(name).endswith("_version")
         },
-        "assessment": None if risk is None else risk.to_dict(rows=True),
+        "assessment": assessment,
         "limits": [check.to_dict() for check in limits],
         "exceeded": any(check.exceeded for check in limits),
         "diagnostics": diagnostics.to_dict(),
     }
+    head = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
+    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in people)
+    return f'{head},\n  "rows": [\n{rows}\n  ]\n}}'
 
 
 def _print(

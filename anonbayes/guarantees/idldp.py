@@ -122,10 +122,12 @@ def budget_array(budgets: Any, domain: Domain) -> Array:
     >>> budget_array({"a": 1, "b": float("inf")}, Domain("x", ["a", "b"])).tolist()
     [1.0, inf]
     """
-    own = getattr(budgets, "domain", None)
-    if own is not None and own != domain:
-        raise AnonbayesError(f"These budgets were tuned for {own!r}, not for {domain!r}.")
-    array = value_array("budgets", getattr(budgets, "epsilon", budgets), domain)
+    plain = _plain(budgets)
+    if plain is not budgets and budgets.domain != domain:
+        raise AnonbayesError(
+            f"These budgets were tuned for {budgets.domain!r}, not for {domain!r}."
+        )
+    array = value_array("budgets", plain, domain)
     bad = np.flatnonzero(~(array >= 0))
     if len(bad):
         i = int(bad[0])
@@ -146,10 +148,7 @@ def value_array(
     if isinstance(numbers, Mapping | pd.Series):
         codes = [domain.index(value) for value in numbers.keys()]
         array = np.full(len(domain), np.nan if default is None else float(default))
-        array[codes] = np.asarray(
-            list(numbers.values) if isinstance(numbers, pd.Series) else list(numbers.values()),
-            dtype=float,
-        )
+        array[codes] = [float(number) for _, number in numbers.items()]
         missing = np.setdiff1d(np.arange(len(domain)), codes)
         if default is None and len(missing):
             gone = domain.values[int(missing[0])]
@@ -186,13 +185,20 @@ def chosen_mask(domain: Domain, chosen: Any) -> npt.NDArray[np.bool_]:
     return sensitive_mask(domain, chosen)
 
 
+def _plain(budgets: Any) -> Any:
+    """The numbers of a `Budgets`; anything else as it is (a series may have a label "epsilon")."""
+    if isinstance(budgets, Mapping | pd.Series) or not hasattr(budgets, "epsilon"):
+        return budgets
+    return budgets.epsilon
+
+
 def _numbers(budgets: Any) -> Array:
-    plain = getattr(budgets, "epsilon", budgets)
+    plain = _plain(budgets)
     return np.asarray(list(plain.values()) if isinstance(plain, Mapping) else plain, dtype=float)
 
 
 def _sum(first: InputDiscriminative, second: InputDiscriminative) -> Any:
-    one, two = (getattr(notion.budgets, "epsilon", notion.budgets) for notion in (first, second))
+    one, two = _plain(first.budgets), _plain(second.budgets)
     keyed = [isinstance(b, Mapping | pd.Series) for b in (one, two)]
     if not any(keyed):
         return np.asarray(one, dtype=float) + np.asarray(two, dtype=float)

@@ -54,9 +54,7 @@ def draw_cleartext(
         matrix = column.evidence.matrix
         cells = np.asarray(column.codes, dtype=np.int64)
         uniform = rng.random(len(cells))
-        out.append(
-            _draw(matrix.indptr, matrix.indices, matrix.data, given, cells, secret, uniform)
-        )
+        out.append(_draw(matrix.indptr, matrix.indices, matrix.data, given, cells, secret, uniform))
     return out
 
 

@@ -107,9 +107,7 @@ def _neighbours(first: Any, second: Any, k: Any) -> Any:
         x = first[i]
         while place < len(second) and second[place] < x:
             place += 1
-        radius = max(
-            _widen(first, x, i - 1, i + 1, k), _widen(second, x, place - 1, place, k)
-        )
+        radius = max(_widen(first, x, i - 1, i + 1, k), _widen(second, x, place - 1, place, k))
         start, stop = _within(first, x, radius)
         own[i] = stop - start - 1
         rho[i] = max(x - first[start], first[stop - 1] - x)

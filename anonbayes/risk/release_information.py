@@ -1,4 +1,4 @@
-"""PIE of a released table: how well can the owner of a sensitive record be named? (ours)
+"""PIE of a released table: how well the owner of a sensitive record can be named. Ours.
 
 ``U`` is one of the N people of the table, ``Y`` a released record: in a horizontal table a row with
 its cells and its sensitive cell, in a vertical one (Anatomy) a line of the sensitive part with its
@@ -8,8 +8,8 @@ posterior of the model. Bits and Bayes error follow from ``P(U | Y)``, whatever 
     bits = log2 N - mean_Y H(U|Y),      error = 1 - mean_Y max_u P(u|Y).
 
 *Horizontal.* For a draw of the parameters, the hidden true values of all rows are drawn too. Given
-them, ``P(u|y)`` is proportional to ``P(y | r_u) = prod_a E_a(y_a, r_ua) * sum_s E_S(y_S, s) f(s|r_u)``.
-Cells, reports of local channels, and clear values enter through the same evidence ``E``.
+them, ``P(u|y)`` is proportional to ``prod_a E_a(y_a, r_ua) * sum_s E_S(y_S, s) f(s|r_u)``. Cells,
+reports of local channels, and clear values enter through the same evidence ``E``.
 
 *Vertical.* The probability that an item owns a line is the posterior's; people with the same values
 cannot be told apart and share it.
@@ -27,13 +27,14 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
-from anonbayes.inference.posterior import Posterior
 from anonbayes.release.build import distinct_rows
 from anonbayes.risk.cleartext_draws import draw_cleartext
 from anonbayes.risk.plots import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from anonbayes.inference.posterior import Posterior
 
 __all__ = ["ReleaseInformation", "release_information"]
 

@@ -61,9 +61,7 @@ class SystemEntropy(float):
         )
 
 
-def system_entropy(
-    genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, k: int = 1
-) -> SystemEntropy:
+def system_entropy(genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, k: int = 1) -> SystemEntropy:
     """Estimate PSE, ``D(f_G || f_I)`` in bits, from scores; ``O(n log n)``.
 
     Parameters

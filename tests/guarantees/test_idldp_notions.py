@@ -108,6 +108,10 @@ def test_budgets_in_every_form():
         assert ab.OneID(form).epsilon(DOMAIN).tolist() == expected
         assert "1 infinite" in repr(ab.OneID(form))
     assert ab.MinID(2).epsilon(DOMAIN).tolist() == [2.0] * 4
+    greek = ab.Domain("letter", ["epsilon", "domain"])
+    odd = pd.Series({"epsilon": 1.0, "domain": 3.0})
+    assert ab.OneID(odd).epsilon(greek).tolist() == [1.0, 3.0]
+    assert (ab.OneID(odd) + ab.OneID(odd)).epsilon(greek).tolist() == [2.0, 6.0]
 
 
 @pytest.mark.parametrize(

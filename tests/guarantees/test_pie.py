@@ -239,6 +239,19 @@ def test_chosen_budget_meets_the_error_and_no_larger_one_does(make, kind):
     assert ab.pie.choose(make, n, error, kind=kind).epsilon == pytest.approx(found.epsilon)
 
 
+def test_bounds_by_budget_are_the_bounds():
+    channel = ab.LocalHashing.invertible(1000, 1.0)
+    frame = ab.pie.bounds_by_budget(channel, 5000, [0.5, 3.0, 9.0], t=2)
+    for epsilon in frame.index:
+        made = ab.LocalHashing(1000, channel.g, epsilon)
+        for kind in ("general", "theorem", "exact"):
+            bits = ab.pie.bound(made, 5000, t=2, kind=kind)
+            assert frame.loc[epsilon, kind] == pytest.approx(bits, rel=1e-12)
+            assert frame.loc[epsilon, f"error_{kind}"] == ab.pie.bayes_error(bits, 5000)
+    axes = ab.pie.plot_bounds(frame)
+    assert axes.get_xlabel() == "epsilon" and len(axes.lines) == 3
+
+
 def test_small_domains_need_no_channel_and_some_errors_are_out_of_reach():
     found = ab.pie.choose(response(5, 1.0), 10**8, 0.87)
     assert found.channel is None and np.isinf(found.epsilon) and found.error >= 0.87

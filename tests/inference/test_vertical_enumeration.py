@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from vertical_reference import batch_error, enumerate_tables, small_layout, uneven_prior
+from vertical_run import run_vertical
 
 from anonbayes.inference.vertical.chain import STEPS
-from anonbayes.inference.vertical.run import run_vertical
 
 LADDER = {"temperatures": 3, "hottest": 0.3}
 
@@ -25,7 +25,6 @@ def test_means_and_ownership(step):
         draws=6000,
         tune=200,
         seed=12,
-        keep_assignment=True,
         **settings,
     )  # fmt: skip
     pi = np.concatenate([p.reshape(len(p), -1) for p in run.pi], axis=1)

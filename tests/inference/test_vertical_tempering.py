@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from vertical_reference import batch_error, enumerate_tables, small_layout, uneven_prior
+from vertical_run import run_vertical
 
 from anonbayes.inference.vertical import collapsed
 from anonbayes.inference.vertical.chain import VerticalChain
 from anonbayes.inference.vertical.layout import VerticalLayout
-from anonbayes.inference.vertical.run import run_vertical
 from anonbayes.inference.vertical.tempering import (
     Ladder,
     equalised_ladder,
@@ -80,7 +80,7 @@ def test_tempering_finds_both_modes_where_a_chain_sees_one():
     assert all(abs(p - 0.5) > 0.4 for p in plain)  # each chain is sure,
     assert max(plain) - min(plain) > 0.8  # and they contradict each other
     run = run_vertical(
-        layout, step="tempered", draws=3000, tune=500, seed=1, keep_assignment=True,
+        layout, step="tempered", draws=3000, tune=500, seed=1,
         ladder={"hottest": 0.1},
     )  # fmt: skip
     owned = (run.assignment[:, 0] == 0).astype(float)

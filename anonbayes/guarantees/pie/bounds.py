@@ -49,18 +49,24 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "theorem") 
     """
     one_of("kind", kind, KINDS)
     n = check_users(n_users)
-    if t != int(t) or t < 1:
-        raise AnonbayesError(f"t={t!r} reports: give a whole number from 1.")
+    reports = check_reports(t)
     symbols = Symbols.of(channel)
     once = _channel_bits(channel, n, kind) if symbols is None else symbols_bits(symbols, n, kind)
-    return min(int(t) * once, float(np.log2(n)))
+    return min(reports * once, float(np.log2(n)))
 
 
-def check_users(n_users: int) -> int:
+def check_users(n_users: float) -> int:
     """Return the number of users; raise `AnonbayesError` unless it is a whole number from 1."""
     if n_users != int(n_users) or n_users < 1:
         raise AnonbayesError(f"n_users={n_users!r}: give a whole number of users from 1.")
     return int(n_users)
+
+
+def check_reports(t: int) -> int:
+    """Return the number of reports; raise `AnonbayesError` unless it is a whole number from 1."""
+    if t != int(t) or t < 1:
+        raise AnonbayesError(f"t={t!r} reports: give a whole number from 1.")
+    return int(t)
 
 
 def symbols_bits(symbols: Symbols, n: int, kind: str) -> float:

@@ -12,12 +12,12 @@ from anonbayes.channels.base import Channel
 from anonbayes.channels.hashing import LocalHashing
 from anonbayes.channels.response import RandomizedResponse, UtilityOptimizedRR
 from anonbayes.channels.unary import RAPPOR, UnaryEncoding, UtilityOptimizedRAPPOR
-from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.guarantees.pie.bounds import bound, check_users, symbols_bits
-from anonbayes.guarantees.pie.errors import bayes_error, information_for
+from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.guarantees.pie.bounds import KINDS, bound, check_reports, check_users, symbols_bits
+from anonbayes.guarantees.pie.errors import bayes_error, information_for, largest_prior
 from anonbayes.guarantees.pie.extremes import Symbols
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "family_bits"]
 
 # At this budget a report is true up to the last digit of a float, whatever the domain.
 LARGEST = 80.0
@@ -94,38 +94,48 @@ def choose(
     >>> ab.pie.choose(ab.RandomizedResponse(ab.IntegerDomain(5), 1.0), 10**8, 0.8).channel is None
     True
     """
+    one_of("kind", kind, KINDS)
     n = check_users(n_users)
     family = _family(channel)
-    who = {"n_users": n} if prior is None else {"prior": prior}
-    allowed = information_for(target_error, **who)  # type: ignore[arg-type]
+    likeliest = largest_prior(n if prior is None else None, prior)
+    allowed = information_for(target_error, prior=likeliest)
     if allowed < 0:
-        best = bayes_error(0.0, **who)  # type: ignore[arg-type]
+        best = bayes_error(0.0, prior=likeliest)
         raise AnonbayesError(
             f"target_error={target_error!r}: even a report that says nothing guarantees an error "
             f"of {best:.4g} only (PIE (10)); aim lower."
         )
 
-    symbols = Symbols.of(channel) if isinstance(channel, Channel) else None
-
-    def bits(epsilon: float) -> float:
-        if symbols is None:
-            return bound(family(epsilon), n, t, kind=kind)
-        return t * symbols_bits(replace(symbols, epsilon=epsilon), n, kind)
-
     size = len(channel.domain if isinstance(channel, Channel) else family(1.0).domain)
-    in_clear = min(np.log2(n), t * np.log2(size))
+    in_clear = float(min(np.log2(n), t * np.log2(size)))
     if in_clear <= allowed:
-        guaranteed = bayes_error(float(in_clear), **who)  # type: ignore[arg-type]
-        return Choice(float("inf"), None, float(in_clear), guaranteed)
+        return Choice(float("inf"), None, in_clear, bayes_error(in_clear, prior=likeliest))
+
+    def fits(epsilon: float) -> bool:
+        return family_bits(channel, epsilon, n, t, kind) <= allowed
+
     low, high = 0.0, LARGEST
-    if bits(high) <= allowed:
+    if fits(high):
         low = high
     while high - low > 1e-12 * max(1.0, low):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if bits(middle) <= allowed else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     chosen = family(low)
     found = bound(chosen, n, t, kind=kind)
-    return Choice(low, chosen, found, bayes_error(found, **who))  # type: ignore[arg-type]
+    return Choice(low, chosen, found, bayes_error(found, prior=likeliest))
+
+
+def family_bits(
+    channel: Channel | Callable[[float], Channel], epsilon: float, n: int, t: int, kind: str
+) -> float:
+    """`bound` of the channel of the same kind with another budget; it is made only if need be."""
+    symbols = Symbols.of(channel) if isinstance(channel, Channel) else None
+    if symbols is None:
+        return bound(_family(channel)(epsilon), n, t, kind=kind)
+    return min(
+        check_reports(t) * symbols_bits(replace(symbols, epsilon=epsilon), n, kind),
+        float(np.log2(n)),
+    )
 
 
 def _family(channel: Channel | Callable[[float], Channel]) -> Callable[[float], Channel]:

@@ -15,21 +15,21 @@ Prior = float | npt.ArrayLike
 
 
 def bayes_error(
-    bits: float,
+    alpha_bits: float,
     n_users: int | npt.ArrayLike | None = None,
     *,
     prior: Prior | None = None,
     sharp: bool = False,
 ) -> float:
-    """Smallest error with which anybody can name the sender of a report that says `bits`.
+    """Smallest error with which anybody can name the sender of a report that says so much.
 
     ``1 + (alpha+1)/log2(max_u p_U(u))``, for equally likely users ``1 - (alpha+1)/log2 n`` (PIE
     (9), (10)); 0 when that is negative.
 
     Parameters
     ----------
-    bits : float
-        ``I(U;Y)`` or a bound on it.
+    alpha_bits : float
+        ``I(U;Y)`` in bits, or a bound on it.
     n_users : int or array-like, optional
         Number of equally likely users. An array is taken as `prior`.
     prior : float or array-like, optional
@@ -47,7 +47,7 @@ def bayes_error(
     >>> round(bayes_error(np.log2(5), prior=0.01), 3)
     0.5
     """
-    alpha = _check_bits(bits)
+    alpha = _check_bits(alpha_bits)
     top = largest_prior(n_users, prior)
     if sharp:
         if n_users is None or np.ndim(n_users):
@@ -82,9 +82,9 @@ def largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> f
     """Probability of the likeliest user before any report."""
     if (n_users is None) == (prior is None):
         raise AnonbayesError("Give either n_users (equally likely) or prior.")
-    if prior is None and np.ndim(n_users) == 0:
-        return 1.0 / check_users(n_users)  # type: ignore[arg-type]
     given = np.asarray(n_users if prior is None else prior, dtype=float)
+    if prior is None and given.ndim == 0:
+        return 1.0 / check_users(float(given))
     if given.ndim == 0:
         if not 0 < given <= 1:
             raise AnonbayesError(f"prior={prior!r} is not the probability of the likeliest user.")
@@ -96,7 +96,7 @@ def largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> f
 
 def _check_bits(bits: float) -> float:
     if not bits >= 0:
-        raise AnonbayesError(f"bits={bits!r} must not be negative.")
+        raise AnonbayesError(f"alpha_bits={bits!r} must not be negative.")
     return float(bits)
 
 

@@ -26,7 +26,7 @@ from scipy import sparse
 
 from anonbayes.channels.base import Channel
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.guarantees.pie.bounds import bound, check_users
+from anonbayes.guarantees.pie.bounds import bound, check_reports, check_users
 from anonbayes.guarantees.pie.errors import largest_prior
 from anonbayes.guarantees.pie.extremes import Symbols, ldp_budget, total_maximum
 from anonbayes.guarantees.pie.information import conditional, read_joint
@@ -94,7 +94,7 @@ def renyi_bound(channel: Channel, n_users: int, t: int = 1, *, order: float = np
         return bound(channel, n_users, t, kind="exact")
     _check_order(order)
     n = check_users(n_users)
-    if t > 1 and not np.isinf(order):
+    if check_reports(t) > 1 and not np.isinf(order):
         raise ChannelError("Reports add up for order=inf only; use it, or t=1.")
     symbols = Symbols.of(channel)
     once = np.log2(total_maximum(channel)) if symbols is None else _symbols(symbols, n, order)

@@ -1,4 +1,4 @@
-"""The Markov matcher: whose habits explain a trace best? (PIE Sec. 5.1)"""
+"""The Markov matcher, which asks whose habits explain a trace best (PIE Sec. 5.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import sparse, special
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
@@ -38,6 +38,8 @@ class MarkovAttack(Attack):
         The same under the models of `m` random other users.
     above, tied : ndarray of int, shape (n,)
         Users with a better score than the sender, and with the same one (herself included).
+    reference : ndarray, shape (n,)
+        Log of the mean likelihood of each trace over all users.
     n_users : int
         Number of users among whom the sender is looked for.
     """
@@ -46,6 +48,7 @@ class MarkovAttack(Attack):
     impostor: Array = field(kw_only=True, repr=False)
     above: Codes = field(kw_only=True, repr=False)
     tied: Codes = field(kw_only=True, repr=False)
+    reference: Array = field(kw_only=True, repr=False)
     n_users: int = field(kw_only=True)
 
     def top(self, k: int = 1) -> Rate:
@@ -59,20 +62,34 @@ class MarkovAttack(Attack):
         return Rate(float(found.mean()), len(found), float(found.std() / np.sqrt(len(found))))
 
     def system_entropy(self, *, k: int = 1) -> SystemEntropy:
-        """PSE of the scores, in bits."""
+        """PSE of the scores, in bits, as if users were infinitely many; `k` neighbours.
+
+        Scores of all traces are pooled. Where likelihoods of rare and of common traces differ
+        much, that loses what they say: compare `information`.
+        """
         return system_entropy(self.genuine, self.impostor, k=k)
+
+    def information(self) -> float:
+        """Bits that the scores certainly say about the sender among these users (ours).
+
+        The mean of ``log2(n P(u|trace))`` for the true sender, ``P`` being the adversary's belief
+        by likelihoods: whatever her model, this is at most ``I(U;Y)``, and at most ``log2 n``. A
+        floor that is too small makes her too certain, and the number small.
+        """
+        return float((self.genuine - self.reference).mean() / np.log(2))
 
     def det_curve(self) -> DetCurve:
         """Detection error tradeoff of the scores."""
         return det_curve(self.genuine, self.impostor)
 
-    def error_bound(self, bits: float | None = None) -> float:
-        """Error below which nobody gets if traces say `bits` (PIE (10)); by default the PSE.
+    def error_bound(self, bits: float) -> float:
+        """Error below which nobody gets if traces say at most `bits` (PIE (10)).
 
-        To be read beside ``1 - top(1).share``.
+        To be read beside ``1 - top(1).share``. The bits must be an upper bound, such as that of
+        `anonbayes.pie.bound`. A PSE is a lower one: the number that it gives is no guarantee, and
+        attacks on pooled scores do get below it.
         """
-        said = max(0.0, float(self.system_entropy())) if bits is None else bits
-        return bayes_error(said, self.n_users)
+        return bayes_error(bits, self.n_users)
 
 
 def markov_attack(
@@ -87,8 +104,8 @@ def markov_attack(
     """Name the sender of each trace by users' transition habits.
 
     For each user, a visit distribution and a transition matrix are counted from her training trace;
-    the score of a trace is its log-likelihood, the first event by visits, the others by transitions.
-    Probabilities of zero become `floor`.
+    the score of a trace is its log-likelihood, the first event by visits, the others by
+    transitions. Probabilities of zero become `floor`.
 
     Parameters
     ----------
@@ -121,7 +138,7 @@ def markov_attack(
     counts, habits = _features(sent, known, floor)
     rng = np.random.default_rng(seed)
     kept = min(impostors, n_users - 1)
-    genuine, impostor = np.empty(n), np.empty((n, kept))
+    genuine, reference, impostor = np.empty(n), np.empty(n), np.empty((n, kept))
     above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
     base = sent.lengths * np.log(floor)
     step = max(1, BLOCK // n_users)
@@ -138,6 +155,7 @@ def markov_attack(
         best = scores.max(axis=1, keepdims=True)
         candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
         guess[rows] = np.where(candidates, rng.random(scores.shape), -1.0).argmax(axis=1)
+        reference[rows] = special.logsumexp(scores, axis=1) - np.log(n_users) + base[rows]
         others = _others(owners, n_users, kept, rng)
         genuine[rows] = own[:, 0] + base[rows]
         impostor[rows] = np.take_along_axis(scores, others, axis=1) + base[rows, None]
@@ -151,11 +169,14 @@ def markov_attack(
         impostor=impostor,
         above=above,
         tied=tied,
+        reference=reference,
         n_users=n_users,
     )
 
 
-def _features(sent: Traces, known: Traces, floor: float) -> tuple[sparse.csr_array, sparse.csc_array]:
+def _features(
+    sent: Traces, known: Traces, floor: float
+) -> tuple[sparse.csr_array, sparse.csc_array]:
     """Counts of each trace's steps, and by how much each user's habits raise a step's score."""
     size = int(max(sent.events.max(), known.events.max())) + 1
     user, origin, target = _transitions(known)
@@ -202,10 +223,11 @@ def _transitions(traces: Traces) -> tuple[Codes, Codes, Codes]:
 def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) -> Codes:
     """Random users who are not the sender; all of them, once each, when that is what is kept."""
     if kept == n_users - 1:
-        draw = np.broadcast_to(np.arange(kept), (len(owners), kept))
+        draw = np.tile(np.arange(kept), (len(owners), 1))
     else:
         draw = rng.integers(0, n_users - 1, (len(owners), kept))
-    return draw + (draw >= owners[:, None])
+    draw[draw >= owners[:, None]] += 1
+    return draw
 
 
 def _check(right: Codes, n: int, n_users: int, floor: float) -> None:
