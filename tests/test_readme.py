@@ -17,6 +17,15 @@ def test_the_example_prints_what_it_says():
     assert repr(eval(call + arguments, names)) == expected
 
 
+def test_the_ten_lines_print_what_they_say(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("## In ten lines")[1]
+    code = section.split("```python\n")[1].split("```")[0]
+    exec(code, {})
+    expected = [line[2:] for line in code.splitlines() if line.startswith("# ")]
+    assert capsys.readouterr().out.splitlines() == expected
+
+
 def test_every_make_target_that_texts_name_exists():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for name in ("README.md", "CONTRIBUTING.md", ".ci/run"):
