@@ -7,7 +7,7 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +26,11 @@ from anonbayes.commands.shared import console, frame_table, read_release, write_
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.release.table import ReleasedTable
     from anonbayes.reporting.limits import LimitCheck
     from anonbayes.risk.assessment import RiskAssessment
 
@@ -95,6 +98,7 @@ def assess(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
         drop=drop, sep=sep, missing=missing,
     )  # fmt: skip
+    _check_names(table)
     people = None if cleartext is None else read_csv_text(cleartext, sep=sep)
     if people is not None:
         _check_cleartext(table, people)
@@ -144,7 +148,17 @@ def _check_out(out: Path, *, force: bool) -> None:
         )
 
 
-def _check_cleartext(table: Any, people: Any) -> None:
+def _check_names(table: ReleasedTable) -> None:
+    """Refuse names under which the posterior could not be stored."""
+    for name in (*table.attributes, table.sensitive):
+        if "/" in name:
+            raise AnonbayesError(
+                f"Column {name!r} has a slash in its name, which netCDF files keep for groups; "
+                "rename the column in all files."
+            )
+
+
+def _check_cleartext(table: ReleasedTable, people: pd.DataFrame) -> None:
     """Find mistakes in the cleartext before the model is fitted."""
     from anonbayes.risk.truth import check_same_secrets, read_truth
 

@@ -81,7 +81,7 @@ def row_table(
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> risk = post.assess(ab.datasets.load("table1"))
     >>> [c["name"] for c in row_table(risk).columns]
-    ['row', 'Ti', 'p_A', 'p_L', 'p_RW', 'candidates']
+    ['row', 'Ti', 'p_A', 'p_L', 'p_RW', 'candidates', 'se_Ti']
     >>> row_table(risk, labels=risk.rows.index).columns[-1]["name"]
     'ZIP'
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,15 @@ import pandas as pd
 
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.guarantees.budgets import Collection, collect, worst_case
 from anonbayes.risk.plots import make_axes
 from anonbayes.risk.reidentification.budget import simulate_budget_attack
 from anonbayes.risk.reidentification.result import Rate
-from anonbayes.scenario.result import Limit, Result
-from anonbayes.textfiles import read_csv_text
+from anonbayes.scenario.columns import read_named
+from anonbayes.scenario.result import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.checkins import Checkins, CheckinsLimits, Users
+    from anonbayes.scenario.kinds.checkins import Checkins, Users
 
 __all__ = ["PreparedCheckins", "prepare"]
 
@@ -64,7 +63,11 @@ class PreparedCheckins:
             text=_words(measures),
             measures=measures,
             tables={"places": table},
-            limits=tuple(_limits(self.settings.limits, measures)),
+            limits=compare_limits(
+                self.settings.limits,
+                measures,
+                {"max_reidentified": "reidentified", "max_error": "error_l1"},
+            ),
             details={"within_bound": attacked.within_bound},
             plots={"places": lambda: _plot(table)},
         )
@@ -112,12 +115,8 @@ def prepare(settings: Checkins) -> PreparedCheckins:
 
 def _places(users: Users, rng: np.random.Generator) -> tuple[Domain, npt.NDArray[Any]]:
     if users.file is not None:
-        frame = read_csv_text(users.file, sep=users.sep)
-        if users.column not in frame.columns:
-            raise AnonbayesError(
-                f"population.column = {users.column!r} is not in the file. "
-                f"{nearest(users.column, frame.columns)}"
-            )
+        assert users.column is not None
+        frame = read_named(users.file, {"population.column": users.column}, sep=users.sep)
         values = frame[users.column].to_numpy(dtype=object)
         return Domain(PLACE, sorted(set(values))), values
     assert users.places is not None and users.users is not None
@@ -126,13 +125,6 @@ def _places(users: Users, rng: np.random.Generator) -> tuple[Domain, npt.NDArray
     weights = np.arange(1, users.places + 1, dtype=float) ** -users.exponent
     codes = rng.choice(users.places, users.users, p=weights / weights.sum())
     return domain, domain.decode(codes)
-
-
-def _limits(limits: CheckinsLimits, measures: Mapping[str, float]) -> Iterator[Limit]:
-    for name, measure in (("max_reidentified", "reidentified"), ("max_error", "error_l1")):
-        limit = getattr(limits, name)
-        if limit is not None:
-            yield Limit(name, measure, limit, measures[measure])
 
 
 def _words(m: Mapping[str, float]) -> str:

@@ -29,7 +29,7 @@ class Scenario:
         The file.
     content : mapping
         What it says, overrides included.
-    settings : Assessment, Survey, Checkins or Query
+    settings : Assessment, Survey, Checkins, Traces or Query
         The same, checked, with defaults filled in and paths resolved.
     variants : mapping of str to Assessment
         Of a sweep, the settings of each member by name; empty otherwise.

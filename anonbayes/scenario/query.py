@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from anonbayes.channels.quantizer import UniformQuantizer
-from anonbayes.domains import numbers_of
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.nonstochastic import Box, LinearQuery, plot_tradeoff, tradeoff
-from anonbayes.scenario.result import Limit, Result
-from anonbayes.textfiles import read_csv_text
+from anonbayes.scenario.columns import read_named, with_numbers
+from anonbayes.scenario.result import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.query import Numbers, Query, QueryLimits
+    from anonbayes.scenario.kinds.query import Numbers, Query
 
 __all__ = ["PreparedQuery", "prepare"]
 
@@ -60,7 +59,11 @@ class PreparedQuery:
             ),
             measures=measures,
             tables={"tradeoff": table},
-            limits=tuple(_limits(self.settings.limits, measures)),
+            limits=compare_limits(
+                self.settings.limits,
+                measures,
+                {"max_leakage": "leakage", "min_adversary_error": "adversary_error"},
+            ),
             plots={"tradeoff": lambda: plot_tradeoff(table)} if len(table) > 1 else {},
         )
 
@@ -81,28 +84,10 @@ def prepare(settings: Query) -> PreparedQuery:
     return PreparedQuery(settings, data)
 
 
-def _column(numbers: Numbers) -> list[Any]:
-    assert numbers.file is not None
-    frame = read_csv_text(numbers.file, sep=numbers.sep)
-    if numbers.column not in frame.columns:
-        raise AnonbayesError(
-            f"numbers.column = {numbers.column!r} is not in the file. "
-            f"{nearest(numbers.column, frame.columns)}"
-        )
-    texts = frame[numbers.column]
-    distinct = texts.unique().tolist()
-    found = numbers_of(distinct)
-    if found is None:
+def _column(numbers: Numbers) -> list[float]:
+    assert numbers.file is not None and numbers.column is not None
+    texts = read_named(numbers.file, {"numbers.column": numbers.column}, sep=numbers.sep)
+    values = with_numbers(texts)[numbers.column]
+    if not pd.api.types.is_numeric_dtype(values):
         raise AnonbayesError(f"numbers.column = {numbers.column!r} does not hold numbers only.")
-    spelled = dict(zip(distinct, found, strict=True))
-    return [spelled[text] for text in texts]
-
-
-def _limits(limits: QueryLimits, measures: Mapping[str, float]) -> Iterator[Limit]:
-    for name, measure, least in (
-        ("max_leakage", "leakage", False),
-        ("min_adversary_error", "adversary_error", True),
-    ):
-        limit = getattr(limits, name)
-        if limit is not None:
-            yield Limit(name, measure, limit, measures[measure], least)
+    return [float(value) for value in values]

@@ -13,7 +13,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from anonbayes.reporting.limits import LimitCheck
 
-__all__ = ["Limit", "Result", "plain", "records", "save_plot"]
+__all__ = ["Limit", "Result", "compare_limits", "plain", "records", "save_plot"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,34 @@ class Limit:
             "found": plain(self.found),
             "exceeded": self.exceeded,
         }
+
+
+def compare_limits(
+    limits: Any, found: Mapping[str, float], measures: Mapping[str, str]
+) -> tuple[Limit, ...]:
+    """Compare a section of limits with what was found.
+
+    Parameters
+    ----------
+    limits : section
+        Its keys begin with ``max_`` or ``min_``; None means no limit.
+    found : mapping of str to float
+        The measures; one that is missing could not be found.
+    measures : mapping of str to str
+        Name of the measure that each key limits.
+    """
+    given = {name: getattr(limits, name) for name in measures}
+    return tuple(
+        Limit(
+            name,
+            measures[name],
+            limit,
+            found.get(measures[name], math.nan),
+            least=name.startswith("min_"),
+        )
+        for name, limit in given.items()
+        if limit is not None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,10 @@ def prepare(scenario: Scenario) -> Prepared:
         from anonbayes.scenario import checkins
 
         return checkins.prepare(settings)
+    if settings.kind == "traces":
+        from anonbayes.scenario import traces
+
+        return traces.prepare(settings)
     from anonbayes.scenario import query
 
     return query.prepare(settings)

@@ -14,19 +14,19 @@ from anonbayes import compat
 from anonbayes.channels.personalized import Personalized
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.ldp import LDP, Audit
 from anonbayes.guarantees.uldp import ULDP
 from anonbayes.risk.plots import make_axes
+from anonbayes.scenario.columns import read_named
 from anonbayes.scenario.mechanisms import make_channel
-from anonbayes.scenario.result import Limit, Result
-from anonbayes.textfiles import read_csv_text
+from anonbayes.scenario.result import Result, compare_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from anonbayes.estimation.estimate import Estimate
-    from anonbayes.scenario.kinds.survey import Mechanism, Population, Survey, SurveyLimits
+    from anonbayes.scenario.kinds.survey import Mechanism, Population, Survey
 
 __all__ = ["PreparedSurvey", "prepare"]
 
@@ -79,7 +79,15 @@ class PreparedSurvey:
             text=self._words(chosen, measures, audits),
             measures=measures,
             tables={"shares": table},
-            limits=tuple(_limits(self.settings.limits, measures, chosen.method)),
+            limits=compare_limits(
+                self.settings.limits,
+                measures,
+                {
+                    "max_epsilon": "epsilon",
+                    "max_error": f"error_{chosen.method}",
+                    "max_interval": "widest_interval",
+                },
+            ),
             details={"audits": [_audit(a) for a in audits], "method": chosen.method},
             netcdf=None if chosen.draws is None else lambda path: _write_draws(chosen, path),
             plots={"shares": lambda: _plot(chosen, self.truth)},
@@ -148,12 +156,8 @@ def prepare(settings: Survey) -> PreparedSurvey:
     how = settings.mechanism
     if settings.reports is not None:
         channel = _channel(how, how.values)
-        frame = read_csv_text(settings.reports.file, sep=settings.reports.sep)
-        column = settings.reports.column
-        if column not in frame.columns:
-            raise AnonbayesError(
-                f"reports.column = {column!r} is not in the file. {nearest(column, frame.columns)}"
-            )
+        source, column = settings.reports, settings.reports.column
+        frame = read_named(source.file, {"reports.column": column}, sep=source.sep)
         reports = frame[column].tolist()
         channel.likelihood(reports)  # refuses reports that the channel cannot send
         return PreparedSurvey(settings, channel, reports, None, {})
@@ -201,17 +205,6 @@ def _distribution(where: str, weights: Mapping[str, float], domain: Domain) -> A
     if not 0 < out.sum() < np.inf:
         raise AnonbayesError(f"{where} must have a positive, finite sum.")
     return out / out.sum()
-
-
-def _limits(limits: SurveyLimits, measures: Mapping[str, float], method: str) -> Iterator[Limit]:
-    for name, measure in (
-        ("max_epsilon", "epsilon"),
-        ("max_error", f"error_{method}"),
-        ("max_interval", "widest_interval"),
-    ):
-        limit = getattr(limits, name)
-        if limit is not None:
-            yield Limit(name, measure, limit, measures.get(measure, float("nan")))
 
 
 def _audit(audit: Audit) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import pandas as pd
 from anonbayes import anonymize, datasets
 from anonbayes.channels.generalization import Generalization
 from anonbayes.channels.quantizer import UniformQuantizer
-from anonbayes.domains import Domain, numbers_of
+from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.release.readers import read_anatomy, read_arx, read_hierarchies
 from anonbayes.release.table import ReleasedTable
+from anonbayes.scenario.columns import with_numbers
 from anonbayes.scenario.mechanisms import make_channel
 from anonbayes.textfiles import read_csv_text
 
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from anonbayes.hierarchies import Hierarchy
     from anonbayes.scenario.kinds.assessment import Cleartext, ColumnRelease, Release
 
-__all__ = ["make_release", "read_cleartext", "read_columns"]
+__all__ = ["make_release", "read_cleartext"]
 
 
 def read_cleartext(source: Cleartext) -> pd.DataFrame:
     """Read the people in clear; columns that spell numbers become numbers."""
     if source.dataset is None:
         assert source.file is not None
-        return read_columns(source.file, sep=source.sep)
+        return with_numbers(read_csv_text(source.file, sep=source.sep))
     # Nothing is downloaded behind the user's back: the error says how to do it.
     settings = {"download": False} if source.dataset == "adult" else {}
     found = datasets.load(source.dataset, **settings)
@@ -39,17 +40,6 @@ def read_cleartext(source: Cleartext) -> pd.DataFrame:
             f"cleartext.dataset = {source.dataset!r} is a released table, not one in clear."
         )
     return found
-
-
-def read_columns(file: Any, *, sep: str) -> pd.DataFrame:
-    """Read a file; columns that spell numbers become numbers, codes such as 007 stay texts."""
-    frame = read_csv_text(file, sep=sep)
-    for name in frame.columns:
-        texts = frame[name].unique().tolist()
-        numbers = numbers_of(texts)
-        if numbers is not None:
-            frame[name] = frame[name].map(dict(zip(texts, numbers, strict=True)))
-    return frame
 
 
 def make_release(

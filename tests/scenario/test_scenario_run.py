@@ -153,6 +153,23 @@ def test_quantized_average():
     assert run(model("quantized_average", "limits.max_leakage=1")).exceeded
 
 
+def test_numbers_from_a_file(tmp_path, write):
+    text = (
+        'kind = "query"\nquality.largest_error = 1\n'
+        'numbers = {lower = 0, upper = 10, file = "n.csv", column = "x"}\n'
+    )
+    (tmp_path / "n.csv").write_text("x\n3\n4.5\n3\n")
+    assert abs(run(write(text)).measures["answer"] - 3.5) <= 1
+    for content, said in (
+        ("y\n3\n", "numbers.column = 'x' is no column of 'n.csv'"),
+        ("x\n3\nfour\n", "numbers only"),
+        ("x\n3\n11\n", "11 lies outside"),
+    ):
+        (tmp_path / "n.csv").write_text(content)
+        with pytest.raises(AnonbayesError, match=said):
+            prepare(write(text))
+
+
 def test_survey_finds_the_shares():
     found = run(model("uldp_survey", 'estimation.methods=["empirical", "mle"]'))
     shares = found.tables["shares"]
@@ -215,6 +232,42 @@ def test_checkins_stay_within_the_bound(tmp_path, write):
     )
     assert found.tables["places"]["truth"].tolist() == [60, 30, 10]
     assert found.exceeded
+
+
+def test_traces_say_what_the_definition_says(tmp_path, write):
+    rng = np.random.default_rng(1)
+    visits = {
+        "ann": rng.choice(3, 40, p=[0.8, 0.1, 0.1]),
+        "bob": rng.choice(3, 30, p=[0, 0.5, 0.5]),
+    }
+    lines = [f"{user};r{r}" for user, trace in visits.items() for r in trace]
+    (tmp_path / "v.csv").write_text("who;where\n" + "\n".join(lines) + "\n")
+    text = (
+        'kind = "traces"\npopulation = {file = "v.csv", user = "who", region = "where"}\n'
+        "mechanism = {epsilon = 1.0, compare = [50.0]}\n"
+    )
+    found = run(write(text))
+    # I(U;Y) written out, of the second halves.
+    p_ux = [np.bincount(t[len(t) // 2 :], minlength=3) / (len(t) // 2) / 2 for t in visits.values()]
+    noise = (np.ones((3, 3)) + (math.e - 1) * np.eye(3)) / (2 + math.e)
+    joint = np.array(p_ux) @ noise
+    bits = (joint * np.log2(joint / joint.sum(1, keepdims=True) / joint.sum(0))).sum()
+    assert found.measures["bits"] == pytest.approx(bits)
+    assert bits <= found.measures["bound_exact"] <= found.measures["bound"]
+    clear = found.measures["identified_in_clear"]
+    assert found.tables["budgets"].loc[50.0, "identified"] == pytest.approx(clear)
+    (tmp_path / "v.csv").write_text("who;where\na;1\nb;2\n")
+    with pytest.raises(AnonbayesError, match="User 'a' has 1 visits"):
+        prepare(write(text))
+
+
+def test_more_noise_identifies_fewer_traces():
+    found = run(model("pie_traces", "population.users=100", "mechanism.compare=[0.5, 8.0]"))
+    table = found.tables["budgets"]
+    assert table["bits"].is_monotonic_increasing
+    assert table.loc[8.0, "identified"] > table.loc[0.5, "identified"] + 0.3
+    assert (table["bits"] <= table["bound_exact"]).all()
+    assert run(model("pie_traces", "population.users=100", "limits.max_bits=0")).exceeded
 
 
 @pytest.mark.parametrize("file", sorted(MODELS.glob("*.toml")), ids=lambda f: f.stem)

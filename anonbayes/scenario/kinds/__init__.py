@@ -9,9 +9,16 @@ from anonbayes.scenario.kinds.assessment import Assessment
 from anonbayes.scenario.kinds.checkins import Checkins
 from anonbayes.scenario.kinds.query import Query
 from anonbayes.scenario.kinds.survey import Survey
+from anonbayes.scenario.kinds.traces import Traces
 
-__all__ = ["KINDS", "Assessment", "Checkins", "Query", "Survey"]
+__all__ = ["KINDS", "Assessment", "Checkins", "Query", "Survey", "Traces"]
 
 KINDS: Mapping[str, type] = MappingProxyType(
-    {"assessment": Assessment, "survey": Survey, "checkins": Checkins, "query": Query}
+    {
+        "assessment": Assessment,
+        "survey": Survey,
+        "checkins": Checkins,
+        "traces": Traces,
+        "query": Query,
+    }
 )

@@ -1,0 +1,162 @@
+"""``kind = "traces"``: bits that reports of visits say about who sent them (PIE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes import pie, reidentify
+from anonbayes.channels.response import RandomizedResponse
+from anonbayes.domains import Domain
+from anonbayes.errors import AnonbayesError
+from anonbayes.risk.plots import make_axes
+from anonbayes.scenario.columns import read_named
+from anonbayes.scenario.result import Result, compare_limits
+
+if TYPE_CHECKING:
+    from anonbayes.scenario.kinds.traces import Movers, Traces
+
+__all__ = ["PreparedTraces", "prepare"]
+
+Codes = npt.NDArray[np.int64]
+SHORTEST = 4
+
+
+@dataclass(frozen=True)
+class PreparedTraces:
+    """Visits of every user as codes of the domain.
+
+    Attributes
+    ----------
+    settings : Traces
+        The scenario.
+    domain : Domain
+        The regions.
+    visits : list of ndarray
+        Each user's, in order. The adversary knows the first half, the second half is reported.
+    """
+
+    settings: Traces
+    domain: Domain
+    visits: list[Codes]
+
+    def run(self) -> Result:
+        """Measure and attack reports under every budget, and visits in clear."""
+        known = [visits[: len(visits) // 2] for visits in self.visits]
+        sent = [visits[len(visits) // 2 :] for visits in self.visits]
+        joint = self._joint(sent)
+        how = self.settings.mechanism
+        budgets = sorted({how.epsilon, *how.compare})
+        found = {epsilon: self._measure(epsilon, joint, sent, known) for epsilon in budgets}
+        table = pd.DataFrame.from_dict(found, orient="index").rename_axis("epsilon")
+        measures = dict(found[how.epsilon])
+        clear = reidentify.markov_attack(sent, known, seed=self._seed(1)).top(1).share
+        measures |= {"identified_in_clear": float(clear), "users": float(len(sent))}
+        return Result(
+            text=_words(measures, how.epsilon),
+            measures=measures,
+            tables={"budgets": table},
+            limits=compare_limits(
+                self.settings.limits,
+                measures,
+                {"max_bits": "bits", "max_identified": "identified"},
+            ),
+            plots={"budgets": lambda: _plot(table, float(clear))} if len(table) > 1 else {},
+        )
+
+    def _joint(self, sent: list[Codes]) -> sparse.csr_array:
+        """Probability that a random report is that of a user and a region, ``p_UX``.
+
+        Users are equally likely; what each reports is spread as her visits are.
+        """
+        owner = np.repeat(np.arange(len(sent)), [len(s) for s in sent])
+        weight = np.concatenate([np.full(len(s), 1 / (len(s) * len(sent))) for s in sent])
+        shape = (len(sent), len(self.domain))
+        return sparse.csr_array((weight, (owner, np.concatenate(sent))), shape=shape)
+
+    def _measure(
+        self, epsilon: float, joint: sparse.csr_array, sent: list[Codes], known: list[Codes]
+    ) -> dict[str, float]:
+        channel, n = RandomizedResponse(self.domain, epsilon), len(sent)
+        bits = float(pie.information(joint, channel))
+        ends = np.cumsum([len(s) for s in sent])[:-1]
+        device = None if self.settings.seed is None else self._seed(0)
+        reports = self.domain.encode(
+            channel.release(self.domain.decode(np.concatenate(sent)), seed=device)
+        )
+        attack = reidentify.markov_attack(np.split(reports, ends), known, seed=self._seed(1))
+        return {
+            "bits": bits,
+            "bound": pie.bound(channel, n),
+            "bound_exact": pie.bound(channel, n, kind="exact"),
+            "bayes_error": pie.bayes_error(bits, n),
+            "identified": float(attack.top(1).share),
+        }
+
+    def _seed(self, number: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.settings.seed).spawn(3)[number])
+
+
+def prepare(settings: Traces) -> PreparedTraces:
+    """Draw or read the visits."""
+    movers = settings.population
+    if movers.file is not None:
+        return PreparedTraces(settings, *_read(movers))
+    assert movers.users is not None and movers.regions is not None
+    child = np.random.SeedSequence(settings.seed).spawn(3)[2]
+    drawn = reidentify.synthetic_traces(
+        movers.users, movers.events, movers.regions, seed=np.random.default_rng(child)
+    )
+    visits = [np.asarray(trace, dtype=np.int64) for trace in drawn]
+    return PreparedTraces(settings, Domain("region", range(movers.regions)), visits)
+
+
+def _read(movers: Movers) -> tuple[Domain, list[Codes]]:
+    assert movers.file is not None and movers.user is not None and movers.region is not None
+    names = {"population.user": movers.user, "population.region": movers.region}
+    frame = read_named(movers.file, names, sep=movers.sep)
+    domain = Domain("region", sorted(frame[movers.region].unique()))
+    codes = domain.encode(frame[movers.region].tolist()).astype(np.int64)
+    visits = {user: codes[rows] for user, rows in frame.groupby(movers.user).indices.items()}
+    for user, trace in visits.items():
+        if len(trace) < SHORTEST:
+            raise AnonbayesError(
+                f"User {user!r} has {len(trace)} visits; {SHORTEST} are needed to learn habits "
+                "from one half and attack the other."
+            )
+    if len(visits) < 2:
+        raise AnonbayesError("There is only one user; nobody could be mistaken for another.")
+    return domain, list(visits.values())
+
+
+def _words(m: Mapping[str, float], epsilon: float) -> str:
+    return (
+        f"With epsilon = {epsilon:g} a report says {m['bits']:.4g} bits about which of "
+        f"{m['users']:,.0f} users sent it (at most {m['bound_exact']:.4g} whatever their habits, "
+        f"{m['bound']:.4g} by the theorem); nobody can name senders with an error below "
+        f"{m['bayes_error']:.1%}.\nWhole traces say more: an adversary who knows everybody's "
+        f"habits names the sender of {m['identified']:.1%} of them, of "
+        f"{m['identified_in_clear']:.1%} without any noise."
+    )
+
+
+def _plot(table: pd.DataFrame, clear: float) -> Any:
+    ax = make_axes(None, 5.4, 4.0)
+    ax.plot(table.index, table["bits"], "o-", color="C0", label="bits of a report")
+    ax.plot(table.index, table["bound"], "--", color="C0", label="bound (theorem)")
+    ax.set_xlabel("epsilon")
+    ax.set_ylabel("bits about the sender")
+    other = ax.twinx()
+    other.plot(table.index, table["identified"], "s-", color="C3", label="traces identified")
+    other.axhline(clear, color="C3", linestyle=":", label="in clear")
+    other.set_ylim(0, 1)
+    other.set_ylabel("share of traces whose sender is named")
+    lines = [*ax.get_lines(), *other.get_lines()]
+    ax.legend(lines, [str(line.get_label()) for line in lines], frameon=False, loc="upper left")
+    return ax
