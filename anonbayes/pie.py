@@ -1,5 +1,9 @@
 """Personal information entropy (PIE): how much a release says about who you are.
 
+Start with `bound` (what a channel guarantees), `choose` (the budget for a wanted error),
+`information` (bits for known users), `release_information` (bits of a released table) and
+`system_entropy` (bits of a matcher's scores).
+
 Bits and bounds of channels are in `anonbayes.guarantees.pie`; identification systems and released
 tables in `anonbayes.risk`. What is marked as ours there goes beyond the paper.
 """

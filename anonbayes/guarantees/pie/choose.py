@@ -67,7 +67,8 @@ def choose(
     Parameters
     ----------
     channel : Channel or callable
-        A channel of the wanted kind, of any budget; or a function from budget to channel.
+        A channel of the wanted kind, of any budget; or a function from budget to channel. Unary
+        encodings become the optimal ones, other parameters (such as ``theta``) their defaults.
     n_users : int
         Number of users.
     target_error : float

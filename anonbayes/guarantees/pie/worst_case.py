@@ -161,7 +161,7 @@ def worst_case(
     Examples
     --------
     Where PIE's Theorem 11 and Fano guarantee an error of 0.92, the error is 0.97 in truth,
-    and nobody is named with more than even odds whatever she reports:
+    and from no report can its sender be named with a probability above 0.2:
 
     >>> import anonbayes as ab
     >>> channel = ab.RandomizedResponse(ab.IntegerDomain(10_500_393), epsilon=12.72)
