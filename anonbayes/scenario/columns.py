@@ -50,8 +50,9 @@ def with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> with_numbers(pd.DataFrame({"age": ["30", "41"], "zip": ["04104", "1"]})).iloc[0].tolist()
-    [30, '04104']
+    >>> frame = with_numbers(pd.DataFrame({"age": ["30", "41"], "zip": ["04104", "1"]}))
+    >>> int(frame["age"].sum()), frame["zip"].tolist()
+    (71, ['04104', '1'])
     """
     out = frame.copy()
     for name in frame.columns:
