@@ -186,10 +186,6 @@ def test_bad_files_exit_with_2(recoded, tmp_path, monkeypatch, capsys):
         arguments = [*recoded[:place], value, *recoded[place + 1 :], *out]
         code, _, err = failing(monkeypatch, capsys, *arguments)
         assert code == 2 and part in err, err
-    slash = tmp_path / "slash.csv"
-    slash.write_text((tmp_path / "released.csv").read_text().replace("ward", "ward/room"))
-    code, _, err = failing(monkeypatch, capsys, recoded[0], slash, *recoded[2:], *out)
-    assert code == 2 and "Column 'ward/room' has a slash" in err
     code, _, err = failing(monkeypatch, capsys, *recoded, "--out", tmp_path / "file")
     assert code == 2 and "is a file; name a directory" in err
     code, _, err = failing(monkeypatch, capsys, "diagnose", tmp_path / "file")

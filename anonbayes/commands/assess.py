@@ -98,7 +98,6 @@ def assess(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
         drop=drop, sep=sep, missing=missing,
     )  # fmt: skip
-    _check_names(table)
     people = None if cleartext is None else read_csv_text(cleartext, sep=sep)
     if people is not None:
         _check_cleartext(table, people)
@@ -146,16 +145,6 @@ def _check_out(out: Path, *, force: bool) -> None:
             f"--out {str(out)!r} holds an earlier run ({', '.join(there)}); name another "
             "directory, or use --force to replace it."
         )
-
-
-def _check_names(table: ReleasedTable) -> None:
-    """Refuse names under which the posterior could not be stored."""
-    for name in (*table.attributes, table.sensitive):
-        if "/" in name:
-            raise AnonbayesError(
-                f"Column {name!r} has a slash in its name, which netCDF files keep for groups; "
-                "rename the column in all files."
-            )
 
 
 def _check_cleartext(table: ReleasedTable, people: pd.DataFrame) -> None:

@@ -21,6 +21,7 @@ import xarray as xr
 from anonbayes.errors import AnonbayesError, nearest
 
 SAMPLE_DIMS = ("chain", "draw")
+DIVISION_SLASH = "\u2215"
 
 
 def has_inference_data() -> bool:
@@ -57,8 +58,8 @@ def groups(data: Any) -> dict[str, xr.Dataset]:
     """
     if isinstance(data, xr.DataTree):
         if data.has_data and not data.children:  # a single group, e.g. ``idata["posterior"]``
-            return {data.name or "posterior": data.to_dataset()}
-        return {name: node.to_dataset() for name, node in data.children.items()}
+            return {data.name or "posterior": with_slashes(data.to_dataset())}
+        return {name: with_slashes(node.to_dataset()) for name, node in data.children.items()}
     if is_arviz_object(data):
         return {name: data[name] for name in data.groups()}
     return {"posterior": as_dataset(data)}
@@ -185,9 +186,35 @@ def make_idata(
         import arviz
 
         return arviz.InferenceData(attrs=dict(attrs or {}), **datasets)
-    tree = xr.DataTree.from_dict(datasets)
+    tree = xr.DataTree.from_dict({k: without_slashes(v) for k, v in datasets.items()})
     tree.attrs.update(attrs or {})
     return tree
+
+
+def without_slashes(dataset: xr.Dataset) -> xr.Dataset:
+    """Put a look-alike in the place of every slash in a name: trees use it to separate groups.
+
+    Examples
+    --------
+    >>> stored = without_slashes(xr.Dataset({"a/b": ("x/y", [1])}))
+    >>> "a/b" in stored, list(with_slashes(stored).data_vars)
+    (False, ['a/b'])
+    """
+    return _renamed(dataset, "/", DIVISION_SLASH)
+
+
+def with_slashes(dataset: xr.Dataset) -> xr.Dataset:
+    """Inverse of `without_slashes`."""
+    return _renamed(dataset, DIVISION_SLASH, "/")
+
+
+def _renamed(dataset: xr.Dataset, old: str, new: str) -> xr.Dataset:
+    names = {
+        name: name.replace(old, new)
+        for name in {*dataset.variables, *dataset.dims}
+        if isinstance(name, str) and old in name
+    }
+    return dataset.rename(names) if names else dataset
 
 
 def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
@@ -204,7 +231,7 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
     (2, 10)
     """
     path = Path(path)
-    contents = groups(data)
+    contents = {name: without_slashes(dataset) for name, dataset in groups(data).items()}
     tree = xr.DataTree.from_dict(contents)
     tree.attrs.update(getattr(data, "attrs", {}))
     encoding = {
@@ -237,7 +264,7 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
         raise AnonbayesError(f"path={str(path)!r} is not a netCDF 4 file: {error}.") from error
     loaded: dict[str, xr.Dataset] = {}
     for name, dataset in found.items():
-        loaded[name.strip("/")] = dataset.load()
+        loaded[name.strip("/")] = with_slashes(dataset.load())
         dataset.close()
     root = loaded.pop("", xr.Dataset())
     return make_idata(loaded, attrs=root.attrs)

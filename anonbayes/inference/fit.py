@@ -127,6 +127,8 @@ def fit(
     if method == "nuts":
         if resume is not None or rows is not None:
             raise ModelError("resume= and keep_cleartext= are not available with method='nuts'.")
+        if any("/" in name for name in table.domains):
+            raise ModelError("PyMC cannot store draws of columns with a slash in their name.")
         return _nuts(
             table, prior, alpha, beta, draws, tune, chains, cores, entropy, progressbar, kwargs
         )

@@ -257,6 +257,17 @@ def test_other_objects_and_reserved_names_are_refused():
         ab.fit(ab.ReleasedTable.horizontal(frame, "ill"), **QUIET)
 
 
+def test_a_slash_in_a_name_is_kept(tmp_path):
+    """Trees of draws and netCDF groups use the slash for themselves."""
+    frame = pd.DataFrame({"town/city": ["a", "b"], "ill/well": ["x", "y"]})
+    post = ab.fit(ab.ReleasedTable.horizontal(frame, "ill/well"), draws=5, **QUIET)
+    back = ab.Posterior.from_netcdf(post.to_netcdf(tmp_path / "slash.nc"))
+    for found in (post, back):
+        assert found.draws["pi_town/city"].dims == ("chain", "draw", "ill/well", "town/city")
+        assert found.attacker({"town/city": "a"})["x"] == 1.0
+    assert compat.rhat(post.idata)["pi_town/city"].shape == (2, 2)
+
+
 def test_priors_in_every_form():
     table = crossing()
     expected = np.array([[1.0, 2.0, 3.0]] * 2)

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes import compat
 from anonbayes.reporting.formats import ratio
 from anonbayes.reporting.html import render
 from anonbayes.reporting.limits import check_limits
@@ -120,19 +119,7 @@ def evil_release(column=IMAGE):
     return ab.ReleasedTable.horizontal(frame, "<title>"), frame
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        IMAGE,
-        pytest.param(
-            EVIL,
-            marks=pytest.mark.skipif(
-                not compat.has_inference_data(),
-                reason="a DataTree (ArviZ 1.x) refuses variables with a slash in their name",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("column", [IMAGE, EVIL])
 def test_labels_are_shown_not_run(column):
     table, frame = evil_release(column)
     post = ab.fit(table, seed=1, progressbar=False)
