@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+RUN    := $(VENV)/.installed
+DEV    := $(VENV)/.installed-dev
 JOBS   ?= 2
 
 .PHONY: help report test doctest lint types bench clean
@@ -10,31 +12,35 @@ JOBS   ?= 2
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-$(STAMP): pyproject.toml
+$(RUN): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "anonbayes needs Python 3.11 or later: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(PIP) --editable .
 	@touch $@
 
-report: $(STAMP)  ## assess the clinic's release: reports/clinic/report.html
+$(DEV): $(RUN)
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
 	@$(BIN)/anonbayes assess data/clinic_k4_l3_local.csv --cleartext data/clinic.csv --sensitive diagnosis \
 	  --hierarchies data/clinic_hierarchies --seed 1 --out reports/clinic --force
 
-test: $(STAMP)    ## run the test suite
+test: $(DEV)    ## run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-doctest: $(STAMP) ## run the examples in the docstrings
+doctest: $(DEV) ## run the examples in the docstrings
 	$(BIN)/python -m pytest --doctest-modules anonbayes
 
-lint: $(STAMP)    ## style
+lint: $(DEV)    ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)   ## static types
+types: $(DEV)   ## static types
 	$(BIN)/mypy
 
-bench: $(STAMP)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
+bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
 	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
 
 clean:            ## remove the environment
