@@ -1,18 +1,23 @@
-"""Running chains: in threads, in chunks, with progress, interruption and checkpoints.
+"""Running chains: side by side, in chunks, with progress, interruption and checkpoints.
 
 An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
-kernels release the interpreter's lock, so threads use all cores without copying the table. A
-chain's draws depend on its own generators only: neither the number of threads nor where the chunks
-end changes them, and a resumed chain goes on as if it had never stopped.
+kernels release the interpreter's lock, so threads use all cores without copying the table;
+processes are there for engines that spend their time in Python. A chain's draws depend on its own
+generators only: neither who runs it nor where the chunks end changes them, and a resumed chain goes
+on as if it had never stopped.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
+import queue
+import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -113,6 +118,7 @@ def run_chains(
     progressbar: bool,
     label: str,
     store: RunStore | None = None,
+    parallel: str = "threads",
 ) -> tuple[list[Recorded], bool]:
     """Run all chains until each has its draws, or until interrupted.
 
@@ -132,13 +138,14 @@ def run_chains(
         What the progress bar calls the work.
     store : RunStore, optional
         Where to keep finished draws on disk and to continue from.
+    parallel : {"threads", "processes"}
+        What runs the chains.
 
     Returns
     -------
     list of Recorded, bool
         The chains, and whether they were interrupted (Ctrl-C).
     """
-    stop = threading.Event()
     workers = min(len(seeds), cores or os.cpu_count() or 1)
     columns = (
         TextColumn("{task.description}"),
@@ -149,47 +156,60 @@ def run_chains(
     )
     with (
         Progress(*columns, disable=not progressbar, transient=True) as progress,
-        ThreadPoolExecutor(workers) as pool,
+        _workers(parallel, workers) as (pool, stop, made),
     ):
         total = (tune + draws * thin) * len(seeds)
         task = progress.add_task(label, total=total, speed="")
-        meter = _Meter(progress, task)
         futures: list[Future[Recorded]] = [
-            pool.submit(_run_chain, engine, c, seed, draws, tune, thin, store, stop, meter)
+            pool.submit(_run_chain, engine, c, seed, draws, tune, thin, store, stop, made)
             for c, seed in enumerate(seeds)
         ]
-        interrupted = _wait(futures, stop)
+        interrupted = _follow(futures, stop, made, progress, task)
     return [f.result() for f in futures], interrupted
 
 
-def _wait(futures: list[Future[Recorded]], stop: threading.Event) -> bool:
-    """Wait for all chains; on Ctrl-C or an error let the others finish their chunk."""
-    interrupted = False
+@contextlib.contextmanager
+def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
+    """Threads or processes, an event that stops them, and a queue of the sweeps they made."""
+    if parallel == "threads":
+        with ThreadPoolExecutor(n) as pool:
+            yield pool, threading.Event(), queue.SimpleQueue()
+        return
+    context = multiprocessing.get_context("spawn")
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(n, mp_context=context, initializer=_leave_interrupts) as processes,
+    ):
+        yield processes, manager.Event(), manager.Queue()
+
+
+def _leave_interrupts() -> None:
+    """Let Ctrl-C reach the parent only, which asks the chains to stop after their chunk."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _follow(
+    futures: list[Future[Recorded]], stop: Any, made: Any, progress: Progress, task: Any
+) -> bool:
+    """Show progress until all chains end; on Ctrl-C or an error let them finish their chunk."""
+    begin, sweeps, interrupted = time.monotonic(), 0, False
     pending = set(futures)
     while pending:
         try:
-            finished, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+            finished, pending = wait(pending, timeout=0.2)
             if any(f.exception() is not None for f in finished):
                 stop.set()
+            new = 0
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    new += made.get_nowait()
+            sweeps += new
+            speed = sweeps / max(time.monotonic() - begin, 1e-9)
+            progress.update(task, advance=new, speed=f"{speed:,.0f} sweeps/s")
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
     return interrupted
-
-
-class _Meter:
-    """Progress of all chains together, with recorded speed."""
-
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self.progress, self.task = progress, task
-        self.begin, self.sweeps = time.monotonic(), 0
-        self.lock = threading.Lock()
-
-    def add(self, n: int) -> None:
-        with self.lock:
-            self.sweeps += n
-            speed = self.sweeps / max(time.monotonic() - self.begin, 1e-9)
-            self.progress.update(self.task, advance=n, speed=f"{speed:,.0f} sweeps/s")
 
 
 def _run_chain(
@@ -200,15 +220,15 @@ def _run_chain(
     tune: int,
     thin: int,
     store: RunStore | None,
-    stop: threading.Event,
-    meter: _Meter,
+    stop: Any,
+    made: Any,
 ) -> Recorded:
     recorded = Recorded()
     state = None if store is None else store.load_chain(chain, engine, recorded)
     if state is None:
         generators = [np.random.default_rng(s) for s in seed.spawn(engine.n_generators)]
         state = ChainState(engine.start(generators), generators)
-    meter.add(state.done)
+    made.put(state.done)
     unsaved, saved_at, chunk = Recorded(), time.monotonic(), 1
     while state.done < tune + draws * thin and not stop.is_set():
         begin = time.monotonic()
@@ -223,7 +243,7 @@ def _run_chain(
             extra = {k: v[first::thin] for k, v in stats.items()}
             recorded.add(piece, extra)
             unsaved.add(piece, extra)
-        meter.add(n)
+        made.put(n)
         now = time.monotonic()
         chunk = max(1, min(2 * chunk, int(n * CHUNK_SECONDS / max(now - begin, 1e-6))))
         if store is not None and now - saved_at > SAVE_SECONDS:

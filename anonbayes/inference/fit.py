@@ -55,6 +55,7 @@ def fit(
     tune: int | None = None,
     chains: int = 4,
     cores: int | None = None,
+    parallel: str = "threads",
     seed: int | None = None,
     thin: int = 1,
     keep_cleartext: bool | npt.ArrayLike = False,
@@ -84,6 +85,10 @@ def fit(
         Exact draws need no tuning; otherwise `tune` is by default 1000 (horizontal: 500).
     cores : int, optional
         Chains that run at the same time.
+    parallel : {"threads", "processes"}
+        What runs the chains side by side. The kernels release the interpreter's lock, so threads
+        are enough on most tables; processes cost a start-up, and scripts that use them need
+        ``if __name__ == "__main__":``. The draws are the same.
     seed : int, optional
         Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
         and noted in ``post.idata``.
@@ -118,6 +123,7 @@ def fit(
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
+    one_of("parallel", parallel, ("threads", "processes"))
     prior = resolve_prior(table, alpha=alpha, beta=beta)
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
@@ -162,6 +168,7 @@ def fit(
         progressbar=progressbar,
         label=f"{method}{f' ({step})' if step else ''}",
         store=store,
+        parallel=parallel,
     )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
     _warn_if_chains_disagree(stats, step)

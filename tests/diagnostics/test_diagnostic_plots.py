@@ -54,7 +54,9 @@ def test_worst_shows_what_differs_and_can_be_drawn(idata):
 
 
 def test_text_categories_can_be_drawn(idata):
-    plot_worst(compat.select(idata, var_names="word"), n=1).savefig(io.BytesIO(), format="png")
+    picture = io.BytesIO()
+    plot_worst(compat.select(idata, var_names="word"), n=1).savefig(picture, format="png")
+    assert picture.getvalue().startswith(b"\x89PNG")
 
 
 def test_autocorrelation_tells_step_methods_apart():

@@ -138,7 +138,7 @@ def validator():
 def test_shipped_scenarios_fit_the_schema(file, validator):
     import tomllib
 
-    validator.validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    assert list(validator.iter_errors(tomllib.loads(file.read_text(encoding="utf-8")))) == []
 
 
 @pytest.mark.parametrize(
