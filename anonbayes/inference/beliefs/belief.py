@@ -36,7 +36,7 @@ class MonteCarloErrors:
     Examples
     --------
     >>> errors = MonteCarloErrors(pd.Series([0.01, 0.02]))
-    >>> errors.max(), errors.to_numpy().tolist()
+    >>> float(errors.max()), errors.to_numpy().tolist()
     (0.02, [0.01, 0.02])
     """
 
