@@ -93,8 +93,10 @@ def test_log_likelihood_does_not_depend_on_the_bookkeeping():
         assert found == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize("make", [crossing, latent])
-def test_simulation_based_calibration(make):
+@pytest.mark.parametrize(
+    ("make", "step"), [(crossing, "tree"), (crossing, "counts"), (latent, "tree")]
+)
+def test_simulation_based_calibration(make, step):
     """Ranks of the true parameters among posterior draws are uniform (Talts et al. 2018).
 
     Tables are drawn from the prior through the same cells; 200 replications, 31 draws each kept far
