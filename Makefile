@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 JOBS   ?= 2
@@ -12,16 +11,20 @@ JOBS   ?= 2
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-$(RUN): pyproject.toml
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "anonbayes needs Python 3.11 or later: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable "$(1)"
+endef
+
+$(RUN): pyproject.toml
+	$(call install,.)
 	@touch $@
 
-$(DEV): $(RUN)
-	$(PIP) --editable ".[dev]"
-	@touch $@
+$(DEV): pyproject.toml
+	$(call install,.[dev])
+	@touch $(RUN) $@
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
 	@$(BIN)/anonbayes assess data/clinic_k4_l3_local.csv --cleartext data/clinic.csv --sensitive diagnosis \
