@@ -150,7 +150,7 @@ def main(*, short: bool = False) -> None:
     """Compare chains without and with tempering."""
     compare(step="collapsed", minutes=0.2 if short else 5, thin=5, reports=1)
     compare(
-        minutes=0.8 if short else 25, tune=200 if short else 800, thin=5 if short else 40,
+        minutes=0.3 if short else 25, tune=40 if short else 800, thin=5 if short else 40,
         reports=1 if short else 5,
     )  # fmt: skip
 
