@@ -113,6 +113,20 @@ def test_convergence_can_be_required(tmp_path):
     assert json.loads(run("diagnose", stored, "--json").stdout)["verdict"] == "not assessed"
 
 
+def test_diagnose_draws_what_the_draws_allow(tmp_path):
+    table = ab.datasets.load("table1_anatomy")
+    settings = {"draws": 60, "tune": 20, "seed": 1, "progressbar": False}
+    post = ab.fit(table, keep_cleartext=True, **settings)
+    post.to_netcdf(tmp_path / "chains.nc")
+    done = run("diagnose", tmp_path / "chains.nc", "--plots", tmp_path / "plots")
+    assert done.exit_code == 0, done.output
+    drawn = {file.stem for file in (tmp_path / "plots").iterdir()}
+    assert drawn == {"worst", "geweke", "autocorrelation", "weiss"}
+    ab.fit(ab.datasets.load("clinic_local"), **settings).to_netcdf(tmp_path / "exact.nc")
+    assert run("diagnose", tmp_path / "exact.nc", "--plots", tmp_path / "none").exit_code == 0
+    assert not (tmp_path / "none").exists()  # no chain, nothing to look at
+
+
 def test_diagnose_reads_any_arviz_file(tmp_path):
     draws = np.random.default_rng(0).normal(size=(4, 500))
     compat.write_netcdf(compat.make_idata({"posterior": {"mu": draws}}), tmp_path / "mu.nc")

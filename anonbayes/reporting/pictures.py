@@ -118,7 +118,7 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
 
 def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Picture]:
     """Yield the pictures of convergence; none where there is no chain."""
-    from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_worst
+    from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
     from anonbayes.diagnostics._quantities import rank_quantities
 
     if post.method == "exact" or not rank_quantities(report.table):
@@ -141,3 +141,9 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
         "How long draws remember",
         "Autocorrelation by lag: the sooner it falls to zero, the more each draw is worth.",
     )
+    if any(v.dtype.kind in "iub" for v in post.draws.data_vars.values()):
+        yield draw(
+            lambda: plot_weiss(post),
+            "Rows whose hidden values chains agree on",
+            "p-values of the Weiß test against those expected: on the diagonal, chains agree.",
+        )
