@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 import anonbayes as ab
 from anonbayes import compat
@@ -84,9 +85,26 @@ def nuts_row(table: ReleasedTable, sampler: str, draws: int, tune: int) -> dict[
         seconds = time.process_time() - began
         share = draws / (draws + tune)
     found = compat.groups(idata)["posterior"]
+    agreement(table, found, sampler)
     worst, median = effective({str(k): v.to_numpy() for k, v in found.items() if "_" in str(k)})
     return {"worst": worst / (seconds * share), "median": median / (seconds * share),
             "with tuning": worst / seconds}  # fmt: skip
+
+
+def agreement(table: ReleasedTable, draws: xr.Dataset, sampler: str) -> None:
+    """Print how far a sampler's means lie from the closed form, in its own standard errors."""
+    trees = ab.fit(table, draws=1, chains=1, seed=0, progressbar=False).trees
+    off = []
+    for name, tree in trees.items():
+        chain = draws[f"pi_{name}"]
+        error = compat.mcse({"x": chain})["x"].to_numpy()
+        enough = compat.ess({"x": chain})["x"].to_numpy() > 100
+        mean = chain.mean(("chain", "draw")).to_numpy()
+        off.append(((mean - tree.mean) / error)[enough])
+    z = np.concatenate(off)
+    print(
+        f"{sampler} - exact: {len(z)} means, z has s.d. {z.std():.2f}, largest {abs(z).max():.1f}"
+    )
 
 
 def repeated(table: ReleasedTable, times: int) -> ReleasedTable:
