@@ -84,7 +84,7 @@ def set_apart(table: ReleasedTable) -> ReleasedTable:
 
     The constructors do so themselves; this is for tables put together from columns.
     """
-    hidden = np.ones(table.n_rows, dtype=bool)
+    hidden = np.ones(table.n_lines, dtype=bool)
     for column in table.columns.values():
         # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
         starred = [
@@ -95,7 +95,7 @@ def set_apart(table: ReleasedTable) -> ReleasedTable:
     nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
     if nothing_to_hide or not hidden.any() or table.group_name is not None:
         return table
-    codes = np.full(table.n_rows, -1, dtype=np.int32)
+    codes = np.full(table.n_lines, -1, dtype=np.int32)
     codes[~hidden], kept = pd.factorize(table.group_codes[~hidden])
     return replace(table, group_codes=codes, group_labels=pd.RangeIndex(len(kept), name="group"))
 

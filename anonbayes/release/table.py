@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
@@ -19,37 +18,20 @@ from anonbayes.errors import TableError, one_of
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release import build, show
 from anonbayes.release.columns import Column, frozen
+from anonbayes.release.statistics import (
+    Records,
+    checked_weights,
+    cross_counts,
+    fingerprint,
+    tally,
+)
 
-__all__ = ["Records", "ReleasedTable"]
+__all__ = ["ReleasedTable"]
 
 Scheme = Literal["horizontal", "vertical"]
 Missing = str | Mapping[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Distinct released records with their multiplicities.
-
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        Cell code of each attribute, shape ``(n_records, n_attributes)``.
-    secret : numpy.ndarray
-        Code of the sensitive cell of each record.
-    count : numpy.ndarray
-        How many rows show the record.
-    inverse : numpy.ndarray
-        Record of each row.
-    """
-
-    codes: npt.NDArray[np.int64]
-    secret: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
-    inverse: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        for array in (self.codes, self.secret, self.count, self.inverse):
-            array.setflags(write=False)
+MOST_LINES = 10_000_000
+"""Longest frame into which a reduced table is unfolded without being asked to."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +62,10 @@ class ReleasedTable:
         Names of the groups.
     group_name : str or None
         Column that named the groups, None when equal cells made them.
+    weights : numpy.ndarray or None
+        How many rows each stored line stands for; None when every line is a row. A horizontal table
+        of any size is kept as its distinct lines (`reduced`): all that inference asks for are
+        numbers of rows. See `from_parquet`.
 
     Examples
     --------
@@ -101,13 +87,15 @@ class ReleasedTable:
     group_codes: npt.NDArray[np.int32]
     group_labels: pd.Index = field(repr=False)
     group_name: str | None = None
+    weights: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         one_of("scheme", self.scheme, ("horizontal", "vertical"))
         groups = np.asarray(self.group_codes)
         for array in (groups, *(c.codes for c in self.columns.values())):
-            if len(array) != self.n_rows:
-                raise TableError(f"Columns of {len(array)} and {self.n_rows} rows in one table.")
+            if len(array) != self.n_lines:
+                raise TableError(f"Columns of {len(array)} and {self.n_lines} rows in one table.")
+        object.__setattr__(self, "weights", checked_weights(self.weights, self.n_lines, self.scheme))
         if len(groups) and not -1 <= int(groups.min()) <= int(groups.max()) < self.n_groups:
             raise TableError(
                 f"Group codes run from {groups.min()} to {groups.max()}, but there are "
@@ -125,6 +113,7 @@ class ReleasedTable:
             self.group_codes,
             self.group_labels,
             self.group_name,
+            self.weights,
         )
 
     # -- constructors ----------------------------------------------------------------------
@@ -141,6 +130,7 @@ class ReleasedTable:
         channels: Mapping[str, Any] | None = None,
         missing: Missing = "error",
         missing_label: Any = "missing",
+        weights: str | None = None,
     ) -> ReleasedTable:
         """Table of generalized rows.
 
@@ -164,6 +154,8 @@ class ReleasedTable:
             What a missing cell means, for the table or per column.
         missing_label : hashable
             The category that stands for missing cells when ``missing="category"``.
+        weights : str, optional
+            Column that says how many rows a line stands for, in a frame of counted records.
 
         Examples
         --------
@@ -171,8 +163,12 @@ class ReleasedTable:
         >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "income": ["low", "high"]})
         >>> ReleasedTable.horizontal(frame, "income", domains={"age": range(20, 30)}).k
         1
+        >>> counted = frame.assign(people=[2_000_000, 3_000_000])
+        >>> ages = {"age": range(20, 30)}
+        >>> ReleasedTable.horizontal(counted, "income", ages, weights="people").group_sizes.tolist()
+        [2000000, 3000000]
         """
-        return cls(
+        table = cls(
             **build.horizontal_parts(
                 frame,
                 sensitive=sensitive,
@@ -182,8 +178,10 @@ class ReleasedTable:
                 channels=channels,
                 missing=missing,
                 missing_label=missing_label,
+                weights=weights,
             )
         )
+        return table if weights is None else table.reduced()
 
     @classmethod
     def vertical(
@@ -242,6 +240,11 @@ class ReleasedTable:
     @property
     def n_rows(self) -> int:
         """Number of rows, suppressed ones included."""
+        return self.n_lines if self.weights is None else int(self.weights.sum())
+
+    @property
+    def n_lines(self) -> int:
+        """Number of stored lines: one per row, or one per distinct record of a reduced table."""
         return len(self.secret.codes)
 
     @property
@@ -263,11 +266,11 @@ class ReleasedTable:
     @cached_property
     def n_suppressed(self) -> int:
         """Number of suppressed rows: they show nothing but their sensitive value."""
-        return int((self.group_codes < 0).sum())
+        return int(self.tally(self.group_codes < 0, 2)[1])
 
     @cached_property
     def _sizes(self) -> npt.NDArray[np.int64]:
-        return np.bincount(self.group_codes[self.group_codes >= 0], minlength=self.n_groups)
+        return self.tally(self.group_codes.astype(np.int64) + 1, self.n_groups + 1)[1:]
 
     @cached_property
     def _diversity(self) -> npt.NDArray[np.int64]:
@@ -305,6 +308,55 @@ class ReleasedTable:
             and all(c.evidence.is_nested for c in self.columns.values())
         )
 
+    # -- rows and lines -----------------------------------------------------------------------
+
+    def tally(self, codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+        """Number of rows per code, from one code per line."""
+        return tally(codes, self.weights, size)
+
+    def reduced(self) -> ReleasedTable:
+        """Return the same table as distinct lines, in order of appearance, with their numbers of rows.
+
+        Memory is then that of the distinct lines, whatever the number of rows. Which row was which
+        is forgotten; nothing but `to_frame` and single rows in ``fit(keep_cleartext=...)`` asks.
+        A vertical table is returned as it is.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"Nat": ["M", "M", "J"] * 5, "Dis": ["Flu", "Flu", "HIV"] * 5})
+        >>> table = ReleasedTable.horizontal(frame, "Dis")
+        >>> small = table.reduced()
+        >>> small.n_rows, small.n_lines, small == table
+        (15, 2, True)
+        """
+        if self.scheme == "vertical":
+            return self
+        columns = [c.codes for c in self.columns.values()]
+        inverse, first, count = build.distinct_rows(
+            [*columns, self.secret.codes, self.group_codes.astype(np.int64) + 1]
+        )
+        if len(first) == self.n_lines:
+            return self
+        return self._take(first, tally(inverse, self.weights, len(count)))
+
+    def expanded(self) -> ReleasedTable:
+        """Return the same table with one line per row, equal rows next to each other."""
+        if self.weights is None:
+            return self
+        return self._take(np.repeat(np.arange(self.n_lines), self.weights), None)
+
+    def _take(
+        self, lines: npt.NDArray[np.int64], weights: npt.NDArray[np.int64] | None
+    ) -> ReleasedTable:
+        return replace(
+            self,
+            columns={name: c.take(lines) for name, c in self.columns.items()},
+            secret=self.secret.take(lines),
+            group_codes=self.group_codes[lines],
+            weights=weights,
+        )
+
     # -- sufficient statistics ----------------------------------------------------------------
 
     @cached_property
@@ -314,7 +366,7 @@ class ReleasedTable:
 
     @cached_property
     def secret_codes(self) -> npt.NDArray[Any]:
-        """Domain code of each row's sensitive value (of each slot, in a vertical table)."""
+        """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
         if not self.secrets_known:
             raise TableError(
                 f"The sensitive column {self.sensitive!r} was released through a channel or "
@@ -337,7 +389,9 @@ class ReleasedTable:
         size = len(self.secret.domain)
         return MappingProxyType(
             {
-                name: _cross_counts(c.codes, self.secret_codes, (len(c.evidence), size))
+                name: cross_counts(
+                    c.codes, self.secret_codes, self.weights, (len(c.evidence), size)
+                )
                 for name, c in self.columns.items()
             }
         )
@@ -345,48 +399,40 @@ class ReleasedTable:
     @cached_property
     def secret_counts(self) -> npt.NDArray[np.int64]:
         """Number of rows per sensitive value, in domain order."""
-        return frozen(np.bincount(self.secret_codes, minlength=len(self.secret.domain)))
+        return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
 
     @cached_property
     def records(self) -> Records:
         """Distinct rows (cells and sensitive cell together) with their multiplicities."""
         stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
-        inverse, first, count = build.distinct_rows(stacked)
+        inverse, first, _ = build.distinct_rows(stacked)
         table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
+        count = tally(inverse, self.weights, len(first))
         return Records(table[:, :-1], table[:, -1], count, inverse)
 
     @cached_property
     def fingerprint(self) -> str:
         """Digest of the table's content, to tell whether a result belongs to it.
 
-        Neither the spelling of cells nor the names of groups count, only what they say.
+        Neither the spelling of cells nor the names of groups count, only what they say; nor does
+        it matter whether a horizontal table is kept as rows or `reduced`.
         """
-        digest = hashlib.sha256(f"{self.scheme}|{self.sensitive}".encode())
-        for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
-            codes, cells = pd.factorize(column.codes)  # cells in order of appearance
-            matrix = column.evidence.matrix[cells]
-            digest.update(repr((name, column.domain.values, matrix.shape, len(codes))).encode())
-            for array, kind in (
-                (matrix.indptr, "<i8"),
-                (matrix.indices, "<i8"),
-                (matrix.data, "<f8"),
-                (codes, "<i4"),
-            ):
-                digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-        groups = np.full(self.n_rows, -1, dtype="<i4")
-        kept = self.group_codes >= 0
-        groups[kept] = pd.factorize(self.group_codes[kept])[0]
-        digest.update(groups.tobytes())
-        return digest.hexdigest()[:16]
+        return fingerprint(self)
 
     # -- looking at it ---------------------------------------------------------------------
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, weights: str | None = None) -> pd.DataFrame:
         """Return the table as released, one line per row.
 
         Suppressed rows show ``*``. `horizontal` reads the frame back without loss when it is also
         given the ``domains``; of a vertical table take the two parts with `to_frames`, since its
         lines are not linked.
+
+        Parameters
+        ----------
+        weights : str, optional
+            Return one line per distinct record instead, with its number of rows in a column of
+            this name.
 
         Examples
         --------
@@ -397,9 +443,31 @@ class ReleasedTable:
         >>> again == table
         True
         """
-        return self._lines(slice(None))
+        if weights is not None:
+            return self._counted(weights)
+        if self.weights is None:
+            return self._lines(slice(None))
+        if self.n_rows > MOST_LINES:
+            raise TableError(
+                f"A frame of {self.n_rows:,} rows is too large; take the {self.n_lines:,} distinct "
+                "records with to_frame(weights='rows'), or, if memory allows, "
+                "expanded().to_frame()."
+            )
+        return self._lines(np.repeat(np.arange(self.n_lines), self.weights))
 
-    def _lines(self, rows: slice) -> pd.DataFrame:
+    def _counted(self, name: str) -> pd.DataFrame:
+        table = self.reduced()
+        frame = table._lines(slice(None))
+        if self.scheme == "vertical" or name in frame.columns:
+            raise TableError(
+                "A vertical table cannot be counted by records: its lines are not linked."
+                if self.scheme == "vertical"
+                else f"The table has a column {name!r} already; choose another name for weights=."
+            )
+        ones = np.ones(table.n_lines, dtype=np.int64)
+        return frame.assign(**{name: ones if table.weights is None else table.weights})
+
+    def _lines(self, rows: slice | npt.NDArray[np.int64]) -> pd.DataFrame:
         groups = self.group_codes[rows]
         hidden = groups < 0
         data: dict[str, pd.Series] = {}
@@ -427,7 +495,10 @@ class ReleasedTable:
 
     def head(self, rows: int = 5) -> pd.DataFrame:
         """Return the first lines of `to_frame` without building the rest."""
-        return self._lines(slice(rows))
+        if self.weights is None:
+            return self._lines(slice(rows))
+        repeated = np.minimum(self.weights[:rows], rows)
+        return self._lines(np.repeat(np.arange(len(repeated)), repeated)[:rows])
 
     def describe(self) -> pd.DataFrame:
         """One line per attribute: domain size, distinct cells, how much they hide."""
@@ -455,16 +526,3 @@ def _spread(labels: Sequence[Any], codes: npt.NDArray[Any]) -> pd.Series:
     """Label of each row, in the type that the labels have in common."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))
-
-
-def _cross_counts(
-    rows: npt.NDArray[Any], cols: npt.NDArray[Any], shape: tuple[int, int]
-) -> sparse.csr_array:
-    """Sparse contingency table, read-only."""
-    which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
-    n = np.bincount(which, minlength=len(keys))
-    counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
-    counts.sort_indices()
-    for array in (counts.data, counts.indices, counts.indptr):
-        array.setflags(write=False)
-    return counts
