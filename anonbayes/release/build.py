@@ -23,14 +23,18 @@ from anonbayes.release.groups import (
 )
 from anonbayes.textfiles import check_names
 
-__all__ = ["check_frame", "distinct_rows", "horizontal_parts", "vertical_parts"]
+__all__ = ["FrameLike", "check_frame", "distinct_rows", "horizontal_parts", "vertical_parts"]
 
 JOIN = " & "
 
 
+class FrameLike:
+    """Base of what may stand in for a data frame: ``columns``, ``frame[name]``, its size."""
+
+
 def check_frame(frame: pd.DataFrame, what: str = "The table") -> None:
     """Raise `TableError` unless the frame has rows, and columns with distinct text names."""
-    if not isinstance(frame, pd.DataFrame):
+    if not isinstance(frame, pd.DataFrame | FrameLike):
         raise TableError(f"{what} must be a pandas DataFrame, got {type(frame).__name__}.")
     check_names(list(frame.columns), what)
     if frame.empty:
@@ -92,12 +96,14 @@ def horizontal_parts(
     channels: Mapping[str, Any] | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
-    weights: str | None = None,
+    weights: str | npt.NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
     check_frame(frame)
     numbers = None
-    if weights is not None:
+    if isinstance(weights, np.ndarray):
+        numbers = weights
+    elif weights is not None:
         check_column(frame, weights, "weights")
         numbers = multiplicities(frame, weights)
         frame = frame.drop(columns=weights)

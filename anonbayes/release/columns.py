@@ -26,7 +26,7 @@ from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.cells import CellParser, is_pattern, is_set_text, split_set
 from anonbayes.release.evidence import Evidence
 
-__all__ = ["Column", "encode_column", "frozen"]
+__all__ = ["Column", "encode_column", "factorize_cells", "frozen"]
 
 IDENTIFIER_SIZE = 1000
 
@@ -128,7 +128,7 @@ def encode_column(
                 "of domains and hierarchies."
             )
         return _through_channel(series, name, channel, missing)
-    inverse, distinct = _factorize(series, name)
+    inverse, distinct = factorize_cells(series, name)
     size = len(series) if n_rows is None else n_rows
     known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series, size)
     parser = CellParser(known, missing=missing, missing_label=missing_label)
@@ -172,7 +172,7 @@ def _is_star(label: Any) -> bool:
 # -- distinct cells ---------------------------------------------------------------------------
 
 
-def _factorize(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+def factorize_cells(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
     if series.dtype == object and pd.api.types.infer_dtype(series).startswith("mixed"):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
@@ -237,9 +237,7 @@ def _domain(
     return Domain(name, [*known.values, missing_label], wider)
 
 
-def _shown_values(
-    name: str, distinct: list[Any], series: pd.Series, n_rows: int
-) -> list[Any]:
+def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
     """Values that a column shows by themselves or as members of its sets."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
     seen: dict[Any, None] = {}

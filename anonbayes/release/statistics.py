@@ -1,24 +1,25 @@
-"""Numbers of rows: what inference asks of a table, whether it is kept as rows or as counted lines."""
+"""Numbers of rows: all that inference asks of a table, kept as rows or as counted lines."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import TableError
-from anonbayes.release.columns import frozen
+from anonbayes.release.columns import Column, frozen
 from anonbayes.release.groups import distinct_rows
 
-if TYPE_CHECKING:
-    from anonbayes.release.table import ReleasedTable
-
-__all__ = ["Records", "checked_weights", "cross_counts", "fingerprint", "tally"]
+__all__ = ["Records", "Statistics", "checked_weights", "tally"]
 
 Weights = npt.NDArray[np.int64] | None
 
@@ -78,7 +79,7 @@ def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[n
     return np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
 
 
-def cross_counts(
+def _cross_counts(
     rows: npt.NDArray[Any], cols: npt.NDArray[Any], weights: Weights, shape: tuple[int, int]
 ) -> sparse.csr_array:
     """Sparse contingency table, read-only."""
@@ -91,7 +92,7 @@ def cross_counts(
     return counts
 
 
-def fingerprint(table: ReleasedTable) -> str:
+def _digest(table: Statistics) -> str:
     """Digest of what a table says: see `ReleasedTable.fingerprint`.
 
     Of a horizontal table the distinct lines count, in order of appearance, and their numbers of
@@ -120,3 +121,154 @@ def fingerprint(table: ReleasedTable) -> str:
     named[kept > 0] = pd.factorize(kept[kept > 0])[0]
     digest.update(named.tobytes())
     return digest.hexdigest()[:16]
+
+
+class Statistics:
+    """Numbers of rows of a `ReleasedTable`, computed once, on demand."""
+
+    scheme: str
+    sensitive: str
+    columns: Mapping[str, Column]
+    secret: Column
+    group_codes: npt.NDArray[np.int32]
+    group_labels: pd.Index
+    weights: Weights
+
+    # -- size and syntactic properties -------------------------------------------------------
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, suppressed ones included."""
+        return self.n_lines if self.weights is None else int(self.weights.sum())
+
+    @property
+    def n_lines(self) -> int:
+        """Number of stored lines: one per row, or one per distinct record of a reduced table."""
+        return len(self.secret.codes)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, not counting suppressed rows."""
+        return len(self.group_labels)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the nonsensitive attributes."""
+        return tuple(self.columns)
+
+    @cached_property
+    def domains(self) -> Mapping[str, Domain]:
+        """Domain of every attribute, the sensitive one last."""
+        found = {name: column.domain for name, column in self.columns.items()}
+        return MappingProxyType({**found, self.sensitive: self.secret.domain})
+
+    @cached_property
+    def n_suppressed(self) -> int:
+        """Number of suppressed rows: they show nothing but their sensitive value."""
+        return int(self.tally(self.group_codes < 0, 2)[1])
+
+    @cached_property
+    def _sizes(self) -> npt.NDArray[np.int64]:
+        return self.tally(self.group_codes.astype(np.int64) + 1, self.n_groups + 1)[1:]
+
+    @cached_property
+    def _diversity(self) -> npt.NDArray[np.int64]:
+        keep = self.group_codes >= 0
+        width = len(self.secret.evidence)
+        pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
+        return np.bincount(pairs // width, minlength=self.n_groups)
+
+    @property
+    def group_sizes(self) -> pd.Series:
+        """Number of rows of each group."""
+        return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
+
+    @property
+    def group_diversity(self) -> pd.Series:
+        """Number of distinct sensitive values of each group."""
+        return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
+
+    @property
+    def k(self) -> int:
+        """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
+        return int(self._sizes.min()) if self.n_groups else 0
+
+    @property
+    def l(self) -> int:  # noqa: E743
+        """Fewest distinct sensitive values in a group (distinct l-diversity)."""
+        return int(self._diversity.min()) if self.n_groups else 0
+
+    @cached_property
+    def is_nested(self) -> bool:
+        """Whether the posterior has a closed form: known secrets, nested cells (MODEL 1.3)."""
+        return (
+            self.scheme == "horizontal"
+            and self.secrets_known
+            and all(c.evidence.is_nested for c in self.columns.values())
+        )
+
+    def tally(self, codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+        """Number of rows per code, from one code per line."""
+        return tally(codes, self.weights, size)
+
+    # -- sufficient statistics ----------------------------------------------------------------
+
+    @cached_property
+    def secrets_known(self) -> bool:
+        """Whether every row shows its sensitive value in clear."""
+        return self.secret.evidence.is_hard and bool((self.secret.evidence.sizes == 1).all())
+
+    @cached_property
+    def secret_codes(self) -> npt.NDArray[Any]:
+        """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
+        if not self.secrets_known:
+            raise TableError(
+                f"The sensitive column {self.sensitive!r} was released through a channel or "
+                "generalized; its values are not known row by row."
+            )
+        of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
+        return frozen(of_cell[self.secret.codes])
+
+    @cached_property
+    def counts(self) -> Mapping[str, sparse.csr_array]:
+        """Per attribute the number ``n[y, s]`` of rows with cell y and sensitive value s.
+
+        These are all that the likelihood of a horizontal table depends on (MODEL 1.2).
+        """
+        if self.scheme == "vertical":
+            raise TableError(
+                "A vertical table hides which nonsensitive tuple belongs to which sensitive "
+                "value, so it has no counts n[y, s]."
+            )
+        size = len(self.secret.domain)
+        return MappingProxyType(
+            {
+                name: _cross_counts(
+                    c.codes, self.secret_codes, self.weights, (len(c.evidence), size)
+                )
+                for name, c in self.columns.items()
+            }
+        )
+
+    @cached_property
+    def secret_counts(self) -> npt.NDArray[np.int64]:
+        """Number of rows per sensitive value, in domain order."""
+        return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
+
+    @cached_property
+    def records(self) -> Records:
+        """Distinct rows (cells and sensitive cell together) with their multiplicities."""
+        stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
+        inverse, first, _ = distinct_rows(stacked)
+        table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
+        count = tally(inverse, self.weights, len(first))
+        return Records(table[:, :-1], table[:, -1], count, inverse)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the table's content, to tell whether a result belongs to it.
+
+        Neither the spelling of cells nor the names of groups count, only what they say; nor does
+        it matter whether a horizontal table is kept as rows or `reduced`.
+        """
+        return _digest(self)

@@ -13,7 +13,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.nonstochastic import GroupLeakage, table_leakage
 from anonbayes.inference.beliefs.attacker import candidate_rows
 from anonbayes.inference.beliefs.belief import normalise
-from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.assessment import WEIGHT, RiskAssessment
 from anonbayes.risk.faithfulness import Faithfulness, faithfulness
 from anonbayes.risk.gains import Gain, read_gain
 from anonbayes.risk.ideal import ideal_of
@@ -40,13 +40,14 @@ def assess(
     kind: str = "predictive",
     samples: int = 20_000,
     seed: int | np.random.Generator | None = 0,
+    weights: str | None = None,
 ) -> RiskAssessment:
     """See `Posterior.assess`."""
     if samples < 2:
         raise AnonbayesError(f"samples={samples!r} must be at least 2.")
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
-    truth = read_truth(table, cleartext)
+    truth = read_truth(table, cleartext, weights=weights)
     remark = check_same_secrets(table, truth)
     best = ideal_of(table, truth, prior=post.prior)
     threats, replicates = threats_of(post, truth, problem, kind)
@@ -147,6 +148,8 @@ def _rows(
     columns |= {f"p_{name}": kind.level[pair] for name, kind in kinds.items()}
     columns |= {f"threatened_{name}": kind.threatened[pair] for name, kind in kinds.items()}
     columns["candidates"] = candidates[record]
+    if truth.weights is not None:
+        columns[WEIGHT] = truth.weights
     columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
     return pd.DataFrame(columns, index=truth.victims.index)
 
