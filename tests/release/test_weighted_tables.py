@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -87,8 +88,6 @@ def test_a_different_number_of_rows_is_a_different_table(pair):
     _, small = pair
     more = small.weights.copy()
     more[0] += 1
-    from dataclasses import replace
-
     assert replace(small, weights=more) != small
 
 
@@ -317,7 +316,7 @@ def test_count_records_of_some_columns():
     found = ab.count_records(frame, ["sex"], weights="n")
     assert found.set_index("sex")["n"].to_dict() == frame["sex"].value_counts().to_dict()
     assert found["sex"].tolist() == list(pd.unique(frame["sex"]))
-    with pytest.raises(TableError, match="'sexx'.*'sex'"):
+    with pytest.raises(TableError, match=r"'sexx'.*'sex'"):
         ab.count_records(frame, ["sexx"])
     with pytest.raises(TableError, match="another name"):
         ab.count_records(frame, weights="sex")
