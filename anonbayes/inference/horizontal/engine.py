@@ -36,6 +36,7 @@ class HorizontalEngine:
     """
 
     n_generators = 2  # the second one draws hidden rows, so that asking for them changes no pi
+    grows: tuple[str, ...] = ()
 
     def __init__(
         self,

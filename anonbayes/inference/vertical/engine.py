@@ -79,6 +79,7 @@ class VerticalEngine:
     """
 
     n_generators = 1
+    grows: tuple[str, ...] = ("kept",)
 
     def __init__(
         self,
