@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import compat
+from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
 from anonbayes.inference.chains import Engine, Recorded, join, run_chains
 from anonbayes.inference.checkpoint import RunStore
@@ -56,6 +57,7 @@ def fit(
     chains: int = 4,
     cores: int | None = None,
     parallel: str = "threads",
+    client: Any = None,
     seed: int | None = None,
     thin: int = 1,
     keep_cleartext: bool | npt.ArrayLike = False,
@@ -89,6 +91,10 @@ def fit(
         What runs the chains side by side. The kernels release the interpreter's lock, so threads
         are enough on most tables; processes cost a start-up, and scripts that use them need
         ``if __name__ == "__main__":``. The draws are the same.
+    client : distributed.Client, optional
+        Runs the chains as tasks of a Dask cluster instead. The draws are the same, whatever the
+        number of workers, and also when workers die on the way; `cores` then limits the chains that
+        are under way, and `resume` is a directory of this machine.
     seed : int, optional
         Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
         and noted in ``post.idata``.
@@ -124,6 +130,10 @@ def fit(
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
     one_of("parallel", parallel, ("threads", "processes"))
+    if client is not None:
+        check_client(client)
+        if parallel != "threads":
+            raise ModelError("client= runs the chains; parallel= has no meaning beside it.")
     prior = resolve_prior(table, alpha=alpha, beta=beta)
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
@@ -131,8 +141,10 @@ def fit(
     rows = _rows(table, keep_cleartext)
     entropy = _entropy(seed, resume)
     if method == "nuts":
-        if resume is not None or rows is not None:
-            raise ModelError("resume= and keep_cleartext= are not available with method='nuts'.")
+        if resume is not None or rows is not None or client is not None:
+            raise ModelError(
+                "resume=, keep_cleartext= and client= are not available with method='nuts'."
+            )
         if any("/" in name for name in table.domains):
             raise ModelError("PyMC cannot store draws of columns with a slash in their name.")
         return _nuts(
@@ -169,6 +181,7 @@ def fit(
         label=f"{method}{f' ({step})' if step else ''}",
         store=store,
         parallel=parallel,
+        client=client,
     )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
     _warn_if_chains_disagree(stats, step)
