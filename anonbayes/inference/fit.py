@@ -16,6 +16,7 @@ from anonbayes.errors import ConvergenceWarning, ModelError, one_of
 from anonbayes.inference.chains import Engine, Recorded, join, run_chains
 from anonbayes.inference.checkpoint import RunStore
 from anonbayes.inference.horizontal.engine import HorizontalEngine
+from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.model import build_model, coords_of
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
@@ -138,7 +139,7 @@ def fit(
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
-    rows = _rows(table, keep_cleartext)
+    rows = rows_to_keep(table, keep_cleartext)
     entropy = _entropy(seed, resume)
     if method == "nuts":
         if resume is not None or rows is not None or client is not None:
@@ -241,22 +242,6 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
         return method, None
     one_of("step", step or "tree", HORIZONTAL_STEPS)
     return "gibbs", step or "tree"
-
-
-def _rows(
-    table: ReleasedTable, keep_cleartext: bool | npt.ArrayLike
-) -> npt.NDArray[np.int64] | None:
-    if isinstance(keep_cleartext, bool):
-        return np.arange(table.n_rows) if keep_cleartext else None
-    rows = np.asarray(keep_cleartext)
-    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
-        raise ModelError("keep_cleartext must be True, False, or a list of row numbers.")
-    if rows.min() < 0 or rows.max() >= table.n_rows:
-        raise ModelError(
-            f"keep_cleartext names row {rows.max() if rows.max() >= table.n_rows else rows.min()}, "
-            f"but the table has rows 0 to {table.n_rows - 1}."
-        )
-    return rows.astype(np.int64)
 
 
 def _entropy(seed: int | None, resume: str | os.PathLike[str] | None) -> int:
