@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.cluster import check_client
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.nonstochastic import GroupLeakage, table_leakage
-from anonbayes.inference.beliefs.attacker import candidate_rows
 from anonbayes.inference.beliefs.belief import normalise
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.faithfulness import Faithfulness, faithfulness
@@ -40,8 +40,11 @@ def assess(
     kind: str = "predictive",
     samples: int = 20_000,
     seed: int | np.random.Generator | None = 0,
+    client: Any = None,
 ) -> RiskAssessment:
     """See `Posterior.assess`."""
+    if client is not None:
+        check_client(client)
     if samples < 2:
         raise AnonbayesError(f"samples={samples!r} must be at least 2.")
     table = post.table
@@ -49,10 +52,9 @@ def assess(
     truth = read_truth(table, cleartext)
     remark = check_same_secrets(table, truth)
     best = ideal_of(table, truth, prior=post.prior)
-    threats, replicates = threats_of(post, truth, problem, kind)
+    threats, replicates = threats_of(post, truth, problem, kind, client)
     found = normalise(best.weights(truth.victims))
     by_ideal = pair_threats(found, truth.pair_record, truth.pair_secret, problem)
-    candidates = candidate_rows(table, truth.victims)
     measures = dict(table_measures(threats.threats, truth.pair_count))
     errors = _errors(measures, replicates, truth.pair_count)
     close = faithfulness(post, best, samples=samples, seed=seed)
@@ -62,7 +64,7 @@ def assess(
     return RiskAssessment(
         post=post,
         cleartext=cleartext,
-        rows=_rows(truth, threats, replicates, by_ideal, candidates, problem, table),
+        rows=_rows(truth, threats, replicates, by_ideal, problem, table),
         summary=summary,
         standard_errors=se,
         faithfulness=close,
@@ -131,7 +133,6 @@ def _rows(
     found: Found,
     replicates: Replicates,
     by_ideal: PairThreats,
-    candidates: Ints,
     gain: Gain,
     table: ReleasedTable,
 ) -> pd.DataFrame:
@@ -146,7 +147,7 @@ def _rows(
     kinds = {"A": t.attacker, "L": t.learner, "RW": t.random_worlds, "I": by_ideal}
     columns |= {f"p_{name}": kind.level[pair] for name, kind in kinds.items()}
     columns |= {f"threatened_{name}": kind.threatened[pair] for name, kind in kinds.items()}
-    columns["candidates"] = candidates[record]
+    columns["candidates"] = found.candidates[record]
     columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
     return pd.DataFrame(columns, index=truth.victims.index)
 
