@@ -23,8 +23,15 @@ def rows_to_keep(
     >>> rows_to_keep(table, [0, 3]), rows_to_keep(table, False)
     (array([0, 3]), None)
     """
-    if isinstance(keep_cleartext, bool):
-        return np.arange(table.n_rows) if keep_cleartext else None
+    if keep_cleartext is False:
+        return None
+    if table.weights is not None:
+        raise ModelError(
+            f"keep_cleartext asks for single rows, but the table keeps {table.n_rows:,} rows as "
+            f"{table.n_lines:,} distinct records; fit table.expanded() if memory allows."
+        )
+    if keep_cleartext is True:
+        return np.arange(table.n_rows)
     rows = np.asarray(keep_cleartext)
     if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
         raise ModelError("keep_cleartext must be True, False, or a list of row numbers.")

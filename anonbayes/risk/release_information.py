@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["ReleaseInformation", "release_information"]
 
 Array = npt.NDArray[np.float64]
+MOST_ROWS = 10_000_000
+"""Largest reduced table that is unfolded into its rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,11 @@ def release_information(
     """
     if draws < 1 or records < 1:
         raise AnonbayesError(f"draws={draws!r} and records={records!r} must be at least 1.")
+    if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
+        raise AnonbayesError(
+            f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "
+            f"a release of a sample of at most {MOST_ROWS:,}."
+        )
     if post.table.scheme == "vertical":
         bits, error = _vertical(post)
     else:
@@ -157,7 +164,7 @@ def release_information(
 def _horizontal(
     post: Posterior, draws: int, records: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    table, n = post.table, post.table.n_rows
+    table, n = post.table.expanded(), post.table.n_rows
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy().reshape(-1, len(table.secret.domain))
     number = len(secret)
     chosen = np.unique(np.linspace(0, number - 1, min(draws, number)).astype(int))

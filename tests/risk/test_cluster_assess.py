@@ -10,7 +10,7 @@ from anonbayes.risk.gains import read_gain
 from anonbayes.risk.replicates import weighted_sum
 
 
-def people(n=120):
+def people(n=180):
     rng = np.random.default_rng(5)
     return pd.DataFrame(
         {
@@ -76,7 +76,8 @@ def assert_same(one, two):
 )
 def test_every_number_is_that_of_one_machine(client, make, settings):
     post, frame = fitted(make)
-    assert_same(post.assess(frame, client=client, **settings), post.assess(frame, **settings))
+    here = post.assess(frame, **settings)
+    assert_same(post.assess(frame, client=client, **settings), here)
 
 
 @pytest.mark.parametrize("make", [sampled, vertical])
@@ -103,6 +104,27 @@ def test_sums_round_alike_everywhere():
     np.testing.assert_allclose(gain.expected(belief), belief @ gain.matrix.T, rtol=1e-13)
     for i in range(41):
         np.testing.assert_array_equal(gain.expected(belief[i : i + 1])[0], gain.expected(belief)[i])
+
+
+@pytest.mark.parametrize("make", [exact, vertical])
+def test_a_dask_dataframe_is_counted_where_it_is(client, make):
+    """Two partitions; the measures are those of all rows in memory, to the last bit."""
+    import dask.dataframe as dd
+
+    post, frame = fitted(make)
+    parts = dd.from_pandas(frame.assign(extra=range(len(frame))), npartitions=2, sort=False)
+    whole = post.assess(frame)
+    for found in (post.assess(parts, client=client), post.assess(parts)):
+        pd.testing.assert_series_equal(found.summary, whole.summary, check_exact=True)
+        pd.testing.assert_series_equal(
+            found.standard_errors, whole.standard_errors, check_exact=True
+        )
+        assert found.rows["weight"].sum() == len(frame) > len(found.rows)
+        assert found.text == whole.text
+    with pytest.raises(ab.AnonbayesError, match="counted by themselves"):
+        post.assess(parts, weights="extra")
+    with pytest.raises(ab.AnonbayesError, match="'nat' is not in the table"):
+        post.assess(parts.drop(columns="nat"), client=client)
 
 
 def test_people_who_are_not_in_the_release_are_named(client):
