@@ -23,6 +23,7 @@ from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.tree import not_nested_message
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
+from anonbayes.inference.vertical.shards import SHARD_ROWS
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -107,7 +108,8 @@ def fit(
     progressbar : bool
         Whether to show one.
     **kwargs
-        Further settings of the engine: of the tempered step (``temperatures=``, ...), or of
+        Further settings of the engine: of vertical steps (``threads=`` of one chain, by default
+        the cores that no chain uses; ``temperatures=`` of the tempered step, ...), or of
         `pymc.sample` for NUTS.
 
     Returns
@@ -153,7 +155,8 @@ def fit(
         )
     if tune is None:
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
-    engine = _engine(table, prior, step, rows, kwargs)
+    spare = 1 if client is not None else max(1, (cores or os.cpu_count() or 1) // chains)
+    engine = _engine(table, prior, step, rows, kwargs, spare)
     store = None
     if resume is not None:
         store = RunStore(
@@ -168,7 +171,7 @@ def fit(
                 "thin": thin,
                 "entropy": str(entropy),
                 "rows": None if rows is None else len(rows),
-                "settings": {k: repr(v) for k, v in sorted(kwargs.items())},
+                "settings": {k: repr(v) for k, v in sorted(kwargs.items()) if k != "threads"},
             },
         )
     recorded, interrupted = run_chains(
@@ -262,9 +265,13 @@ def _engine(
     step: str | None,
     rows: npt.NDArray[np.int64] | None,
     settings: dict[str, Any],
+    spare: int,
 ) -> Engine:
+    """Engine of the table; `spare` cores per chain are given to chains of large tables."""
     if table.scheme == "vertical":
-        return VerticalEngine(table, prior, step=step or "auto", rows=rows, **settings)
+        large = table.n_rows >= 2 * SHARD_ROWS and step != "collapsed"
+        known = {"threads": spare if large else 1} | settings
+        return VerticalEngine(table, prior, step=step or "auto", rows=rows, **known)
     if settings:
         raise ModelError(f"Unknown settings of the engine: {sorted(settings)}.")
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
