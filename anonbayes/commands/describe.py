@@ -10,6 +10,7 @@ import typer
 from anonbayes.commands.options import (
     Anatomy,
     AsJson,
+    Domains,
     Drop,
     File,
     Group,
@@ -18,7 +19,8 @@ from anonbayes.commands.options import (
     Sensitive,
     Sep,
 )
-from anonbayes.commands.shared import console, frame_table, read_release
+from anonbayes.commands.screen import show_figures, show_table
+from anonbayes.commands.shared import read_release
 
 if TYPE_CHECKING:
     from anonbayes.release.table import ReleasedTable
@@ -34,13 +36,14 @@ def describe(
     anatomy: Anatomy = None,
     group: Group = None,
     drop: Drop = None,
+    domain: Domains = None,
     missing: Missing = "error",
     as_json: AsJson = False,
 ) -> None:
     """Read a released table and print its anatomy: groups, k, l, and what each column hides."""
     table = read_release(
         file, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, sep=sep, missing=missing,
+        drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(_as_json(table), indent=2, ensure_ascii=False))
@@ -65,14 +68,7 @@ def _as_json(table: ReleasedTable) -> dict[str, Any]:
 
 
 def _print(table: ReleasedTable, *, title: str) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     from anonbayes.release.show import overview
 
-    out = console()
-    figures = Table(title=escape(title), show_header=False)
-    for name, value in overview(table).items():
-        figures.add_row(str(name), f"{value:,}" if isinstance(value, int | float) else str(value))
-    out.print(figures)
-    out.print(frame_table(table.describe(), title="attributes"))
+    show_figures({str(name): value for name, value in overview(table).items()}, title=title)
+    show_table(table.describe(), title="Columns")
