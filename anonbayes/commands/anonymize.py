@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import SCHEMES, complete_scheme
+from anonbayes.commands.describe import show_release
 from anonbayes.commands.files import check_free, frame_writer, read_people, write_files
 from anonbayes.commands.options import AsJson, Force, Hierarchies, Sep
-from anonbayes.commands.screen import print_json, say, show_figures, show_table
+from anonbayes.commands.screen import is_terminal, print_json, say
 from anonbayes.errors import AnonbayesError, TableError, one_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def anonymize(
         return
     _print(table, recoding, risk, title=out.name)
     say(*map(str, writers))
-    say("Next: " + _next(table, people, out, anatomy, hierarchies, sep))
+    if is_terminal():
+        say("Next: " + _next(table, people, out, anatomy, hierarchies, sep))
 
 
 def _check_options(
@@ -226,16 +228,13 @@ def _content(
 def _print(
     table: ReleasedTable, recoding: Recoding | None, risk: RiskAssessment | None, *, title: str
 ) -> None:
-    from anonbayes.release.show import overview
-
-    figures: dict[str, object] = {str(name): value for name, value in overview(table).items()}
+    figures: dict[str, object] = {}
     if recoding is not None:
         figures["loss (0 all in clear, 1 nothing shown)"] = recoding.loss
         if len(recoding.passes) == 1:
             shown = (f"{name} {level}" for name, level in recoding.levels.items())
             figures["levels"] = ", ".join(shown)
-    show_figures(figures, title=title)
-    show_table(table.describe(), title="Columns")
+    show_release(table, title=title, more=figures)
     if risk is not None:
         say(risk.text)
 

@@ -165,16 +165,13 @@ def _of_users(
 
 
 def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
-    from anonbayes.domains import number_of
-
     found: dict[str, int] = {}
     for row, (value, text) in enumerate(zip(held, counts, strict=True)):
-        number = number_of(text)
-        if not isinstance(number, int) or number < 0:
+        if not (text.isascii() and text.isdigit()):
             raise TableError(f"Column {counts.name!r}, row {row}: {text!r} is no number of users.")
         if value in found:
             raise TableError(f"Column {held.name!r}, row {row}: {value!r} stands twice.")
-        found[value] = number
+        found[value] = int(text)
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 __all__ = [
     "BOUNDS",
+    "DATASETS",
     "MECHANISMS",
     "METHODS",
     "RULES",
@@ -55,6 +56,19 @@ BOUNDS = {
     "general": "from the budget alone",
 }
 
+# Not read from `anonbayes.datasets`, which would load pandas at every keystroke.
+DATASETS = {
+    "table1": "cleartext",
+    "table1_recoded": "horizontal",
+    "table1_anatomy": "vertical",
+    "island": "horizontal",
+    "clinic": "cleartext",
+    "clinic_global": "horizontal",
+    "clinic_local": "horizontal",
+    "clinic_anatomy": "vertical",
+    "adult": "cleartext",
+}
+
 Pairs = list[tuple[str, str]]
 
 
@@ -77,13 +91,7 @@ complete_method = _of(METHODS)
 complete_rule = _of(RULES)
 complete_scheme = _of(SCHEMES)
 complete_bound = _of(BOUNDS)
+complete_dataset = _of(DATASETS)
 complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
 complete_missing = _plain(("error", "unknown", "category"))
 complete_threat = _plain(("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A"))
-
-
-def complete_dataset(incomplete: str) -> Pairs:
-    """Names of the package's tables and what they are."""
-    from anonbayes.release.collection import DATASETS
-
-    return [(name, d.about) for name, d in DATASETS.items() if name.startswith(incomplete)]

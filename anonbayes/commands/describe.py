@@ -25,7 +25,7 @@ from anonbayes.commands.shared import read_release
 if TYPE_CHECKING:
     from anonbayes.release.table import ReleasedTable
 
-__all__ = ["describe"]
+__all__ = ["describe", "show_release"]
 
 
 def describe(
@@ -48,7 +48,7 @@ def describe(
     if as_json:
         typer.echo(json.dumps(_as_json(table), indent=2, ensure_ascii=False))
     else:
-        _print(table, title=file.name)
+        show_release(table, title=file.name, more={})
 
 
 def _as_json(table: ReleasedTable) -> dict[str, Any]:
@@ -67,8 +67,16 @@ def _as_json(table: ReleasedTable) -> dict[str, Any]:
     }
 
 
-def _print(table: ReleasedTable, *, title: str) -> None:
+def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -> None:
+    """Print the figures of a released table, and what each of its columns shows."""
     from anonbayes.release.show import overview
 
-    show_figures({str(name): value for name, value in overview(table).items()}, title=title)
-    show_table(table.describe(), title="Columns")
+    figures = {str(name): value for name, value in overview(table).items()}
+    show_figures({**figures, "sensitive column": table.sensitive, **more}, title=title)
+    columns = table.describe().drop(columns=["role", "evidence"])
+    show_table(
+        columns.rename(
+            columns={"distinct cells": "cells", "average values per cell": "values per cell"}
+        ).rename_axis("column"),
+        title="Columns",
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anonbayes.commands.completion import MECHANISMS
-from anonbayes.commands.values import parse_values
+from anonbayes.commands.values import parse_number, parse_values
 from anonbayes.errors import AnonbayesError, ChannelError, nearest, one_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _with_budgets(
     column: str,
 ) -> PureChannel:
     from anonbayes.channels.discriminative import InputDiscriminativeUE
-    from anonbayes.domains import Domain, number_of
+    from anonbayes.domains import Domain
     from anonbayes.textfiles import read_csv_text
 
     if file is None or epsilon is not None or values is not None:
@@ -123,12 +123,12 @@ def _with_budgets(
         raise AnonbayesError(f"{what}. {nearest(rule or '', rules)}")
     budgets = []
     for row, text in enumerate(frame[chosen]):
-        number = number_of(text) if text != "inf" else float("inf")
-        if number is None or not number >= 0:
+        number = parse_number(text)
+        if number is None or number < 0:
             raise AnonbayesError(
                 f"{file.name!r}, column {chosen!r}, row {row}: {text!r} is no budget."
             )
-        budgets.append(float(number))
+        budgets.append(number)
     return InputDiscriminativeUE.optimal(Domain(column, frame[first].tolist()), budgets)
 
 

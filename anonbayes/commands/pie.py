@@ -75,7 +75,7 @@ def bound(
             }
         )
         return
-    show_table(bounds, title=f"At most, among {users:,} users, {reports:,} report(s) each")
+    show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")
     say(*left_out)
     say(
         f"One guess: an error of at least {worst.error:.4g} on average, of "

@@ -30,6 +30,7 @@ from anonbayes.commands.options import (
 )
 from anonbayes.commands.screen import print_json, say, show_figures, show_table
 from anonbayes.commands.shared import EXCEEDED, read_release
+from anonbayes.commands.values import parse_number
 from anonbayes.errors import AnonbayesError, TableError
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
     """Numbers of a column; the first cell that is none, or lies outside, is named."""
     import numpy as np
 
-    from anonbayes.domains import number_of
-
-    found = {text: number_of(text) for text in filled(texts).unique()}
+    found = {text: parse_number(text) for text in filled(texts).unique()}
     for text, number in found.items():
         if number is None or not lower <= number <= upper:
             row = int((texts == text).to_numpy().argmax())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["is_terminal", "print_json", "say", "show_figures", "show_table", "working"]
 
 UNKNOWN = "–"
+SHORT = 32
 
 
 def is_terminal() -> bool:
@@ -50,14 +51,21 @@ def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
-        title=escape(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-    )
-    for name, (_, column) in zip(names, body.items(), strict=True):
+    table = Table(box=box.SIMPLE_HEAD)
+    cells = [[_pretty(cell) for cell in line] for line in body.itertuples(index=False, name=None)]
+    for i, (name, (_, column)) in enumerate(zip(names, body.items(), strict=True)):
         numeric = all(_is_number(cell) for cell in column)
-        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
-    for line in body.itertuples(index=False, name=None):
-        table.add_row(*(escape(_pretty(cell)) for cell in line))
+        # Short texts, above all the labels of the lines, stay whole; long ones are wrapped.
+        whole = max((len(line[i]) for line in cells), default=0) <= SHORT
+        table.add_column(
+            escape(_words(name)),
+            justify="right" if numeric else "left",
+            no_wrap=whole and not numeric,
+            overflow="fold",
+        )
+    for line in cells:
+        table.add_row(*map(escape, line))
+    _heading(screen, title)
     screen.print(table)
 
 
@@ -72,12 +80,10 @@ def show_figures(figures: Mapping[str, object], *, title: str) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
-        title=escape(title), title_justify="left", title_style="bold", box=box.SIMPLE,
-        show_header=False,
-    )  # fmt: skip
+    table = Table(box=box.SIMPLE, show_header=False)
     for name, value in figures.items():
-        table.add_row(escape(str(name)), escape(_pretty(value)))
+        table.add_row(escape(_words(str(name))), escape(_pretty(value)))
+    _heading(screen, title)
     screen.print(table)
 
 
@@ -107,6 +113,15 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(highlight=False)
+
+
+def _heading(screen: Console, title: str) -> None:
+    screen.print(f"\n{title}", style="bold", markup=False, emoji=False)
+
+
+def _words(name: str) -> str:
+    """Names of fields as words, which a narrow terminal can wrap."""
+    return name.replace("_", " ") if name.islower() else name
 
 
 def _is_number(cell: object) -> bool:

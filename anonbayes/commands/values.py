@@ -2,13 +2,14 @@ r"""Lists of values on the command line: ``a,b,c``, ``0-99``, or ``@file``."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from anonbayes.errors import AnonbayesError
 
-__all__ = ["parse_domains", "parse_values"]
+__all__ = ["parse_domains", "parse_number", "parse_values"]
 
 RANGE = re.compile(r"(-?\d+)-(-?\d+)")
 
@@ -67,6 +68,21 @@ def parse_domains(texts: Iterable[str] | None) -> dict[str, Sequence[str | int]]
             )
         out[name] = parse_values(values, option=f"--domain {name}")
     return out
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a text spells, in whatever way, or None; NaN is no number.
+
+    Examples
+    --------
+    >>> parse_number("1e3"), parse_number("inf"), parse_number("many")
+    (1000.0, inf, None)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
 
 
 def _lines(file: Path, option: str) -> list[str]:
