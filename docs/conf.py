@@ -1,8 +1,8 @@
 """Settings of the documentation: `make docs`.
 
-The pages load nothing from elsewhere: no fonts, no scripts, no statistics of visits. Formulas become
-MathML, notebooks show the outputs that are stored in them, and no inventory of another project is
-fetched, so the site can be built and read without a network.
+The pages load nothing from elsewhere: no fonts, no scripts, no statistics of visits. Formulas
+become MathML, notebooks show the outputs that are stored in them, and no inventory of another
+project is fetched, so the site can be built and read without a network.
 """
 
 from __future__ import annotations
@@ -73,4 +73,4 @@ html_theme_options = {
     "footer_end": [],
     "pygments_light_style": "default",
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "mathematics": []}

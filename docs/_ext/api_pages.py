@@ -10,10 +10,12 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING
 
 import anonbayes
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 STUB = Path(anonbayes.__file__).with_suffix(".pyi")
 IMPORT = re.compile(r"^from \.(\S*) import (\w+) as \w+$", re.MULTILINE)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer.main
-from sphinx.application import Sphinx
 
 from anonbayes.cli import app as program
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 MARK = "<!-- commands -->"
 EXAMPLE = re.compile(r"^\s*(?:Examples?:\s*)?(?:\$\s*)?(anonbayes\s.*)$")

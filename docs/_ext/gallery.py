@@ -1,13 +1,16 @@
-"""The notebooks of the repository as pages, and a list of them."""
+"""The notebooks of the repository as pages, and a list of them with a picture of each."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 MARK = "<!-- notebooks -->"
@@ -28,18 +31,29 @@ def heading(file: Path) -> tuple[str, str]:
     return title.lstrip("# "), " ".join(first.split())
 
 
+def picture(file: Path) -> bytes | None:
+    """First picture among the stored outputs of a notebook."""
+    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if found := output.get("data", {}).get("image/png"):
+                return base64.b64decode("".join(found))
+    return None
+
+
 def bring(app: Sphinx, _config: object) -> None:
     """Bring the notebooks into the source of the site."""
     folder = Path(app.srcdir) / "notebooks"
     folder.mkdir(exist_ok=True)
     wanted = {file.name: file for file in notebooks()}
-    for old in folder.glob("*.ipynb"):
-        if old.name not in wanted:
+    for old in folder.iterdir():
+        if old.with_suffix(".ipynb").name not in wanted:
             old.unlink()
     for name, file in wanted.items():
         copy = folder / name
         if not copy.exists() or copy.read_bytes() != file.read_bytes():
             shutil.copy(file, copy)
+        if found := picture(file):
+            copy.with_suffix(".png").write_bytes(found)
 
 
 def expand(_app: Sphinx, _docname: str, source: list[str]) -> None:
@@ -49,7 +63,10 @@ def expand(_app: Sphinx, _docname: str, source: list[str]) -> None:
     lines = []
     for file in notebooks():
         title, first = heading(file)
-        lines += [f"## [{title}](notebooks/{file.name})", "", first, ""]
+        lines += [f"## [{title}](notebooks/{file.name})", ""]
+        if picture(file):
+            lines += [f"![](notebooks/{file.stem}.png){{.thumbnail}}", ""]
+        lines += [first, ""]
     names = "\n".join(f"notebooks/{file.stem}" for file in notebooks())
     lines += ["```{toctree}", ":hidden:", "", names, "```"]
     source[0] = source[0].replace(MARK, "\n".join(lines))

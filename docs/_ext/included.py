@@ -1,7 +1,7 @@
 """Pages that are files of the repository, such as its README, without copies of them.
 
-A line ``<!-- include: CONTRIBUTING.md -->`` in a page is replaced by that file. Links in it, written
-for readers of the repository, are led to the page of the site that shows the same file.
+A line ``<!-- include: CONTRIBUTING.md -->`` in a page is replaced by that file. Links in it,
+written for readers of the repository, are led to the page of the site that shows the same file.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- include: (\S+) -->$", re.MULTILINE)
