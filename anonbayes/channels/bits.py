@@ -167,7 +167,7 @@ def _walk(
     table: Any,
     spare: Any,
     log_zero: float,
-    last: int,
+    last: Any,
     total: int,
     out: Any,
     used: int,
