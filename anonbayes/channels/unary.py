@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
-from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.bounded import BoundedChannel
 from anonbayes.channels.reports import BitReports, SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import kernels
+from anonbayes.estimation import information, kernels
+from anonbayes.estimation.information import Information, Kinds, Law
 from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.guarantees.ldp import check_epsilon, largest_ratio, sensitive_mask
 
@@ -28,7 +29,7 @@ Array = npt.NDArray[np.float64]
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
 
-class BitChannel(PureChannel):
+class BitChannel(BoundedChannel):
     """Bit reports: bit ``i`` is one with ``hit[i]`` if the user holds ``i``, else ``miss[i]``.
 
     Parameters
@@ -227,6 +228,9 @@ class BitChannel(PureChannel):
         codes, distinct = self.read(reports).unique()
         labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
         return ReportEvidence(codes, labels, self._rows(distinct).matrix())
+
+    def _information(self, kinds: Kinds, law: Law) -> Information:
+        return information.bits(kinds, law)
 
     # -- guarantees ----------------------------------------------------------------------------
 
