@@ -207,14 +207,17 @@ class Posterior:
         samples: int = 20_000,
         seed: int | np.random.Generator | None = 0,
         weights: str | None = None,
+        client: Any = None,
     ) -> RiskAssessment:
         """Measure threats and utility of the release, as its evaluator who holds the cleartext.
 
         Parameters
         ----------
-        cleartext : pandas.DataFrame
+        cleartext : pandas.DataFrame or dask.dataframe.DataFrame
             The people of the table: its attributes and its sensitive column, in clear. The order of
-            the rows does not matter, their labels are kept.
+            the rows does not matter, their labels are kept. A Dask dataframe, which may be larger
+            than memory, is counted where it is; the assessment then has one row per distinct
+            record, with its ``weight``.
         harm : iterable, optional
             Sensitive values of which any must not be inferred (``{"HIV", "Cancer"}``); by default
             a threat is the right guess of the exact value.
@@ -229,6 +232,9 @@ class Posterior:
         weights : str, optional
             Column of the cleartext that says how many people a row stands for; a large cleartext
             is best given as its distinct records (`count_records`).
+        client : distributed.Client, optional
+            Computes beliefs on a Dask cluster, a part of the distinct records per task; every
+            number is the same as without.
 
         Returns
         -------
@@ -255,6 +261,7 @@ class Posterior:
             samples=samples,
             seed=seed,
             weights=weights,
+            client=client,
         )
 
     # -- keeping it --------------------------------------------------------------------------

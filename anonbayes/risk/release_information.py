@@ -27,8 +27,9 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
+from anonbayes.inference.horizontal.layout import HorizontalLayout
+from anonbayes.inference.horizontal.rows import HiddenRows
 from anonbayes.release.build import distinct_rows
-from anonbayes.risk.cleartext_draws import draw_cleartext
 from anonbayes.risk.plots import make_axes
 
 if TYPE_CHECKING:
@@ -171,10 +172,14 @@ def _horizontal(
         name: post.draws[f"pi_{name}"].to_numpy().reshape(number, len(secret[0]), -1)
         for name in table.attributes
     }
+    layout = HorizontalLayout.of(table)
+    everybody = HiddenRows.of(table, layout, np.arange(n))
     bits, error = np.empty(len(chosen)), np.empty(len(chosen))
     for i, draw in enumerate(chosen):
         pi = [parameters[name][draw] for name in table.attributes]
-        truth = draw_cleartext(table, secret[draw], pi, rng)
+        flat = np.concatenate([block.ravel() for block in pi])
+        drawn = everybody.draw(secret[[draw]], flat[None], rng)
+        truth = [drawn[f"cleartext_{name}"][0] for name in table.attributes]
         _, first, count = distinct_rows(truth)
         values = [column[first] for column in truth]
         belief = _secret_given(values, secret[draw], pi)
