@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.cluster import check_client
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.release.build import check_frame, horizontal_parts
 from anonbayes.release.counting import Counted, count_frame, joined, place_key
@@ -164,6 +165,10 @@ def open_source(
         Columns to leave out.
     """
     one_of("engine", engine, ENGINES)
+    if client is not None:
+        check_client(client)
+        if engine not in ("auto", "dask"):
+            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
     if isinstance(source, pd.DataFrame):
         raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
     if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
