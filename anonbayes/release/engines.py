@@ -18,7 +18,7 @@ from anonbayes.release.build import check_frame, horizontal_parts
 from anonbayes.release.counting import Counted, count_frame, joined, place_key
 from anonbayes.release.files import Source, TableFiles, find_files, read_columns
 from anonbayes.release.table import ReleasedTable
-from anonbayes.textfiles import read_csv_text
+from anonbayes.textfiles import check_names, read_csv_text
 
 __all__ = ["ENGINES", "Reading", "count_records", "is_large", "open_source"]
 
@@ -174,7 +174,8 @@ def open_source(
     if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
         if engine not in ("auto", "dask"):
             raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
-        names = tuple(str(name) for name in source.columns)
+        check_names(list(source.columns), "The Dask dataframe")
+        names = tuple(source.columns)
         return Reading(source, names, "dask", client=client, **how).without(drop)
     files = find_files(source, sep=sep, kind=kind)
     if engine == "auto":

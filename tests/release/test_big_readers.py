@@ -19,6 +19,7 @@ import anonbayes as ab
 from anonbayes.cluster import local_client
 from anonbayes.release import engines, outofcore, partitions
 from anonbayes.release.files import find_files, frame_of
+from anonbayes.release.groups import given_groups
 from anonbayes.textfiles import read_csv_text
 
 TREE = ab.Hierarchy([20, 21, 60, 61], [["young", "young", 'o\'ld "age"', "ält; ü"], ["*"] * 4])
@@ -432,6 +433,15 @@ def test_anatomy(engine, counted, kind, tmp_path, monkeypatch):
     for name in want.attributes:
         assert found.columns[name].codes.tobytes() == want.columns[name].codes.tobytes()
     assert found.secret.codes.tobytes() == want.secret.codes.tobytes()
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2, 1], [5], [0, 7, 0]])
+@pytest.mark.parametrize("kind", ["int64", "int8", "uint16", "uint64"])
+def test_numbered_groups_are_those_of_any_labels(values, kind):
+    codes, labels = given_groups(pd.Series(values, dtype=kind), "g")
+    want, names = given_groups(pd.Series(values, dtype=object), "g")
+    assert codes.tolist() == want.tolist() and codes.dtype == want.dtype
+    pd.testing.assert_index_equal(labels, names)
 
 
 # -- choosing ---------------------------------------------------------------------------------
