@@ -198,6 +198,7 @@ def main(*, short: bool = False, sizes: tuple[int, ...] | None = None) -> None:
                 if n <= LARGEST.get(engine, n) and (engine in SHORT.get(n, ()) or not short):
                     found = measured(reading, folder, engine)
                     reads.append({"rows": n, "engine": engine, "file MB": used / 1e6, **found})
+                    print(f"{n:,} rows, {engine}: {found['seconds']:.1f} s", flush=True)
             assert len({line["says"] for line in reads if line["rows"] == n}) == 1
             if not short or n == max(SHORT):
                 whole[n] = measured(using, folder)
