@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ _AS_TEXT: dict[str, Any] = {
     "encoding": "utf-8-sig",
     "skip_blank_lines": True,
 }
+_BROKEN_END = re.compile(rb"\r[ \t]")
 
 
 def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:
@@ -81,6 +84,7 @@ def _clear_errors(file: Path, sep: str) -> Iterator[None]:
     if not isinstance(sep, str) or len(sep) != 1:
         raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
     try:
+        _check_line_ends(file)
         yield
     except TableError:
         raise
@@ -117,6 +121,20 @@ def check_names(names: Sequence[str], where: str) -> None:
         if name in seen:
             raise TableError(f"{where}: column {name!r} stands twice; rename one of them.")
         seen.add(name)
+
+
+def _check_line_ends(file: Path) -> None:
+    """Refuse a lone carriage return before a blank, of which pandas makes thousands of rows."""
+    if not file.stat().st_size:
+        return
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        found = _BROKEN_END.search(content)
+        if found is not None:
+            line = content[: found.start()].count(b"\n") + 1
+            raise TableError(
+                f"{str(file)!r}, line {line}: a carriage return stands before a blank; save the "
+                "file with usual line ends."
+            )
 
 
 def _bad_line(file: Path) -> int:

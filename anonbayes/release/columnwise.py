@@ -13,7 +13,7 @@ import pandas as pd
 from anonbayes.release.build import FrameLike
 from anonbayes.release.counting import joined
 from anonbayes.release.engines import Reading
-from anonbayes.release.files import TableFiles, frame_of, open_parquet
+from anonbayes.release.files import TableFiles, read_columns
 from anonbayes.release.outofcore import as_parquet, open_duckdb
 
 __all__ = ["ColumnFrame", "open_columns"]
@@ -51,7 +51,7 @@ class ColumnFrame(FrameLike):
         if name in self._replaced:
             return self._replaced[name]
         filled = [p for p, n in zip(self.files.paths, self.files.lengths, strict=True) if n]
-        return joined([frame_of(open_parquet(p).read(columns=[name]))[name] for p in filled])
+        return joined([read_columns(path, [name])[name] for path in filled])
 
     def __setitem__(self, name: str, column: pd.Series) -> None:
         self._replaced[name] = column

@@ -15,7 +15,7 @@ import pandas as pd
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.release.build import check_frame, horizontal_parts
 from anonbayes.release.counting import Counted, count_frame, joined, place_key
-from anonbayes.release.files import Source, TableFiles, find_files, frame_of, open_parquet
+from anonbayes.release.files import Source, TableFiles, find_files, read_columns
 from anonbayes.release.table import ReleasedTable
 from anonbayes.textfiles import read_csv_text
 
@@ -103,11 +103,11 @@ class Reading:
             frames = [read_csv_text(path, sep=files.sep)[names] for path in files.paths]
         else:
             files.fields()  # refuses files that do not go together
-            frames = [frame_of(open_parquet(path).read(columns=names)) for path in files.paths]
+            frames = [read_columns(path, names) for path in files.paths]
         first = [place_key(i, 0, len(frame)) for i, frame in enumerate(frames)]
         filled = [frame for frame in frames if len(frame)] or frames[:1]
         if len(filled) == 1:
-            return filled[0][names], np.concatenate(first)
+            return filled[0], np.concatenate(first)
         columns = {name: joined([frame[name] for frame in filled]) for name in names}
         return pd.DataFrame(columns), np.concatenate(first)
 

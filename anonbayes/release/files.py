@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from glob import glob, has_magic
@@ -15,7 +16,16 @@ import pandas as pd
 from anonbayes.errors import TableError
 from anonbayes.textfiles import check_names, read_csv_names
 
-__all__ = ["Source", "TableFiles", "find_files", "frame_of", "open_parquet", "parquet_module"]
+__all__ = [
+    "Source",
+    "TableFiles",
+    "find_files",
+    "frame_of",
+    "no_damage",
+    "open_parquet",
+    "parquet_module",
+    "read_columns",
+]
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 PARQUET = (".parquet", ".pq")
@@ -169,13 +179,33 @@ def _names(path: Path, kind: str, sep: str) -> list[str]:
 
 def open_parquet(path: Path, **how: Any) -> Any:
     """Open a parquet file, or say that it is none."""
+    module = parquet_module()
+    with no_damage(path, "is no readable parquet file"):
+        return module.ParquetFile(path, **how)
+
+
+def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
+    """Columns of a parquet file, with the same cells whatever program wrote it."""
+    wanted, file = list(names), open_parquet(path)
+    with no_damage(path):
+        return frame_of(file.read(columns=wanted))[wanted]
+
+
+def frame_of(table: Any) -> pd.DataFrame:
+    """Data frame of an Arrow table."""
+    return pd.DataFrame(table.to_pandas(ignore_metadata=True))
+
+
+@contextmanager
+def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
+    """Turn what goes wrong while a parquet file is read into an error that names it."""
     import pyarrow
 
     try:
-        return parquet_module().ParquetFile(path, **how)
+        yield
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
-        raise TableError(f"{str(path)!r} is no readable parquet file: {reason}.") from None
+        raise TableError(f"{str(path)!r} {finding}: {reason}.") from None
 
 
 def _plain_type(kind: Any) -> str:
@@ -184,8 +214,3 @@ def _plain_type(kind: Any) -> str:
 
     plain = str(kind.value_type if types.is_dictionary(kind) else kind)
     return "string" if plain == "large_string" else plain
-
-
-def frame_of(table: Any) -> pd.DataFrame:
-    """Data frame of an Arrow table, with the same cells whatever wrote the file."""
-    return pd.DataFrame(table.to_pandas(ignore_metadata=True))

@@ -20,7 +20,7 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.release.counting import ROWS_PER_PART, Counted
-from anonbayes.release.files import TableFiles, frame_of, open_parquet, parquet_module
+from anonbayes.release.files import TableFiles, frame_of, no_damage, open_parquet, parquet_module
 from anonbayes.release.partitions import categories, count_in_order
 from anonbayes.release.progress import reading
 from anonbayes.textfiles import read_csv_names, read_csv_parts
@@ -98,6 +98,8 @@ def as_parquet(
             # Reads what DuckDB refuses, as pandas does, or says what is wrong with it.
             _copy_in_chunks(path, files, target)
         out.append(target)
+        if not open_parquet(target).metadata.num_rows:
+            raise TableError(f"{str(path)!r} has a header but no rows.")
     return replace(files, paths=tuple(out), kind="parquet")
 
 
@@ -262,14 +264,12 @@ def _explained(error: Exception, parts: TableFiles, memory_limit: str | None) ->
             f"The distinct rows do not fit into memory_limit={memory_limit!r}: raise it, or leave "
             f"out columns that tell too many rows apart ({str(error).splitlines()[0]})."
         )
-    import pyarrow
-
     for path in parts.paths:
+        file = open_parquet(path)
         try:
-            file = open_parquet(path)
-            for group in range(file.num_row_groups):
-                file.read_row_group(group, columns=list(parts.names))
-        except (pyarrow.ArrowException, OSError, ValueError) as damage:
-            reason = str(damage).splitlines()[0].rstrip(".")
-            return TableError(f"{str(path)!r} is damaged: {reason}.")
+            with no_damage(path):
+                for group in range(file.num_row_groups):
+                    file.read_row_group(group, columns=list(parts.names))
+        except TableError as damage:
+            return damage
     return TableError(f"DuckDB cannot read {str(parts.paths[0])!r}: {str(error).splitlines()[0]}")

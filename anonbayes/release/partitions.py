@@ -16,7 +16,7 @@ import pandas as pd
 
 from anonbayes.errors import TableError
 from anonbayes.release.counting import Counted, count_frame, merge, place_key
-from anonbayes.release.files import TableFiles, open_parquet
+from anonbayes.release.files import TableFiles, frame_of, no_damage, open_parquet
 from anonbayes.release.progress import reading
 from anonbayes.textfiles import read_csv_parts
 
@@ -63,6 +63,7 @@ def parts_of(files: TableFiles) -> list[Part]:
     """Cut a table into parts of about a million rows."""
     if files.kind == "csv":
         return [Part(files, i, None, 0) for i in range(len(files.paths))]
+    files.fields()  # refuses files that do not go together
     found = []
     for i, path in enumerate(files.paths):
         metadata = open_parquet(path).metadata
@@ -146,14 +147,15 @@ def _batches(part: Part, texts: list[str]) -> Iterator[tuple[pd.DataFrame, int]]
             yield frame[list(files.names)], int(frame.index[0]) if len(frame) else 0
         return
     file, start = open_parquet(path, read_dictionary=texts), part.start
-    try:
-        for batch in file.iter_batches(
-            BATCH, row_groups=list(part.groups), columns=list(files.names)
-        ):
-            yield batch.to_pandas(ignore_metadata=True)[list(files.names)], start
-            start += len(batch)
-    except OSError as error:
-        raise TableError(f"{str(path)!r} is damaged: {str(error).splitlines()[0]}") from None
+    names, groups = list(files.names), list(part.groups)
+    batches = file.iter_batches(BATCH, row_groups=groups, columns=names)
+    while True:
+        with no_damage(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield frame_of(batch)[names], start
+        start += len(batch)
 
 
 def _text_columns(part: Part) -> list[str]:

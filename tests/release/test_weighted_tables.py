@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -87,8 +88,6 @@ def test_a_different_number_of_rows_is_a_different_table(pair):
     _, small = pair
     more = small.weights.copy()
     more[0] += 1
-    from dataclasses import replace
-
     assert replace(small, weights=more) != small
 
 
