@@ -291,12 +291,14 @@ SCRIPT = """
             print("ready", flush=True)
             post = ab.fit(crossing(), draws=100_000_000, tune=50, chains=2, seed=8, client=client,
                           resume={run!r}, progressbar=False)
-            print(post.n_draws, post.idata.attrs["interrupted"], flush=True)
+            again = ab.fit(crossing(), draws=7, tune=5, chains=2, client=client, progressbar=False)
+            print(post.n_draws, post.idata.attrs["interrupted"], again.n_draws, flush=True)
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_keeps_the_finished_draws(tmp_path):
+    """A terminal sends it to the workers as well; they stay."""
     here = Path(__file__).parent
     file = tmp_path / "script.py"
     file.write_text(
@@ -304,19 +306,22 @@ def test_ctrl_c_keeps_the_finished_draws(tmp_path):
             path=[str(here), str(here.parents[1])], run=str(tmp_path / "run")
         )
     )
-    with subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, file], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             assert process.stdout.readline() == "ready\n"
             deadline = time.monotonic() + 120
             while len(list((tmp_path / "run").glob("chain-*/part-00000.npz"))) < 2:
                 assert time.monotonic() < deadline and process.poll() is None
                 time.sleep(0.1)
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=60)
+            os.killpg(process.pid, signal.SIGINT)
+            out, _ = process.communicate(timeout=120)
         finally:
-            process.kill()
-    n_draws, interrupted = out.split()
-    assert int(n_draws) > 0 and interrupted == "1"
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    n_draws, interrupted, again = out.split()
+    assert int(n_draws) > 0 and interrupted == "1" and again == "7"
 
 
 def test_the_state_that_travels_is_not_changed():
