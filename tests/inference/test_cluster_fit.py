@@ -61,8 +61,20 @@ def test_the_draws_are_those_of_one_machine(client, make, settings):
     here = ab.fit(table, chains=3, **settings, **QUIET)
     there = ab.fit(table, chains=3, client=client, **settings, **QUIET)
     assert_same(there, here)
-    limited = ab.fit(table, chains=3, client=client, cores=1, **settings, **QUIET)
-    assert_same(limited, here)
+
+
+def test_cores_limit_the_chains_that_are_under_way(client, monkeypatch):
+    most, submit = [], Tasks.submit
+
+    def count(self, *args):
+        submit(self, *args)
+        most.append(len(self))
+
+    monkeypatch.setattr(Tasks, "submit", count)
+    settings = {"chains": 3, "draws": 30, "tune": 5, **QUIET}
+    limited = ab.fit(crossing(), client=client, cores=1, **settings)
+    assert set(most) == {1}
+    assert_same(limited, ab.fit(crossing(), **settings))
 
 
 def test_state_is_scattered_when_it_is_large(client, monkeypatch):
