@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anonbayes.commands.options import AsJson
-from anonbayes.commands.shared import console
+from anonbayes.commands.options import AsJson, Force
+from anonbayes.commands.screen import is_terminal, say, show_figures
+from anonbayes.commands.shared import EXCEEDED
 
 if TYPE_CHECKING:
     from anonbayes.scenario.result import Result
 
 __all__ = ["run"]
-
-EXCEEDED = 3
 
 
 def run(
@@ -28,13 +27,13 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the results, instead of the file's.")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace the results of an earlier run.")] = False,
-    check: Annotated[bool, typer.Option(help="Only check the file and its inputs.")] = False,
+    force: Force = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the file and its inputs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario: check all of it, answer its question, write the results to one directory.
-
-    Example: anonbayes run models/clinic_2anonymous.toml --set model.draws=500
 
     Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
     """
@@ -63,16 +62,7 @@ def run(
 
 def _print(question: str, result: Result, files: list[Path]) -> None:
     """Print a table on a terminal; plain lines only in a pipe."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    screen = console()
-    if screen.is_terminal:
-        table = Table(title=escape(question), show_header=False)
-        for name, value in result.measures.items():
-            table.add_row(escape(name), f"{value:.4g}")
-        screen.print(table)
-    for line in (*result.text.splitlines(), *(limit.text for limit in result.limits)):
-        typer.echo(line)
-    for file in files:
-        typer.echo(str(file))
+    if is_terminal():
+        show_figures(result.measures, title=question)
+    say(*result.text.splitlines(), *(limit.text for limit in result.limits))
+    say(*map(str, files))
