@@ -87,8 +87,10 @@ def index() -> str:
         if others := [n for n in names if n not in modules]:
             parts.append(listing(others))
         if modules:
-            lines = "".join(f"   anonbayes.{name} <anonbayes.{name}>\n" for name in modules)
-            parts.append(f".. toctree::\n   :maxdepth: 1\n   :caption: Modules\n\n{lines}\n")
+            lines = "".join(f"   {name}\n" for name in modules)
+            pages = "".join(f"   anonbayes.{name}\n" for name in modules)
+            parts.append(f".. autosummary::\n   :nosignatures:\n\n{lines}\n")
+            parts.append(f".. toctree::\n   :hidden:\n\n{pages}\n")
     return "".join(parts)
 
 
