@@ -47,11 +47,16 @@ def parts(command: Any) -> tuple[list[str], list[str]]:
             elif line.strip() not in ("Example:", "Examples:"):
                 words.append(line.strip())
         if words:
-            paragraphs.append(" ".join(words))
+            paragraphs.append(marked(" ".join(words)))
     return paragraphs, examples
 
 
-def fold(example: str, width: int = 88) -> str:
+def marked(text: str) -> str:
+    """Text with the names of options as code; two dashes would become a long one."""
+    return re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"`\1`", text)
+
+
+def fold(example: str, width: int = 76) -> str:
     """Break a long command before an option, as one would in a shell."""
     lines = [""]
     for piece in re.split(r" (?=-)", example):
@@ -64,7 +69,7 @@ def fold(example: str, width: int = 88) -> str:
 
 def cell(text: str) -> str:
     """Text that may stand in a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return marked(text.replace("|", "\\|").replace("\n", " "))
 
 
 def kind(hint: Any) -> str:
