@@ -81,10 +81,13 @@ def test_the_gallery_has_all_notebooks_first_steps_first():
     gallery = extension("gallery")
     stems = [file.stem for file in gallery.notebooks()]
     assert stems[0] == "first_steps"
-    assert set(stems) == {file.stem for file in (ROOT / "notebooks").glob("*.py")}
+    assert set(stems) == {file.stem for file in (ROOT / "notebooks").glob("*.ipynb")}
+    page = [gallery.MARK]
+    gallery.expand(None, "gallery", page)
     for file in gallery.notebooks():
         title, first = gallery.heading(file)
         assert title and first, file.name
+        assert f"## [{title}](notebooks/{file.name})" in page[0]
 
 
 PAGE = """<!doctype html><link rel="stylesheet" href="style.css"><link rel="next" href="https://x.org">
