@@ -56,15 +56,15 @@ def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
     for i, (name, (_, column)) in enumerate(zip(names, body.items(), strict=True)):
         numeric = all(_is_number(cell) for cell in column)
         # Short texts, above all the labels of the lines, stay whole; long ones are wrapped.
-        whole = max((len(line[i]) for line in cells), default=0) <= SHORT
+        whole = max((len(texts[i]) for texts in cells), default=0) <= SHORT
         table.add_column(
             escape(_words(name)),
             justify="right" if numeric else "left",
             no_wrap=whole and not numeric,
             overflow="fold",
         )
-    for line in cells:
-        table.add_row(*map(escape, line))
+    for texts in cells:
+        table.add_row(*map(escape, texts))
     _heading(screen, title)
     screen.print(table)
 
