@@ -175,7 +175,8 @@ def average(
             }
         )
     else:
-        show_table(result.tables["tradeoff"], title="What exactness costs", index=False)
+        costs = result.tables["tradeoff"].set_index("largest_error")
+        show_table(costs, title="What exactness costs")
         say(*result.text.splitlines(), *(limit.text for limit in result.limits))
         if plot is not None:
             say(str(plot))

@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.load import load
 from anonbayes.scenario.starter import starter
 
+MODELS = Path(__file__).parents[2] / "models"
 TEXT = """
 kind = "assessment"
 question = "Who is threatened?"
@@ -77,6 +79,10 @@ def test_bad_input_is_exit_code_2(file, monkeypatch, capsys):
     assert stop.value.code == 2
     assert "Nearest known: 'draws'" in capsys.readouterr().err
     assert not (file.parent / "out").exists()
+
+
+def test_the_schema_is_at_hand():
+    assert invoke("run", "--schema").stdout == (MODELS / "scenario.schema.json").read_text()
 
 
 def test_check_runs_nothing(file, monkeypatch):
