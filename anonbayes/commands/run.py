@@ -48,17 +48,24 @@ def run(
             help="Print the JSON schema of scenario files, for editors.",
         ),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share the work, such as the releases of a sweep."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario: check all of it, answer its question, write the results to one directory.
 
     Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
     """
+    from anonbayes.cluster import local_client
     from anonbayes.scenario.load import load
     from anonbayes.scenario.outputs import check_directory, content_of, write
-    from anonbayes.scenario.run import prepare
+    from anonbayes.scenario.run import check_parallel, on_cluster, prepare
 
     loaded = load(scenario, overrides=change or ())
+    if workers is not None:
+        check_parallel(loaded)
     directory = out or loaded.directory
     if not check:
         check_directory(directory, force=force)
@@ -66,7 +73,11 @@ def run(
     if check:
         typer.echo(f"{scenario}: nothing is wrong with it.")
         return
-    result = prepared.run()
+    if workers is None:
+        result = prepared.run()
+    else:
+        with local_client(workers) as client:
+            result = on_cluster(loaded, prepared, client).run()
     files = write(loaded, result, directory, force=force)
     if as_json:
         content = content_of(loaded, result) | {"files": [str(file) for file in files]}
