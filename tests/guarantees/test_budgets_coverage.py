@@ -6,7 +6,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.guarantees.budgets.coverage import allow_errors
-from anonbayes.guarantees.budgets.posterior import predictive_quantile
+from anonbayes.guarantees.budgets.quantiles import predictive_quantile
 
 
 def best_accuracy(epsilon, count, n):

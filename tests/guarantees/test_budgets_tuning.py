@@ -12,7 +12,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.guarantees.budgets.confidence import lower_counts
-from anonbayes.guarantees.budgets.posterior import count_quantile, predictive_quantile
+from anonbayes.guarantees.budgets.quantiles import count_quantile, predictive_quantile
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden.json"
 DOMAIN = ab.Domain("place", ["clinic", "park", "station", "home"])

@@ -21,7 +21,12 @@ from anonbayes.guarantees.budgets.coverage import (
     allow_errors,
     check_alpha,
 )
-from anonbayes.guarantees.budgets.tuning import Budgets, check_bound, make_budgets
+from anonbayes.guarantees.budgets.tuning import (
+    Budgets,
+    check_bound,
+    make_budgets,
+    reidentification_budget,
+)
 from anonbayes.guarantees.idldp import chosen_mask
 
 __all__ = ["exact_lower_counts", "from_confidence", "lower_counts", "read_support"]
@@ -107,9 +112,9 @@ def from_confidence(
         gamma,
         "confidence",
         lower,
+        epsilon=reidentification_budget(lower, n, allowed.target),
         sensitive=sensitive,
         cap=cap,
-        target=allowed.target,
         alpha=alpha,
         level=allowed.level,
     )

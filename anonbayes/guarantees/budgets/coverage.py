@@ -11,7 +11,8 @@ Theorem 1). Reports of a first group give such numbers up to an error. With an e
 
 So ``level = alpha min(1/number, (gamma - 1)/n)`` makes the first at most ``gamma/n`` for every
 single user, and the second happen with probability ``1 - alpha``. It costs at most the share
-`alpha` of ``gamma``.
+`alpha` of ``gamma``. A posterior is conditioned on the reports, so there the same holds with the
+number of values that are counted on, and these alone pay.
 """
 
 from __future__ import annotations

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
-from anonbayes.estimation.empirical import check_informative
 from anonbayes.guarantees.budgets.confidence import read_support
 from anonbayes.guarantees.budgets.coverage import (
     COVERAGES,
@@ -21,28 +19,22 @@ from anonbayes.guarantees.budgets.coverage import (
     allow_errors,
     check_alpha,
 )
+from anonbayes.guarantees.budgets.quantiles import count_quantile, predictive_quantile
 from anonbayes.guarantees.budgets.tuning import (
     Budgets,
     check_bound,
     check_counts,
     make_budgets,
+    reidentification_budget,
 )
 from anonbayes.guarantees.idldp import chosen_mask, value_array
 
-__all__ = ["count_quantile", "from_posterior", "predictive_quantile"]
+__all__ = ["from_posterior"]
 
 Array = npt.NDArray[np.float64]
 
-# Counts up to this one are told apart; larger ones in steps of their 512th part, far below the
-# standard deviation that any number of reports leaves.
-EXACT_COUNTS = 4096
-STEPS = 512
-# Entries of the largest table of likelihoods, and posterior draws that are used.
-TABLE = 4_000_000
+# Posterior draws that are used.
 DRAWS = 1000
-# Of rarer events than this many draws in all, draws say little.
-TAIL_DRAWS = 20
-BETA_NODES = 300
 
 
 def from_posterior(
@@ -103,7 +95,7 @@ def from_posterior(
     >>> channel = ab.InputDiscriminativeUE.optimal(domain, first)
     >>> reports = channel.release([0] * 900 + [1] * 60 + [2] * 40, seed=1)
     >>> ab.budgets.from_posterior(domain, 10_000, 50, reports, channel).epsilon.round(2)
-    array([ inf,  inf, 4.42, 3.86])
+    array([ inf,  inf, 4.42, 3.91])
 
     From an anonymized table, for a later survey of a thousand people:
 
@@ -122,15 +114,17 @@ def from_posterior(
         lower, allowed = quantile(alpha), Allowance(alpha, gamma)
     else:
         lower, allowed = _keep_bound(quantile, alpha, n, gamma, ~chosen_mask(domain, sensitive))
+    # A value that is not counted on is not a wrong one: it needs no room for errors.
+    counted_on = reidentification_budget(lower, n, allowed.target)
     return make_budgets(
         domain,
         n,
         gamma,
         "posterior",
         lower,
+        epsilon=np.maximum(counted_on, np.log(gamma)),
         sensitive=sensitive,
         cap=cap,
-        target=allowed.target,
         alpha=alpha,
         level=allowed.level,
     )
@@ -172,132 +166,6 @@ def _keep_bound(
     if stricter.level < allowed.level:
         return quantile(stricter.level), stricter
     return lower, allowed
-
-
-def count_quantile(
-    support: SupportCounts, n: int, hit: Array, miss: Array, level: float, weight: float = 1.0
-) -> Array:
-    """Largest ``k`` with ``P(count < k | support) <= level``, for each value.
-
-    Examples
-    --------
-    Ten of ten users say so openly; a hundred are asked for:
-
-    >>> one = np.ones(2)
-    >>> count_quantile(SupportCounts(np.array([10, 0]), 10), 100, one, 0 * one, 0.05)
-    array([83.,  0.])
-    """
-    check_informative(hit, miss)
-    if len(hit) == 1:
-        return np.array([float(n)])
-    lower, middle, width = _count_grid(n)
-    log_prior = _log_beta_binomial(middle, n, weight / len(hit), weight) + np.log(width)
-    # Values with the same bits and the same support share their posterior.
-    bits, place = np.unique(hit + 1j * miss, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(place))[:-1])
-    quantile = np.empty(len(hit))
-    for pair, values in zip(bits, members, strict=True):
-        rate = pair.imag + (pair.real - pair.imag) * (middle / n)
-        t, again = np.unique(support.counts[values], return_inverse=True)
-        found = _lower_edges(t, support.n, rate, log_prior, level)
-        quantile[values] = lower[found][again]
-    return quantile
-
-
-def _lower_edges(
-    t: npt.NDArray[np.int64], trials: float, rate: Array, log_prior: Array, level: float
-) -> npt.NDArray[np.intp]:
-    """Position in the grid of counts below which no more than `level` of the posterior lies."""
-    with np.errstate(divide="ignore"):
-        log_raised, log_not = np.log(rate), np.log1p(-rate)
-    found = np.empty(len(t), dtype=np.intp)
-    step = max(1, TABLE // len(rate))
-    for start in range(0, len(t), step):
-        raised = t[start : start + step, None].astype(float)
-        lowered = np.asarray(trials - raised, dtype=float)
-        # An impossible rate (log 0) rules a count out only if it was needed.
-        log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
-        mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        below = np.cumsum(mass, axis=1)
-        found[start : start + step] = np.argmax(below > level * below[:, -1:], axis=1)
-    return found
-
-
-def _times(number: Array, logarithm: Array) -> Array:
-    """Product in which zero times an infinite logarithm is zero."""
-    if np.isfinite(logarithm).all():
-        return number * logarithm
-    with np.errstate(invalid="ignore"):
-        return np.where(number == 0, 0.0, number * logarithm)
-
-
-def predictive_quantile(shares: Array, n: int, level: float) -> Array:
-    """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), share drawn.
-
-    Far tails are not in the draws: there the smaller of this and of the quantile under beta
-    distributions with the draws' means and variances.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (draws, K)
-        Posterior draws of the shares.
-
-    Examples
-    --------
-    >>> predictive_quantile(np.array([[0.5, 0.5]]), 100, 0.05)
-    array([42., 42.])
-    """
-    found = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
-    if len(shares) == 1 or level * len(shares) >= TAIL_DRAWS:
-        return found
-    return np.minimum(found, _mixed_quantile(*_beta_nodes(shares, level), n, level))
-
-
-def _mixed_quantile(shares: Array, weight: Array, n: int, level: float) -> Array:
-    """Quantile of the count over weighted shares, by bisection."""
-    lower = np.zeros(shares.shape[1], dtype=np.int64)
-    upper = np.full(shares.shape[1], n, dtype=np.int64)
-    while (lower < upper).any():
-        middle = (lower + upper) // 2
-        reached = weight @ special.bdtr(middle.astype(float), n, shares) > level
-        lower, upper = np.where(reached, lower, middle + 1), np.where(reached, middle, upper)
-    return lower.astype(float)
-
-
-def _beta_nodes(shares: Array, level: float) -> tuple[Array, Array]:
-    """Beta distributions with the draws' means and variances, as weighted shares.
-
-    Quantiles at the lower ends of bins that shrink towards the lower tail: never too large.
-    """
-    edges = np.concatenate([[0.0], np.geomspace(level / 100, 1.0, BETA_NODES)])
-    mean, variance = shares.mean(axis=0), shares.var(axis=0, ddof=1)
-    spread = variance > 1e-12 * mean * (1 - mean)
-    total = np.where(spread, mean * (1 - mean) / np.where(spread, variance, 1.0) - 1.0, 1.0)
-    first, second = (np.maximum(part * total, 1e-12) for part in (mean, 1 - mean))
-    quantile = special.betaincinv(first, second, edges[:-1, None])
-    return np.where(spread, quantile, mean), np.diff(edges)
-
-
-def _count_grid(n: int) -> tuple[Array, Array, Array]:
-    """Lower edge, middle and number of the counts that are treated together."""
-    number = int(np.ceil(STEPS * np.log(max((n + 1) / EXACT_COUNTS, 1.0)))) + 2
-    coarse = np.geomspace(EXACT_COUNTS, max(n + 1, EXACT_COUNTS), number)
-    fine = np.arange(min(n, EXACT_COUNTS) + 1)
-    edges = np.unique(np.concatenate([fine, np.floor(coarse[coarse <= n]), [n + 1]]))
-    width = np.diff(edges)
-    return edges[:-1], edges[:-1] + (width - 1) / 2, width
-
-
-def _log_beta_binomial(count: Array, n: int, first: float, total: float) -> Array:
-    rest = total - first
-    return (
-        special.gammaln(n + 1.0)
-        - special.gammaln(count + 1.0)
-        - special.gammaln(n - count + 1.0)
-        + special.betaln(count + first, n - count + rest)
-        - special.betaln(first, rest)
-    )
 
 
 def _survey(domain: Domain, n: int, counts: Any) -> SupportCounts:

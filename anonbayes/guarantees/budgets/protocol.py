@@ -116,6 +116,12 @@ def collect(
     seed : int, numpy.random.Generator or None
         None draws from the operating system's secure source.
 
+    Notes
+    -----
+    As in the paper the attacker knows everybody's value, but not who reported first. Against one
+    who does, a report of the first group hides its sender among that group only: the bound is
+    `gamma` over the group's size.
+
     Examples
     --------
     >>> import anonbayes as ab

@@ -308,21 +308,16 @@ def make_budgets(
     cap: float,
     epsilon: Array | None = None,
     before: Mask | None = None,
-    target: float | None = None,
     alpha: float | None = None,
     level: float | None = None,
 ) -> Budgets:
-    """Budgets for lower bounds on the counts, with the sensitive values' capped.
-
-    A `target` below `gamma` leaves room for bounds that are wrong.
-    """
-    if epsilon is None:
-        epsilon = reidentification_budget(at_least, n, gamma if target is None else target)
+    """Budgets for lower bounds on the counts, with the sensitive values' capped."""
+    tuned = reidentification_budget(at_least, n, gamma) if epsilon is None else epsilon
     mask = chosen_mask(domain, sensitive)
     limit = check_epsilon(cap, "cap")
     return Budgets(
         domain,
-        np.where(mask, np.minimum(epsilon, limit), epsilon),
+        np.where(mask, np.minimum(tuned, limit), tuned),
         int(n),
         float(gamma),
         method,

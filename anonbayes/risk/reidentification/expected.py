@@ -13,6 +13,7 @@ is one integral for all values of a budget class, whatever their number.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,12 @@ def _share(held: Array, miss: Array, n: float) -> Array:
 
 def _nodes(n: float) -> tuple[Array, Array]:
     """Nodes and weights of integrals over the positive numbers, with scales from 1/n to 1."""
-    node, weight = np.polynomial.legendre.leggauss(NODES)
+    node, weight = _gauss()
     edges = np.concatenate([[0.0], np.geomspace(0.01 / n, 50.0, PANELS)])
     width = np.diff(edges)[:, None]
     return (edges[:-1, None] + width * (node + 1) / 2).ravel(), (width * weight / 2).ravel()
+
+
+@cache
+def _gauss() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(NODES)
