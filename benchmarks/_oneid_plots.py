@@ -11,6 +11,19 @@ import pandas as pd
 from benchmarks._oneid_mechanisms import GAMMA, ONEID
 
 OUT = Path("benchmarks/out")
+COLOURS = {
+    "RAPPOR": "0.35",
+    "OUE": "0.6",
+    "MinID (W)": "C5",
+    "MinID (P)": "C1",
+    "HLLDP": "C3",
+    "OneID (W)": "C0",
+    "OneID (C)": "C8",
+    "OneID (C3)": "C6",
+    "OneID (P)": "C9",
+    "OneID (S)": "C2",
+    "OneID (B)": "C4",
+}
 
 
 def pictures(tables: Mapping[str, pd.DataFrame], sizes: Mapping[str, int]) -> None:
@@ -24,7 +37,7 @@ def pictures(tables: Mapping[str, pd.DataFrame], sizes: Mapping[str, int]) -> No
         figure, axes = plt.subplots(2, 1, figsize=(12, 7), sharex=True, layout="constrained")
         for axis, measure in zip(axes, ("MAE", "MSE"), strict=True):
             grouped = pd.DataFrame({name: t[measure + suffix] for name, t in tables.items()})
-            bars(axis, grouped.replace(0.0, np.nan).dropna(axis=1, how="all"))
+            bars(axis, grouped.loc[list(COLOURS)].dropna(axis=1, how="all"))
             axis.set_ylabel(measure)
         axes[0].set_title(f"Error of the estimated counts, {title}")
         handles = axes[0].get_legend_handles_labels()
@@ -55,6 +68,6 @@ def bars(axis: object, table: pd.DataFrame, spread: pd.DataFrame | None = None) 
     for i, (name, row) in enumerate(table.iterrows()):
         place = np.arange(len(table.columns)) - 0.45 + (i + 0.5) * width
         error = None if spread is None else 2 * spread.loc[name]
-        axis.bar(place, row, width, yerr=error, label=name, color=f"C{i}")  # type: ignore[attr-defined]
+        axis.bar(place, row, width, yerr=error, label=name, color=COLOURS[str(name)])  # type: ignore[attr-defined]
     axis.set_xticks(range(len(table.columns)), table.columns)  # type: ignore[attr-defined]
     axis.set_yscale("log")  # type: ignore[attr-defined]
