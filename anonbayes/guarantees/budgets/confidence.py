@@ -66,7 +66,7 @@ def from_confidence(
         "pointwise" is the rule of the paper: Wilson's limit, above the truth for each value with
         probability ``alpha/2``. Among many rare values these are many, they get the largest
         budgets, and an attacker looks at these first: users with a unique value are then named
-        several times as often as ``gamma/n`` (``benchmarks/oneid.py``).
+        2.4 to 4.2 times as often as ``gamma/n`` on the paper's sizes (``benchmarks/oneid.py``).
 
     Notes
     -----
