@@ -224,10 +224,15 @@ def main(*, short: bool = False) -> None:
     if python is None:
         return
     sizes = [(3_000, 50, 3)] if short else [(20_000, 100, 10), (50_000, 400, 4)]
-    table = pd.DataFrame([row for n, k, runs in sizes for row in rows(n, k, runs, python)])
-    with pd.option_context("display.width", 300, "display.max_columns", 40):
-        print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""))
-    verdicts(table)
+    tables = []
+    for n, k, runs in sizes:
+        tables.append(pd.DataFrame(rows(n, k, runs, python)))
+        with pd.option_context("display.width", 300, "display.max_columns", 40):
+            print(
+                tables[-1].to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""),
+                flush=True,
+            )
+    verdicts(pd.concat(tables))
 
 
 if __name__ == "__main__":
