@@ -14,8 +14,9 @@ Every estimator that a peer offers for a mechanism has a row, with three numbers
 * *threshold*: the estimator that ULDP recommends, as fast as the empirical one.
 * *default*: what ``estimate(reports)`` does without settings, maximum likelihood.
 
-Which of ours is compared was fixed before any number was seen: the default for accuracy, and the
-same estimator for time.
+The judges were named before the default's numbers were known: the same estimator for time, the
+default for accuracy. The threshold estimate is judged by both at once. Last comes the time of one
+call for one user, where their scalar functions have less to set up than our arrays.
 
 Because the peers need old versions of common packages, they live in an environment of their own,
 which this benchmark makes when ``PEERS_PYTHON`` does not name one (not in the short run):
