@@ -275,6 +275,15 @@ def test_a_task_that_kills_every_worker_is_named():
         ab.fit(nested(), client=fragile)
 
 
+def test_a_cluster_without_workers_is_named(client, monkeypatch):
+    def nobody(*_, **__):
+        raise TimeoutError("No valid workers found")
+
+    monkeypatch.setattr(client, "scatter", nobody)
+    with pytest.raises(ClusterError, match="the cluster has no workers"):
+        ab.fit(nested(), client=client, draws=5, **QUIET)
+
+
 def test_bad_clients_are_refused_before_anything_runs(client):
     with pytest.raises(ClusterError, match="got str"):
         ab.fit(nested(), client="tcp://127.0.0.1:8786")
