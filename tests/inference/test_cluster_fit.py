@@ -77,6 +77,18 @@ def test_cores_limit_the_chains_that_are_under_way(client, monkeypatch):
     assert_same(limited, ab.fit(crossing(), **settings))
 
 
+def test_the_table_is_sent_once(client, monkeypatch):
+    sent, scatter = [], client.scatter
+
+    def spy(data, *, broadcast=False, **kwargs):
+        sent.append((type(data[0]).__name__, broadcast))
+        return scatter(data, broadcast=broadcast, **kwargs)
+
+    monkeypatch.setattr(client, "scatter", spy)
+    ab.fit(crossing(), draws=40, tune=10, chains=3, client=client, **QUIET)
+    assert sent == [("HorizontalEngine", True)]
+
+
 def test_state_is_scattered_when_it_is_large(client, monkeypatch):
     import anonbayes.cluster
 
