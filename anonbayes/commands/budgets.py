@@ -14,7 +14,7 @@ from anonbayes.commands.completion import (
     complete_mechanism,
     complete_rule,
 )
-from anonbayes.commands.files import check_free, filled, frame_writer, known_column, write_files
+from anonbayes.commands.files import check_free, frame_writer, full_column, write_files
 from anonbayes.commands.mechanisms import make_mechanism, read_reports
 from anonbayes.commands.options import AsJson, BudgetsFile, Epsilon, Force, Sep, Values
 from anonbayes.commands.screen import print_json, say, show_table
@@ -155,11 +155,11 @@ def _of_users(
     from anonbayes.textfiles import read_csv_text
 
     frame = read_csv_text(file, sep=sep)
-    held = filled(known_column(frame, column, file, "--column"))
+    held = full_column(frame, column, file, "--column")
     if counts is None:
         found = {str(value): int(n) for value, n in held.value_counts(sort=False).items()}
     else:
-        found = _count_column(held, filled(known_column(frame, counts, file, "--counts")))
+        found = _count_column(held, full_column(frame, counts, file, "--counts"))
     listed = sorted(found) if values is None else [str(v) for v in parse_values(values)]
     known = set(listed)
     for value in found:
