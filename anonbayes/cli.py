@@ -6,6 +6,7 @@ message on the error stream and exit code 2; a limit that is exceeded ends with 
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -31,13 +32,30 @@ for command in (describe, assess, diagnose, run, init):
     app.command()(command)
 
 
+class Stopped(SystemExit):
+    """A signal asked the command to end: unfinished files are removed on the way out."""
+
+
 def main() -> None:
     """Run the command line; errors of the package become a message and exit code 2."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows does not have them all
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     try:
         app()
     except AnonbayesError as error:
         typer.echo(f"anonbayes: {error}", err=True)
         raise SystemExit(2) from None
+    except Stopped:
+        typer.echo("anonbayes: stopped; nothing that was not complete has been written.", err=True)
+        raise
+
+
+def _stop(number: int, frame: object) -> None:
+    """End in an orderly way; asked a second time, at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise Stopped(128 + number)
 
 
 def _version(wanted: bool) -> None:

@@ -12,6 +12,8 @@ from anonbayes.errors import TableError
 
 __all__ = ["check_names", "read_csv_text"]
 
+BLOCK, NEWLINE = 1 << 20, b"\n"
+
 
 def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:
     """Read a UTF-8 delimited file with every cell as text: nothing is guessed or dropped.
@@ -23,6 +25,7 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     if not isinstance(sep, str) or len(sep) != 1:
         raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
     try:
+        _refuse_zeros(file)
         frame = pd.read_csv(
             file,
             sep=sep,
@@ -33,6 +36,8 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
             encoding="utf-8-sig",
             skip_blank_lines=True,
         )
+    except TableError:
+        raise
     except FileNotFoundError:
         raise TableError(f"There is no file {str(file)!r}.") from None
     except OSError as error:
@@ -70,6 +75,21 @@ def check_names(names: Sequence[str], where: str) -> None:
         if name in seen:
             raise TableError(f"{where}: column {name!r} stands twice; rename one of them.")
         seen.add(name)
+
+
+def _refuse_zeros(file: Path) -> None:
+    """Raise `TableError` if the file has zero bytes, at which pandas ends a cell in silence."""
+    line = 1
+    with file.open("rb") as blocks:
+        while block := blocks.read(BLOCK):
+            place = block.find(0)
+            if place >= 0:
+                raise TableError(
+                    f"{str(file)!r}, line {line + block[:place].count(NEWLINE)}: a zero byte, "
+                    "which no text has; the file is damaged or not UTF-8 text. Get a fresh copy, "
+                    "or save it as UTF-8."
+                )
+            line += block.count(NEWLINE)
 
 
 def _bad_line(file: Path) -> int:

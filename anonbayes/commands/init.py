@@ -29,6 +29,7 @@ def init(
 
     Example: anonbayes init patients.csv --sensitive diagnosis
     """
+    from anonbayes.files import write_text
     from anonbayes.scenario.starter import starter
 
     file = out or table.with_suffix(".toml")
@@ -36,5 +37,5 @@ def init(
         raise AnonbayesError(f"{str(file)!r} exists; name another with --out, or use --force.")
     text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    write_text(file, text)
     typer.echo(f"{file}: look it over, then: anonbayes run {file}")

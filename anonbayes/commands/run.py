@@ -39,7 +39,7 @@ def run(
     Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
     """
     from anonbayes.scenario.load import load
-    from anonbayes.scenario.outputs import check_directory, content_of, write
+    from anonbayes.scenario.outputs import check_directory, claimed, content_of, write
     from anonbayes.scenario.run import prepare
 
     loaded = load(scenario, overrides=change or ())
@@ -50,8 +50,10 @@ def run(
     if check:
         typer.echo(f"{scenario}: nothing is wrong with it.")
         return
-    result = prepared.run()
-    files = write(loaded, result, directory, force=force)
+    with claimed(directory):
+        check_directory(directory, force=force)  # another run may have ended meanwhile
+        result = prepared.run()
+        files = write(loaded, result, directory, force=force)
     if as_json:
         content = content_of(loaded, result) | {"files": [str(file) for file in files]}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,9 +1,7 @@
-"""What commands share: reading a release, tables for people, files that appear together."""
+"""What commands share: reading a release, and tables for people."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
     from anonbayes.release.table import ReleasedTable
 
-__all__ = ["console", "frame_table", "read_release", "write_together"]
+__all__ = ["console", "frame_table", "read_release"]
 
 
 def read_release(
@@ -75,19 +73,3 @@ def frame_table(frame: pd.DataFrame, *, title: str) -> Table:
     for label, *cells in frame.itertuples():
         out.add_row(escape(str(label)), *(escape(str(cell)) for cell in cells))
     return out
-
-
-def write_together(folder: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
-    """Write files under other names and rename them once all are complete.
-
-    An interrupted run leaves the files of an earlier one as they were.
-    """
-    parts = {name: folder / f".{os.getpid()}.part.{name}" for name in writers}
-    try:
-        for name, write in writers.items():
-            write(parts[name])
-        for name, part in parts.items():
-            os.replace(part, folder / name)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)

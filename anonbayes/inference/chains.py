@@ -178,14 +178,22 @@ def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
     context = multiprocessing.get_context("spawn")
     with (
         context.Manager() as manager,
-        ProcessPoolExecutor(n, mp_context=context, initializer=_leave_interrupts) as processes,
+        ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
     ):
         yield processes, manager.Event(), manager.Queue()
 
 
-def _leave_interrupts() -> None:
-    """Let Ctrl-C reach the parent only, which asks the chains to stop after their chunk."""
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, which asks the chains to stop; end at once if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)  # who continues the run must find nobody writing to it
 
 
 def _follow(
@@ -209,6 +217,9 @@ def _follow(
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
+        except BaseException:  # a signal that asks the process to end
+            stop.set()
+            raise
     return interrupted
 
 

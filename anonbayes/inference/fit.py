@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import warnings
+import zlib
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.tree import not_nested_message
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
+from anonbayes.locks import locked
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -96,7 +99,7 @@ def fit(
         Whether to keep draws of the hidden rows, for all rows or for those numbered.
     resume : path, optional
         Directory in which finished draws are kept while the run goes on. When it holds an
-        unfinished run with the same settings, that run is continued.
+        unfinished run with the same settings, that run is continued. One process at a time.
     progressbar : bool
         Whether to show one.
     **kwargs
@@ -141,35 +144,36 @@ def fit(
     if tune is None:
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
     engine = _engine(table, prior, step, rows, kwargs)
-    store = None
-    if resume is not None:
-        store = RunStore(
-            resume,
-            {
-                "fingerprint": table.fingerprint,
-                "prior": prior.fingerprint,
-                "method": method,
-                "step": step,
-                "chains": chains,
-                "tune": tune,
-                "thin": thin,
-                "entropy": str(entropy),
-                "rows": None if rows is None else len(rows),
-                "settings": {k: repr(v) for k, v in sorted(kwargs.items())},
-            },
+    with contextlib.nullcontext() if resume is None else locked(resume):
+        store = None
+        if resume is not None:
+            store = RunStore(
+                resume,
+                {
+                    "fingerprint": table.fingerprint,
+                    "prior": prior.fingerprint,
+                    "method": method,
+                    "step": step,
+                    "chains": chains,
+                    "tune": tune,
+                    "thin": thin,
+                    "entropy": str(entropy),
+                    "rows": None if rows is None else zlib.crc32(rows.tobytes()),
+                    "settings": {k: repr(v) for k, v in sorted(kwargs.items())},
+                },
+            )
+        recorded, interrupted = run_chains(
+            engine,
+            draws=draws,
+            tune=tune,
+            thin=thin,
+            seeds=np.random.SeedSequence(entropy).spawn(chains),
+            cores=cores,
+            progressbar=progressbar,
+            label=f"{method}{f' ({step})' if step else ''}",
+            store=store,
+            parallel=parallel,
         )
-    recorded, interrupted = run_chains(
-        engine,
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        seeds=np.random.SeedSequence(entropy).spawn(chains),
-        cores=cores,
-        progressbar=progressbar,
-        label=f"{method}{f' ({step})' if step else ''}",
-        store=store,
-        parallel=parallel,
-    )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
     _warn_if_chains_disagree(stats, step)
     return make_posterior(
