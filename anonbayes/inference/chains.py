@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from multiprocessing.managers import SyncManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -176,8 +177,10 @@ def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
             yield pool, threading.Event(), queue.SimpleQueue()
         return
     context = multiprocessing.get_context("spawn")
+    manager = SyncManager(ctx=context)
+    manager.start(_follow_parent)
     with (
-        context.Manager() as manager,
+        manager,
         ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
     ):
         yield processes, manager.Event(), manager.Queue()
