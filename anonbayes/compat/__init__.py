@@ -9,7 +9,6 @@ Step methods of PyMC 5 and 6 meet in `compat.steps`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -19,15 +18,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from anonbayes.compat.checksums import checksum, checksum_of_attributes
 from anonbayes.compat.hdf5 import PatientFile
+from anonbayes.compat.seals import check_seal, seal
 from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.files import new_file
 
 SAMPLE_DIMS = ("chain", "draw")
-CHECKSUMS = "anonbayes_checksums"
-REMAKE = "Take it from a backup, or make it again."
 DIVISION_SLASH = "\u2215"
+REMAKE = "Take it from a backup, or make it again."
 
 
 def has_inference_data() -> bool:
@@ -238,10 +236,8 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
     """
     path = Path(path)
     contents = {name: without_slashes(dataset) for name, dataset in groups(data).items()}
-    attrs = dict(getattr(data, "attrs", {}))
     tree = xr.DataTree.from_dict(contents)
-    tree.attrs.update(attrs)
-    tree.attrs[CHECKSUMS] = json.dumps(_checksums(contents, attrs))
+    tree.attrs.update(getattr(data, "attrs", {}))
     encoding = {
         f"/{name}": {
             k: {"zlib": True, "complevel": 1}
@@ -255,6 +251,7 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
         tree.to_netcdf(patient, engine="h5netcdf", encoding=encoding if compress else None)
         if patient.refusal is not None:
             raise patient.refusal
+        seal(file)
     return path
 
 
@@ -264,7 +261,7 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     FileError
-        If the file is no netCDF file, is damaged, or its content is not what `write_netcdf` wrote.
+        If the file is no netCDF file, or is not what `write_netcdf` wrote any more.
 
     Examples
     --------
@@ -278,6 +275,7 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     with path.open("rb") as file:
         if file.read(8) != b"\x89HDF\r\n\x1a\n":
             raise FileError(f"path={str(path)!r} is not a netCDF 4 file; give that of a posterior.")
+    check_seal(path)
     loaded: dict[str, xr.Dataset] = {}
     try:
         found = xr.open_groups(path, engine="h5netcdf")
@@ -290,34 +288,7 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
         raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
     root = loaded.pop("", xr.Dataset())
-    attrs = dict(root.attrs)
-    _check(path, loaded, attrs)
-    return make_idata({name: with_slashes(d) for name, d in loaded.items()}, attrs=attrs)
-
-
-def _checksums(contents: Mapping[str, xr.Dataset], attrs: Mapping[Any, Any]) -> dict[str, str]:
-    return {name: checksum(d) for name, d in contents.items()} | {
-        "/": checksum_of_attributes(attrs)
-    }
-
-
-def _check(path: Path, contents: Mapping[str, xr.Dataset], attrs: dict[Any, Any]) -> None:
-    """Compare the content with the checksums, which are taken out of the attributes."""
-    stored = attrs.pop(CHECKSUMS, None)
-    if stored is None:  # written by another program, which keeps none
-        return
-    try:
-        wanted = dict(json.loads(stored))
-    except (TypeError, ValueError):
-        wanted = {CHECKSUMS: ""}
-    found = _checksums(contents, attrs)
-    for name, value in wanted.items():
-        if found.get(name) != value:
-            raise FileError(
-                f"path={str(path)!r} is damaged: the group {name!r} is not what was written. "
-                f"{REMAKE} (Another program that changes draws on purpose has to delete the "
-                f"attribute {CHECKSUMS!r}.)"
-            )
+    return make_idata({name: with_slashes(d) for name, d in loaded.items()}, attrs=root.attrs)
 
 
 def _brief(error: Exception) -> str:

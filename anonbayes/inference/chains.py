@@ -173,8 +173,8 @@ def run_chains(
 def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
     """Threads or processes, an event that stops them, and a queue of the sweeps they made."""
     if parallel == "threads":
-        with ThreadPoolExecutor(n) as pool:
-            yield pool, threading.Event(), queue.SimpleQueue()
+        with ThreadPoolExecutor(n) as pool, _stopping(threading.Event()) as stop:
+            yield pool, stop, queue.SimpleQueue()
         return
     context = multiprocessing.get_context("spawn")
     manager = SyncManager(ctx=context)
@@ -182,8 +182,19 @@ def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
     with (
         manager,
         ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
+        _stopping(manager.Event()) as stop,
     ):
-        yield processes, manager.Event(), manager.Queue()
+        yield processes, stop, manager.Queue()
+
+
+@contextlib.contextmanager
+def _stopping(event: Any) -> Iterator[Any]:
+    """Set the event when something goes wrong, or a signal asks the process to end."""
+    try:
+        yield event
+    except BaseException:
+        event.set()
+        raise
 
 
 def _follow_parent() -> None:
@@ -220,9 +231,6 @@ def _follow(
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
-        except BaseException:  # a signal that asks the process to end
-            stop.set()
-            raise
     return interrupted
 
 

@@ -250,7 +250,7 @@ class Posterior:
         """Write everything to one netCDF file, the table included.
 
         The file opens in ArviZ; `from_netcdf` reads it back. It is complete when it has its name,
-        and has checksums by which `from_netcdf` notices damage.
+        and ends with a digest by which `from_netcdf` notices damage.
         """
         content = compat.groups(self.idata) | {TABLE_GROUP: table_to_dataset(self.table)}
         idata = compat.make_idata(content, attrs=self.idata.attrs)
@@ -281,12 +281,18 @@ class Posterior:
             )
             for name in table.domains:
                 content["posterior"][f"pi_{name}"]
+            if table.scheme == "vertical":
+                content[AVERAGES_GROUP]["ownership"]
             fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
         except KeyError as error:
             raise FileError(
-                f"{str(path)!r} is incomplete: it lacks {error.args[0]!r}, so that it is no longer "
-                f"what Posterior.to_netcdf wrote. {compat.REMAKE}"
+                f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
+                f"({error}). {compat.REMAKE}"
             ) from None
+        except (ValueError, TypeError, IndexError, AttributeError) as error:
+            raise FileError(
+                f"The table in {str(path)!r} is damaged ({error}). {compat.REMAKE}"
+            ) from error
         if table.fingerprint != fingerprint:
             raise FileError(
                 f"{str(path)!r} holds draws that belong to another table: they were made for the "

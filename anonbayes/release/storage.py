@@ -89,7 +89,7 @@ def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
         group_name=about["group_name"],
     )
     if table.fingerprint != about["fingerprint"]:
-        raise TableError("The stored table is damaged: its fingerprint does not match.")
+        raise TableError("its fingerprint does not match")
     return table
 
 

@@ -21,7 +21,9 @@ import pandas as pd
 import anonbayes as ab
 import anonbayes.cli
 from anonbayes import compat
+from anonbayes.errors import FileError
 from anonbayes.inference import chains
+from anonbayes.locks import locked
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data"
@@ -59,13 +61,13 @@ def fit(kind: str, draws: int, run: Path | None = None, **more: object) -> ab.Po
     return ab.fit(table(kind), draws=draws, resume=run, **SETTINGS, **KINDS[kind], **more)
 
 
-def die_when(function: str, nth: int) -> None:
+def die_when(function: str, nth: int, number: int = signal.SIGKILL) -> None:
     """Kill this process, as `kill -9` does, at the nth call of a function of `os`."""
     real, count = getattr(os, function), iter(range(1, 1_000_000))
 
     def counting(*arguments: object, **more: object) -> object:
         if next(count) == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
             time.sleep(60)
         return real(*arguments, **more)
 
@@ -100,6 +102,25 @@ def command(arguments: list[str], said: Path, limit: int | None = None) -> None:
             anonbayes.cli.main()
     finally:
         os.write(os.open(said, os.O_CREAT | os.O_WRONLY), text.getvalue().encode()[:4000])
+
+
+def stopped_command(
+    arguments: list[str], said: Path, function: str, nth: int, number: int = signal.SIGTERM
+) -> None:
+    """Run the command line and get a signal at the nth call of a function of `os`."""
+    die_when(function, nth, number)
+    command(arguments, said)
+
+
+def add_up(place: Path, number: Path, times: int) -> None:
+    """Add 1 to the number in a file so many times, each time with the lock of a place."""
+    done = 0
+    while done < times:
+        with contextlib.suppress(FileError), locked(place):
+            before = int(number.read_text())
+            time.sleep(0.001)
+            number.write_text(str(before + 1))
+            done += 1
 
 
 def fill_up(file: Path, said: Path) -> None:
