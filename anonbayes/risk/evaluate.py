@@ -148,7 +148,7 @@ def _rows(
     columns |= {f"threatened_{name}": kind.threatened[pair] for name, kind in kinds.items()}
     columns["candidates"] = candidates[record]
     columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
-    return pd.DataFrame(columns, index=truth.victims.index)
+    return pd.DataFrame(columns, index=truth.victims.index, copy=False)
 
 
 def _row_errors(replicates: Replicates, n_pairs: int) -> dict[str, Floats]:
