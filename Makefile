@@ -4,9 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+DOCS   := $(VENV)/.installed-docs
 JOBS   ?= 2
 
-.PHONY: help report test doctest lint types bench clean
+.PHONY: help report test doctest lint types bench docs pictures clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -24,6 +25,10 @@ $(RUN): pyproject.toml
 
 $(DEV): pyproject.toml
 	$(call install,.[dev])
+	@touch $(RUN) $@
+
+$(DOCS): pyproject.toml
+	$(call install,.[docs])
 	@touch $(RUN) $@
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
@@ -45,6 +50,13 @@ types: $(DEV)   ## static types
 
 bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
 	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
+
+docs: $(DOCS)   ## documentation: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@$(BIN)/python docs/check_site.py docs/_build/html
+
+pictures: $(RUN) ## pictures of a report for the documentation (needs Chromium)
+	$(BIN)/python docs/pictures.py
 
 clean:            ## remove the environment
 	rm -rf $(VENV)

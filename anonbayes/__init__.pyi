@@ -39,6 +39,7 @@ from .hierarchies import Hierarchy as Hierarchy
 from .inference.fit import fit as fit
 from .inference.model import build_model as build_model
 from .inference.posterior import Posterior as Posterior
+from .release.engines import count_records as count_records
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable

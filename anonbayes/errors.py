@@ -44,6 +44,10 @@ class FileError(AnonbayesError, OSError):
     """
 
 
+class ClusterError(AnonbayesError):
+    """Work on a Dask cluster failed for a reason that lies with the cluster, not with the data."""
+
+
 class ConvergenceWarning(UserWarning):
     """Chains disagree: the answer depends on where they started."""
 

@@ -16,9 +16,12 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from anonbayes.errors import AnonbayesError, FileError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "explain",
@@ -30,6 +33,7 @@ __all__ = [
     "save_figure",
     "write_bytes",
     "write_files",
+    "write_frame",
     "write_text",
     "write_together",
 ]
@@ -105,6 +109,21 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file in UTF-8 completely or not at all; bytes that are no text are shown escaped."""
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: Any) -> None:
+    """Write a data frame as delimited UTF-8 text completely or not at all; it is not copied.
+
+    Examples
+    --------
+    >>> import pandas as pd, tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "small.csv"
+    >>> write_frame(place, pd.DataFrame({"a": [1, 2]}), index=False)
+    >>> place.read_bytes()
+    b'a\\n1\\n2\\n'
+    """
+    with new_file(path) as file:
+        frame.to_csv(file, mode="wb", lineterminator="\n", **settings)
 
 
 def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> None:

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from anonbayes.errors import TableError
 
-__all__ = ["check_names", "read_csv_text"]
+__all__ = ["check_names", "read_csv_names", "read_csv_parts", "read_csv_text"]
 
-BLOCK, NEWLINE = 1 << 20, b"\n"
+# Every cell is text: nothing is guessed or dropped.
+_AS_TEXT: dict[str, Any] = {
+    "header": None,
+    "dtype": str,
+    "keep_default_na": False,
+    "na_filter": False,
+    "encoding": "utf-8-sig",
+    "skip_blank_lines": True,
+}
+_BROKEN_END = re.compile(rb"\r[ \t]")
 
 
 def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:
@@ -22,20 +35,57 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     encoding, duplicate column names and files without rows are errors.
     """
     file = Path(path)
+    with _clear_errors(file, sep):
+        frame = pd.read_csv(file, sep=sep, **_AS_TEXT)
+    if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
+        _check_lengths(file, sep, frame.shape[1])
+    if not header:
+        return frame
+    body = _named(frame, frame.iloc[0].tolist(), file, skip=1)
+    if body.empty:
+        raise TableError(f"{str(file)!r} has a header but no rows.")
+    return body
+
+
+def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[pd.DataFrame]:
+    """Read a file with a header as `read_csv_text` does, so many rows at a time.
+
+    The index numbers the rows from 0 through all parts. The last part may have no rows.
+    """
+    file = Path(path)
+    names: list[str] = []
+    seen, checked = 0, False
+    with _clear_errors(file, sep), pd.read_csv(file, sep=sep, chunksize=rows, **_AS_TEXT) as parts:
+        for part in parts:
+            if not checked and (part.iloc[:, -1] == "").any():
+                _check_lengths(file, sep, part.shape[1])
+                checked = True
+            first = not names
+            names = names or part.iloc[0].tolist()
+            body = _named(part, names, file, skip=int(first))
+            body.index = pd.RangeIndex(seen, seen + len(body))
+            seen += len(body)
+            yield body
+    if not seen:
+        raise TableError(f"{str(file)!r} has a header but no rows.")
+
+
+def read_csv_names(path: str | Path, *, sep: str = ";") -> list[str]:
+    """Column names of a file, from its first line."""
+    file = Path(path)
+    with _clear_errors(file, sep):
+        names: list[str] = pd.read_csv(file, sep=sep, nrows=1, **_AS_TEXT).iloc[0].tolist()
+    check_names(names, str(file))
+    return names
+
+
+@contextmanager
+def _clear_errors(file: Path, sep: str) -> Iterator[None]:
     if not isinstance(sep, str) or len(sep) != 1:
         raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
     try:
-        _refuse_zeros(file)
-        frame = pd.read_csv(
-            file,
-            sep=sep,
-            header=None,
-            dtype=str,
-            keep_default_na=False,
-            na_filter=False,
-            encoding="utf-8-sig",
-            skip_blank_lines=True,
-        )
+        _check_bytes(file)
+        yield
     except TableError:
         raise
     except FileNotFoundError:
@@ -51,16 +101,12 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     except (pd.errors.ParserError, ValueError) as error:
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip().rstrip(".")
         raise TableError(f"{str(file)!r} is not a table separated by {sep!r}: {reason}.") from None
-    if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
-        _check_lengths(file, sep, frame.shape[1])
-    if not header:
-        return frame
-    names = frame.iloc[0].tolist()
+
+
+def _named(frame: pd.DataFrame, names: list[str], file: Path, *, skip: int) -> pd.DataFrame:
     check_names(names, str(file))
-    body = frame.iloc[1:].reset_index(drop=True)
+    body = frame.iloc[skip:].reset_index(drop=True)
     body.columns = pd.Index(names)
-    if body.empty:
-        raise TableError(f"{str(file)!r} has a header but no rows.")
     return body
 
 
@@ -77,27 +123,40 @@ def check_names(names: Sequence[str], where: str) -> None:
         seen.add(name)
 
 
-def _refuse_zeros(file: Path) -> None:
-    """Raise `TableError` if the file has zero bytes, at which pandas ends a cell in silence."""
-    line = 1
-    with file.open("rb") as blocks:
-        while block := blocks.read(BLOCK):
-            place = block.find(0)
-            if place >= 0:
-                raise TableError(
-                    f"{str(file)!r}, line {line + block[:place].count(NEWLINE)}: a zero byte, "
-                    "which no text has; the file is damaged or not UTF-8 text. Get a fresh copy, "
-                    "or save it as UTF-8."
-                )
-            line += block.count(NEWLINE)
+def _check_bytes(file: Path) -> None:
+    """Refuse what pandas makes something else of, in silence.
+
+    At a zero byte it ends the cell; of a lone carriage return before a blank it makes thousands of
+    rows.
+    """
+    if not file.stat().st_size:
+        return
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        zero = content.find(b"\0")
+        if zero >= 0:
+            raise TableError(
+                f"{str(file)!r}, line {_line(content, zero)}: a zero byte, which no text has; the "
+                "file is damaged or not UTF-8 text. Get a fresh copy, or save it as UTF-8."
+            )
+        found = _BROKEN_END.search(content)
+        if found is not None:
+            raise TableError(
+                f"{str(file)!r}, line {_line(content, found.start())}: a carriage return stands "
+                "before a blank; save the file with usual line ends."
+            )
+
+
+def _line(content: mmap, place: int) -> int:
+    return content[:place].count(b"\n") + 1
 
 
 def _bad_line(file: Path) -> int:
-    data = file.read_bytes()
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return data.count(b"\n", 0, error.start) + 1
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
     return 1
 
 

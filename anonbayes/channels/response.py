@@ -11,14 +11,15 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
-from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.bounded import BoundedChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import kernels
+from anonbayes.estimation import information, kernels
 from anonbayes.estimation.empirical import check_informative, water_filling
 from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.information import Information, Kinds, Law
 from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
 
@@ -27,7 +28,7 @@ __all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
 Array = npt.NDArray[np.float64]
 
 
-class UtilityOptimizedRR(PureChannel):
+class UtilityOptimizedRR(BoundedChannel):
     """Randomized response that protects sensitive values only (ULDP Def. 3).
 
     With ``e = exp(epsilon)`` and ``K_S`` sensitive values, a sensitive value is reported as it
@@ -209,6 +210,9 @@ class UtilityOptimizedRR(PureChannel):
             log_likelihood=likelihood.log(p),
             gap=likelihood.step(p)[2],
         )
+
+    def _information(self, kinds: Kinds, law: Law) -> Information:
+        return information.response(kinds, law)
 
     # -- guarantees ----------------------------------------------------------------------------
 

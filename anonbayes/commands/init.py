@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from anonbayes.commands.options import Force
+from anonbayes.commands.screen import say
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["init"]
@@ -23,12 +25,9 @@ def init(
     sep: Annotated[
         str | None, typer.Option(help="Separator; by default looked for in the header line.")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace the file if there is one.")] = False,
+    force: Force = False,
 ) -> None:
-    """Write a commented scenario for a table by looking at its columns.
-
-    Example: anonbayes init patients.csv --sensitive diagnosis
-    """
+    """Write a commented scenario for a table by looking at its columns."""
     from anonbayes.files import write_text
     from anonbayes.scenario.starter import starter
 
@@ -38,4 +37,4 @@ def init(
     text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
-    typer.echo(f"{file}: look it over, then: anonbayes run {file}")
+    say(f"{file}: look it over, then: anonbayes run {file}")

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from anonbayes import __version__
 from anonbayes.errors import AnonbayesError
-from anonbayes.files import explain, make_folder, remove_leftovers, write_text
+from anonbayes.files import explain, make_folder, remove_leftovers, write_frame, write_text
 from anonbayes.locks import locked
 from anonbayes.scenario.result import Result, plain, records, save_plot
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from anonbayes.scenario.load import Scenario
 
 __all__ = ["FORMAT", "check_directory", "claimed", "content_of", "write"]
@@ -134,7 +132,7 @@ def _fill(part: Path, directory: Path, scenario: Scenario, result: Result) -> li
     writers = dict(result.files)
     writers[RESULT] = lambda file: write_text(file, text + "\n")
     for name, frame in result.tables.items():
-        writers[f"{name}.csv"] = partial(_write_table, frame)
+        writers[f"{name}.csv"] = partial(write_frame, frame=frame, sep=";")
     if wanted.plots:
         for name, plot in result.plots.items():
             writers[f"{name}.png"] = partial(_draw, plot)
@@ -146,10 +144,6 @@ def _fill(part: Path, directory: Path, scenario: Scenario, result: Result) -> li
         except OSError as error:
             raise explain(error, directory / name) from error
     return list(writers)
-
-
-def _write_table(frame: pd.DataFrame, file: Path) -> None:
-    write_text(file, frame.to_csv(sep=";", lineterminator="\n"))
 
 
 def _draw(plot: Callable[[], Any], file: Path) -> None:

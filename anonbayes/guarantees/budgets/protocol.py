@@ -118,7 +118,7 @@ def collect(
     >>> domain = ab.Domain("x", ["a", "b", "c"])
     >>> found = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=1)
     >>> found.budgets[1].epsilon.round(1)
-    array([inf, inf, 2.3])
+    array([inf, inf, 2.4])
     >>> found.estimate.p.round(1).tolist()
     [0.8, 0.2, 0.0]
     """

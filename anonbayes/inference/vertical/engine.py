@@ -23,8 +23,8 @@ Draws = dict[str, npt.NDArray[Any]]
 OWNERSHIP_SWEEPS = 25
 """Sweeps over which ownership probabilities are averaged before they are kept: a batch."""
 
-CHAIN_SETTINGS = ("block", "sub_block", "swaps")
-LADDER_SETTINGS = ("hottest", "temperatures", "most", "threads")
+CHAIN_SETTINGS = ("block", "sub_block", "swaps", "threads")
+LADDER_SETTINGS = ("hottest", "temperatures", "most")
 
 
 def layout_of(table: ReleasedTable) -> VerticalLayout:
@@ -74,11 +74,12 @@ class VerticalEngine:
     rows : array of int, optional
         Slots whose item is recorded as ``assignment``: its position in the group.
     **settings
-        Of the chain (block, sub_block, swaps) and of the tempered step's ladder (hottest,
-        temperatures, most, threads).
+        Of the chain (block, sub_block, swaps, threads) and of the tempered step's ladder (hottest,
+        temperatures, most).
     """
 
     n_generators = 1
+    grows: tuple[str, ...] = ("kept",)
 
     def __init__(
         self,
@@ -104,6 +105,12 @@ class VerticalEngine:
         if self.ladder and step != "tempered":
             raise ModelError(
                 f"{next(iter(self.ladder))!r} is a setting of step='tempered', not of {step!r}."
+            )
+
+        if step == "collapsed" and self.settings.get("threads", 1) > 1:
+            raise ModelError(
+                "threads= has no use for step='collapsed', in which every group depends on all "
+                "others; step='block' shares groups out over threads."
             )
 
     def start(self, generators: list[np.random.Generator]) -> _Live:

@@ -1,0 +1,111 @@
+"""Reading and writing the files of commands: nothing is overwritten unawares, nothing is half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.files import Writer, write_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "check_free",
+    "filled",
+    "frame_writer",
+    "known_column",
+    "plot_writer",
+    "read_column",
+    "read_people",
+]
+
+
+def check_free(files: Iterable[Path | None], *, force: bool) -> None:
+    """Raise `AnonbayesError` unless all these files can be written without loss."""
+    named = [file for file in files if file is not None]
+    for file in named:
+        if file.is_dir():
+            raise AnonbayesError(f"{str(file)!r} is a directory; name a file.")
+        if file.exists() and not force:
+            raise AnonbayesError(
+                f"{str(file)!r} exists; name another file, or use --force to replace it."
+            )
+    resolved = [file.resolve() for file in named]
+    if len(set(resolved)) < len(resolved):
+        raise AnonbayesError("Two outputs have the same name; give each its own.")
+
+
+def frame_writer(
+    frame: pd.DataFrame, sep: str, *, index: bool = False, header: bool = True
+) -> Writer:
+    """Return what writes a frame as delimited UTF-8 text."""
+    if len(sep) != 1:
+        raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
+    return lambda file: write_frame(file, frame, sep=sep, index=index, header=header)
+
+
+def plot_writer(plot: Callable[[], Any]) -> Writer:
+    """Return what draws axes and writes them as PNG."""
+
+    def write(file: Path) -> None:
+        from anonbayes.scenario.result import save_plot
+
+        save_plot(file, plot())
+
+    return write
+
+
+def read_column(file: Path, column: str, *, sep: str, option: str = "--column") -> pd.Series:
+    """Read one column as texts; empty cells are an error that names the first."""
+    from anonbayes.textfiles import read_csv_text
+
+    frame = read_csv_text(file, sep=sep)
+    return filled(known_column(frame, column, file, option))
+
+
+def read_people(file: Path, *, sep: str, missing: str = "error") -> pd.DataFrame:
+    """Read a table in clear; columns that spell numbers become numbers.
+
+    Parameters
+    ----------
+    file : path
+        Delimited UTF-8 file with a header line.
+    sep : str
+        Separator.
+    missing : {"error", "category"}
+        What an empty cell means.
+    """
+    from anonbayes.errors import one_of
+    from anonbayes.scenario.columns import with_numbers
+    from anonbayes.textfiles import read_csv_text
+
+    one_of("missing", missing, ("error", "category"))
+    frame = read_csv_text(file, sep=sep)
+    if missing == "category":
+        return with_numbers(frame.replace("", "missing"))
+    for name in frame.columns:
+        filled(frame[name], advice=" Use --missing category to make this a value of its own.")
+    return with_numbers(frame)
+
+
+def filled(column: pd.Series, *, advice: str = "") -> pd.Series:
+    """Return the column; raise `TableError` when a cell of it is empty."""
+    empty = (column == "").to_numpy()
+    if empty.any():
+        raise TableError(
+            f"Column {column.name!r}, row {int(empty.argmax())}: the cell is empty "
+            f"({int(empty.sum())} such rows). Fill them or remove these rows.{advice}"
+        )
+    return column
+
+
+def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    if column not in frame.columns:
+        raise TableError(
+            f"{option} {column!r} is no column of {file.name!r}. {nearest(column, frame.columns)}"
+        )
+    return frame[column]
