@@ -112,7 +112,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: Any) -> None:
-    """Write a data frame as delimited UTF-8 text completely or not at all; it is not copied.
+    r"""Write a data frame as delimited UTF-8 text completely or not at all; it is not copied.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: A
     >>> place = Path(tempfile.mkdtemp()) / "small.csv"
     >>> write_frame(place, pd.DataFrame({"a": [1, 2]}), index=False)
     >>> place.read_bytes()
-    b'a\\n1\\n2\\n'
+    b'a\n1\n2\n'
     """
     with new_file(path) as file:
         frame.to_csv(file, mode="wb", lineterminator="\n", **settings)
