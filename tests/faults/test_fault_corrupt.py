@@ -260,6 +260,9 @@ def test_rows_of_another_run_are_not_taken_over(tmp_path):
 
 # -- tables and scenarios ----------------------------------------------------------------------
 
+PEOPLE = {"ward": ["1", "2"] * 20, "sex": ["f", "m"] * 20, "ill": ["flu", "hiv"] * 20}
+FRAME = pd.DataFrame(PEOPLE)
+
 
 @pytest.mark.parametrize("read", ["table", "cleartext"])
 @pytest.mark.parametrize(
@@ -270,14 +273,13 @@ def test_rows_of_another_run_are_not_taken_over(tmp_path):
         (lambda good: b"", "is empty"),
         (lambda good: good[:30] + b"\xff" + good[31:], "not UTF-8 text"),
         (lambda good: np.random.default_rng(1).bytes(3000), "UTF-8|zero byte"),
-        (lambda good: b"PAR1" + bytes(200) + b"PAR1", "zero byte"),
+        (lambda good: b"PAR1" + bytes(200) + b"PAR1", "zero byte|no readable parquet"),
     ],
     ids=["truncated", "zeroed", "empty", "flipped", "random", "parquet"],
 )
 def test_tables(read, damage, match, tmp_path):
-    frame = pd.DataFrame({"ward": ["1", "2"] * 20, "sex": ["f", "m"] * 20, "ill": ["flu"] * 40})
     file = tmp_path / "t.csv"
-    file.write_bytes(damage(frame.to_csv(sep=";", index=False).encode()))
+    file.write_bytes(damage(FRAME.to_csv(sep=";", index=False).encode()))
     with pytest.raises(AnonbayesError, match=match) as caught:
         if read == "table":
             ab.read_arx(file, sensitive="ill")
@@ -301,3 +303,27 @@ def test_scenarios(damage, tmp_path):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(AnonbayesError, match=r"mine\.toml"):
         load(file)
+
+
+def test_parquet(tmp_path):
+    """With the checksums that a writer may store, no damage to the values goes unnoticed."""
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "t.parquet"
+    FRAME.to_parquet(file, write_page_checksum=True, store_schema=False)
+    good, expected = file.read_bytes(), ab.ReleasedTable.from_parquet(file, "ill")
+    rng = np.random.default_rng(4)
+    damaged = [good[: len(good) // 2], b"", rng.bytes(500), good[:60] + bytes(60) + good[120:]]
+    for _ in range(40):
+        bad = bytearray(good)
+        bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
+        damaged.append(bytes(bad))
+    noticed = 0
+    for bad in damaged:
+        file.write_bytes(bad)
+        try:
+            found = ab.ReleasedTable.from_parquet(file, "ill")
+        except AnonbayesError as error:
+            noticed += "t.parquet" in str(error) or "column" in str(error)
+        else:
+            assert found == expected or set(found.domains) != set(expected.domains)
+    assert noticed > 15
