@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import complete_threat
-from anonbayes.commands.files import check_free, plot_writer, write_files
+from anonbayes.commands.files import check_free, plot_writer
 from anonbayes.commands.options import (
     AsJson,
     Chains,
@@ -32,6 +32,7 @@ from anonbayes.commands.options import (
 from anonbayes.commands.screen import print_json, say, show_table, working
 from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd

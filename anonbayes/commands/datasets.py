@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import complete_dataset
-from anonbayes.commands.files import check_free, frame_writer, write_files
+from anonbayes.commands.files import check_free, frame_writer
 from anonbayes.commands.options import AsJson, Force, Sep
 from anonbayes.commands.screen import print_json, say, show_figures, show_table
 from anonbayes.errors import AnonbayesError
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd
