@@ -75,7 +75,7 @@ def test_every_example_runs(tmp_path, monkeypatch):
         assert done.stdout.strip(), f"{line} says nothing"
         if line == "anonbayes datasets export clinic":
             frame = pd.read_csv("clinic.csv", sep=";", dtype=str)
-            frame.head(150).to_csv("clinic.csv", sep=";", index=False)
+            frame.head(100).to_csv("clinic.csv", sep=";", index=False)
     assert fetched == ["adult"]
     written = {file.name for file in tmp_path.iterdir()}
     made = "released boxes qit st reports budgets binned".split()
