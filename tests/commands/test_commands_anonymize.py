@@ -107,6 +107,10 @@ def test_nothing_is_overwritten(run, refused, people, tmp_path):
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
 
+def test_places_that_cannot_be_written(refused, people):
+    assert "Not a directory" in refused(*ASK, "-k", 5, "--out", "people.csv/x.csv")
+
+
 def test_values_that_a_file_cannot_spell(refused, run, tmp_path):
     rows = [f"{job};{ill}" for job in ("a, b", "c", "d") for ill in ("flu", "cold")]
     (tmp_path / "people.csv").write_text("job;diagnosis\n" + "\n".join(rows) + "\n")

@@ -46,6 +46,7 @@ def test_help_shows_the_examples(name):
         assert line in done.output
         assert shlex.split(line)[1 : 1 + len(name.split())] == name.split()
     assert "\x1b[" not in done.output
+    assert max(map(ord, done.output)) < 0x2600  # nothing was taken for an emoji
 
 
 def test_every_parameter_is_explained():
