@@ -61,6 +61,7 @@ html_title = "anonbayes"
 html_static_path = ["_static"]
 html_css_files = ["anonbayes.css"]
 html_copy_source = False
+html_show_search_summary = False  # fetched from the pages, which browsers refuse to files
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {

@@ -22,7 +22,7 @@ FENCE = re.compile(
 )
 NOTE = re.compile(r"<!-- (?P<kind>not run|part of): (?P<what>.+?) -->\s*$")
 #: Chains that are long enough to see that a command works.
-SHORT = ["--draws", "100", "--tune", "100"]
+SHORT = ["--draws", "50", "--tune", "50", "--chains", "2"]
 #: What the pages call these files is what the package ships.
 FILES = {
     "released.csv": "data/clinic_k4_l3_local.csv",

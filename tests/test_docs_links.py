@@ -71,6 +71,20 @@ def test_every_page_is_in_a_table_of_contents():
     assert written <= listed
 
 
+def test_modules_that_the_architecture_names_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \|", text, re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        folder = ROOT / "anonbayes"
+        for name in re.findall(r"`(.+?)/?`", row):
+            # `release/readers`, `engines`: the second is in the folder of the first.
+            paths = [folder / name, ROOT / "anonbayes" / name]
+            found = [p for p in paths if p.is_dir() or p.with_suffix(".py").is_file()]
+            assert found, name
+            folder = found[0].parent
+
+
 def test_broken_links_are_noticed(tmp_path, monkeypatch):
     (tmp_path / "a.md").write_text("# A b\n[x](absent.md) [y](#a-b) [z](#c) `[q](code.md)`\n")
     monkeypatch.setattr("test_docs_links.ROOT", tmp_path)

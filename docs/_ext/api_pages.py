@@ -17,6 +17,8 @@ import anonbayes
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+# Citations such as "OneID Alg. 1" do not end the first sentence of a docstring.
+ABBREVIATIONS = ("Alg.", "App.", "Prop.", "Sec.", "Thm.")
 STUB = Path(anonbayes.__file__).with_suffix(".pyi")
 IMPORT = re.compile(r"^from \.(\S*) import (\w+) as \w+$", re.MULTILINE)
 # Heading, and the layers or modules whose names it covers.
@@ -87,8 +89,10 @@ def index() -> str:
         if others := [n for n in names if n not in modules]:
             parts.append(listing(others))
         if modules:
-            lines = "".join(f"   anonbayes.{name} <anonbayes.{name}>\n" for name in modules)
-            parts.append(f".. toctree::\n   :maxdepth: 1\n   :caption: Modules\n\n{lines}\n")
+            lines = "".join(f"   {name}\n" for name in modules)
+            pages = "".join(f"   anonbayes.{name}\n" for name in modules)
+            parts.append(f".. autosummary::\n   :nosignatures:\n\n{lines}\n")
+            parts.append(f".. toctree::\n   :hidden:\n\n{pages}\n")
     return "".join(parts)
 
 
@@ -109,5 +113,8 @@ def write(app: Sphinx, _config: object) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Write the pages before autosummary looks for them."""
+    from sphinx.ext import autosummary
+
+    autosummary.WELL_KNOWN_ABBREVIATIONS += ABBREVIATIONS
     app.connect("config-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

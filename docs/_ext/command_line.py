@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer.main
 
@@ -43,34 +47,78 @@ def parts(command: Any) -> tuple[list[str], list[str]]:
             elif line.strip() not in ("Example:", "Examples:"):
                 words.append(line.strip())
         if words:
-            paragraphs.append(" ".join(words))
+            paragraphs.append(marked(" ".join(words)))
     return paragraphs, examples
+
+
+def marked(text: str) -> str:
+    """Text with the names of options as code; two dashes would become a long one."""
+    return re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"`\1`", text)
+
+
+def fold(example: str, width: int = 76) -> str:
+    """Break a long command before an option, as one would in a shell."""
+    lines = [""]
+    for piece in re.split(r" (?=-)", example):
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append(f"    {piece}")
+        else:
+            lines[-1] += f" {piece}" if lines[-1] else piece
+    return " \\\n".join(lines)
 
 
 def cell(text: str) -> str:
     """Text that may stand in a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return marked(text.replace("|", "\\|").replace("\n", " "))
 
 
-def option_line(parameter: Any, context: Any) -> str:
+def kind(hint: Any) -> str:
+    """Word for the values of a type, in capitals as on the terminal."""
+    if get_origin(hint) is Literal:
+        return " or ".join(map(str, get_args(hint)))
+    inner = [part for part in get_args(hint) if part is not NoneType]
+    if inner:
+        return kind(inner[0])
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return " or ".join(str(member.value) for member in hint)
+    return {int: "INTEGER", float: "NUMBER", Path: "PATH"}.get(hint, "TEXT")
+
+
+def values(command: Any) -> dict[str, str]:
+    """Word for the values of each option, from the annotations of the command's function.
+
+    Not from its parameter objects: what they know differs between versions of typer.
+    """
+    if command.callback is None:
+        return {}
+    hints = get_type_hints(inspect.unwrap(command.callback))
+    return {p.name: p.metavar or kind(hints.get(p.name)) for p in command.params}
+
+
+def option_line(parameter: Any, value: str) -> str:
     """Line of the table of options."""
     names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
     if not parameter.is_flag:
-        names = names[:-1] + f" {parameter.make_metavar(context)}`"
+        names = names[:-1] + f" {value}`"
     notes = [parameter.help or ""]
     if parameter.required:
         notes.append("Needed.")
     elif parameter.default not in (None, False, (), []) and not callable(parameter.default):
         notes.append(f"Default: `{parameter.default}`.")
-    return f"| {names.replace('|', ' or ')} | {cell(' '.join(filter(None, notes)))} |"
+    return f"| {cell(names)} | {cell(' '.join(filter(None, notes)))} |"
 
 
 def section(name: str, command: Any) -> str:
     """Section of one command."""
-    context = typer.main.get_command(program).make_context("anonbayes", [], resilient_parsing=True)
     paragraphs, examples = parts(command)
+    words_of = values(command)
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    words = [p.make_metavar(context) for p in command.params if p.param_type_name == "argument"]
+    arguments = {
+        p.metavar or p.name.upper() + "..." * (p.nargs == -1): p.help
+        for p in command.params
+        if p.param_type_name == "argument"
+    }
+    words = list(arguments)
     if options:
         words.append("[OPTIONS]")
     if getattr(command, "commands", None):
@@ -78,12 +126,11 @@ def section(name: str, command: Any) -> str:
     lines = [f"## {name}", "", "\n\n".join(paragraphs), ""]
     lines += ["```text", " ".join([name, *words]), "```", ""]
     if examples:
-        lines += ["```sh", *examples, "```", ""]
-    arguments = [p for p in command.params if p.param_type_name == "argument" and p.help]
+        lines += ["```sh", *map(fold, examples), "```", ""]
     if arguments or options:
         lines += ["| option | meaning |", "|---|---|"]
-        lines += [f"| `{p.make_metavar(context)}` | {cell(p.help)} |" for p in arguments]
-        lines += [option_line(p, context) for p in options] + [""]
+        lines += [f"| `{word}` | {cell(text)} |" for word, text in arguments.items() if text]
+        lines += [option_line(p, words_of.get(p.name, "TEXT")) for p in options] + [""]
     return "\n".join(lines)
 
 

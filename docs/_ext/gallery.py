@@ -14,21 +14,36 @@ if TYPE_CHECKING:
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 MARK = "<!-- notebooks -->"
-FIRST = "first_steps"
+# The way to read them; others follow by name.
+ORDER = (
+    "first_steps",
+    "horizontal_and_vertical",
+    "convergence_in_practice",
+    "your_own_pymc_model",
+    "ldp_surveys",
+    "choosing_a_release",
+)
+ENOUGH = 120  # letters that say what a notebook is about
 
 
 def notebooks() -> list[Path]:
-    """All notebooks, the first steps first."""
-    return sorted(NOTEBOOKS.glob("*.ipynb"), key=lambda p: (p.stem != FIRST, p.stem))
+    """All notebooks, in the order in which to read them."""
+
+    def place(file: Path) -> tuple[int, str]:
+        return ORDER.index(file.stem) if file.stem in ORDER else len(ORDER), file.stem
+
+    return sorted(NOTEBOOKS.glob("*.ipynb"), key=place)
 
 
 def heading(file: Path) -> tuple[str, str]:
-    """Title of a notebook and its first paragraph."""
+    """Title of a notebook, and its first paragraph or two."""
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     text = next("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
     title, _, rest = text.partition("\n")
-    first = re.split(r"\n\s*\n", rest.strip())[0]
-    return title.lstrip("# "), " ".join(first.split())
+    first, *more = (" ".join(p.split()) for p in re.split(r"\n\s*\n", rest.strip()))
+    if len(first) < ENOUGH and more:
+        first += "\n\n" + more[0]
+    return title.lstrip("# "), first
 
 
 def picture(file: Path) -> bytes | None:
