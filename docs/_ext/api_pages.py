@@ -97,14 +97,22 @@ def index() -> str:
 
 
 def write(app: Sphinx, _config: object) -> None:
-    """Write the pages, leaving those that are up to date untouched."""
+    """Write the pages, leaving those that are up to date untouched and none that is not needed."""
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
     pages = {"index": index()}
-    for name in filter(is_module, (n for names in public_names().values() for n in names)):
-        pages[f"anonbayes.{name}"] = module_page(name)
-        # Autodoc imports by path, and knows modules that live deeper by their public one so.
-        sys.modules.setdefault(f"anonbayes.{name}", getattr(anonbayes, name))
+    documented = set()  # pages that autosummary writes
+    for name in (n for names in public_names().values() for n in names):
+        documented.add(f"anonbayes.{name}")
+        if is_module(name):
+            module = getattr(anonbayes, name)
+            pages[f"anonbayes.{name}"] = module_page(name)
+            documented |= {f"anonbayes.{name}.{member}" for member in module.__all__}
+            # Autodoc imports by path, and knows modules that live deeper by their public one so.
+            sys.modules.setdefault(f"anonbayes.{name}", module)
+    for file in folder.glob("*.rst"):
+        if file.stem not in documented | pages.keys():
+            file.unlink()
     for name, text in pages.items():
         file = folder / f"{name}.rst"
         if not file.exists() or file.read_text(encoding="utf-8") != text:
