@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import queue
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
@@ -83,10 +84,16 @@ def local_client(workers: int) -> Iterator[Any]:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",  # None would still open a port, to everybody
             silence_logs="CRITICAL",
+            preload=[__name__],  # calls `dask_setup`
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def dask_setup(worker: Any) -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started the worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass

@@ -6,7 +6,6 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pandas as pd
 
 from anonbayes.errors import TableError
 
-__all__ = ["check_names", "read_csv_names", "read_csv_parts", "read_csv_text"]
+__all__ = ["blocks", "check_names", "read_csv_names", "read_csv_parts", "read_csv_text"]
 
 # Every cell is text: nothing is guessed or dropped.
 _AS_TEXT: dict[str, Any] = {
@@ -36,6 +35,7 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     """
     file = Path(path)
     with _clear_errors(file, sep):
+        _check_line_ends(file)
         frame = pd.read_csv(file, sep=sep, **_AS_TEXT)
     if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
         _check_lengths(file, sep, frame.shape[1])
@@ -55,6 +55,8 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
     file = Path(path)
     names: list[str] = []
     seen, checked = 0, False
+    with _clear_errors(file, sep):
+        _check_line_ends(file)
     with _clear_errors(file, sep), pd.read_csv(file, sep=sep, chunksize=rows, **_AS_TEXT) as parts:
         for part in parts:
             if not checked and (part.iloc[:, -1] == "").any():
@@ -84,7 +86,6 @@ def _clear_errors(file: Path, sep: str) -> Iterator[None]:
     if not isinstance(sep, str) or len(sep) != 1:
         raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
     try:
-        _check_line_ends(file)
         yield
     except TableError:
         raise
@@ -125,16 +126,24 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 def _check_line_ends(file: Path) -> None:
     """Refuse a lone carriage return before a blank, of which pandas makes thousands of rows."""
-    if not file.stat().st_size:
-        return
-    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-        found = _BROKEN_END.search(content)
-        if found is not None:
-            line = content[: found.start()].count(b"\n") + 1
+    lines = 0
+    for block in blocks(file):
+        if b"\r" in block and (found := _BROKEN_END.search(block)):
+            line = lines + block.count(b"\n", 0, found.start()) + 1
             raise TableError(
                 f"{str(file)!r}, line {line}: a carriage return stands before a blank; save the "
                 "file with usual line ends."
             )
+        lines += block.count(b"\n") - block.endswith(b"\n")
+
+
+def blocks(file: Path, size: int = 2**24) -> Iterator[bytes]:
+    """Bytes of a file; each block begins with the last byte of the one before."""
+    with file.open("rb") as opened:
+        last = b""
+        while block := opened.read(size):
+            yield last + block
+            last = block[-1:]
 
 
 def _bad_line(file: Path) -> int:

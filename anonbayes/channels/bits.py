@@ -66,6 +66,8 @@ def draw_bits(codes: Codes, hit: Array, miss: Array, source: Source) -> BitRepor
 
 def _classes(miss: Array) -> list[Columns]:
     """Columns by power of two of their probability: each is skipped through, then thinned."""
+    if miss.min() == miss.max() > 0:
+        return [Columns(np.arange(len(miss)), float(miss[0]), True)]
     exponent = np.frexp(miss)[1]
     found = []
     for power in np.unique(exponent[miss > 0]):

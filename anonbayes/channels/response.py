@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.bounded import BoundedChannel
@@ -175,11 +174,19 @@ class UtilityOptimizedRR(BoundedChannel):
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = pd.factorize(self.report_codes(reports))
-        rows = self.likelihood_of_counts(np.zeros(len(self.domain), dtype=np.int64)).matrix()
+        rows = MixtureLikelihood(
+            weights=np.ones(len(distinct), dtype=np.int64),
+            floor=self.miss[distinct],
+            log_scale=np.zeros(len(distinct)),
+            tilt=np.ones(len(self.domain)),
+            gain=self.hit - self.miss,
+            indptr=np.arange(len(distinct) + 1),
+            indices=distinct,
+        )
         return ReportEvidence(
             codes.astype(np.int64, copy=False),
             [self.domain.values[i] for i in distinct],
-            sparse.csr_array(rows[distinct]),
+            rows.matrix(),
         )
 
     def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:

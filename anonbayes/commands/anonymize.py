@@ -10,7 +10,7 @@ import typer
 
 from anonbayes.commands.completion import SCHEMES, complete_scheme
 from anonbayes.commands.describe import show_release
-from anonbayes.commands.files import check_free, frame_writer, read_people, write_files
+from anonbayes.commands.files import check_free, frame_writer, write_files
 from anonbayes.commands.options import AsJson, Force, Hierarchies, Sep
 from anonbayes.commands.screen import is_terminal, print_json, say
 from anonbayes.errors import AnonbayesError, TableError, one_of
@@ -54,7 +54,7 @@ def anonymize(
         typer.Option(help="Column to publish; may be repeated. By default all but --sensitive."),
     ] = None,
     missing: Annotated[
-        str, typer.Option(help="What an empty cell means: error or category.")
+        str, typer.Option(help="What an empty cell means: error, category or drop (its row).")
     ] = "error",
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
@@ -78,10 +78,12 @@ def anonymize(
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
     (what each shows), reidentification, measures (with --report), files.
     """
+    from anonbayes.scenario.columns import read_people
+
     one_of("scheme", scheme, SCHEMES)
     _check_options(scheme, k, l, hierarchies, local, suppression, anatomy, keep_order)
     check_free((out, anatomy, report), force=force)
-    frame = read_people(people, sep=sep, missing=missing)
+    frame = read_people(people, sep=sep, missing=missing, option="--missing")
     table, recoding = _make(
         frame, sensitive, scheme, k, l, hierarchies=hierarchies, local=local,
         suppression=suppression, quasi_identifiers=quasi_identifier or None, seed=seed, sep=sep,

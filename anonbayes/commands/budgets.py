@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.commands.completion import RULES, complete_mechanism, complete_rule
-from anonbayes.commands.files import check_free, filled, frame_writer, known_column, write_files
+from anonbayes.commands.completion import (
+    RULES,
+    complete_coverage,
+    complete_mechanism,
+    complete_rule,
+)
+from anonbayes.commands.files import check_free, frame_writer, full_column, write_files
 from anonbayes.commands.mechanisms import make_mechanism, read_reports
 from anonbayes.commands.options import AsJson, BudgetsFile, Epsilon, Force, Sep, Values
 from anonbayes.commands.screen import print_json, say, show_table
@@ -66,6 +71,13 @@ def budgets(
     alpha: Annotated[
         float, typer.Option(help="Error probability of confidence and posterior.")
     ] = 0.05,
+    coverage: Annotated[
+        str,
+        typer.Option(
+            help="simultaneous keeps gamma / users; pointwise errs with alpha for each value.",
+            autocompletion=complete_coverage,
+        ),
+    ] = "simultaneous",
     sensitive: Annotated[
         list[str] | None,
         typer.Option(help="Value that is sensitive in itself; may be repeated."),
@@ -103,7 +115,9 @@ def budgets(
         else _of_users(file, column, counts, users, values, sep=sep)
     )
     tuned = {
-        name: _tune(name, known, gamma, alpha=alpha, sensitive=sensitive or (), cap=cap)
+        name: _tune(
+            name, known, gamma, alpha, coverage=coverage, sensitive=sensitive or (), cap=cap
+        )
         for name in _chosen(rule, known.rules)
     }
     frame = _frame(known.domain, tuned)
@@ -141,11 +155,11 @@ def _of_users(
     from anonbayes.textfiles import read_csv_text
 
     frame = read_csv_text(file, sep=sep)
-    held = filled(known_column(frame, column, file, "--column"))
+    held = full_column(frame, column, file, "--column")
     if counts is None:
         found = {str(value): int(n) for value, n in held.value_counts(sort=False).items()}
     else:
-        found = _count_column(held, filled(known_column(frame, counts, file, "--counts")))
+        found = _count_column(held, full_column(frame, counts, file, "--counts"))
     listed = sorted(found) if values is None else [str(v) for v in parse_values(values)]
     known = set(listed)
     for value in found:
@@ -230,7 +244,14 @@ def _chosen(wanted: list[str] | None, possible: tuple[str, ...]) -> tuple[str, .
 
 
 def _tune(
-    name: str, known: _Known, gamma: float, *, alpha: float, sensitive: Any, cap: float
+    name: str,
+    known: _Known,
+    gamma: float,
+    alpha: float,
+    *,
+    coverage: str,
+    sensitive: Any,
+    cap: float,
 ) -> Budgets:
     from anonbayes import budgets as rules
     from anonbayes.channels.reports import SupportCounts
@@ -244,6 +265,7 @@ def _tune(
         return rules.from_counts(domain, gamma, known.counts, **more)
     if name == "prior":
         return rules.from_prior(domain, n, gamma, known.counts, **more)
+    more["coverage"] = coverage
     if name == "posterior":
         return rules.from_posterior(domain, n, gamma, known.evidence, known.channel, alpha, **more)
     reports, channel = known.evidence, known.channel

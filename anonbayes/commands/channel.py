@@ -10,8 +10,8 @@ import typer
 from anonbayes.commands.completion import METHODS, complete_method
 from anonbayes.commands.files import (
     check_free,
-    filled,
     frame_writer,
+    full_column,
     known_column,
     plot_writer,
     read_column,
@@ -178,7 +178,7 @@ def release(
         sep=sep, column=column,
     )  # fmt: skip
     frame = read_csv_text(people, sep=sep)
-    held = filled(known_column(frame, column, people, "--column"))
+    held = full_column(frame, column, people, "--column")
     kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
     if REPORT in kept:
         raise AnonbayesError(f"--keep {REPORT}: that is the name of the column of reports.")

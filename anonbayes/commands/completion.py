@@ -12,6 +12,7 @@ __all__ = [
     "RULES",
     "SCHEMES",
     "complete_bound",
+    "complete_coverage",
     "complete_dataset",
     "complete_engine",
     "complete_mechanism",
@@ -41,7 +42,7 @@ METHODS = {
 RULES = {
     "worst_case": "nothing is known (W)",
     "prior": "known lower bounds (P)",
-    "confidence": "Wilson's lower limit (C)",
+    "confidence": "lower limits from reports (C)",
     "posterior": "a posterior quantile (ours)",
     "counts": "the counts themselves: the most that is allowed",
 }
@@ -92,6 +93,7 @@ complete_rule = _of(RULES)
 complete_scheme = _of(SCHEMES)
 complete_bound = _of(BOUNDS)
 complete_dataset = _of(DATASETS)
+complete_coverage = _plain(("simultaneous", "pointwise"))
 complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
 complete_missing = _plain(("error", "unknown", "category"))
 complete_threat = _plain(("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A"))

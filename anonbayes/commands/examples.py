@@ -41,7 +41,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "--plot tradeoff.png",
     ),
     "init": ("anonbayes init clinic.csv --sensitive diagnosis",),
-    "run": ("anonbayes run clinic.toml --set model.draws=500",),
+    "run": (
+        "anonbayes run clinic.toml --set model.draws=500",
+        "anonbayes run --schema",
+    ),
     "channel describe": (
         f"anonbayes channel describe -m randomized_response --epsilon 1 {_SURVEY}",
         "anonbayes channel describe -m utility_optimized_rr --epsilon 1 --values HIV,flu,none "

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_free",
-    "filled",
     "frame_writer",
+    "full_column",
     "known_column",
     "plot_writer",
     "read_column",
-    "read_people",
     "write_files",
     "write_together",
 ]
@@ -88,44 +87,14 @@ def read_column(file: Path, column: str, *, sep: str, option: str = "--column") 
     """Read one column as texts; empty cells are an error that names the first."""
     from anonbayes.textfiles import read_csv_text
 
-    frame = read_csv_text(file, sep=sep)
+    return full_column(read_csv_text(file, sep=sep), column, file, option)
+
+
+def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file that has no empty cell."""
+    from anonbayes.scenario.columns import filled
+
     return filled(known_column(frame, column, file, option))
-
-
-def read_people(file: Path, *, sep: str, missing: str = "error") -> pd.DataFrame:
-    """Read a table in clear; columns that spell numbers become numbers.
-
-    Parameters
-    ----------
-    file : path
-        Delimited UTF-8 file with a header line.
-    sep : str
-        Separator.
-    missing : {"error", "category"}
-        What an empty cell means.
-    """
-    from anonbayes.errors import one_of
-    from anonbayes.scenario.columns import with_numbers
-    from anonbayes.textfiles import read_csv_text
-
-    one_of("missing", missing, ("error", "category"))
-    frame = read_csv_text(file, sep=sep)
-    if missing == "category":
-        return with_numbers(frame.replace("", "missing"))
-    for name in frame.columns:
-        filled(frame[name], advice=" Use --missing category to make this a value of its own.")
-    return with_numbers(frame)
-
-
-def filled(column: pd.Series, *, advice: str = "") -> pd.Series:
-    """Return the column; raise `TableError` when a cell of it is empty."""
-    empty = (column == "").to_numpy()
-    if empty.any():
-        raise TableError(
-            f"Column {column.name!r}, row {int(empty.argmax())}: the cell is empty "
-            f"({int(empty.sum())} such rows). Fill them or remove these rows.{advice}"
-        )
-    return column
 
 
 def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:

@@ -9,8 +9,8 @@ import typer
 
 from anonbayes.commands.files import (
     check_free,
-    filled,
     frame_writer,
+    full_column,
     known_column,
     plot_writer,
     write_files,
@@ -79,7 +79,7 @@ def column(
             raise AnonbayesError(f"--largest-error {largest_error:g} must be positive.")
         quantizer = UniformQuantizer.optimal(lower, upper, 1 / largest_error)
     frame = read_csv_text(people, sep=sep)
-    numbers = _numbers(known_column(frame, column, people, "--column"), lower, upper)
+    numbers = _numbers(full_column(frame, column, people, "--column"), lower, upper)
     for name in drop or ():
         known_column(frame, name, people, "--drop")
     released = frame.assign(**{column: [f"{x:g}" for x in quantizer.release(numbers)]})
@@ -103,7 +103,7 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
     """Numbers of a column; the first cell that is none, or lies outside, is named."""
     import numpy as np
 
-    found = {text: parse_number(text) for text in filled(texts).unique()}
+    found = {text: parse_number(text) for text in texts.unique()}
     for text, number in found.items():
         if number is None or not lower <= number <= upper:
             row = int((texts == text).to_numpy().argmax())
@@ -175,7 +175,8 @@ def average(
             }
         )
     else:
-        show_table(result.tables["tradeoff"], title="What exactness costs", index=False)
+        costs = result.tables["tradeoff"].set_index("largest_error")
+        show_table(costs, title="What exactness costs")
         say(*result.text.splitlines(), *(limit.text for limit in result.limits))
         if plot is not None:
             say(str(plot))

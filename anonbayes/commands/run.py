@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+def _schema(wanted: bool) -> None:
+    if wanted:
+        from anonbayes.scenario.documents import schema
+
+        typer.echo(schema(), nl=False)
+        raise typer.Exit
+
+
 def run(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).")],
     change: Annotated[
@@ -30,6 +38,15 @@ def run(
     force: Force = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only check the file and its inputs.")
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            callback=_schema,
+            is_eager=True,
+            help="Print the JSON schema of scenario files, for editors.",
+        ),
     ] = False,
     workers: Annotated[
         int | None,

@@ -34,11 +34,17 @@ def say(*lines: str) -> None:
     """Print lines as they are; a terminal wraps long ones between words."""
     screen = _console()
     for line in lines:
-        screen.print(line, markup=False, emoji=False, soft_wrap=not screen.is_terminal)
+        if screen.is_terminal:
+            screen.print(line, markup=False, emoji=False)
+        else:
+            typer.echo(line)
 
 
 def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
-    """Print a data frame: drawn on a terminal, cells between tabs in a pipe."""
+    """Print a data frame: drawn on a terminal, cells between tabs in a pipe.
+
+    Without `index` it is somebody's table, whose columns keep their very names.
+    """
     body = frame.reset_index() if index else frame
     names = ["" if name == "index" and index else str(name) for name in body.columns]
     screen = _console()
@@ -56,15 +62,15 @@ def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
     for i, (name, (_, column)) in enumerate(zip(names, body.items(), strict=True)):
         numeric = all(_is_number(cell) for cell in column)
         # Short texts, above all the labels of the lines, stay whole; long ones are wrapped.
-        whole = max((len(line[i]) for line in cells), default=0) <= SHORT
+        whole = max((len(texts[i]) for texts in cells), default=0) <= SHORT
         table.add_column(
-            escape(_words(name)),
+            escape(_words(name) if index else name),
             justify="right" if numeric else "left",
             no_wrap=whole and not numeric,
             overflow="fold",
         )
-    for line in cells:
-        table.add_row(*map(escape, line))
+    for texts in cells:
+        table.add_row(*map(escape, texts))
     _heading(screen, title)
     screen.print(table)
 

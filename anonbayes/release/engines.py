@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.cluster import check_client
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.release.build import check_frame, horizontal_parts
 from anonbayes.release.counting import Counted, count_frame, joined, place_key
 from anonbayes.release.files import Source, TableFiles, find_files, read_columns
 from anonbayes.release.table import ReleasedTable
-from anonbayes.textfiles import read_csv_text
+from anonbayes.textfiles import check_names, read_csv_text
 
 __all__ = ["ENGINES", "Reading", "count_records", "is_large", "open_source"]
 
@@ -164,12 +165,17 @@ def open_source(
         Columns to leave out.
     """
     one_of("engine", engine, ENGINES)
+    if client is not None:
+        check_client(client)
+        if engine not in ("auto", "dask"):
+            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
     if isinstance(source, pd.DataFrame):
         raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
     if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
         if engine not in ("auto", "dask"):
             raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
-        names = tuple(str(name) for name in source.columns)
+        check_names(list(source.columns), "The Dask dataframe")
+        names = tuple(source.columns)
         return Reading(source, names, "dask", client=client, **how).without(drop)
     files = find_files(source, sep=sep, kind=kind)
     if engine == "auto":

@@ -5,7 +5,6 @@ Nothing is guessed, nothing is loaded from a network, and temporary files go whe
 
 from __future__ import annotations
 
-import mmap
 import re
 import tempfile
 import threading
@@ -23,15 +22,16 @@ from anonbayes.release.counting import ROWS_PER_PART, Counted
 from anonbayes.release.files import TableFiles, frame_of, no_damage, open_parquet, parquet_module
 from anonbayes.release.partitions import categories, count_in_order
 from anonbayes.release.progress import reading
-from anonbayes.textfiles import read_csv_names, read_csv_parts
+from anonbayes.textfiles import blocks, read_csv_names, read_csv_parts
 
 __all__ = ["as_parquet", "count_with_duckdb", "duckdb_module", "open_duckdb"]
 
 RESERVED = frozenset({"file_row_number", "file_index"})
 """Names that DuckDB gives to the places of rows."""
 CHUNK = 500_000
-# Where DuckDB and pandas read text differently: NUL, a lone CR, blanks after a closing quote.
-_DOUBTFUL = re.compile(rb'\x00|\r(?!\n)|"[ \t]')
+# Where DuckDB and pandas read text differently: NUL, blanks after a closing quote, a lone CR.
+_DOUBTFUL = (b"\x00", b'" ', b'"\t')
+_LONE_CR = re.compile(rb"\r[^\n]")
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -136,6 +136,8 @@ def open_duckdb(
                 "write it as '4GB' or '500MB'."
             ) from None
         try:
+            con.execute("SET enable_progress_bar_print = false")  # `reading` does
+            con.execute("SET enable_progress_bar = true")
             yield con, Path(name)
         finally:
             con.close()
@@ -207,11 +209,16 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
 
 def _is_doubtful(path: Path) -> bool:
     """Whether a file has what the two readers of text disagree about."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
+    if path.stat().st_size < 2:
+        return True
+    start = True
+    for block in blocks(path):
+        if (start and block[:1] in b"\r\n") or any(text in block for text in _DOUBTFUL):
             return True
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _DOUBTFUL.search(content) is not None or content[:1] in b"\r\n"
+        if b"\r" in block and _LONE_CR.search(block):
+            return True
+        start = False
+    return False
 
 
 def _copied(con: Any, path: Path, files: TableFiles, target: Path, progressbar: bool) -> bool:

@@ -1,8 +1,8 @@
 """Distinct rows part by part: one after the other, or as Dask tasks on a cluster.
 
 A part is a run of row groups of a parquet file, a delimited file, or a partition of a Dask
-dataframe. Its rows are counted where it is read; only distinct rows travel, and they are merged
-pairwise.
+dataframe. Its rows are counted where it is read; only distinct rows travel, and they are merged a
+few parts at a time.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def test_responses_follow_the_matrix(make, seed):
         lambda d: ab.UtilityOptimizedRAPPOR(d, ["a", "c"], 1.0),
         lambda d: ab.UtilityOptimizedRAPPOR(d, [], 1.0),
         # Probabilities in one power of two (thinned) and in several (merged), one of them zero.
-        lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.5, 0.45, 0.03, 0.0]),
+        lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.45, 0.3, 0.03, 0.0]),
     ],
     ids=["UE", "UE-sure", "UE-raised", "RAPPOR", "uRAP", "uRAP-none", "mixed"],
 )

@@ -71,10 +71,11 @@ def test_report_measures_utility(run_json, people, trees, tmp_path, monkeypatch)
 def test_empty_cells(run_json, refused, tmp_path):
     (tmp_path / "people.csv").write_text("age;diagnosis\n30;flu\n;cold\n31;flu\n33;cold\n")
     said = refused(*ASK, "-k", 2, "--out", "x.csv")
-    assert "Column 'age', row 1: the cell is empty (1 such rows)" in said
-    assert "--missing category" in said
+    assert "Column 'age', row 1: the cell is empty (rows like it: 1)" in said
+    assert "--missing = 'category' or 'drop'" in said
     found = run_json(*ASK, "-k", 2, "--out", "x.csv", "--missing", "category")
     assert found["rows"] == 4 and found["k"] >= 2
+    assert run_json(*ASK, "-k", 1, "--out", "y.csv", "--missing", "drop")["rows"] == 3
 
 
 @pytest.mark.parametrize(

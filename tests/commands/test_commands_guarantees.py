@@ -49,7 +49,10 @@ def test_budgets_of_a_first_group(run_json, users):
     ours = ab.budgets.from_posterior(domain, 10_000, 10, COUNTS)
     assert by_value(found, "prior") == prior.epsilon.tolist()
     assert by_value(found, "posterior") == ours.epsilon.tolist()
+    assert by_value(found, "confidence")[1] < math.log(10 * 9700 / 7000)
     # Wilson's lower limit of 45 in 1000, by hand, scaled to all users.
+    found = run_json(*ASK, "--users", 10_000, "--values", "clinic,park,station,zoo",
+                     "--rule", "confidence", "--coverage", "pointwise")  # fmt: skip
     z = 1.959963984540054
     lower = (45 + z**2 / 2 - z * math.sqrt(45 * 955 / 1000 + z**2 / 4)) / (1000 + z**2)
     expected = ab.budgets.reidentification_budget([10_000 * lower], 10_000, 10)[0]
@@ -88,6 +91,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
     [
         (["--gamma", 0.5], "gamma=0.5 must lie between 1"),
         (["--rule", "magic"], "--rule 'magic' is not known"),
+        (["--users", 9999, "--coverage", "each"], "'simultaneous', 'pointwise'"),
         (["--rule", "posterior"], "these do: worst_case, counts"),
         (["--users", 10], "the table alone has 1000"),
         (["--column", "plase"], "Nearest known: 'place'"),

@@ -22,7 +22,7 @@ def small_shards(monkeypatch):
     monkeypatch.setattr(module, "SHARD_ROWS", 2)
 
 
-@pytest.mark.parametrize("step", GIVEN_PARAMETERS)
+@pytest.mark.parametrize("step", ["block", "swap"])
 def test_shards_sample_the_enumerated_posterior(step, small_shards):
     layout = small_layout()
     assert len(Shards(layout)) > 1

@@ -173,6 +173,8 @@ def test_arguments(tmp_path):
         ab.ReleasedTable.from_parquet(_ranges(tmp_path), "ill", engine="duckdb")
     import dask.dataframe as dd
 
+    with pytest.raises(AnonbayesError, match=r"client= must be a distributed\.Client, got str"):
+        read(tmp_path / "a.parquet", "dask", client="tcp://127.0.0.1:1")
     with pytest.raises(TableError, match="engine='dask', not 'duckdb'"):
         read(dd.from_pandas(good(), npartitions=2), "duckdb")
 

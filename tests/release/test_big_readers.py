@@ -2,6 +2,10 @@
 
 import datetime
 import itertools
+import os
+import signal
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -12,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anonbayes as ab
+from anonbayes.cluster import local_client
 from anonbayes.release import engines, outofcore, partitions
 from anonbayes.release.files import find_files, frame_of
+from anonbayes.release.groups import given_groups
 from anonbayes.textfiles import read_csv_text
 
 TREE = ab.Hierarchy([20, 21, 60, 61], [["young", "young", 'o\'ld "age"', "ält; ü"], ["*"] * 4])
@@ -290,6 +296,29 @@ def test_a_cluster(tmp_path):
     assert by_client.weights is not None
 
 
+def _slowly(frame):
+    time.sleep(0.4)
+    return frame
+
+
+def test_a_worker_that_is_killed_changes_nothing():
+    """Parts that were counted by the dead worker are counted again."""
+    import dask.dataframe as dd
+
+    frame = made_up().drop(columns="flag")
+    how = {**HOW, "missing": {"age": "unknown", "number": "unknown"}}
+    parts = dd.from_pandas(frame, npartitions=7, sort=False)
+    parts = parts.map_partitions(_slowly, meta=parts._meta)
+    with local_client(2) as client:
+        victim = sorted(client.run(os.getpid).values())[0]
+        killer = threading.Timer(0.8, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        found = ab.ReleasedTable.from_parquet(parts, "ill", **how, client=client, progressbar=False)
+        killer.join()
+        assert victim not in client.run(os.getpid).values()
+    same(ab.ReleasedTable.horizontal(frame, "ill", **how), found)
+
+
 # -- delimited text ---------------------------------------------------------------------------
 
 
@@ -404,6 +433,15 @@ def test_anatomy(engine, counted, kind, tmp_path, monkeypatch):
     for name in want.attributes:
         assert found.columns[name].codes.tobytes() == want.columns[name].codes.tobytes()
     assert found.secret.codes.tobytes() == want.secret.codes.tobytes()
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2, 1], [5], [0, 7, 0]])
+@pytest.mark.parametrize("kind", ["int64", "int8", "uint16", "uint64"])
+def test_numbered_groups_are_those_of_any_labels(values, kind):
+    codes, labels = given_groups(pd.Series(values, dtype=kind), "g")
+    want, names = given_groups(pd.Series(values, dtype=object), "g")
+    assert codes.tolist() == want.tolist() and codes.dtype == want.dtype
+    pd.testing.assert_index_equal(labels, names)
 
 
 # -- choosing ---------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ model = {draws = 60, tune = 10, chains = 2, method = "gibbs"}
 """
 SWEEP = SINGLE + (
     'release = {scheme = "mondrian", sensitive = "Dis", k = 2}\n'
-    '[sweep]\n"release.k" = [2, 4]\n"release.l" = [1, 2, 9]\n'
+    '[sweep]\n"release.k" = [2, 4]\n"release.l" = [1, 9]\n'
 )
 RELEASED = SINGLE + 'release.dataset = "table1_recoded"\n'
 

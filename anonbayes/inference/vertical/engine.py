@@ -23,6 +23,9 @@ Draws = dict[str, npt.NDArray[Any]]
 OWNERSHIP_SWEEPS = 25
 """Sweeps over which ownership probabilities are averaged before they are kept: a batch."""
 
+MANY_LINKS = 4_000_000
+"""Pairs of item and value, from which on batches are four times as long: each takes 16 MB."""
+
 CHAIN_SETTINGS = ("block", "sub_block", "swaps", "threads")
 LADDER_SETTINGS = ("hottest", "temperatures", "most")
 
@@ -100,6 +103,7 @@ class VerticalEngine:
         self.beta = self.layout.flatten([prior.beta[name] for name in table.attributes])
         self.step = step
         self.rows = rows
+        self._batch = OWNERSHIP_SWEEPS * (1 if self.layout.n_links < MANY_LINKS else 4)
         self.settings = {k: v for k, v in settings.items() if k in CHAIN_SETTINGS}
         self.ladder = {k: v for k, v in settings.items() if k in LADDER_SETTINGS}
         if self.ladder and step != "tempered":
@@ -133,7 +137,7 @@ class VerticalEngine:
             secret[i] = chain.draw_pi_secret()
             if owned is not None:
                 owned[i] = self._positions(chain.assignment)
-            if chain.owner_draws == OWNERSHIP_SWEEPS:
+            if chain.owner_draws == self._batch:
                 live.kept.append((chain.owner / chain.owner_draws).astype(np.float32))
                 chain.owner[:] = 0.0
                 chain.owner_draws = 0
