@@ -16,6 +16,7 @@ import anonbayes
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+    from sphinx.config import Config
 
 # Citations such as "OneID Alg. 1" do not end the first sentence of a docstring.
 ABBREVIATIONS = ("Alg.", "App.", "Prop.", "Sec.", "Thm.")
@@ -96,7 +97,7 @@ def index() -> str:
     return "".join(parts)
 
 
-def write(app: Sphinx, _config: object) -> None:
+def write(app: Sphinx, config: Config) -> None:
     """Write the pages, leaving those that are up to date untouched and none that is not needed."""
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
@@ -117,6 +118,8 @@ def write(app: Sphinx, _config: object) -> None:
         file = folder / f"{name}.rst"
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
+    # Named one by one: pages that are new since the last build are not known to Sphinx yet.
+    config.autosummary_generate = [f"api/{name}.rst" for name in pages]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
