@@ -138,7 +138,7 @@ class Tasks:
         self._run = uuid.uuid4().hex[:8]
         self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._pending: dict[str, _Task] = {}
-        self._shared = self._share()
+        self._shared = self._scatter(self._object, broadcast=True)
 
     def submit(self, name: str, function: Callable[..., Any], data: Any, *arguments: Any) -> None:
         """Start ``function(shared, data, *arguments)`` under a name that no other task has now."""
@@ -194,10 +194,10 @@ class Tasks:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _share(self) -> Any:
+    def _scatter(self, data: Any, *, broadcast: bool) -> Any:
         try:
             # As a list: a scattered mapping would be taken apart.
-            return self._client.scatter([self._object], broadcast=True, hash=False)[0]
+            return self._client.scatter([data], broadcast=broadcast, hash=False)[0]
         except TimeoutError:
             raise ClusterError(
                 f"{self.label}: the cluster has no workers. Start some, or wait for them with "
@@ -207,7 +207,7 @@ class Tasks:
     def _send(self, name: str, task: _Task) -> None:
         data = task.data
         if _size(data) > LARGE:
-            data = self._client.scatter([data], hash=False)[0]
+            data = self._scatter(data, broadcast=False)
         again = f"-again{task.losses}" if task.losses else ""
         task.future = self._client.submit(
             task.function,
@@ -229,7 +229,7 @@ class Tasks:
                 f"{self.label}, {name}: lost {task.losses} times; the workers do not stay alive."
             )
         if self._shared.status != "finished":
-            self._shared = self._share()
+            self._shared = self._scatter(self._object, broadcast=True)
         self._send(name, task)
 
     def _look_for_lost(self) -> None:

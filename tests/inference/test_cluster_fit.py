@@ -77,6 +77,18 @@ def test_cores_limit_the_chains_that_are_under_way(client, monkeypatch):
     assert_same(limited, ab.fit(crossing(), **settings))
 
 
+def test_the_table_is_sent_once(client, monkeypatch):
+    sent, scatter = [], client.scatter
+
+    def spy(data, *, broadcast=False, **kwargs):
+        sent.append((type(data[0]).__name__, broadcast))
+        return scatter(data, broadcast=broadcast, **kwargs)
+
+    monkeypatch.setattr(client, "scatter", spy)
+    ab.fit(crossing(), draws=40, tune=10, chains=3, client=client, **QUIET)
+    assert sent == [("HorizontalEngine", True)]
+
+
 def test_state_is_scattered_when_it_is_large(client, monkeypatch):
     import anonbayes.cluster
 
@@ -273,6 +285,15 @@ def test_a_task_that_kills_every_worker_is_named():
             run_tasks(fragile, None, die, {"one": 1}, label="deadly")
     with pytest.raises(ClusterError, match="not connected"):
         ab.fit(nested(), client=fragile)
+
+
+def test_a_cluster_without_workers_is_named(client, monkeypatch):
+    def nobody(*_, **__):
+        raise TimeoutError("No valid workers found")
+
+    monkeypatch.setattr(client, "scatter", nobody)
+    with pytest.raises(ClusterError, match="the cluster has no workers"):
+        ab.fit(nested(), client=client, draws=5, **QUIET)
 
 
 def test_bad_clients_are_refused_before_anything_runs(client):
