@@ -83,9 +83,9 @@ def doomed_fit(kind: str, run: Path, function: str, nth: int) -> None:
 def hold_workers(pids: Path) -> None:
     """Start the processes that chains may run in, write down their numbers, and wait."""
     with chains._workers("processes", 1) as (pool, _, _):
-        worker = pool.submit(os.getpid).result()
-        manager = multiprocessing.active_children()[0].pid
-        pids.write_text(f"{worker} {manager}\n")
+        pool.submit(os.getpid).result()
+        children = [child.pid for child in multiprocessing.active_children()]
+        pids.write_text(" ".join(map(str, children)) + "\n")
         time.sleep(600)
 
 

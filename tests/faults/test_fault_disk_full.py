@@ -75,7 +75,7 @@ def test_a_file_that_hdf5_could_not_close(start, small_disk, tmp_path):
     """HDF5 alone crashes the process when it ends; a crash would show in the exit code."""
     place = small_disk(64)
     process = start(fault_work.fill_up, place / "post.nc", tmp_path / "said")
-    process.join(60)
+    process.join(150)
     assert (tmp_path / "said").read_text() == "FileError"
     assert process.exitcode == 0
     assert list(place.iterdir()) == []
@@ -95,7 +95,7 @@ def test_an_assessment_needs_room_for_all_files(earlier, start, small_disk, tmp_
     out = place / "out"
     if earlier:
         process = start(fault_work.command, fault_work.assess(out), tmp_path / "first")
-        process.join(60)
+        process.join(150)
         assert process.exitcode == 0, (tmp_path / "first").read_text()
     else:
         out.mkdir()
@@ -103,7 +103,7 @@ def test_an_assessment_needs_room_for_all_files(earlier, start, small_disk, tmp_
     used = (lambda s: (s.f_blocks - s.f_bfree) * s.f_frsize // 1024)(os.statvfs(place))
     small_disk(used + 400)
     process = start(fault_work.command, fault_work.assess(out, "--force"), tmp_path / "said")
-    process.join(60)
+    process.join(150)
     said = (tmp_path / "said").read_text()
     assert process.exitcode == 2
     assert "No space left on device" in said and "MB free" in said and str(out) in said
@@ -130,7 +130,7 @@ def test_a_scenario_leaves_the_earlier_results(name, limit, wanted, start, tmp_p
     for kind in ("report", "plots", "netcdf"):
         arguments += ["--set", f"outputs.{kind}={str(kind == wanted).lower()}"]
     process = start(fault_work.command, arguments, tmp_path / "said", limit)
-    process.join(60)
+    process.join(150)
     said = (tmp_path / "said").read_text()
     assert process.exitcode == 2, said
     assert str(out) in said and f"{name}' could not be written: File too large (" in said, said
