@@ -4,9 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+BOOKS  := $(VENV)/.installed-notebooks
 JOBS   ?= 2
 
-.PHONY: help report test doctest lint types bench clean
+.PHONY: help report test doctest lint types bench notebooks clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -24,6 +25,10 @@ $(RUN): pyproject.toml
 
 $(DEV): pyproject.toml
 	$(call install,.[dev])
+	@touch $(RUN) $@
+
+$(BOOKS): pyproject.toml
+	$(call install,.[notebooks])
 	@touch $(RUN) $@
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
@@ -45,6 +50,9 @@ types: $(DEV)   ## static types
 
 bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
 	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
+
+notebooks: $(BOOKS) ## run the notebooks and store what they show (`make notebooks NAMES=first_steps` for one)
+	$(BIN)/python -m notebooks $(NAMES)
 
 clean:            ## remove the environment
 	rm -rf $(VENV)
