@@ -138,7 +138,7 @@ for ax, threat, limit, label in (
     ax.set_ylim(top=top)
     ax.set(xlabel="faithfulness RF", ylabel=label)
 axes[0].legend(frameon=False)
-fig.suptitle("Threat against utility");
+_ = fig.suptitle("Threat against utility")
 
 # %% [markdown]
 # Three things to see. Mondrian lies below recoding nearly everywhere: for the same danger it teaches more. Anatomy
@@ -177,7 +177,7 @@ ax.plot(by["GT_L"], place, "s", color="#0072B2", label="learner")
 ax.plot(by["GT_A"], place, "o", color="#D55E00", label="attacker")
 ax.set_yticks(place, [f"{value} ({n:.0f})" for value, n in by["rows"].items()])
 ax.set(xlabel="share guessed right", title=f"{choice}: by diagnosis (number of patients)")
-ax.legend(frameon=False, loc="lower right");
+_ = ax.legend(frameon=False, loc="lower right")
 
 # %% [markdown]
 # The frequent diagnoses are guessed because they are frequent. The ones that would hurt most are rare, and an attacker
@@ -195,7 +195,7 @@ for (name, found), colour in zip(harm.items(), ("#D55E00", "#0072B2"), strict=Tr
 ax.axhline(hidden.mean(), color="0.5", linestyle="--", linewidth=1, label="share of all patients")
 ax.set(xlabel="patients who have one of them, most exposed first", ylabel="attacker's belief",
        title="Belief that somebody has HIV, hepatitis, addiction or epilepsy")  # fmt: skip
-ax.legend(frameon=False);
+_ = ax.legend(frameon=False)
 
 # %%
 levels = pd.DataFrame({name: found.rows.loc[hidden, "p_A"] for name, found in harm.items()})

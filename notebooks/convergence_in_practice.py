@@ -41,9 +41,11 @@ from anonbayes.diagnostics import plot_geweke, plot_weiss, plot_worst
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False})
 
 clinic = ab.datasets.load("clinic")
-clinic["age"] = pd.cut(clinic["age"], [17, 29, 39, 49, 59, 69, 79, 90]).map(
-    lambda i: f"{i.left + 1}-{i.right}"
-).astype(str)
+clinic["age"] = (
+    pd.cut(clinic["age"], [17, 29, 39, 49, 59, 69, 79, 90])
+    .map(lambda i: f"{i.left + 1}-{i.right}")
+    .astype(str)
+)
 cases = clinic[clinic["diagnosis"] == "heart disease"].sample(60, random_state=1)
 controls = clinic[clinic["diagnosis"] != "heart disease"].sample(60, random_state=1)
 study = pd.concat(
@@ -102,7 +104,7 @@ plot_worst(post, report=report, n=3)
 
 # %%
 old = {"group": ["case"], "age": ["70-79"]}
-az.plot_rank(post.idata, var_names=["pi_age"], coords=old);
+_ = az.plot_rank(post.idata, var_names=["pi_age"], coords=old)
 
 # %%
 by_chain = post.draws["pi_age"].sel(group="case", age="70-79").mean("draw")
@@ -112,7 +114,7 @@ assert by_chain.max() - by_chain.min() > 0.1
 fig, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 plot_geweke(post, var_names=["pi_age", "pi_sex"], ax=axes[0])
 axes[0].set_ylim(-6, 7)
-plot_weiss(post, ax=axes[1]);
+_ = plot_weiss(post, ax=axes[1])
 
 # %% [markdown]
 # Look at the two pictures as somebody with a single chain would. Geweke's dots of most chains stay inside the lines,
@@ -176,7 +178,7 @@ assert report.table["r_hat"].max() < 1.05
 assert short or report.passed
 
 # %%
-az.plot_rank(cured.idata, var_names=["pi_age"], coords=old);
+_ = az.plot_rank(cured.idata, var_names=["pi_age"], coords=old)
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
@@ -188,7 +190,7 @@ for ax, (title, run) in zip(axes, runs.items(), strict=True):
                 linewidth=1.5, label=f"chain {int(c['chain'])}")  # fmt: skip
     ax.set(title=title, xlabel="share of 70-79 among cases")
 axes[0].set_ylabel("density")
-axes[0].legend(frameon=False);
+_ = axes[0].legend(frameon=False)
 
 # %%
 belief = cured.attacker(victim)
@@ -217,7 +219,10 @@ right = {
     "without knowledge": cured.assess(study).rows["p_A"].mean(),
     "with it": informed.assess(study).rows["p_A"].mean(),
 }
-print("belief in the truth, averaged over all people:", {k: round(float(v), 2) for k, v in right.items()})
+print(
+    "belief in the truth, averaged over all people:",
+    {k: round(float(v), 2) for k, v in right.items()},
+)
 assert knows > 0.8 and right["with it"] > 0.57 > 0.53 > right["without knowledge"]
 
 # %% [markdown]

@@ -120,7 +120,7 @@ for ax, (scheme, post) in zip(axes, posts.items(), strict=True):
     ax.set(xlim=(0, 1), xlabel="probability", title=scheme)
 axes[0].set_yticks(range(len(values)), [f"{v} (true)" if v == secret else v for v in values])
 axes[1].legend(frameon=False, loc="upper right")
-fig.suptitle(f"Diagnosis of patient {victim}");
+_ = fig.suptitle(f"Diagnosis of patient {victim}")
 
 # %%
 known | {"diagnosis": secret}
@@ -160,9 +160,9 @@ assert found.loc["vertical", "GT_A"] > found.loc["horizontal", "GT_A"] + 0.1
 assert abs(found.loc["vertical", "GT_RW"] - found.loc["horizontal", "GT_RW"]) < 0.03
 assert abs(found.loc["horizontal", "GT_A"] - found.loc["horizontal", "GT_RW"]) < 0.03
 assert found.loc["vertical", "GT_A"] > found.loc["vertical", "ideal"] + 0.1
-risks["vertical"].measures.loc[["GT_A", "GT_L", "GT_RW", "RGT_A", "RF"], ["meaning"]].style.set_properties(
-    **{"text-align": "left"}
-)
+risks["vertical"].measures.loc[
+    ["GT_A", "GT_L", "GT_RW", "RGT_A", "RF"], ["meaning"]
+].style.set_properties(**{"text-align": "left"})
 
 # %% [markdown]
 # To an attacker who only counts (`GT_RW`) the two tables are about equally dangerous. To one who learns (`GT_A`) they
@@ -222,7 +222,7 @@ for scheme, post in posts.items():
                  color=colours[scheme], label=scheme)  # fmt: skip
 axes[1].set_yticks(place, share.index)
 axes[1].set(xlabel="probability", title=f"Profession, given {illness}")
-axes[1].legend(frameon=False);
+_ = axes[1].legend(frameon=False)
 
 # %% [markdown]
 # Inside an age range or a kind of profession the horizontal table knows nothing, and the model spreads its belief

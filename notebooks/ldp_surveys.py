@@ -81,7 +81,7 @@ for i, (method, estimate) in enumerate(estimates.items()):
 ax.axhline(0, color="black", linewidth=0.8)
 ax.set_xticks(place, shares.index, rotation=35, ha="right")
 ax.set(ylabel="share of people", title=f"Randomized response, epsilon = {epsilon:g}, {n:,} reports")
-ax.legend(frameon=False, ncols=5, loc="upper right");
+_ = ax.legend(frameon=False, ncols=5, loc="upper right")
 
 # %%
 error = {method: float(np.abs(e.p - shares).sum()) for method, e in estimates.items()}
@@ -108,7 +108,9 @@ channels = {
 }
 uldp = ab.ULDP(sensitive, epsilon)
 for name, channel in channels.items():
-    print(f"{name:25s} LDP: {channel.satisfies(ab.LDP(epsilon)).holds!s:6} ULDP: {channel.satisfies(uldp).holds}")
+    print(
+        f"{name:25s} LDP: {channel.satisfies(ab.LDP(epsilon)).holds!s:6} ULDP: {channel.satisfies(uldp).holds}"
+    )
 broken = channels["utility-optimized RR"].satisfies(ab.LDP(epsilon))
 print("\nwhy not LDP:", broken)
 assert not broken.holds and broken.witness.value not in sensitive
@@ -121,7 +123,9 @@ assert not broken.holds and broken.witness.value not in sensitive
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
 width = {}
 for j, (name, channel) in enumerate(channels.items()):
-    found = channel.estimate(channel.release(truth, seed=2), method="bayes", draws=300, chains=2, seed=1)
+    found = channel.estimate(
+        channel.release(truth, seed=2), method="bayes", draws=300, chains=2, seed=1
+    )
     width[name] = np.diff(found.interval, axis=1).mean()
     ax = axes[0 if "utility" not in name else 1]
     colour, shift = ((BLUE, -0.16), (ORANGE, 0.16))[j % 2]
@@ -130,11 +134,11 @@ for j, (name, channel) in enumerate(channels.items()):
 for ax in axes:
     ax.plot(shares, place, "|", color="black", markersize=12, label="truth")
     ax.set(xlabel="share of people, with 95 % intervals", xlim=(-0.01, 0.3))
-    ax.legend(frameon=False, loc="upper right")
+    ax.legend(frameon=False, loc="lower right")
 axes[0].set_yticks(place, [f"{a} *" if a in sensitive else a for a in shares.index])
 axes[0].invert_yaxis()
 axes[0].set_title("all answers protected")
-axes[1].set_title("only sensitive answers (*) protected");
+_ = axes[1].set_title("only sensitive answers (*) protected")
 
 # %%
 print("mean width of the intervals:", {k: round(float(v), 3) for k, v in width.items()})
@@ -155,7 +159,7 @@ for survey in range(surveys):
     sent = channel.release(people, seed=1000 + survey)
     for name, settings in {
         "Wilson": {"method": "empirical"},
-        "Bayes": {"method": "bayes", "draws": 300, "chains": 1, "seed": survey},
+        "Bayes": {"method": "bayes", "draws": 1000, "chains": 1, "seed": survey},
     }.items():
         low, high = channel.estimate(sent, **settings).interval.T
         inside[name] += (low <= shares) & (shares <= high)
@@ -166,9 +170,11 @@ ax.axhspan(0.95 - error, min(0.95 + error, 1.0), color="0.92")
 ax.axhline(0.95, color="0.5", linewidth=1)
 for i, (name, colour) in enumerate({"Wilson": ORANGE, "Bayes": BLUE}.items()):
     ax.plot(place + 0.2 * (i - 0.5), inside[name] / surveys, "so"[i], color=colour, label=name)
-ax.set_xticks(place, [f"{a} *" if a in sensitive else a for a in shares.index], rotation=35, ha="right")
+ax.set_xticks(
+    place, [f"{a} *" if a in sensitive else a for a in shares.index], rotation=35, ha="right"
+)
 ax.set(ylabel="truth inside", ylim=(0.78, 1.01), title=f"Coverage in {surveys} surveys")
-ax.legend(frameon=False, loc="lower left", ncols=2);
+_ = ax.legend(frameon=False, loc="lower left", ncols=2)
 
 # %%
 cover = {name: counts.sum() / surveys / len(shares) for name, counts in inside.items()}
@@ -176,7 +182,9 @@ print({name: f"{share:.1%}" for name, share in cover.items()})
 assert all(abs(share - 0.95) < (0.06 if short else 0.03) for share in cover.values())
 
 # %% [markdown]
-# Both keep it; the grey band is what chance allows with so many surveys.
+# On average both keep it. The grey band is what chance allows an answer with so many surveys; a point or two outside are
+# to be expected among so many. Credible intervals promise their coverage averaged over the prior, not for each single
+# truth, so small departures in either direction are no error.
 #
 # ## Everybody has other secrets
 #
@@ -189,7 +197,9 @@ assert all(abs(share - 0.95) < (0.06 if short else 0.03) for share in cover.valu
 names = ["clinic", "station", "mall", "park", "school", "suburb A", "suburb B"]
 popularity = np.array([0.04, 0.22, 0.16, 0.08, 0.10, 0.25, 0.15])
 with_tag = ab.Domain("place", [*names, "<home>"])
-personal = ab.Personalized(ab.UtilityOptimizedRR(with_tag, ["clinic", "<home>"], epsilon), ["<home>"])
+personal = ab.Personalized(
+    ab.UtilityOptimizedRR(with_tag, ["clinic", "<home>"], epsilon), ["<home>"]
+)
 where = rng.choice(names, size=n, p=popularity)
 lives = rng.choice(["suburb A", "suburb B"], size=n, p=[0.6, 0.4])
 sent = personal.release(where, personal=[{home: "<home>"} for home in lives], seed=4)
@@ -209,7 +219,7 @@ for i, (label, knowledge) in enumerate(guesses.items()):
                 fmt="o", color=(BLUE, ORANGE)[i], label=label)  # fmt: skip
 ax.set_xticks(np.arange(len(names)), names)
 ax.set(ylabel="share of people", title="Where people are, when each may hide home")
-ax.legend(frameon=False, loc="upper center");
+_ = ax.legend(frameon=False, loc="upper center")
 
 # %%
 mine = personal.satisfies(ab.ULDP(["clinic", "suburb A"], epsilon), personal={"suburb A": "<home>"})
@@ -244,7 +254,7 @@ ax.axhline(math.log(gamma), color=ORANGE, linewidth=1, label="worst case: log ga
 ax.set(xscale="log", xlabel="people at the place", ylabel="budget epsilon", ylim=(2.5, 12.6))
 ax.set_yticks([3, 4, 6, 8, 10, 12], ["3", "4", "6", "8", "10", "no noise"])
 ax.set_title("Popular places need no protection from being re-identified")
-ax.legend(frameon=False, loc="center left");
+_ = ax.legend(frameon=False, loc="center left")
 
 # %%
 plans = {
