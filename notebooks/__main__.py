@@ -7,6 +7,7 @@ module only. Nothing is stored when a cell fails, warns, or shows a path of this
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ from nbclient.exceptions import CellExecutionError
 FOLDER = Path(__file__).parent
 SECONDS = 600
 """Longest time that a cell may take."""
+FACT = "PyTensor could not link to a BLAS installation"
+"""Warning about this machine, which is none about the notebook."""
 
 
 def scripts(names: list[str]) -> list[Path]:
@@ -37,6 +40,7 @@ def executed(script: Path, *, short: bool) -> Any:
         cell.id = f"cell-{number:02d}"  # random ids would change with every run
         if short and "parameters" in cell.metadata.get("tags", ()):
             cell.source += "\nshort = True"
+    os.environ["PYTHONWARNINGS"] = f"ignore:{FACT}"
     where = {"metadata": {"path": str(FOLDER)}}
     client = NotebookClient(
         notebook, timeout=SECONDS, kernel_name="python3", resources=where, record_timing=False

@@ -46,7 +46,8 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 clinic = ab.datasets.load("clinic")
 clinic["heart"] = np.where(clinic["diagnosis"] == "heart disease", "yes", "no")
 ages = ab.Domain("age", range(18, 91))
-ranges = ab.Generalization(ages, [f"{20 * ((a - 15) // 20) + 15} and 19 more" for a in ages.values])
+lowest = [20 * ((age - 15) // 20) + 15 for age in ages.values]
+ranges = ab.Generalization(ages, [f"{low}-{low + 19}" for low in lowest])
 married = {"married": "{married, partnership}", "partnership": "{married, partnership}"}
 released = clinic[["sex", "heart"]].assign(
     marital_status=clinic["marital_status"].replace(married),
@@ -111,8 +112,8 @@ with model:
 with model:
     step = ab.steps.HorizontalStep([model["pi_sex"], model["pi_marital_status"]], table=table)
     idata = pm.sample(
-        draws=120 if short else 800,
-        tune=150 if short else 500,
+        draws=60 if short else 800,
+        tune=80 if short else 500,
         chains=2 if short else 4,
         cores=1,
         step=step,
@@ -199,6 +200,7 @@ axes[0].legend(frameon=False)
 
 axes[1].hist(ratio.values.ravel(), 40, density=True, color="0.85", label="from the released data")
 axes[1].axvline(np.exp(logit), color=BLUE, label="logistic regression on the cleartext")
+axes[1].set_ylim(0, 1.35 * axes[1].get_ylim()[1])
 axes[1].set(xlabel="odds ratio per ten years of age", title="The answer to the study's question")
 _ = axes[1].legend(frameon=False)
 
@@ -214,7 +216,7 @@ _ = axes[1].legend(frameon=False)
 small = ab.datasets.load("table1_anatomy")
 with ab.build_model(small) as hidden:
     steps = ab.steps.vertical_steps(ab.steps.layout_of(small), step="block")
-    linked = pm.sample(draws=500 if short else 2000, tune=100, chains=2, cores=1, step=steps,
+    linked = pm.sample(draws=400 if short else 2000, tune=100, chains=2, cores=1, step=steps,
                        random_seed=2, progressbar=False, compute_convergence_checks=False,
                        **compiling)  # fmt: skip
 reference = ab.fit(small, draws=4000, chains=2, seed=1, progressbar=False)
