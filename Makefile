@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 BOOKS  := $(VENV)/.installed-notebooks
+DOCS   := $(VENV)/.installed-docs
 JOBS   ?= 2
 
-.PHONY: help report test doctest lint types bench notebooks clean
+.PHONY: help report test doctest lint types bench notebooks docs pictures clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -29,6 +30,10 @@ $(DEV): pyproject.toml
 
 $(BOOKS): pyproject.toml
 	$(call install,.[notebooks])
+	@touch $(RUN) $@
+
+$(DOCS): pyproject.toml
+	$(call install,.[docs])
 	@touch $(RUN) $@
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
@@ -53,6 +58,13 @@ bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look
 
 notebooks: $(BOOKS) ## run the notebooks and store what they show (`make notebooks NAMES=first_steps` for one)
 	$(BIN)/python -m notebooks $(NAMES)
+
+docs: $(DOCS)   ## documentation: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html
+	@$(BIN)/python docs/check_site.py docs/_build/html
+
+pictures: $(RUN) ## pictures of a report for the documentation (needs Chromium)
+	$(BIN)/python docs/pictures.py
 
 clean:            ## remove the environment
 	rm -rf $(VENV)

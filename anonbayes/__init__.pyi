@@ -27,6 +27,8 @@ from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .errors import AnonbayesError as AnonbayesError
+from .estimation import regimes as regimes
+from .estimation.bounds import uldp_bound as uldp_bound
 from .guarantees import budgets as budgets
 from .guarantees import nonstochastic as nonstochastic
 from .guarantees.idldp import MinID as MinID
@@ -35,10 +37,14 @@ from .guarantees.ldp import LDP as LDP
 from .guarantees.uldp import HLLDP as HLLDP
 from .guarantees.uldp import OSLDP as OSLDP
 from .guarantees.uldp import ULDP as ULDP
+from .guarantees.uldp import compose as compose
+from .guarantees.uldp import integrate as integrate
+from .guarantees.uldp import post_process as post_process
 from .hierarchies import Hierarchy as Hierarchy
 from .inference.fit import fit as fit
 from .inference.model import build_model as build_model
 from .inference.posterior import Posterior as Posterior
+from .release.engines import count_records as count_records
 from .release.readers import read_anatomy as read_anatomy
 from .release.readers import read_arx as read_arx
 from .release.table import ReleasedTable as ReleasedTable

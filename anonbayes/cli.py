@@ -6,38 +6,120 @@ message on the error stream and exit code 2; a limit that is exceeded ends with 
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 import anonbayes
+from anonbayes.commands import budgets, channel, datasets, pie, quantize
+from anonbayes.commands.anonymize import anonymize
 from anonbayes.commands.assess import assess
+from anonbayes.commands.compare import compare
 from anonbayes.commands.describe import describe
 from anonbayes.commands.diagnose import diagnose
+from anonbayes.commands.examples import epilog
 from anonbayes.commands.init import init
 from anonbayes.commands.run import run
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["app", "main"]
 
+TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
+
+
+def _group(name: str, about: str, commands: dict[str, Callable[..., Any]]) -> typer.Typer:
+    group = typer.Typer(name=name, help=about, no_args_is_help=True)
+    for word, function in commands.items():
+        group.command(word, help=_help(function), epilog=epilog(f"{name} {word}"))(function)
+    return group
+
+
+def _help(function: Callable[..., Any]) -> str:
+    """Docstring with a line per paragraph: the terminal's width decides where lines end."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 app = typer.Typer(
     name="anonbayes",
     help="Bayesian analysis of anonymized tables.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (describe, assess, diagnose, run, init):
-    app.command()(command)
+for panel, commands in {
+    TABLES: (anonymize, describe, assess, compare, diagnose),
+    QUESTIONS: (init, run),
+    LOCAL: (budgets.budgets,),
+}.items():
+    for command in commands:
+        app.command(help=_help(command), epilog=epilog(command.__name__), rich_help_panel=panel)(
+            command
+        )
+app.add_typer(
+    _group(
+        "channel",
+        "Randomize a column, estimate from reports, audit a mechanism.",
+        {
+            "describe": channel.describe,
+            "release": channel.release,
+            "estimate": channel.estimate,
+        },
+    ),
+    rich_help_panel=LOCAL,
+)
+app.add_typer(
+    _group(
+        "pie",
+        "Bits that reports say about who sent them.",
+        {"bound": pie.bound, "traces": pie.traces},
+    ),
+    rich_help_panel=LOCAL,
+)
+app.add_typer(
+    _group(
+        "quantize",
+        "Deterministic releases, and what they give away for certain.",
+        {
+            "column": quantize.column,
+            "average": quantize.average,
+            "leakage": quantize.leakage,
+        },
+    ),
+    rich_help_panel=LOCAL,
+)
+app.add_typer(
+    _group(
+        "datasets",
+        "Tables to learn and to test with.",
+        {
+            "list": datasets.list_all,
+            "show": datasets.show,
+            "export": datasets.export,
+            "download": datasets.download,
+        },
+    ),
+    rich_help_panel=QUESTIONS,
+)
 
 
 def main() -> None:
-    """Run the command line; errors of the package become a message and exit code 2."""
+    """Run the command line; what a user can mend becomes a message and exit code 2."""
     try:
-        app()
+        app(prog_name="anonbayes")
     except AnonbayesError as error:
-        typer.echo(f"anonbayes: {error}", err=True)
-        raise SystemExit(2) from None
+        _stop(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _stop(f"{str(error.filename)!r}: {error.strerror}.")
+
+
+def _stop(message: str) -> None:
+    typer.echo(f"anonbayes: {message}", err=True)
+    raise SystemExit(2) from None
 
 
 def _version(wanted: bool) -> None:

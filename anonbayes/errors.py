@@ -37,6 +37,10 @@ class ModelError(AnonbayesError):
     """A prior, an engine, or a sampler setting does not fit the table."""
 
 
+class ClusterError(AnonbayesError):
+    """Work on a Dask cluster failed for a reason that lies with the cluster, not with the data."""
+
+
 class ConvergenceWarning(UserWarning):
     """Chains disagree: the answer depends on where they started."""
 

@@ -1,8 +1,9 @@
 """One peer's clients and servers, timed in the peer's own environment.
 
-Run by `benchmarks.channel_peers`: ``python _channel_peer.py <peer> <n> <k> <epsilon> <seed>``
-prints one JSON object, ``{mechanism: [client seconds, server seconds, estimate]}``. It imports the
-peer and NumPy only, because the peers need older versions of common packages than ours.
+Run by `benchmarks.channel_peers`: ``python _channel_peer.py <peer> <n> <k> <epsilon> <runs>``
+prints one JSON line per run, ``{mechanism: {"client": seconds, "one": seconds of one call,
+"server": {estimator: [seconds, estimate]}}}``. It imports the peer and NumPy only, because the
+peers need older versions of common packages than ours.
 """
 
 from __future__ import annotations
@@ -14,66 +15,101 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+Server = Callable[[list], Sequence[float]]
 
-def timed(
-    client: Callable[[int], object], server: Callable[[list[object]], Sequence[float]], values: list
-) -> tuple[float, float, list[float]]:
+
+def timed(client: Callable[[int], object], servers: dict[str, Server], values: list) -> dict:
     for value in values[:5]:  # compiles what is compiled when first called
         client(value)
+    for server in servers.values():
+        server([client(value) for value in values[:50]])
     start = time.perf_counter()
     reports = [client(value) for value in values]
-    middle = time.perf_counter()
-    estimate = server(reports)
-    return middle - start, time.perf_counter() - middle, [float(p) for p in estimate]
+    seconds = time.perf_counter() - start
+    found = {}
+    for name, server in servers.items():
+        start = time.perf_counter()
+        estimate = server(reports)
+        found[name] = [time.perf_counter() - start, [float(p) for p in estimate]]
+    return {"client": seconds, "server": found, "one": seconds / len(values)}
 
 
 def multi_freq(values: list, k: int, epsilon: float) -> dict:
-    from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
-    from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
+    from multi_freq_ldpy.pure_frequency_oracles.GRR import (
+        GRR_Aggregator_IBU,
+        GRR_Aggregator_MI,
+        GRR_Client,
+    )
+    from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client
+    from multi_freq_ldpy.pure_frequency_oracles.UE import (
+        UE_Aggregator_IBU,
+        UE_Aggregator_MI,
+        UE_Client,
+    )
 
-    def unary(optimal: bool) -> tuple:
+    def unary(optimal: bool) -> dict:
         return timed(
             lambda v: UE_Client(v, k, epsilon, optimal),
-            lambda reports: UE_Aggregator_MI(reports, epsilon, optimal),
+            {
+                "clipped": lambda reports: UE_Aggregator_MI(reports, epsilon, optimal),
+                "IBU": lambda reports: UE_Aggregator_IBU(reports, k, epsilon, optimal),
+            },
             values,
         )
 
     response = timed(
         lambda v: GRR_Client(v, k, epsilon),
-        lambda reports: GRR_Aggregator_MI(reports, k, epsilon),
+        {
+            "clipped": lambda reports: GRR_Aggregator_MI(reports, k, epsilon),
+            "IBU": lambda reports: GRR_Aggregator_IBU(reports, k, epsilon),
+        },
         values,
     )
-    return {"RR": response, "OUE": unary(True), "RAPPOR": unary(False)}
+    hashing = timed(
+        lambda v: LH_Client(v, k, epsilon, True),
+        {"clipped": lambda reports: LH_Aggregator_MI(reports, k, epsilon, True)},
+        values,
+    )
+    return {"RR": response, "OUE": unary(True), "RAPPOR": unary(False), "OLH": hashing}
 
 
 def pure(values: list, k: int, epsilon: float) -> dict:
     from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
+    from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer
     from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
 
-    def run(client, server) -> tuple:
-        def serve(reports: list) -> np.ndarray:
+    def run(client, server, names: tuple = ("raw", "projected")) -> dict:
+        def serve(reports: list, normalization: int) -> np.ndarray:
+            server.reset()
             server.aggregate_all(reports)
-            return np.asarray(server.estimate_all(range(1, k + 1), suppress_warnings=True)) / len(
-                reports
+            counts = server.estimate_all(
+                range(1, k + 1), suppress_warnings=True, normalization=normalization
             )
+            return np.asarray(counts) / len(reports)
 
+        servers = {
+            "raw": lambda reports: serve(reports, 0),
+            "projected": lambda reports: serve(reports, 2),
+        }
         # Its values run from one.
-        return timed(lambda v: client.privatise(v + 1), serve, values)
+        chosen = {name: servers[name] for name in names}
+        return timed(lambda v: client.privatise(v + 1), chosen, values)
 
     return {
         "RR": run(DEClient(epsilon, k), DEServer(epsilon, k)),
         "OUE": run(UEClient(epsilon, k, use_oue=True), UEServer(epsilon, k, use_oue=True)),
         "RAPPOR": run(UEClient(epsilon, k), UEServer(epsilon, k)),
+        "OLH": run(
+            LHClient(epsilon, k, use_olh=True), LHServer(epsilon, k, use_olh=True), ("raw",)
+        ),
     }
 
 
 if __name__ == "__main__":
-    peer, n, k, epsilon, seed = sys.argv[1:]
-    rng = np.random.default_rng(int(seed))
+    peer, n, k, epsilon, runs = sys.argv[1:]
     weights = 1.0 / np.arange(1, int(k) + 1)
-    held = rng.choice(int(k), int(n), p=weights / weights.sum()).tolist()
-    print(
-        json.dumps(
-            {"multi-freq-ldpy": multi_freq, "pure-ldp": pure}[peer](held, int(k), float(epsilon))
-        )
-    )
+    for seed in range(int(runs)):
+        rng = np.random.default_rng(seed)
+        held = rng.choice(int(k), int(n), p=weights / weights.sum()).tolist()
+        made = {"multi-freq-ldpy": multi_freq, "pure-ldp": pure}[peer]
+        print(json.dumps(made(held, int(k), float(epsilon))), flush=True)

@@ -1,9 +1,11 @@
 """Experiments of ULDP on synthetic data of its sizes: Figures 5, 6 and 8, and Table 1.
 
-The pictures go to ``build/figures``. Total variation is averaged over drawn populations. Counts of
-reports are drawn directly where an estimator needs no more than counts. Bit channels under maximum
-likelihood get full reports, one population per point, where these have at most 3e7 ones. In Table 1
-randomized response is estimated by maximum likelihood, bits by the threshold estimate.
+The pictures, with error bars, and the numbers go to ``build/figures``. Total variation is averaged
+over a hundred drawn populations per point, as in the paper; in Figure 6 each has sensitive values
+of its own. Counts of reports are drawn directly where an estimator needs no more than counts.
+Maximum likelihood from bits needs the full reports, and hundreds of passes over their ones: such
+points have one to ten populations, and none where a population has more than 3e7 ones. In Figures 6
+and 8 randomized response is estimated by maximum likelihood, bits by the threshold estimate.
 """
 
 from __future__ import annotations
@@ -33,85 +35,83 @@ CHANNELS: dict[str, Make] = {
         pop.domain, pop.sensitive, eps
     ),
 }
-
-
+METHODS = ("empirical", "threshold", "mle")
 COLOURS = dict(zip(CHANNELS, ("C0", "C1", "C2", "C3", "C4"), strict=True))
 
 
+RUNS = 100
+MOST_ONES = 3e7
+
+
 def total_variation(
-    channel: PureChannel, pop: Population, method: str, runs: int, rng: np.random.Generator
+    channel: PureChannel, pop: Population, method: str, rng: np.random.Generator
 ) -> float:
-    bits = not isinstance(channel, ab.UtilityOptimizedRR)
-    losses = []
-    for _ in range(runs):
-        held = rng.multinomial(pop.n, pop.p)
-        if method == "mle" and bits:
-            reports = channel.release_codes(np.repeat(np.arange(len(held)), held), seed=rng)
-            p = channel.estimate(reports, method="mle", tolerance=1e-4, iterations=300).p
-        else:
-            p = channel.estimate(channel.simulate(held, seed=rng), method=method).p
-        losses.append(np.abs(p - pop.p).sum() / 2)
-    return float(np.mean(losses))
+    """Total variation of the estimate from one drawn population."""
+    held = rng.multinomial(pop.n, pop.p)
+    if method == "mle" and isinstance(channel, ab.BitChannel):
+        reports = channel.release_codes(np.repeat(np.arange(len(held)), held), seed=rng)
+        p = channel.estimate(reports, method="mle", tolerance=1e-4, iterations=300).p
+    else:
+        p = channel.estimate(channel.simulate(held, seed=rng), method=method).p
+    return float(np.abs(p - pop.p).sum() / 2)
+
+
+def runs_of(channel: PureChannel, pop: Population, method: str, *, short: bool) -> int:
+    """Populations for a point: a hundred, or as many as full bit reports allow."""
+    if method == "mle" and isinstance(channel, ab.BitChannel):
+        ones = pop.n * (float(channel.miss.sum()) + 1)
+        return 0 if short or ones > MOST_ONES else int(np.clip(5e6 / ones, 1, 10))
+    return 4 if short else RUNS
 
 
 def figure_5(pop: Population, *, short: bool) -> pd.DataFrame:
-    """Total variation against epsilon."""
+    """Total variation against epsilon: one row per population drawn."""
     rng = np.random.default_rng(5)
-    budgets = np.geomspace(0.1, 10, 5 if short else 13)
     rows = []
-    for eps in budgets:
-        row = {"epsilon": eps}
-        for name, make in CHANNELS.items():
-            channel = make(pop, eps)
-            for method in ("empirical", "threshold", "mle"):
-                heavy = method == "mle" and not isinstance(channel, ab.UtilityOptimizedRR)
-                ones = pop.n * (channel.miss.sum() + 1)
-                if heavy and (short or ones > 3e7):
-                    continue
-                runs = 1 if heavy else (3 if short else 20)
-                row[f"{name} {method}"] = total_variation(channel, pop, method, runs, rng)
-        clear = ab.UtilityOptimizedRR(pop.domain, [], 1.0)
-        row["no privacy"] = total_variation(clear, pop, "empirical", 20, rng)
-        rows.append(row)
-    table = pd.DataFrame(rows).set_index("epsilon")
+    clear = ab.UtilityOptimizedRR(pop.domain, [], 1.0)
+    for eps in np.geomspace(0.1, 10, 5 if short else 13):
+        named = {name: make(pop, eps) for name, make in CHANNELS.items()}
+        wanted = [(name, method) for name in named for method in METHODS]
+        for name, method in [*wanted, ("no privacy", "empirical")]:
+            channel = named.get(name, clear)
+            for _ in range(runs_of(channel, pop, method, short=short)):
+                loss = total_variation(channel, pop, method, rng)
+                rows.append({"epsilon": eps, "channel": name, "method": method, "TV": loss})
+    table = summary(rows, ["epsilon", "channel", "method"])
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True)
-    for axis, method in zip(axes, ("empirical", "threshold", "mle"), strict=True):
+    for axis, method in zip(axes, METHODS, strict=True):
         for name in CHANNELS:
-            if f"{name} {method}" in table:
-                curve = table[f"{name} {method}"]
-                axis.loglog(table.index, curve, COLOURS[name], marker="o", ms=3, label=name)
-        axis.loglog(table.index, table["no privacy"], "k--", label="no privacy")
+            curve(axis, table, name, COLOURS[name], channel=name, method=method)
+        curve(axis, table, "no privacy", "k", channel="no privacy", method="empirical")
         axis.axvline(np.log(len(pop.p)), color="0.7", lw=2)
         axis.set(title=f"{pop.name}: {method}", xlabel="epsilon", ylabel="total variation")
     axes[0].legend(fontsize=8)
-    save(figure, f"uldp_figure5_{pop.name}")
+    save(figure, table, f"uldp_figure5_{pop.name}")
     return table
 
 
 def figure_6(pop: Population, *, short: bool) -> pd.DataFrame:
-    """Total variation against the number of sensitive values, at 0.1 and ln K.
-
-    Maximum likelihood for randomized response, the threshold estimate for bits.
-    """
+    """Total variation against the number of sensitive values, at 0.1 and ln K."""
     rng = np.random.default_rng(6)
     size = len(pop.p)
-    numbers = np.unique(np.geomspace(1, size, 5 if short else 12).astype(int))
     rows = []
     for eps in (0.1, np.log(size)):
-        for k_s in numbers:
-            chosen = pop._replace(sensitive=rng.choice(size, k_s, replace=False))
-            row = {"epsilon": eps, "sensitive": k_s}
-            for name, make in CHANNELS.items():
-                method = "mle" if name in ("RR", "uRR") else "threshold"
-                runs = 3 if short else 20
-                row[name] = total_variation(make(chosen, eps), chosen, method, runs, rng)
-            rows.append(row)
-    table = pd.DataFrame(rows).set_index(["epsilon", "sensitive"])
+        for k_s in np.unique(np.geomspace(1, size, 5 if short else 12).astype(int)):
+            for _ in range(4 if short else RUNS):
+                chosen = pop._replace(sensitive=rng.choice(size, k_s, replace=False))
+                for name, make in CHANNELS.items():
+                    method = "mle" if name in ("RR", "uRR") else "threshold"
+                    loss = total_variation(make(chosen, eps), chosen, method, rng)
+                    rows.append({"epsilon": eps, "sensitive": k_s, "channel": name, "TV": loss})
+    table = summary(rows, ["epsilon", "sensitive", "channel"])
     figure, axes = plt.subplots(1, 2, figsize=(9, 4))
-    for axis, (eps, part) in zip(axes, table.groupby(level="epsilon"), strict=True):
-        part.droplevel("epsilon").plot(ax=axis, loglog=True, marker="o", ms=3)
-        axis.set(title=f"{pop.name}, epsilon = {eps:.3g}", ylabel="total variation")
-    save(figure, f"uldp_figure6_{pop.name}")
+    for axis, eps in zip(axes, (0.1, np.log(size)), strict=True):
+        for name in CHANNELS:
+            curve(axis, table, name, COLOURS[name], channel=name, epsilon=eps)
+        axis.set(title=f"{pop.name}, epsilon = {eps:.3g}", xlabel="sensitive values")
+        axis.set_ylabel("total variation")
+    axes[0].legend(fontsize=8)
+    save(figure, table, f"uldp_figure6_{pop.name}")
     return table
 
 
@@ -142,7 +142,7 @@ def figure_8(pop: Population, *, short: bool) -> tuple[pd.DataFrame, pd.DataFram
             common = kind(domain, [*pop.sensitive, *tags], eps)
             channel = ab.Personalized(common, tags)
             method = "mle" if name == "uRR" else "threshold"
-            for _ in range(3 if short else 20):
+            for _ in range(4 if short else RUNS):
                 reports = common.simulate(rng.multinomial(pop.n, r), seed=rng)
                 for label, known in knowledge.items():
                     estimate = channel.estimate(reports, method=method, knowledge=known)
@@ -152,37 +152,74 @@ def figure_8(pop: Population, *, short: bool) -> tuple[pd.DataFrame, pd.DataFram
                         bound = channel.error_bound(estimate, r, truth, knowledge=known)
                         entry = {"method": f"{name} {label}", "l1": loss}
                         bounds.append(entry | {"first": bound[0], "second": bound[1]})
-    table = pd.DataFrame(rows).groupby(["epsilon", "method"])["TV"].mean().unstack()
+    table = summary(rows, ["epsilon", "method"])
     figure, axis = plt.subplots(figsize=(5, 4))
-    table.plot(ax=axis, loglog=True, marker="o", ms=3)
-    axis.set(title="personalized", ylabel="total variation")
-    save(figure, "uldp_figure8")
+    for i, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+        curve(axis, table, method, f"C{i}", method=method)
+    axis.set(title="personalized", xlabel="epsilon", ylabel="total variation")
+    axis.legend(fontsize=8)
+    save(figure, table, "uldp_figure8")
     checked = pd.DataFrame(bounds)
     assert (checked["l1"] <= checked["first"] + checked["second"] + 1e-12).all()
     return table, checked.groupby("method").mean()
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def summary(rows: list[dict], keys: list[str]) -> pd.DataFrame:
+    """Mean, its standard error and the number of populations, for each point."""
+    return pd.DataFrame(rows).groupby(keys)["TV"].agg(["mean", "sem", "count"])
+
+
+def curve(axis: plt.Axes, table: pd.DataFrame, label: str, colour: str, **chosen: object) -> None:
+    """Draw the points with these levels against the one level that is left, with two errors."""
+    for level, value in chosen.items():
+        if value not in table.index.get_level_values(level):
+            return
+        table = table.xs(value, level=level)
+    axis.errorbar(
+        table.index,
+        table["mean"],
+        2 * table["sem"].fillna(0),
+        color=colour,
+        marker="o",
+        ms=3,
+        capsize=2,
+        label=label,
+    )
+    axis.set(xscale="log", yscale="log")
+
+
+def save(figure: plt.Figure, table: pd.DataFrame, name: str) -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(FIGURES / f"{name}.png", dpi=120)
     plt.close(figure)
+    table.to_csv(FIGURES / f"{name}.csv")
 
 
-def show(title: str, table: pd.DataFrame) -> None:
+def show(title: str, table: pd.DataFrame, columns: list[str]) -> None:
+    """Print the means as a table, and how large their errors are."""
     print(f"\n{title}")
-    with pd.option_context("display.width", 220):
-        print(table.to_string(float_format=lambda x: f"{x:.3g}"))
+    with pd.option_context("display.width", 260, "display.max_columns", 40):
+        wide = table["mean"].unstack(columns)
+        print(wide.to_string(float_format=lambda x: f"{x:.3g}", na_rep=""))
+    full = table[table["count"] == table["count"].max()]
+    print(
+        f"{full['count'].max()} populations at {len(full)} of {len(table)} points, standard errors "
+        f"there at most {100 * (full['sem'] / full['mean']).max():.2g} % of the mean"
+        f" (median {100 * (full['sem'] / full['mean']).median():.2g} %)"
+    )
 
 
 def main(*, short: bool = False) -> None:
     """Draw the figures and print their numbers."""
     for pop in (places(), census()):
-        show(f"Figure 5, {pop.name}: total variation against epsilon", figure_5(pop, short=short))
-        show(f"Figure 6, {pop.name}: against |X_S|", figure_6(pop, short=short))
+        five = figure_5(pop, short=short)
+        show(f"Figure 5, {pop.name}: against epsilon", five, ["channel", "method"])
+        show(f"Figure 6, {pop.name}: against |X_S|", figure_6(pop, short=short), ["channel"])
     table, bounds = figure_8(places(), short=short)
-    show("Figure 8: personalized, against epsilon", table)
-    show("Table 1: l1 <= first + second in every run; means at epsilon = ln K", bounds)
+    show("Figure 8: personalized, against epsilon", table, ["method"])
+    print("\nTable 1: l1 <= first + second in every run; means at epsilon = ln K")
+    print(bounds.to_string(float_format=lambda x: f"{x:.3g}"))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,15 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def client():
+    """Two worker processes on this machine."""
+    from anonbayes.cluster import local_client
+
+    with local_client(2) as found:
+        yield found
+
+
 @pytest.fixture
 def wards() -> pd.DataFrame:
     """Seven rows in three groups and one suppressed row; every kind of text cell."""

@@ -39,6 +39,9 @@ __all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
 
 Array = npt.NDArray[np.float64]
 
+# Up to this many values are looked up one by one: a device reports one at a time.
+FEW = 32
+
 # Entries of the largest matrix that `matrix()` builds.
 MAX_MATRIX = 25_000_000
 
@@ -228,6 +231,10 @@ class Channel(ABC):
         """Codes of true values, reading arrays without turning them into lists first."""
         if isinstance(values, str):
             raise ChannelError(f"values={values!r} is one text; give a list of values.")
+        if isinstance(values, list | tuple) and len(values) <= FEW:
+            few = [self.domain.find(value) for value in values]
+            if None not in few:
+                return np.array(few, dtype=np.int64)
         column = pd.Series(values) if isinstance(values, np.ndarray) else values
         return self.domain.encode(column).astype(np.int64, copy=False)
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
-from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.bounded import BoundedChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import kernels
+from anonbayes.estimation import information, kernels
 from anonbayes.estimation.empirical import check_informative, water_filling
 from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.information import Information, Kinds, Law
 from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
 
@@ -27,7 +27,7 @@ __all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
 Array = npt.NDArray[np.float64]
 
 
-class UtilityOptimizedRR(PureChannel):
+class UtilityOptimizedRR(BoundedChannel):
     """Randomized response that protects sensitive values only (ULDP Def. 3).
 
     With ``e = exp(epsilon)`` and ``K_S`` sensitive values, a sensitive value is reported as it
@@ -174,11 +174,19 @@ class UtilityOptimizedRR(PureChannel):
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = pd.factorize(self.report_codes(reports))
-        rows = self.likelihood_of_counts(np.zeros(len(self.domain), dtype=np.int64)).matrix()
+        rows = MixtureLikelihood(
+            weights=np.ones(len(distinct), dtype=np.int64),
+            floor=self.miss[distinct],
+            log_scale=np.zeros(len(distinct)),
+            tilt=np.ones(len(self.domain)),
+            gain=self.hit - self.miss,
+            indptr=np.arange(len(distinct) + 1),
+            indices=distinct,
+        )
         return ReportEvidence(
             codes.astype(np.int64, copy=False),
             [self.domain.values[i] for i in distinct],
-            sparse.csr_array(rows[distinct]),
+            rows.matrix(),
         )
 
     def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
@@ -209,6 +217,9 @@ class UtilityOptimizedRR(PureChannel):
             log_likelihood=likelihood.log(p),
             gap=likelihood.step(p)[2],
         )
+
+    def _information(self, kinds: Kinds, law: Law) -> Information:
+        return information.response(kinds, law)
 
     # -- guarantees ----------------------------------------------------------------------------
 

@@ -11,33 +11,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anonbayes.commands.files import write_together
 from anonbayes.commands.options import (
     Anatomy,
     AsJson,
+    Chains,
+    Domains,
+    Draws,
     Drop,
+    Engine,
     File,
+    Force,
     Group,
+    Harm,
     Hierarchies,
+    MaxRelativeThreat,
+    MaxThreatened,
     Missing,
+    Seed,
     Sensitive,
     Sep,
 )
-from anonbayes.commands.shared import console, frame_table, read_release, write_together
+from anonbayes.commands.screen import is_terminal, say, show_table
+from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
-    from anonbayes.release.table import ReleasedTable
     from anonbayes.reporting.limits import LimitCheck
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["assess"]
 
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
-EXCEEDED = 3
 
 
 def assess(
@@ -51,30 +58,27 @@ def assess(
     anatomy: Anatomy = None,
     group: Group = None,
     drop: Drop = None,
+    domain: Domains = None,
     sep: Sep = ";",
     missing: Missing = "error",
-    harm: Annotated[
-        list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
-    ] = None,
-    method: Annotated[str, typer.Option(help="Engine: auto, exact, gibbs or nuts.")] = "auto",
+    harm: Harm = None,
+    method: Engine = "auto",
     step: Annotated[str | None, typer.Option(help="Kind of Gibbs step, such as tempered.")] = None,
-    draws: Annotated[int, typer.Option(help="Draws per chain.")] = 1000,
+    draws: Draws = 1000,
     tune: Annotated[int | None, typer.Option(help="Sweeps before them.")] = None,
-    chains: Annotated[int, typer.Option(help="Number of chains.")] = 4,
-    seed: Annotated[int | None, typer.Option(help="Makes the run reproducible.")] = None,
-    max_relative_threat: Annotated[
-        float | None, typer.Option(help="Exit with 3 if anybody's relative threat is larger.")
-    ] = None,
-    max_threatened: Annotated[
-        float | None, typer.Option(help="Exit with 3 if a larger share (0 to 1) is threatened.")
-    ] = None,
+    chains: Chains = 4,
+    seed: Seed = None,
+    max_relative_threat: MaxRelativeThreat = None,
+    max_threatened: MaxThreatened = None,
     require_convergence: Annotated[
-        bool, typer.Option(help="Exit with 3 unless the chains can be trusted.")
+        bool,
+        typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
     ] = False,
     show_values: Annotated[
-        bool, typer.Option(help="Show the values of threatened people in the report.")
+        bool,
+        typer.Option("--show-values", help="Show the values of threatened people in the report."),
     ] = False,
-    force: Annotated[bool, typer.Option(help="Replace the results of an earlier run.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Assess a release: who is threatened, how much more than anybody else, how surely.
@@ -96,11 +100,11 @@ def assess(
     _check_out(out, force=force)
     table = read_release(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, sep=sep, missing=missing,
+        drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
     people = None if cleartext is None else read_csv_text(cleartext, sep=sep)
     if people is not None:
-        _check_cleartext(table, people)
+        check_cleartext(table, people)
 
     with warnings.catch_warnings():
         # The report says so in its verdict; twice would be once too often.
@@ -147,13 +151,6 @@ def _check_out(out: Path, *, force: bool) -> None:
         )
 
 
-def _check_cleartext(table: ReleasedTable, people: pd.DataFrame) -> None:
-    """Find mistakes in the cleartext before the model is fitted."""
-    from anonbayes.risk.truth import check_same_secrets, read_truth
-
-    check_same_secrets(table, read_truth(table, people))
-
-
 def _as_json(
     post: Posterior,
     risk: RiskAssessment | None,
@@ -191,16 +188,10 @@ def _print(
     out: Path,
 ) -> None:
     """Tables on a terminal; a few plain lines in a pipe."""
-    screen = console()
     if risk is not None:
-        if screen.is_terminal:
-            shown = risk.measures[["value", "standard error"]].map("{:.4g}".format)
-            screen.print(frame_table(shown, title="Measures"))
-        screen.print(risk.text, markup=False, soft_wrap=True)
-    for check in limits:
-        screen.print(check.text, markup=False, soft_wrap=True)
-    screen.print(
-        f"Convergence {diagnostics.verdict}: {diagnostics.reason}", markup=False, soft_wrap=True
-    )
-    for name in (REPORT, RISK, POSTERIOR):
-        screen.print(str(out / name), markup=False, soft_wrap=True)
+        if is_terminal():
+            show_table(risk.measures[["value", "standard error"]], title="Measures")
+        say(risk.text)
+    say(*(check.text for check in limits))
+    say(f"Convergence {diagnostics.verdict}: {diagnostics.reason}")
+    say(*(str(out / name) for name in (REPORT, RISK, POSTERIOR)))

@@ -10,6 +10,7 @@ import typer
 from anonbayes.commands.options import (
     Anatomy,
     AsJson,
+    Domains,
     Drop,
     File,
     Group,
@@ -18,12 +19,13 @@ from anonbayes.commands.options import (
     Sensitive,
     Sep,
 )
-from anonbayes.commands.shared import console, frame_table, read_release
+from anonbayes.commands.screen import show_figures, show_table
+from anonbayes.commands.shared import read_release
 
 if TYPE_CHECKING:
     from anonbayes.release.table import ReleasedTable
 
-__all__ = ["describe"]
+__all__ = ["describe", "show_release"]
 
 
 def describe(
@@ -34,18 +36,19 @@ def describe(
     anatomy: Anatomy = None,
     group: Group = None,
     drop: Drop = None,
+    domain: Domains = None,
     missing: Missing = "error",
     as_json: AsJson = False,
 ) -> None:
     """Read a released table and print its anatomy: groups, k, l, and what each column hides."""
     table = read_release(
         file, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, sep=sep, missing=missing,
+        drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(_as_json(table), indent=2, ensure_ascii=False))
     else:
-        _print(table, title=file.name)
+        show_release(table, title=file.name, more={})
 
 
 def _as_json(table: ReleasedTable) -> dict[str, Any]:
@@ -64,15 +67,16 @@ def _as_json(table: ReleasedTable) -> dict[str, Any]:
     }
 
 
-def _print(table: ReleasedTable, *, title: str) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
+def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -> None:
+    """Print the figures of a released table, and what each of its columns shows."""
     from anonbayes.release.show import overview
 
-    out = console()
-    figures = Table(title=escape(title), show_header=False)
-    for name, value in overview(table).items():
-        figures.add_row(str(name), f"{value:,}" if isinstance(value, int | float) else str(value))
-    out.print(figures)
-    out.print(frame_table(table.describe(), title="attributes"))
+    figures = {str(name): value for name, value in overview(table).items()}
+    show_figures({**figures, "sensitive column": table.sensitive, **more}, title=title)
+    columns = table.describe().drop(columns=["role", "evidence"])
+    show_table(
+        columns.rename(
+            columns={"distinct cells": "cells", "average values per cell": "values per cell"}
+        ).rename_axis("column"),
+        title="Columns",
+    )

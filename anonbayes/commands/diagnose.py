@@ -23,7 +23,8 @@ def diagnose(
         Path | None, typer.Option(help="Directory for pictures of the chains (PNG).")
     ] = None,
     require_convergence: Annotated[
-        bool, typer.Option(help="Exit with 3 unless the chains can be trusted.")
+        bool,
+        typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
     ] = False,
 ) -> None:
     """Judge whether draws can be trusted, and print why and what to do."""

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from anonbayes.commands.options import Force
+from anonbayes.commands.screen import say
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["init"]
@@ -23,12 +25,9 @@ def init(
     sep: Annotated[
         str | None, typer.Option(help="Separator; by default looked for in the header line.")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace the file if there is one.")] = False,
+    force: Force = False,
 ) -> None:
-    """Write a commented scenario for a table by looking at its columns.
-
-    Example: anonbayes init patients.csv --sensitive diagnosis
-    """
+    """Write a commented scenario for a table by looking at its columns."""
     from anonbayes.scenario.starter import starter
 
     file = out or table.with_suffix(".toml")
@@ -37,4 +36,4 @@ def init(
     text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
-    typer.echo(f"{file}: look it over, then: anonbayes run {file}")
+    say(f"{file}: look it over, then: anonbayes run {file}")

@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anonbayes.commands.options import AsJson
-from anonbayes.commands.shared import console
+from anonbayes.commands.options import AsJson, Force
+from anonbayes.commands.screen import is_terminal, say, show_figures
+from anonbayes.commands.shared import EXCEEDED
 
 if TYPE_CHECKING:
     from anonbayes.scenario.result import Result
 
 __all__ = ["run"]
 
-EXCEEDED = 3
+
+def _schema(wanted: bool) -> None:
+    if wanted:
+        from anonbayes.scenario.documents import schema
+
+        typer.echo(schema(), nl=False)
+        raise typer.Exit
 
 
 def run(
@@ -28,21 +35,37 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the results, instead of the file's.")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace the results of an earlier run.")] = False,
-    check: Annotated[bool, typer.Option(help="Only check the file and its inputs.")] = False,
+    force: Force = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the file and its inputs.")
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            callback=_schema,
+            is_eager=True,
+            help="Print the JSON schema of scenario files, for editors.",
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share the work, such as the releases of a sweep."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario: check all of it, answer its question, write the results to one directory.
 
-    Example: anonbayes run models/clinic_2anonymous.toml --set model.draws=500
-
     Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
     """
+    from anonbayes.cluster import local_client
     from anonbayes.scenario.load import load
     from anonbayes.scenario.outputs import check_directory, content_of, write
-    from anonbayes.scenario.run import prepare
+    from anonbayes.scenario.run import check_parallel, on_cluster, prepare
 
     loaded = load(scenario, overrides=change or ())
+    if workers is not None:
+        check_parallel(loaded)
     directory = out or loaded.directory
     if not check:
         check_directory(directory, force=force)
@@ -50,7 +73,11 @@ def run(
     if check:
         typer.echo(f"{scenario}: nothing is wrong with it.")
         return
-    result = prepared.run()
+    if workers is None:
+        result = prepared.run()
+    else:
+        with local_client(workers) as client:
+            result = on_cluster(loaded, prepared, client).run()
     files = write(loaded, result, directory, force=force)
     if as_json:
         content = content_of(loaded, result) | {"files": [str(file) for file in files]}
@@ -63,16 +90,7 @@ def run(
 
 def _print(question: str, result: Result, files: list[Path]) -> None:
     """Print a table on a terminal; plain lines only in a pipe."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    screen = console()
-    if screen.is_terminal:
-        table = Table(title=escape(question), show_header=False)
-        for name, value in result.measures.items():
-            table.add_row(escape(name), f"{value:.4g}")
-        screen.print(table)
-    for line in (*result.text.splitlines(), *(limit.text for limit in result.limits)):
-        typer.echo(line)
-    for file in files:
-        typer.echo(str(file))
+    if is_terminal():
+        show_figures(result.measures, title=question)
+    say(*result.text.splitlines(), *(limit.text for limit in result.limits))
+    say(*map(str, files))

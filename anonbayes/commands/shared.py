@@ -1,23 +1,23 @@
-"""What commands share: reading a release, tables for people, files that appear together."""
+"""What several commands do alike: reading a release, limits that decide the exit code."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anonbayes
+from anonbayes.commands.values import parse_domains
 from anonbayes.errors import AnonbayesError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Console
-    from rich.table import Table
 
     from anonbayes.release.table import ReleasedTable
 
-__all__ = ["console", "frame_table", "read_release", "write_together"]
+__all__ = ["EXCEEDED", "check_cleartext", "read_release"]
+
+EXCEEDED = 3
+"""Exit code when a limit is exceeded."""
 
 
 def read_release(
@@ -28,10 +28,12 @@ def read_release(
     anatomy: Path | None,
     group: str | None,
     drop: list[str] | None,
+    domain: list[str] | None,
     sep: str,
     missing: str,
 ) -> ReleasedTable:
     """Read a recoded table, or the two tables of an Anatomy."""
+    domains = parse_domains(domain)
     if anatomy is None:
         if group is not None:
             raise AnonbayesError("--group belongs to --anatomy; give the sensitive table as well.")
@@ -39,6 +41,7 @@ def read_release(
             file,
             sensitive=sensitive,
             hierarchies=hierarchies,
+            domains=domains,
             sep=sep,
             drop=drop or (),
             missing=missing,
@@ -50,44 +53,18 @@ def read_release(
     if hierarchies is not None or drop:
         raise AnonbayesError("--hierarchies and --drop do not apply to an Anatomy.")
     return anonbayes.read_anatomy(
-        file, anatomy, sensitive=sensitive[0], group=group, sep=sep, missing=missing
+        file,
+        anatomy,
+        sensitive=sensitive[0],
+        group=group,
+        domains=domains,
+        sep=sep,
+        missing=missing,
     )
 
 
-def console() -> Console:
-    """Return where people read; in a pipe, which has no width, lines stay whole."""
-    from rich.console import Console
+def check_cleartext(table: ReleasedTable, people: pd.DataFrame) -> None:
+    """Find mistakes in the cleartext before the model is fitted."""
+    from anonbayes.risk.truth import check_same_secrets, read_truth
 
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=200)
-
-
-def frame_table(frame: pd.DataFrame, *, title: str) -> Table:
-    """Return a data frame as a table for the console."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    out = Table(title=escape(title))
-    out.add_column("")
-    for name in frame.columns:
-        justify: Any = "left" if frame[name].dtype == object else "right"
-        out.add_column(escape(str(name)), justify=justify)
-    for label, *cells in frame.itertuples():
-        out.add_row(escape(str(label)), *(escape(str(cell)) for cell in cells))
-    return out
-
-
-def write_together(folder: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
-    """Write files under other names and rename them once all are complete.
-
-    An interrupted run leaves the files of an earlier one as they were.
-    """
-    parts = {name: folder / f".{os.getpid()}.part.{name}" for name in writers}
-    try:
-        for name, write in writers.items():
-            write(parts[name])
-        for name, part in parts.items():
-            os.replace(part, folder / name)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
+    check_same_secrets(table, read_truth(table, people))

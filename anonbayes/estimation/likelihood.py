@@ -27,6 +27,9 @@ __all__ = ["MixtureLikelihood", "check_distribution"]
 
 Array = npt.NDArray[np.float64]
 
+# Entries of the largest full matrix that is written down.
+MAX_FULL = 50_000_000
+
 
 @dataclass(frozen=True)
 class MixtureLikelihood:
@@ -198,15 +201,27 @@ class MixtureLikelihood:
         return counts
 
     def matrix(self) -> sparse.csr_array:
-        """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values."""
+        """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values.
+
+        Raise `ChannelError` when a floor makes it full and it has more than `MAX_FULL` entries.
+        """
         rows = np.repeat(np.arange(len(self.floor)), np.diff(self.indptr))
         scale = np.exp(self.log_scale)
         data = scale[rows] * self.gain[self.indices]
         shape = (len(self.floor), self.size)
-        own = sparse.csr_array((data, (rows, self.indices.astype(np.int64))), shape=shape)
+        columns = self.indices.astype(np.int64)
         if not self.floor.any():
-            return own
-        return sparse.csr_array(own + np.outer(scale * self.floor, self.tilt))
+            return sparse.csr_array((data, (rows, columns)), shape=shape)
+        if shape[0] * shape[1] > MAX_FULL:
+            raise ChannelError(
+                f"The likelihood of {shape[0]} distinct reports for {shape[1]} values has more "
+                f"than {MAX_FULL} entries, none of them zero: too many for a released table. "
+                "Estimate the distribution from the reports instead (estimate, likelihood, "
+                "Released), or release coarser values."
+            )
+        full = np.outer(scale * self.floor, self.tilt)
+        full[rows, columns] += data
+        return sparse.csr_array(full)
 
 
 def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Array:

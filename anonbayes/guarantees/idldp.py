@@ -160,7 +160,10 @@ def value_array(
     try:
         array = np.asarray(numbers, dtype=float)
     except (TypeError, ValueError):
-        raise AnonbayesError(f"{argument}={numbers!r} is not a number for each value.") from None
+        hint = " Give a posterior to budgets.from_posterior." if hasattr(numbers, "draws") else ""
+        raise AnonbayesError(
+            f"{argument}={numbers!r} is not a number for each value.{hint}"
+        ) from None
     if array.ndim == 0:
         return np.full(len(domain), float(array))
     if array.shape != (len(domain),):

@@ -176,9 +176,8 @@ def audit_ratios(
     report : callable
         ``report(x, x')`` gives the report with the largest ratio, for the witness.
     """
-    return _worst_of(
-        notion, domain, ((own, other, bound, report) for bound in notion.bounds(domain))
-    )
+    bounds = notion.bounds(domain)
+    return _worst_of(notion, domain, bounds, ((own, other, bound, report) for bound in bounds))
 
 
 def audit_matrix(
@@ -199,12 +198,14 @@ def audit_matrix(
     q = np.asarray(matrix, dtype=float)
     with np.errstate(divide="ignore"):
         log_q = np.log(q)
+    bounds = notion.bounds(domain)
     return _worst_of(
         notion,
         domain,
+        bounds,
         (
             (log_q[:, y], -log_q[:, y], bound, partial(_same_report, reports[y]))
-            for bound in notion.bounds(domain)
+            for bound in bounds
             for y in np.flatnonzero(q.max(axis=0) > 0)
         ),
     )
@@ -222,7 +223,9 @@ def largest_ratio(own: Array, other: Array) -> float:
 Candidate = tuple[Array, Array, Bound, Callable[[int, int], Any]]
 
 
-def _worst_of(notion: Notion, domain: Domain, candidates: Iterable[Candidate]) -> Audit:
+def _worst_of(
+    notion: Notion, domain: Domain, bounds: Sequence[Bound], candidates: Iterable[Candidate]
+) -> Audit:
     """Audit of the pair with the largest excess over its limit, among all candidates."""
     if len(domain) == 1:
         return Audit(notion, True, 1.0, 1.0, None)
@@ -233,7 +236,8 @@ def _worst_of(notion: Notion, domain: Domain, candidates: Iterable[Candidate]) -
         if excess > worst_excess:
             worst_excess = excess
             log_ratio = float(own[x] + other[z])
-            limit = float(bound.row[x] + bound.column[z])
+            # Of several bounds the tightest counts, also where an infinite ratio exceeds them all.
+            limit = min(float(each.row[x] + each.column[z]) for each in bounds)
             holds = excess <= TOLERANCE * max(1.0, abs(limit))
             worst = Audit(
                 notion,

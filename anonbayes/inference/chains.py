@@ -2,14 +2,16 @@
 
 An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
 kernels release the interpreter's lock, so threads use all cores without copying the table;
-processes are there for engines that spend their time in Python. A chain's draws depend on its own
-generators only: neither who runs it nor where the chunks end changes them, and a resumed chain goes
-on as if it had never stopped.
+processes are there for engines that spend their time in Python, and a Dask cluster (see
+`cluster_chains`) for more machines than one. A chain's draws depend on its own generators only:
+neither who runs it nor where the chunks end changes them, and a resumed chain goes on as if it had
+never stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import os
 import queue
@@ -58,6 +60,9 @@ class Engine(Protocol):
 
     n_generators: int
     """How many independent generators a chain needs."""
+
+    grows: tuple[str, ...]
+    """Packed arrays that only get longer: sweeps read nothing of them, and append to them."""
 
     def start(self, generators: list[np.random.Generator]) -> Any:
         """Return a dispersed starting state."""
@@ -119,6 +124,7 @@ def run_chains(
     label: str,
     store: RunStore | None = None,
     parallel: str = "threads",
+    client: Any = None,
 ) -> tuple[list[Recorded], bool]:
     """Run all chains until each has its draws, or until interrupted.
 
@@ -140,32 +146,89 @@ def run_chains(
         Where to keep finished draws on disk and to continue from.
     parallel : {"threads", "processes"}
         What runs the chains.
+    client : distributed.Client, optional
+        Runs them on a Dask cluster instead.
 
     Returns
     -------
     list of Recorded, bool
         The chains, and whether they were interrupted (Ctrl-C).
     """
-    workers = min(len(seeds), cores or os.cpu_count() or 1)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    with (
-        Progress(*columns, disable=not progressbar, transient=True) as progress,
-        _workers(parallel, workers) as (pool, stop, made),
-    ):
-        total = (tune + draws * thin) * len(seeds)
-        task = progress.add_task(label, total=total, speed="")
-        futures: list[Future[Recorded]] = [
-            pool.submit(_run_chain, engine, c, seed, draws, tune, thin, store, stop, made)
-            for c, seed in enumerate(seeds)
-        ]
-        interrupted = _follow(futures, stop, made, progress, task)
+    length = Length(draws, tune, thin)
+    with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
+        if client is not None:
+            from anonbayes.inference.cluster_chains import run_on_cluster
+
+            return run_on_cluster(
+                engine, client, length, seeds, most=cores, label=label, store=store, meter=meter
+            )
+        workers = min(len(seeds), cores or os.cpu_count() or 1)
+        with _workers(parallel, workers) as (pool, stop, made):
+            futures: list[Future[Recorded]] = [
+                pool.submit(_run_chain, engine, c, seed, length, store, stop, made)
+                for c, seed in enumerate(seeds)
+            ]
+            interrupted = _follow(futures, stop, made, meter)
     return [f.result() for f in futures], interrupted
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a chain is.
+
+    Parameters
+    ----------
+    draws, tune, thin : int
+        Recorded draws, sweeps before them, sweeps per recorded draw.
+    """
+
+    draws: int
+    tune: int
+    thin: int
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps from beginning to end."""
+        return self.tune + self.draws * self.thin
+
+
+class SweepMeter:
+    """Progress bar of a run: sweeps made by all chains, and their speed.
+
+    Parameters
+    ----------
+    label : str
+        What the bar calls the work.
+    total : int
+        Sweeps of all chains.
+    show : bool
+        Whether there is a bar at all.
+    """
+
+    def __init__(self, label: str, total: int, *, show: bool) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, disable=not show, transient=True)
+        self._task = self._bar.add_task(label, total=total, speed="")
+        self._begin, self.sweeps = time.monotonic(), 0
+
+    def add(self, sweeps: int) -> None:
+        """Count sweeps that some chain has made."""
+        self.sweeps += sweeps
+        speed = self.sweeps / max(time.monotonic() - self._begin, 1e-9)
+        self._bar.update(self._task, advance=sweeps, speed=f"{speed:,.0f} sweeps/s")
+
+    def __enter__(self) -> SweepMeter:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
 
 @contextlib.contextmanager
@@ -188,11 +251,9 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _follow(
-    futures: list[Future[Recorded]], stop: Any, made: Any, progress: Progress, task: Any
-) -> bool:
+def _follow(futures: list[Future[Recorded]], stop: Any, made: Any, meter: SweepMeter) -> bool:
     """Show progress until all chains end; on Ctrl-C or an error let them finish their chunk."""
-    begin, sweeps, interrupted = time.monotonic(), 0, False
+    interrupted = False
     pending = set(futures)
     while pending:
         try:
@@ -203,9 +264,7 @@ def _follow(
             with contextlib.suppress(queue.Empty):
                 while True:
                     new += made.get_nowait()
-            sweeps += new
-            speed = sweeps / max(time.monotonic() - begin, 1e-9)
-            progress.update(task, advance=new, speed=f"{speed:,.0f} sweeps/s")
+            meter.add(new)
         except KeyboardInterrupt:
             interrupted = True
             stop.set()
@@ -216,43 +275,65 @@ def _run_chain(
     engine: Engine,
     chain: int,
     seed: np.random.SeedSequence,
-    draws: int,
-    tune: int,
-    thin: int,
+    length: Length,
     store: RunStore | None,
     stop: Any,
     made: Any,
 ) -> Recorded:
     recorded = Recorded()
-    state = None if store is None else store.load_chain(chain, engine, recorded)
-    if state is None:
-        generators = [np.random.default_rng(s) for s in seed.spawn(engine.n_generators)]
-        state = ChainState(engine.start(generators), generators)
+    saved = None if store is None else store.load_chain(chain, recorded)
+    state = start_chain(engine, seed) if saved is None else unpack_chain(engine, saved)
     made.put(state.done)
     unsaved, saved_at, chunk = Recorded(), time.monotonic(), 1
-    while state.done < tune + draws * thin and not stop.is_set():
+    while state.done < length.sweeps and not stop.is_set():
         begin = time.monotonic()
-        tuning = state.done < tune
-        left = tune - state.done if tuning else (tune + draws * thin - state.done)
-        n = min(chunk, left)
-        first = (-(state.done - tune)) % thin
-        new, stats = engine.advance(state, n, tuning=tuning)
-        state.done += n
-        if not tuning and first < n:
-            piece = {k: v[first::thin] for k, v in new.items()}
-            extra = {k: v[first::thin] for k, v in stats.items()}
-            recorded.add(piece, extra)
-            unsaved.add(piece, extra)
+        n = advance_chain(engine, state, chunk, length, into=(recorded, unsaved))
         made.put(n)
         now = time.monotonic()
         chunk = max(1, min(2 * chunk, int(n * CHUNK_SECONDS / max(now - begin, 1e-6))))
         if store is not None and now - saved_at > SAVE_SECONDS:
-            store.save_chain(chain, engine, state, unsaved)
+            store.save_chain(chain, pack_chain(engine, state), unsaved)
             unsaved, saved_at = Recorded(), time.monotonic()
     if store is not None:
-        store.save_chain(chain, engine, state, unsaved)
+        store.save_chain(chain, pack_chain(engine, state), unsaved)
     recorded.averages = engine.averages(state.live)
     return recorded
+
+
+def start_chain(engine: Engine, seed: np.random.SeedSequence) -> ChainState:
+    """Start a chain; the same seed gives the same chain however often it is started."""
+    fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # none spawned yet
+    generators = [np.random.default_rng(s) for s in fresh.spawn(engine.n_generators)]
+    return ChainState(engine.start(generators), generators)
+
+
+def pack_chain(engine: Engine, state: ChainState) -> ChainState:
+    """Return the state with named arrays in the place of the engine's own objects."""
+    return ChainState(engine.pack(state.live), state.generators, state.done)
+
+
+def unpack_chain(engine: Engine, packed: ChainState) -> ChainState:
+    """Return a state that can be advanced; `packed` stays as it is."""
+    generators = copy.deepcopy(packed.generators)
+    arrays = {k: np.array(v) for k, v in packed.live.items()}
+    return ChainState(engine.unpack(arrays, generators), generators, packed.done)
+
+
+def advance_chain(
+    engine: Engine, state: ChainState, most: int, length: Length, *, into: Sequence[Recorded]
+) -> int:
+    """Make up to `most` sweeps, not beyond the tuning or the end; return how many were made."""
+    tuning = state.done < length.tune
+    n = min(most, (length.tune if tuning else length.sweeps) - state.done)
+    first = (length.tune - state.done) % length.thin
+    new, stats = engine.advance(state, n, tuning=tuning)
+    state.done += n
+    if not tuning and first < n:
+        piece = {k: v[first :: length.thin] for k, v in new.items()}
+        extra = {k: v[first :: length.thin] for k, v in stats.items()}
+        for recorded in into:
+            recorded.add(piece, extra)
+    return n
 
 
 def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws:

@@ -18,7 +18,7 @@ import numpy as np
 from anonbayes.errors import ModelError
 
 if TYPE_CHECKING:
-    from anonbayes.inference.chains import ChainState, Engine, Recorded
+    from anonbayes.inference.chains import ChainState, Recorded
 
 __all__ = ["RunStore"]
 
@@ -85,8 +85,8 @@ class RunStore:
             )
         return None
 
-    def save_chain(self, chain: int, engine: Engine, state: ChainState, new: Recorded) -> None:
-        """Write the new draws as a part, then the state that counts it."""
+    def save_chain(self, chain: int, packed: ChainState, new: Recorded) -> None:
+        """Write the new draws as a part, then the packed state that counts it."""
         folder = self.path / f"chain-{chain}"
         folder.mkdir(exist_ok=True)
         parts = self._n_parts(folder)
@@ -97,19 +97,19 @@ class RunStore:
                     arrays[f"{kind}/{key}"] = np.concatenate([p[key] for p in pieces])
             save_arrays(folder / f"part-{parts:05d}.npz", arrays)
             parts += 1
-        generators = json.dumps([g.bit_generator.state for g in state.generators], default=_plain)
+        generators = json.dumps([g.bit_generator.state for g in packed.generators], default=_plain)
         save_arrays(
             folder / "state.npz",
-            {f"state/{k}": v for k, v in engine.pack(state.live).items()}
+            {f"state/{k}": v for k, v in packed.live.items()}
             | {
-                "done": np.array(state.done),
+                "done": np.array(packed.done),
                 "parts": np.array(parts),
                 "generators": np.array(generators),
             },
         )
 
-    def load_chain(self, chain: int, engine: Engine, into: Recorded) -> ChainState | None:
-        """Read a chain back into `into`; None when it has not been saved yet."""
+    def load_chain(self, chain: int, into: Recorded) -> ChainState | None:
+        """Read a chain's draws into `into`; return its packed state, None when nothing is saved."""
         from anonbayes.inference.chains import ChainState
 
         folder = self.path / f"chain-{chain}"
@@ -129,7 +129,7 @@ class RunStore:
             generator.bit_generator.state = state
             generators.append(generator)
         arrays = {k[6:]: v for k, v in saved.items() if k.startswith("state/")}
-        return ChainState(engine.unpack(arrays, generators), generators, int(saved["done"]))
+        return ChainState(arrays, generators, int(saved["done"]))
 
     @staticmethod
     def _n_parts(folder: Path) -> int:

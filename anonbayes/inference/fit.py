@@ -11,16 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import compat
+from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
 from anonbayes.inference.chains import Engine, Recorded, join, run_chains
 from anonbayes.inference.checkpoint import RunStore
 from anonbayes.inference.horizontal.engine import HorizontalEngine
+from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.model import build_model, coords_of
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.tree import not_nested_message
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
+from anonbayes.inference.vertical.shards import SHARD_ROWS
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -56,6 +59,7 @@ def fit(
     chains: int = 4,
     cores: int | None = None,
     parallel: str = "threads",
+    client: Any = None,
     seed: int | None = None,
     thin: int = 1,
     keep_cleartext: bool | npt.ArrayLike = False,
@@ -89,6 +93,10 @@ def fit(
         What runs the chains side by side. The kernels release the interpreter's lock, so threads
         are enough on most tables; processes cost a start-up, and scripts that use them need
         ``if __name__ == "__main__":``. The draws are the same.
+    client : distributed.Client, optional
+        Runs the chains as tasks of a Dask cluster instead. The draws are the same, whatever the
+        number of workers, and also when workers die on the way; `cores` then limits the chains that
+        are under way, and `resume` is a directory of this machine.
     seed : int, optional
         Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
         and noted in ``post.idata``.
@@ -100,7 +108,8 @@ def fit(
     progressbar : bool
         Whether to show one.
     **kwargs
-        Further settings of the engine: of the tempered step (``temperatures=``, ...), or of
+        Further settings of the engine: of vertical steps (``threads=`` of one chain, by default
+        the cores that no chain uses; ``temperatures=`` of the tempered step, ...), or of
         `pymc.sample` for NUTS.
 
     Returns
@@ -124,15 +133,21 @@ def fit(
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
     one_of("parallel", parallel, ("threads", "processes"))
+    if client is not None:
+        check_client(client)
+        if parallel != "threads":
+            raise ModelError("client= runs the chains; parallel= has no meaning beside it.")
     prior = resolve_prior(table, alpha=alpha, beta=beta)
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
-    rows = _rows(table, keep_cleartext)
+    rows = rows_to_keep(table, keep_cleartext)
     entropy = _entropy(seed, resume)
     if method == "nuts":
-        if resume is not None or rows is not None:
-            raise ModelError("resume= and keep_cleartext= are not available with method='nuts'.")
+        if resume is not None or rows is not None or client is not None:
+            raise ModelError(
+                "resume=, keep_cleartext= and client= are not available with method='nuts'."
+            )
         if any("/" in name for name in table.domains):
             raise ModelError("PyMC cannot store draws of columns with a slash in their name.")
         return _nuts(
@@ -140,7 +155,8 @@ def fit(
         )
     if tune is None:
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
-    engine = _engine(table, prior, step, rows, kwargs)
+    spare = 1 if client is not None else max(1, (cores or os.cpu_count() or 1) // chains)
+    engine = _engine(table, prior, step, rows, kwargs, spare)
     store = None
     if resume is not None:
         store = RunStore(
@@ -155,7 +171,7 @@ def fit(
                 "thin": thin,
                 "entropy": str(entropy),
                 "rows": None if rows is None else len(rows),
-                "settings": {k: repr(v) for k, v in sorted(kwargs.items())},
+                "settings": {k: repr(v) for k, v in sorted(kwargs.items()) if k != "threads"},
             },
         )
     recorded, interrupted = run_chains(
@@ -169,6 +185,7 @@ def fit(
         label=f"{method}{f' ({step})' if step else ''}",
         store=store,
         parallel=parallel,
+        client=client,
     )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
     _warn_if_chains_disagree(stats, step)
@@ -230,22 +247,6 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
     return "gibbs", step or "tree"
 
 
-def _rows(
-    table: ReleasedTable, keep_cleartext: bool | npt.ArrayLike
-) -> npt.NDArray[np.int64] | None:
-    if isinstance(keep_cleartext, bool):
-        return np.arange(table.n_rows) if keep_cleartext else None
-    rows = np.asarray(keep_cleartext)
-    if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or not len(rows):
-        raise ModelError("keep_cleartext must be True, False, or a list of row numbers.")
-    if rows.min() < 0 or rows.max() >= table.n_rows:
-        raise ModelError(
-            f"keep_cleartext names row {rows.max() if rows.max() >= table.n_rows else rows.min()}, "
-            f"but the table has rows 0 to {table.n_rows - 1}."
-        )
-    return rows.astype(np.int64)
-
-
 def _entropy(seed: int | None, resume: str | os.PathLike[str] | None) -> int:
     """Seed of the run: the given one, that of the run to continue, or a fresh one."""
     if seed is not None:
@@ -264,9 +265,13 @@ def _engine(
     step: str | None,
     rows: npt.NDArray[np.int64] | None,
     settings: dict[str, Any],
+    spare: int,
 ) -> Engine:
+    """Engine of the table; `spare` cores per chain are given to chains of large tables."""
     if table.scheme == "vertical":
-        return VerticalEngine(table, prior, step=step or "auto", rows=rows, **settings)
+        large = table.n_rows >= 2 * SHARD_ROWS and step != "collapsed"
+        known = {"threads": spare if large else 1} | settings
+        return VerticalEngine(table, prior, step=step or "auto", rows=rows, **known)
     if settings:
         raise ModelError(f"Unknown settings of the engine: {sorted(settings)}.")
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)

@@ -206,14 +206,18 @@ class Posterior:
         kind: str = "predictive",
         samples: int = 20_000,
         seed: int | np.random.Generator | None = 0,
+        weights: str | None = None,
+        client: Any = None,
     ) -> RiskAssessment:
         """Measure threats and utility of the release, as its evaluator who holds the cleartext.
 
         Parameters
         ----------
-        cleartext : pandas.DataFrame
+        cleartext : pandas.DataFrame or dask.dataframe.DataFrame
             The people of the table: its attributes and its sensitive column, in clear. The order of
-            the rows does not matter, their labels are kept.
+            the rows does not matter, their labels are kept. A Dask dataframe, which may be larger
+            than memory, is counted where it is; the assessment then has one row per distinct
+            record, with its ``weight``.
         harm : iterable, optional
             Sensitive values of which any must not be inferred (``{"HIV", "Cancer"}``); by default
             a threat is the right guess of the exact value.
@@ -225,6 +229,12 @@ class Posterior:
             Draws by which faithfulness is estimated where records are too many to be listed.
         seed : int, Generator or None
             Of these draws.
+        weights : str, optional
+            Column of the cleartext that says how many people a row stands for; a large cleartext
+            is best given as its distinct records (`count_records`).
+        client : distributed.Client, optional
+            Computes beliefs on a Dask cluster, a part of the distinct records per task; every
+            number is the same as without.
 
         Returns
         -------
@@ -242,7 +252,17 @@ class Posterior:
         # The one import against the order of the layers: what people look for is on the posterior.
         from anonbayes.risk.evaluate import assess
 
-        return assess(self, cleartext, harm=harm, gain=gain, kind=kind, samples=samples, seed=seed)
+        return assess(
+            self,
+            cleartext,
+            harm=harm,
+            gain=gain,
+            kind=kind,
+            samples=samples,
+            seed=seed,
+            weights=weights,
+            client=client,
+        )
 
     # -- keeping it --------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.domains import Domain, plain, sorted_values
@@ -22,14 +23,18 @@ from anonbayes.release.groups import (
 )
 from anonbayes.textfiles import check_names
 
-__all__ = ["check_frame", "distinct_rows", "horizontal_parts", "vertical_parts"]
+__all__ = ["FrameLike", "check_frame", "distinct_rows", "horizontal_parts", "vertical_parts"]
 
 JOIN = " & "
 
 
+class FrameLike:
+    """Base of what may stand in for a data frame: ``columns``, ``frame[name]``, its size."""
+
+
 def check_frame(frame: pd.DataFrame, what: str = "The table") -> None:
     """Raise `TableError` unless the frame has rows, and columns with distinct text names."""
-    if not isinstance(frame, pd.DataFrame):
+    if not isinstance(frame, pd.DataFrame | FrameLike):
         raise TableError(f"{what} must be a pandas DataFrame, got {type(frame).__name__}.")
     check_names(list(frame.columns), what)
     if frame.empty:
@@ -60,6 +65,20 @@ def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argumen
             )
 
 
+def multiplicities(frame: pd.DataFrame, name: str) -> npt.NDArray[np.int64]:
+    """Whole numbers of at least 1 from a column, or a `TableError` that names the row."""
+    column = pd.to_numeric(frame[name], errors="coerce")
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~((numbers >= 1) & (numbers % 1 == 0) & (numbers < 2**53))
+    if bad.any():
+        row = int(bad.argmax())
+        raise TableError(
+            f"Column {name!r}, row {frame.index[row]}: {plain(frame[name].iloc[row])!r} is no "
+            "whole number of at least 1."
+        )
+    return numbers.astype(np.int64)
+
+
 def policy_of(missing: str | Mapping[str, str], name: str) -> str:
     """What a missing cell of a column means."""
     found = missing.get(name, "error") if isinstance(missing, Mapping) else missing
@@ -77,9 +96,18 @@ def horizontal_parts(
     channels: Mapping[str, Any] | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
+    weights: str | npt.NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
     check_frame(frame)
+    numbers = None
+    if isinstance(weights, np.ndarray):
+        numbers = weights
+    elif weights is not None:
+        check_column(frame, weights, "weights")
+        numbers = multiplicities(frame, weights)
+        frame = frame.drop(columns=weights)
+    n_rows = len(frame) if numbers is None else int(numbers.sum())
     secrets = _sensitive_names(frame, sensitive)
     secret_name = JOIN.join(secrets)
     if group is not None:
@@ -111,6 +139,7 @@ def horizontal_parts(
             channel=(channels or {}).get(name),
             missing=policy_of(missing, name),
             missing_label=missing_label,
+            n_rows=n_rows,
         )
 
     secret = column(secrets[0])
@@ -135,6 +164,7 @@ def horizontal_parts(
         "group_codes": codes,
         "group_labels": labels,
         "group_name": group,
+        "weights": numbers,
     }
 
 
@@ -264,18 +294,11 @@ def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: in
     check_column(st, count, "count")
     if count in (group, sensitive):
         raise TableError(f"Column {count!r} cannot hold the multiplicities as well.")
-    numbers = pd.to_numeric(st[count], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = ~((numbers >= 1) & (numbers % 1 == 0) & np.isfinite(numbers))
-    if bad.any():
-        row = int(bad.argmax())
-        raise TableError(
-            f"Column {count!r}, row {st.index[row]}: {plain(st[count].iloc[row])!r} is no whole "
-            "number of at least 1."
-        )
+    numbers = multiplicities(st, count)
     if numbers.sum() != n_rows:
         raise TableError(
-            f"The multiplicities in {count!r} add up to {numbers.sum():,.0f} rows, but the "
+            f"The multiplicities in {count!r} add up to {numbers.sum():,} rows, but the "
             f"quasi-identifier table has {n_rows:,}."
         )
-    rows = np.repeat(np.arange(len(st)), numbers.astype(np.int64))
+    rows = np.repeat(np.arange(len(st)), numbers)
     return st[[group, sensitive]].iloc[rows].reset_index(drop=True)

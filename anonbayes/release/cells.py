@@ -168,10 +168,13 @@ class CellParser:
         return sorted((text, code) for code, text in enumerate(self.domain.labels))
 
     @cached_property
-    def _most_commas(self) -> int:
-        """Most commas within one member of a set text."""
-        own = max(text.count(",") for text in [*self.domain.labels, *self._labels])
-        return max(own, 1) if self._has_numbers else own
+    def _commas(self) -> dict[str, set[int]]:
+        """Numbers of commas of the values and labels that have any, by what precedes the first."""
+        out: dict[str, set[int]] = {}
+        for text in (*self.domain.labels, *self._labels):
+            if n := text.count(","):
+                out.setdefault(text[: text.index(",")].strip(), set()).add(n)
+        return out
 
     # -- from the most to the least specific reading; None when a reading does not fit ---------
 
@@ -289,9 +292,9 @@ class CellParser:
         # ways[i]: how many readings the first i pieces have; last[i]: the last member of one.
         ways = [1] + [0] * len(pieces)
         last: list[tuple[int, Codes]] = [(0, np.array([], dtype=np.int64))] * len(ways)
-        for end in range(1, len(ways)):
-            for start in range(max(end - 1 - self._most_commas, 0), end):
-                codes = self._set_member(",".join(pieces[start:end])) if ways[start] else None
+        for start in range(len(pieces)):
+            for end in self._ends(pieces, start) if ways[start] else ():
+                codes = self._set_member(",".join(pieces[start:end]))
                 if codes is not None and len(codes):
                     ways[end] += ways[start]
                     last[end] = (start, codes)
@@ -308,6 +311,19 @@ class CellParser:
             end, codes = last[end]
             found.append(codes)
         return np.unique(np.concatenate(found))
+
+    def _ends(self, pieces: list[str], start: int) -> list[int]:
+        """Where a member may end that begins with a piece: only values with commas go further."""
+        begin = pieces[start].strip()
+        commas = self._commas.get(begin, set()) | self._commas.get(begin[1:], set())  # unquoted
+        lengths = {0, *commas} | ({1} if self._has_numbers else set())  # [20, 30)
+        # A mask shows the beginning of a value, up to any of its commas.
+        lengths |= {
+            n
+            for n in range(1, max(commas, default=0))
+            if start + n < len(pieces) and pieces[start + n].rstrip("\"' \t\r\n").endswith("*")
+        }
+        return [start + n + 1 for n in sorted(lengths) if start + n < len(pieces)]
 
     def _set_member(self, text: str) -> Codes | None:
         if not text.strip():

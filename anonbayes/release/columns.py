@@ -26,7 +26,7 @@ from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.cells import CellParser, is_pattern, is_set_text, split_set
 from anonbayes.release.evidence import Evidence
 
-__all__ = ["Column", "encode_column", "frozen"]
+__all__ = ["Column", "encode_column", "factorize_cells", "frozen"]
 
 IDENTIFIER_SIZE = 1000
 
@@ -95,6 +95,7 @@ def encode_column(
     channel: Any = None,
     missing: str = "error",
     missing_label: Any = "missing",
+    n_rows: int | None = None,
 ) -> Column:
     """Read a column of cells; equal cells share a code even when they are spelled differently.
 
@@ -111,6 +112,8 @@ def encode_column(
         The randomized mechanism whose reports the column holds.
     missing, missing_label : optional
         See `CellParser`.
+    n_rows : int, optional
+        Number of rows that the cells stand for, where they are more than the cells.
 
     Examples
     --------
@@ -125,8 +128,9 @@ def encode_column(
                 "of domains and hierarchies."
             )
         return _through_channel(series, name, channel, missing)
-    inverse, distinct = _factorize(series, name)
-    known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series)
+    inverse, distinct = factorize_cells(series, name)
+    size = len(series) if n_rows is None else n_rows
+    known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series, size)
     parser = CellParser(known, missing=missing, missing_label=missing_label)
     position: dict[bytes, int] = {}
     members: list[npt.NDArray[np.int64]] = []
@@ -168,7 +172,7 @@ def _is_star(label: Any) -> bool:
 # -- distinct cells ---------------------------------------------------------------------------
 
 
-def _factorize(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+def factorize_cells(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
     if series.dtype == object and pd.api.types.infer_dtype(series).startswith("mixed"):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
@@ -205,6 +209,7 @@ def _domain(
     missing: str,
     missing_label: Any,
     series: pd.Series,
+    n_rows: int,
 ) -> Domain:
     if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
         raise DomainError(
@@ -223,7 +228,7 @@ def _domain(
     elif hierarchy is not None:
         known = Domain(name, hierarchy.leaves, hierarchy)
     else:
-        known = Domain(name, _shown_values(name, distinct, series))
+        known = Domain(name, _shown_values(name, distinct, series, n_rows))
     if missing != "category" or missing_label in known:
         return known
     if not any(is_missing(cell) and cell not in known for cell in distinct):
@@ -232,7 +237,7 @@ def _domain(
     return Domain(name, [*known.values, missing_label], wider)
 
 
-def _shown_values(name: str, distinct: list[Any], series: pd.Series) -> list[Any]:
+def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
     """Values that a column shows by themselves or as members of its sets."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
     seen: dict[Any, None] = {}
@@ -250,9 +255,9 @@ def _shown_values(name: str, distinct: list[Any], series: pd.Series) -> list[Any
         raise DomainError(
             f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
         )
-    if len(seen) > IDENTIFIER_SIZE and len(seen) > len(series) / 2:
+    if len(seen) > IDENTIFIER_SIZE and len(seen) > n_rows / 2:
         raise TableError(
-            f"Column {name!r} has {len(seen):,} distinct values in {len(series):,} rows, like an "
+            f"Column {name!r} has {len(seen):,} distinct values in {n_rows:,} rows, like an "
             f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
         )
     values = list(seen)

@@ -95,6 +95,11 @@ def given_groups(
     series: pd.Series, name: str, hidden: npt.NDArray[np.bool_] | None = None
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups as named by a column; only a suppressed row may go without a name."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu" and np.can_cast(dtype, np.int64):
+        # Millions of numbered groups are not worth a Python object each.
+        codes, numbers = pd.factorize(series.to_numpy(dtype=np.int64), sort=True)
+        return codes.astype(np.int32), pd.Index(numbers, name=name)
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
     missing = np.array([is_missing(label) for label in distinct], dtype=bool)
     gaps = missing[inverse]

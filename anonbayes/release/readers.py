@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.domains import Domain, numbers_of
-from anonbayes.errors import TableError
+from anonbayes.errors import AnonbayesError, TableError, one_of
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.release.build import check_column
+from anonbayes.release.columnwise import ColumnFrame, open_columns
+from anonbayes.release.engines import open_source
+from anonbayes.release.files import Source
 from anonbayes.release.table import ReleasedTable
-from anonbayes.textfiles import read_csv_text
 
 __all__ = ["read_anatomy", "read_arx", "read_hierarchies"]
 
@@ -23,7 +25,7 @@ COUNT_NAMES = ("count", "freq", "n")
 
 
 def read_arx(
-    path: str | Path,
+    path: Source,
     *,
     sensitive: str | Iterable[str],
     hierarchies: str | Path | Mapping[str, Hierarchy | str | Path] | None = None,
@@ -32,6 +34,11 @@ def read_arx(
     drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
     missing_label: Any = "missing",
+    engine: str = "auto",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    client: Any = None,
+    progressbar: bool = True,
 ) -> ReleasedTable:
     r"""Read a table as ARX exports it.
 
@@ -40,8 +47,8 @@ def read_arx(
 
     Parameters
     ----------
-    path : path
-        Delimited UTF-8 file with one header line.
+    path : path, pattern, or several of them
+        Delimited UTF-8 files with one header line, or parquet files, of any size.
     sensitive : str or several str
         Sensitive column.
     hierarchies : path or mapping, optional
@@ -55,6 +62,9 @@ def read_arx(
         Columns to leave out, such as insensitive ones that were not part of the anonymization.
     missing, missing_label : optional
         What an empty cell means; see `ReleasedTable.horizontal`.
+    engine, memory_limit, temp_directory, client, progressbar : optional
+        How large files are read; see `ReleasedTable.from_parquet`. By default, delimited files of
+        more than 100 MB are counted by DuckDB.
 
     Examples
     --------
@@ -64,16 +74,20 @@ def read_arx(
     >>> read_arx(file, sensitive="illness", domains={"sex": ["f", "m"], "zip": [1, 2]})
     ReleasedTable(horizontal, 3 rows, 1 group + 1 suppressed row, k=2, l=2, ...)
     """
-    frame = read_csv_text(path, sep=sep)
-    dropped = list(drop)
-    for name in dropped:
-        check_column(frame, name, "dropped")
-    frame = frame.drop(columns=dropped)
-    return ReleasedTable.horizontal(
-        frame,
+    reading = open_source(
+        path,
+        engine=engine,
+        sep=sep,
+        drop=drop,
+        client=client,
+        memory_limit=memory_limit,
+        temp_directory=temp_directory,
+        progressbar=progressbar,
+    )
+    return reading.table(
         sensitive,
         domains=domains,
-        hierarchies=read_hierarchies(hierarchies, frame.columns, sep=sep),
+        hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep),
         missing=missing,
         missing_label=missing_label,
     )
@@ -84,7 +98,7 @@ def set_apart(table: ReleasedTable) -> ReleasedTable:
 
     The constructors do so themselves; this is for tables put together from columns.
     """
-    hidden = np.ones(table.n_rows, dtype=bool)
+    hidden = np.ones(table.n_lines, dtype=bool)
     for column in table.columns.values():
         # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
         starred = [
@@ -95,14 +109,14 @@ def set_apart(table: ReleasedTable) -> ReleasedTable:
     nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
     if nothing_to_hide or not hidden.any() or table.group_name is not None:
         return table
-    codes = np.full(table.n_rows, -1, dtype=np.int32)
+    codes = np.full(table.n_lines, -1, dtype=np.int32)
     codes[~hidden], kept = pd.factorize(table.group_codes[~hidden])
     return replace(table, group_codes=codes, group_labels=pd.RangeIndex(len(kept), name="group"))
 
 
 def read_anatomy(
-    qit: str | Path,
-    st: str | Path,
+    qit: Source,
+    st: Source,
     *,
     sensitive: str,
     group: str,
@@ -111,14 +125,19 @@ def read_anatomy(
     sep: str = ";",
     missing: str | Mapping[str, str] = "error",
     missing_label: Any = "missing",
+    engine: str = "auto",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    progressbar: bool = True,
 ) -> ReleasedTable:
     r"""Read the two tables that Anatomy publishes.
 
     Parameters
     ----------
-    qit, st : path
-        Quasi-identifier table and sensitive table, UTF-8 with a header line. The sensitive table
-        has one line per row, or one per group and value with a column of multiplicities.
+    qit, st : path, pattern, or several of them
+        Quasi-identifier table and sensitive table, UTF-8 with a header line, or parquet. The
+        sensitive table has one line per row, or one per group and value with a column of
+        multiplicities.
     sensitive, group : str
         Column names.
     domains : mapping, optional
@@ -127,6 +146,9 @@ def read_anatomy(
         Column of multiplicities; a third column named count, freq or n is taken for it.
     sep, missing, missing_label : optional
         As in `read_arx`, but a missing cell cannot be ``"unknown"``.
+    engine, memory_limit, temp_directory, progressbar : optional
+        As in `read_arx`, without Dask. DuckDB makes large files readable one column at a time;
+        all rows are kept, since each is an item of its own.
 
     Examples
     --------
@@ -137,8 +159,32 @@ def read_anatomy(
     >>> read_anatomy(folder / "qit.csv", folder / "st.csv", sensitive="illness", group="group")
     ReleasedTable(vertical, 3 rows, 1 group, k=3, l=2, sensitive='illness', attributes=['sex'])
     """
-    items = read_csv_text(qit, sep=sep)
-    slots = read_csv_text(st, sep=sep)
+    one_of("engine", engine, ("auto", "pandas", "duckdb"))
+    both = [open_source(part, engine=engine, sep=sep) for part in (qit, st)]
+    how = (memory_limit, temp_directory)
+    with (
+        open_columns(both[0], *how, progressbar=progressbar) as items,
+        open_columns(both[1], *how, progressbar=progressbar) as columns,
+    ):
+        slots = columns.to_frame() if isinstance(columns, ColumnFrame) else columns
+        try:
+            return _anatomy(items, slots, sensitive, group, domains, count, missing, missing_label)
+        except AnonbayesError as error:
+            named = " and ".join(str(part.source) for part in both)
+            raise type(error)(f"{error} (In {named}; rows are numbered from 0.)") from None
+
+
+def _anatomy(
+    items: pd.DataFrame | ColumnFrame,
+    slots: pd.DataFrame,
+    sensitive: str,
+    group: str,
+    domains: Mapping[str, Domain | Iterable[Any]] | None,
+    count: str | None,
+    missing: str | Mapping[str, str],
+    missing_label: Any,
+) -> ReleasedTable:
+    frame: Any
     for frame in (items, slots):
         check_column(frame, group, "group")
     check_column(slots, sensitive, "sensitive")
@@ -150,7 +196,7 @@ def read_anatomy(
         for frame in (items, slots):
             frame[group] = frame[group].map(dict(zip(texts, numbers, strict=True)))
     return ReleasedTable.vertical(
-        items,
+        items,  # type: ignore[arg-type]
         slots,
         group=group,
         sensitive=sensitive,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ def overview(table: ReleasedTable) -> pd.Series:
     figures: dict[str, object] = {
         "scheme": table.scheme,
         "rows": table.n_rows,
+        **({} if table.weights is None else {"distinct records": table.n_lines}),
         "suppressed rows": table.n_suppressed,
         "groups": table.n_groups,
         "smallest group (k)": table.k,
@@ -53,7 +53,7 @@ def describe(table: ReleasedTable) -> pd.DataFrame:
     rows = {}
     for name, column in (*table.columns.items(), (table.sensitive, table.secret)):
         evidence = column.evidence
-        used = np.bincount(column.codes, minlength=len(evidence))
+        used = table.tally(column.codes, len(evidence))
         size = len(evidence.domain)
         rows[name] = {
             "role": "sensitive" if name == table.sensitive else "nonsensitive",

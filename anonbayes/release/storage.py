@@ -36,6 +36,8 @@ def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
     """
     columns = [*table.columns.values(), table.secret]
     data: dict[str, Any] = {"group_codes": ("row", table.group_codes)}
+    if table.weights is not None:
+        data["weights"] = ("row", table.weights)
     described = []
     for i, column in enumerate(columns):
         matrix = column.evidence.matrix
@@ -87,6 +89,7 @@ def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
             [_decode(v) for v in about["group_labels"]], name=about["group_index"]
         ),
         group_name=about["group_name"],
+        weights=dataset["weights"].to_numpy().copy() if "weights" in dataset else None,
     )
     if table.fingerprint != about["fingerprint"]:
         raise TableError("The stored table is damaged: its fingerprint does not match.")

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
-from anonbayes.domains import Domain, code_dtype, object_array
+from anonbayes.domains import Domain
 from anonbayes.errors import TableError, one_of
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.release import build, show
+from anonbayes.release import build, lines, show
 from anonbayes.release.columns import Column, frozen
+from anonbayes.release.statistics import Statistics, checked_weights
 
-__all__ = ["Records", "ReleasedTable"]
+__all__ = ["ReleasedTable"]
 
 Scheme = Literal["horizontal", "vertical"]
 Missing = str | Mapping[str, str]
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Distinct released records with their multiplicities.
-
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        Cell code of each attribute, shape ``(n_records, n_attributes)``.
-    secret : numpy.ndarray
-        Code of the sensitive cell of each record.
-    count : numpy.ndarray
-        How many rows show the record.
-    inverse : numpy.ndarray
-        Record of each row.
-    """
-
-    codes: npt.NDArray[np.int64]
-    secret: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
-    inverse: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        for array in (self.codes, self.secret, self.count, self.inverse):
-            array.setflags(write=False)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class ReleasedTable:
+class ReleasedTable(Statistics):
     """An anonymized table as published: cells, sensitive values, and groups. Immutable.
 
-    Use the constructors `horizontal` and `vertical`, the readers `read_arx` and `read_anatomy`, or
-    a scheme of `anonymize`.
+    Use the constructors `horizontal`, `vertical` and `from_parquet`, the readers `read_arx` and
+    `read_anatomy`, or a scheme of `anonymize`.
 
     In a *horizontal* table (k-anonymity, l-diversity, suppression, binning) each row shows a cell
     per attribute and its sensitive value. In a *vertical* table (Anatomy) line ``j`` of the
@@ -80,6 +53,10 @@ class ReleasedTable:
         Names of the groups.
     group_name : str or None
         Column that named the groups, None when equal cells made them.
+    weights : numpy.ndarray or None
+        How many rows each stored line stands for; None when every line is a row. A horizontal table
+        of any size is kept as its distinct lines (`reduced`): all that inference asks for are
+        numbers of rows. See `from_parquet`.
 
     Examples
     --------
@@ -101,13 +78,17 @@ class ReleasedTable:
     group_codes: npt.NDArray[np.int32]
     group_labels: pd.Index = field(repr=False)
     group_name: str | None = None
+    weights: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         one_of("scheme", self.scheme, ("horizontal", "vertical"))
         groups = np.asarray(self.group_codes)
         for array in (groups, *(c.codes for c in self.columns.values())):
-            if len(array) != self.n_rows:
-                raise TableError(f"Columns of {len(array)} and {self.n_rows} rows in one table.")
+            if len(array) != self.n_lines:
+                raise TableError(f"Columns of {len(array)} and {self.n_lines} rows in one table.")
+        object.__setattr__(
+            self, "weights", checked_weights(self.weights, self.n_lines, self.scheme)
+        )
         if len(groups) and not -1 <= int(groups.min()) <= int(groups.max()) < self.n_groups:
             raise TableError(
                 f"Group codes run from {groups.min()} to {groups.max()}, but there are "
@@ -125,6 +106,7 @@ class ReleasedTable:
             self.group_codes,
             self.group_labels,
             self.group_name,
+            self.weights,
         )
 
     # -- constructors ----------------------------------------------------------------------
@@ -141,6 +123,7 @@ class ReleasedTable:
         channels: Mapping[str, Any] | None = None,
         missing: Missing = "error",
         missing_label: Any = "missing",
+        weights: str | None = None,
     ) -> ReleasedTable:
         """Table of generalized rows.
 
@@ -164,6 +147,8 @@ class ReleasedTable:
             What a missing cell means, for the table or per column.
         missing_label : hashable
             The category that stands for missing cells when ``missing="category"``.
+        weights : str, optional
+            Column that says how many rows a line stands for, in a frame of counted records.
 
         Examples
         --------
@@ -171,8 +156,12 @@ class ReleasedTable:
         >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "income": ["low", "high"]})
         >>> ReleasedTable.horizontal(frame, "income", domains={"age": range(20, 30)}).k
         1
+        >>> counted = frame.assign(people=[2_000_000, 3_000_000])
+        >>> ages = {"age": range(20, 30)}
+        >>> ReleasedTable.horizontal(counted, "income", ages, weights="people").group_sizes.tolist()
+        [2000000, 3000000]
         """
-        return cls(
+        table = cls(
             **build.horizontal_parts(
                 frame,
                 sensitive=sensitive,
@@ -182,7 +171,90 @@ class ReleasedTable:
                 channels=channels,
                 missing=missing,
                 missing_label=missing_label,
+                weights=weights,
             )
+        )
+        return table if weights is None else table.reduced()
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Any,
+        sensitive: str | Iterable[str],
+        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        hierarchies: Mapping[str, Hierarchy] | None = None,
+        group: str | None = None,
+        *,
+        drop: Iterable[str] = (),
+        channels: Mapping[str, Any] | None = None,
+        missing: Missing = "error",
+        missing_label: Any = "missing",
+        engine: str = "auto",
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+        client: Any = None,
+        progressbar: bool = True,
+    ) -> ReleasedTable:
+        """Table of generalized rows in parquet files of any size.
+
+        DuckDB and Dask count the distinct rows and give a `reduced` table, equal to what `pandas`
+        reads; memory is that of the distinct rows.
+
+        Parameters
+        ----------
+        source : path, pattern, folder, several of them, or dask.dataframe.DataFrame
+            The files, read one after the other (patterns and folders in alphabetical order).
+        sensitive, domains, hierarchies, group, channels, missing, missing_label
+            As in `horizontal`. Groups named by a column set rows apart: there are then as many
+            distinct rows as groups, at least.
+        drop : iterable of str
+            Columns to leave out.
+        engine : {"auto", "pandas", "duckdb", "dask"}
+            What reads the files: pandas, row by row in memory; DuckDB, out of core on this
+            machine; Dask, on a cluster whose workers see the files. By default Dask for its own
+            dataframes and with `client`, DuckDB from a million rows on, else pandas.
+        memory_limit : str, optional
+            What DuckDB may use, such as ``"4GB"``.
+        temp_directory : path, optional
+            Where DuckDB's temporary files go until the table is read.
+        client : distributed.Client, optional
+            The cluster; the current one by default.
+        progressbar : bool
+            Whether to show progress on a terminal.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import pandas as pd
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> frame = pd.DataFrame({"age": ["20-29", ">=30"] * 500, "ill": ["flu", "cold"] * 500})
+        >>> frame.to_parquet(folder / "part-0.parquet")
+        >>> frame.to_parquet(folder / "part-1.parquet")
+        >>> ages = {"age": range(20, 90)}
+        >>> table = ReleasedTable.from_parquet(folder, "ill", ages, engine="duckdb")
+        >>> table.n_rows, table.n_lines
+        (2000, 2)
+        """
+        from anonbayes.release.engines import open_source
+
+        reading = open_source(
+            source,
+            kind="parquet",
+            engine=engine,
+            drop=drop,
+            client=client,
+            memory_limit=memory_limit,
+            temp_directory=temp_directory,
+            progressbar=progressbar,
+        )
+        return reading.table(
+            sensitive,
+            domains=domains,
+            hierarchies=hierarchies,
+            group=group,
+            channels=channels,
+            missing=missing,
+            missing_label=missing_label,
         )
 
     @classmethod
@@ -237,156 +309,44 @@ class ReleasedTable:
             )
         )
 
-    # -- size and syntactic properties -------------------------------------------------------
+    # -- rows and lines -----------------------------------------------------------------------
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, suppressed ones included."""
-        return len(self.secret.codes)
+    def reduced(self) -> ReleasedTable:
+        """Return the same table as its distinct lines in order of appearance, counted.
 
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, not counting suppressed rows."""
-        return len(self.group_labels)
+        Memory is then that of the distinct lines, whatever the number of rows. Which row was which
+        is forgotten; nothing but `to_frame` and single rows in ``fit(keep_cleartext=...)`` asks.
+        A vertical table is returned as it is.
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Names of the nonsensitive attributes."""
-        return tuple(self.columns)
-
-    @cached_property
-    def domains(self) -> Mapping[str, Domain]:
-        """Domain of every attribute, the sensitive one last."""
-        found = {name: column.domain for name, column in self.columns.items()}
-        return MappingProxyType({**found, self.sensitive: self.secret.domain})
-
-    @cached_property
-    def n_suppressed(self) -> int:
-        """Number of suppressed rows: they show nothing but their sensitive value."""
-        return int((self.group_codes < 0).sum())
-
-    @cached_property
-    def _sizes(self) -> npt.NDArray[np.int64]:
-        return np.bincount(self.group_codes[self.group_codes >= 0], minlength=self.n_groups)
-
-    @cached_property
-    def _diversity(self) -> npt.NDArray[np.int64]:
-        keep = self.group_codes >= 0
-        width = len(self.secret.evidence)
-        pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
-        return np.bincount(pairs // width, minlength=self.n_groups)
-
-    @property
-    def group_sizes(self) -> pd.Series:
-        """Number of rows of each group."""
-        return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
-
-    @property
-    def group_diversity(self) -> pd.Series:
-        """Number of distinct sensitive values of each group."""
-        return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
-
-    @property
-    def k(self) -> int:
-        """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
-        return int(self._sizes.min()) if self.n_groups else 0
-
-    @property
-    def l(self) -> int:  # noqa: E743
-        """Fewest distinct sensitive values in a group (distinct l-diversity)."""
-        return int(self._diversity.min()) if self.n_groups else 0
-
-    @cached_property
-    def is_nested(self) -> bool:
-        """Whether the posterior has a closed form: known secrets, nested cells (MODEL 1.3)."""
-        return (
-            self.scheme == "horizontal"
-            and self.secrets_known
-            and all(c.evidence.is_nested for c in self.columns.values())
-        )
-
-    # -- sufficient statistics ----------------------------------------------------------------
-
-    @cached_property
-    def secrets_known(self) -> bool:
-        """Whether every row shows its sensitive value in clear."""
-        return self.secret.evidence.is_hard and bool((self.secret.evidence.sizes == 1).all())
-
-    @cached_property
-    def secret_codes(self) -> npt.NDArray[Any]:
-        """Domain code of each row's sensitive value (of each slot, in a vertical table)."""
-        if not self.secrets_known:
-            raise TableError(
-                f"The sensitive column {self.sensitive!r} was released through a channel or "
-                "generalized; its values are not known row by row."
-            )
-        of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
-        return frozen(of_cell[self.secret.codes])
-
-    @cached_property
-    def counts(self) -> Mapping[str, sparse.csr_array]:
-        """Per attribute the number ``n[y, s]`` of rows with cell y and sensitive value s.
-
-        These are all that the likelihood of a horizontal table depends on (MODEL 1.2).
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"Nat": ["M", "M", "J"] * 5, "Dis": ["Flu", "Flu", "HIV"] * 5})
+        >>> table = ReleasedTable.horizontal(frame, "Dis")
+        >>> small = table.reduced()
+        >>> small.n_rows, small.n_lines, small == table
+        (15, 2, True)
         """
-        if self.scheme == "vertical":
-            raise TableError(
-                "A vertical table hides which nonsensitive tuple belongs to which sensitive "
-                "value, so it has no counts n[y, s]."
-            )
-        size = len(self.secret.domain)
-        return MappingProxyType(
-            {
-                name: _cross_counts(c.codes, self.secret_codes, (len(c.evidence), size))
-                for name, c in self.columns.items()
-            }
-        )
+        return lines.reduced(self)
 
-    @cached_property
-    def secret_counts(self) -> npt.NDArray[np.int64]:
-        """Number of rows per sensitive value, in domain order."""
-        return frozen(np.bincount(self.secret_codes, minlength=len(self.secret.domain)))
-
-    @cached_property
-    def records(self) -> Records:
-        """Distinct rows (cells and sensitive cell together) with their multiplicities."""
-        stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
-        inverse, first, count = build.distinct_rows(stacked)
-        table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
-        return Records(table[:, :-1], table[:, -1], count, inverse)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the table's content, to tell whether a result belongs to it.
-
-        Neither the spelling of cells nor the names of groups count, only what they say.
-        """
-        digest = hashlib.sha256(f"{self.scheme}|{self.sensitive}".encode())
-        for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
-            codes, cells = pd.factorize(column.codes)  # cells in order of appearance
-            matrix = column.evidence.matrix[cells]
-            digest.update(repr((name, column.domain.values, matrix.shape, len(codes))).encode())
-            for array, kind in (
-                (matrix.indptr, "<i8"),
-                (matrix.indices, "<i8"),
-                (matrix.data, "<f8"),
-                (codes, "<i4"),
-            ):
-                digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-        groups = np.full(self.n_rows, -1, dtype="<i4")
-        kept = self.group_codes >= 0
-        groups[kept] = pd.factorize(self.group_codes[kept])[0]
-        digest.update(groups.tobytes())
-        return digest.hexdigest()[:16]
+    def expanded(self) -> ReleasedTable:
+        """Return the same table with one line per row, equal rows next to each other."""
+        return lines.expanded(self)
 
     # -- looking at it ---------------------------------------------------------------------
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, weights: str | None = None) -> pd.DataFrame:
         """Return the table as released, one line per row.
 
         Suppressed rows show ``*``. `horizontal` reads the frame back without loss when it is also
         given the ``domains``; of a vertical table take the two parts with `to_frames`, since its
         lines are not linked.
+
+        Parameters
+        ----------
+        weights : str, optional
+            Return one line per distinct record instead, with its number of rows in a column of
+            this name.
 
         Examples
         --------
@@ -397,23 +357,7 @@ class ReleasedTable:
         >>> again == table
         True
         """
-        return self._lines(slice(None))
-
-    def _lines(self, rows: slice) -> pd.DataFrame:
-        groups = self.group_codes[rows]
-        hidden = groups < 0
-        data: dict[str, pd.Series] = {}
-        for name, column in self.columns.items():
-            labels, codes = column.evidence.labels, column.codes[rows]
-            if hidden.any():
-                codes = np.where(hidden, len(labels), codes)
-                labels = (*labels, "*")
-            data[name] = _spread(labels, codes)
-        data[self.sensitive] = _spread(self.secret.evidence.labels, self.secret.codes[rows])
-        if self.group_name is not None:
-            names = [*self.group_labels, None] if hidden.any() else [*self.group_labels]
-            data[self.group_name] = _spread(names, groups)
-        return pd.DataFrame(data)
+        return lines.frame_of_rows(self) if weights is None else lines.counted_frame(self, weights)
 
     def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Both parts of a vertical table: quasi-identifiers, and sensitive values."""
@@ -427,7 +371,7 @@ class ReleasedTable:
 
     def head(self, rows: int = 5) -> pd.DataFrame:
         """Return the first lines of `to_frame` without building the rest."""
-        return self._lines(slice(rows))
+        return lines.first_rows(self, rows)
 
     def describe(self) -> pd.DataFrame:
         """One line per attribute: domain size, distinct cells, how much they hide."""
@@ -449,22 +393,3 @@ class ReleasedTable:
 
     def _repr_html_(self) -> str:
         return show.html(self)
-
-
-def _spread(labels: Sequence[Any], codes: npt.NDArray[Any]) -> pd.Series:
-    """Label of each row, in the type that the labels have in common."""
-    typed = pd.Series(object_array(labels), dtype=object).infer_objects()
-    return pd.Series(typed.array.take(codes))
-
-
-def _cross_counts(
-    rows: npt.NDArray[Any], cols: npt.NDArray[Any], shape: tuple[int, int]
-) -> sparse.csr_array:
-    """Sparse contingency table, read-only."""
-    which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
-    n = np.bincount(which, minlength=len(keys))
-    counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
-    counts.sort_indices()
-    for array in (counts.data, counts.indices, counts.indptr):
-        array.setflags(write=False)
-    return counts

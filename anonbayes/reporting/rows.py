@@ -22,6 +22,7 @@ NUMBERS = (
     ("p_L", "Learner", "share", "Belief of somebody who only learned about the population"),
     ("p_RW", "Random worlds", "share", "Belief when all compatible tables are equally likely"),
     ("candidates", "Candidates", "count", "Number of released rows that the person could be"),
+    ("weight", "People", "count", "Number of people that the row stands for"),
     ("se_Ti", "Error of the threat", "number", "Standard error of the relative threat"),
 )
 
@@ -88,7 +89,8 @@ def row_table(
     found = risk.threatened
     total = len(found)
     found = found.head(most)
-    numbers = [c for c in NUMBERS if c[0] != "se_Ti" or (found["se_Ti"] > 0).any()]
+    drawn = bool((found["se_Ti"] > 0).any())
+    numbers = [c for c in NUMBERS if c[0] in found and (c[0] != "se_Ti" or drawn)]
     columns = [_column("row", "Row", "row", "Number of the row in the cleartext, from 0")]
     columns += [_column(*c) for c in numbers]
     cells: list[list[Any]] = [found.index.tolist()]

@@ -155,7 +155,8 @@ def _first(classes: pd.DataFrame, *columns: str) -> tuple[Any, ...]:
 def _how_certain(risk: RiskAssessment) -> Point:
     rows = risk.threatened
     level = rows["p_A"].to_numpy(float)
-    sure = int((level >= CERTAIN).sum())
+    right = (risk.rows["threatened_A"] > 0) & (risk.rows["p_A"] >= CERTAIN)
+    sure = int(risk.people[right].sum())
     highest = float(level.max()) if len(level) else 0.0
     return Point(
         "How surely?",

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.wp29 import Answer
 
-__all__ = ["RiskAssessment"]
+__all__ = ["WEIGHT", "RiskAssessment"]
+
+WEIGHT = "weight"
+"""Column of `RiskAssessment.rows` with the number of people that a row stands for."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +48,8 @@ class RiskAssessment:
         ``p_A, p_L, p_RW, p_I``; ``threatened_A, ...``: 1, 0, or the probability that a tie is
         broken against the row; ``candidates``, the number of released rows that it could be;
         Monte-Carlo errors ``se_Ti, se_p_A, se_p_L``. ``Ti`` is given for all rows; as a measure it
-        counts where ``threatened_A`` is positive. Levels are NaN where nothing is at stake.
+        counts where ``threatened_A`` is positive. Levels are NaN where nothing is at stake. With
+        ``assess(weights=...)`` a last column ``weight`` says how many people a row stands for.
     summary, standard_errors : pandas.Series
         Measures of the table (MODEL 1.6) and their Monte-Carlo errors; see `measures`.
     faithfulness : Faithfulness
@@ -100,6 +104,13 @@ class RiskAssessment:
 
     # -- rows and thresholds ------------------------------------------------------------------
 
+    @property
+    def people(self) -> pd.Series:
+        """Number of people that each row stands for: 1, or the ``weights`` of `assess`."""
+        if WEIGHT in self.rows:
+            return self.rows[WEIGHT]
+        return pd.Series(1, index=self.rows.index, name=WEIGHT)
+
     @cached_property
     def threatened(self) -> pd.DataFrame:
         """Rows threatened under the attacker's belief, the largest relative threat first."""
@@ -139,11 +150,13 @@ class RiskAssessment:
         if not all(0 <= q <= 1 for q in quantiles):
             raise AnonbayesError(f"quantiles={quantiles!r} must lie between 0 and 1.")
         ratio = self.threatened["Ti"].to_numpy()
-        weight = self.threatened["threatened_A"].to_numpy()
+        weight = self.threatened["threatened_A"].to_numpy(float)
+        if WEIGHT in self.threatened:
+            weight = weight * self.threatened[WEIGHT].to_numpy()
         cuts = weighted_quantiles(ratio, weight, tuple(quantiles))
         over = [float(weight[ratio > cut].sum()) for cut in cuts]
         return pd.DataFrame(
-            {"threshold": cuts, "above": over, "share": np.array(over) / len(self.rows)},
+            {"threshold": cuts, "above": over, "share": np.array(over) / self.summary["rows"]},
             index=pd.Index(quantiles, name="quantile"),
         )
 
@@ -282,7 +295,7 @@ class RiskAssessment:
     def __repr__(self) -> str:
         s = self.summary
         return (
-            f"RiskAssessment({len(self.rows):,} rows, GT_A={s['GT_A']:.4f}, GT_L={s['GT_L']:.4f}, "
+            f"RiskAssessment({int(s['rows']):,} rows, GT_A={s['GT_A']:.4f}, GT_L={s['GT_L']:.4f}, "
             f"RF={s['RF']:.4f}, max_Ti={s['max_Ti']:.4g})"
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.errors import TableError, nearest
+from anonbayes.release.statistics import tally
 
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
@@ -38,14 +39,15 @@ def breakdown(
             raise TableError(f"bins= needs a numeric column; {key.name!r} is not.")
         key = pd.Series(pd.cut(key, bins, include_lowest=True), index=key.index, name=key.name)
     codes, classes = pd.factorize(key, sort=_sortable(key), use_na_sentinel=False)
-    n = np.bincount(codes, minlength=len(classes))
+    people = risk.people.to_numpy()
+    n = tally(codes, people, len(classes))
 
     def mean(column: str) -> Any:
         values = rows[column].to_numpy(dtype=float)
         known = ~np.isnan(values)
         with np.errstate(invalid="ignore"):
-            return np.bincount(codes[known], values[known], len(classes)) / np.bincount(
-                codes[known], minlength=len(classes)
+            return np.bincount(codes[known], values[known] * people[known], len(classes)) / tally(
+                codes[known], people[known], len(classes)
             )
 
     hit = rows["threatened_A"].to_numpy(dtype=float)
@@ -60,7 +62,7 @@ def breakdown(
         "p_A": mean("p_A"),
         "p_L": mean("p_L"),
         "max_Ti": most,
-        "doubled": np.bincount(codes, np.where(ratio >= 2, hit, 0.0), len(classes)) / n,
+        "doubled": np.bincount(codes, np.where(ratio >= 2, hit * people, 0.0), len(classes)) / n,
     }
     frame = pd.DataFrame(out, index=pd.Index(classes, name=key.name))
     frame.insert(4, "RGT_A", np.maximum(0.0, frame["GT_A"] - frame["GT_L"]))

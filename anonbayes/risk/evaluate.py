@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.errors import AnonbayesError
+from anonbayes.cluster import check_client
+from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.guarantees.nonstochastic import GroupLeakage, table_leakage
-from anonbayes.inference.beliefs.attacker import candidate_rows
 from anonbayes.inference.beliefs.belief import normalise
-from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.release.build import JOIN
+from anonbayes.release.engines import count_records
+from anonbayes.risk.assessment import WEIGHT, RiskAssessment
 from anonbayes.risk.faithfulness import Faithfulness, faithfulness
 from anonbayes.risk.gains import Gain, read_gain
 from anonbayes.risk.ideal import ideal_of
@@ -40,19 +42,24 @@ def assess(
     kind: str = "predictive",
     samples: int = 20_000,
     seed: int | np.random.Generator | None = 0,
+    weights: str | None = None,
+    client: Any = None,
 ) -> RiskAssessment:
     """See `Posterior.assess`."""
+    if client is not None:
+        check_client(client)
     if samples < 2:
         raise AnonbayesError(f"samples={samples!r} must be at least 2.")
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
-    truth = read_truth(table, cleartext)
+    if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
+        cleartext, weights = _counted(table, cleartext, weights, client)
+    truth = read_truth(table, cleartext, weights=weights)
     remark = check_same_secrets(table, truth)
     best = ideal_of(table, truth, prior=post.prior)
-    threats, replicates = threats_of(post, truth, problem, kind)
+    threats, replicates = threats_of(post, truth, problem, kind, client)
     found = normalise(best.weights(truth.victims))
     by_ideal = pair_threats(found, truth.pair_record, truth.pair_secret, problem)
-    candidates = candidate_rows(table, truth.victims)
     measures = dict(table_measures(threats.threats, truth.pair_count))
     errors = _errors(measures, replicates, truth.pair_count)
     close = faithfulness(post, best, samples=samples, seed=seed)
@@ -62,7 +69,7 @@ def assess(
     return RiskAssessment(
         post=post,
         cleartext=cleartext,
-        rows=_rows(truth, threats, replicates, by_ideal, candidates, problem, table),
+        rows=_rows(truth, threats, replicates, by_ideal, problem, table),
         summary=summary,
         standard_errors=se,
         faithfulness=close,
@@ -75,6 +82,28 @@ def assess(
         },
         remarks=() if remark is None else (remark,),
     )
+
+
+def _counted(
+    table: ReleasedTable, people: Any, weights: str | None, client: Any
+) -> tuple[pd.DataFrame, str]:
+    """Distinct people of a Dask dataframe in order of appearance, counted where they are stored."""
+    if weights is not None:
+        raise TableError(
+            "The rows of a Dask dataframe are counted by themselves; give weights= with a pandas "
+            "DataFrame of counted records."
+        )
+    secret = [table.sensitive]
+    if table.sensitive not in people.columns and set(table.sensitive.split(JOIN)) <= set(
+        people.columns
+    ):
+        secret = table.sensitive.split(JOIN)
+    columns = [*table.attributes, *secret]
+    name = WEIGHT
+    while name in columns:
+        name += "_"
+    found = count_records(people, columns, weights=name, client=client, progressbar=False)
+    return found, name
 
 
 def _errors(measures: Mapping[str, float], replicates: Replicates, count: Ints) -> dict[str, float]:
@@ -131,7 +160,6 @@ def _rows(
     found: Found,
     replicates: Replicates,
     by_ideal: PairThreats,
-    candidates: Ints,
     gain: Gain,
     table: ReleasedTable,
 ) -> pd.DataFrame:
@@ -146,7 +174,9 @@ def _rows(
     kinds = {"A": t.attacker, "L": t.learner, "RW": t.random_worlds, "I": by_ideal}
     columns |= {f"p_{name}": kind.level[pair] for name, kind in kinds.items()}
     columns |= {f"threatened_{name}": kind.threatened[pair] for name, kind in kinds.items()}
-    columns["candidates"] = candidates[record]
+    columns["candidates"] = found.candidates[record]
+    if truth.weights is not None:
+        columns[WEIGHT] = truth.weights
     columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
     return pd.DataFrame(columns, index=truth.victims.index)
 

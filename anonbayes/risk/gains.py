@@ -45,8 +45,17 @@ class Gain:
     text: str
 
     def expected(self, belief: Floats) -> Floats:
-        """Expected gain of every act under beliefs ``(..., S)``."""
-        return belief if self.matrix is None else np.asarray(belief @ self.matrix.T)
+        """Expected gain of every act under beliefs ``(..., S)``.
+
+        Summed one secret after the other: the product of matrices would round differently for
+        different numbers of beliefs, and a row's threat must not depend on its neighbours.
+        """
+        if self.matrix is None:
+            return belief
+        out = np.zeros((*belief.shape[:-1], len(self.matrix)))
+        for s, gains in enumerate(self.matrix.T):
+            out += belief[..., s, None] * gains
+        return out
 
 
 def read_gain(

@@ -84,6 +84,7 @@ def ideal(
     domains: Mapping[str, Domain | Iterable[Any]] | None = None,
     alpha: PriorLike = 1.0,
     beta: PriorLike = 1.0,
+    weights: str | None = None,
 ) -> Ideal:
     """Learn from the cleartext, as nobody but the evaluator can (Groups (19), (20)).
 
@@ -99,6 +100,8 @@ def ideal(
         Possible values of a column, those seen by default. Not with `table`.
     alpha, beta
         Prior weights as in `fit`.
+    weights : str, optional
+        Column of the cleartext that says how many people a row stands for.
 
     Examples
     --------
@@ -113,10 +116,13 @@ def ideal(
         check_frame(cleartext, "The cleartext table")
         assert sensitive is not None
         check_column(cleartext, sensitive, "sensitive")
-        table = _shape(cleartext, sensitive, domains or {})
+        if weights is not None:
+            check_column(cleartext, weights, "weights")
+        shown = cleartext if weights is None else cleartext.drop(columns=weights)
+        table = _shape(shown, sensitive, domains or {})
     elif domains is not None:
         raise TableError("domains= are those of table=; give only one of both.")
-    return ideal_of(table, read_truth(table, cleartext), alpha=alpha, beta=beta)
+    return ideal_of(table, read_truth(table, cleartext, weights=weights), alpha=alpha, beta=beta)
 
 
 def ideal_of(
@@ -128,7 +134,7 @@ def ideal_of(
     beta: PriorLike = 1.0,
 ) -> Ideal:
     """`ideal` of a cleartext that has been encoded, with the prior of a posterior or a new one."""
-    trivial = clear_release(table, list(truth.codes.T), truth.secret)
+    trivial = clear_release(table, list(truth.codes.T), truth.secret, truth.weights)
     known = resolve_prior(trivial, alpha=alpha, beta=beta) if prior is None else prior
     secret = known.alpha + trivial.secret_counts
     means = []

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import one_of
+from anonbayes.release.statistics import tally
 from anonbayes.risk.measures import weighted_skewness
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
     >>> plot_beliefs(post.assess(ab.datasets.load("table1"))).get_xlabel()
     "learner's threat level"
     """
-    rows = _threatened(risk, under)
+    rows, people = _threatened(risk, under)
     ax = make_axes(ax, 4.4, 4.4)
-    points, count = _distinct(rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float))
+    points, count = _distinct(rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float), people)
     more = points[:, 1] > points[:, 0]
     for chosen, key, marker, label in (
         (more, "more", "o", "attacker more certain"),
@@ -121,9 +122,9 @@ def plot_relative_threat(
     >>> plot_relative_threat(post.assess(ab.datasets.load("table1"))).get_ylabel()
     'rows'
     """
-    rows = _threatened(risk, under)
+    rows, people = _threatened(risk, under)
     ax = make_axes(ax, 5.4, 3.6)
-    weight = rows[f"threatened_{under}"].to_numpy(float)
+    weight = rows[f"threatened_{under}"].to_numpy(float) * people
     logs = np.log2(rows["Ti"].to_numpy(float))
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (-1.0, 1.0)
     width = max((high - low) / bins, 0.05)
@@ -174,9 +175,11 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     'log'
     """
     ax = make_axes(ax, 5.4, 3.6)
-    ordered = risk.threatened[["Ti", "threatened_A"]].to_numpy(float)
+    rows, people = _threatened(risk, "A")
+    order = np.argsort(-rows["Ti"].to_numpy(float), kind="stable")
+    ordered = rows[["Ti", "threatened_A"]].to_numpy(float)[order]
     if len(ordered):
-        share = np.cumsum(ordered[:, 1]) / len(risk.rows)
+        share = np.cumsum(ordered[:, 1] * people[order]) / risk.summary["rows"]
         # Above the largest Ti there is nobody; just below a value everyone from it on.
         ax.step(
             np.concatenate([ordered[:1, 0], ordered[:, 0]]),
@@ -272,15 +275,17 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
     return ax
 
 
-def _threatened(risk: RiskAssessment, under: str) -> Any:
+def _threatened(risk: RiskAssessment, under: str) -> tuple[Any, Any]:
+    """Threatened rows, and how many people each stands for."""
     one_of("under", under, WHO)
-    return risk.rows[risk.rows[f"threatened_{under}"] > 0]
+    hit = (risk.rows[f"threatened_{under}"] > 0).to_numpy()
+    return risk.rows[hit], risk.people.to_numpy()[hit]
 
 
-def _distinct(x: Any, y: Any) -> tuple[Any, Any]:
-    """Distinct points and how many rows each stands for."""
-    pairs = np.stack([x, y], axis=1)
-    return np.unique(pairs, axis=0, return_counts=True)
+def _distinct(x: Any, y: Any, people: Any) -> tuple[Any, Any]:
+    """Distinct points and how many people each stands for."""
+    points, which = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
+    return points, tally(which.ravel(), people, len(points))
 
 
 def _legend_below(ax: Axes, columns: int = 2) -> None:

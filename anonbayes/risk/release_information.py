@@ -27,8 +27,9 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
+from anonbayes.inference.horizontal.layout import HorizontalLayout
+from anonbayes.inference.horizontal.rows import HiddenRows
 from anonbayes.release.build import distinct_rows
-from anonbayes.risk.cleartext_draws import draw_cleartext
 from anonbayes.risk.plots import make_axes
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["ReleaseInformation", "release_information"]
 
 Array = npt.NDArray[np.float64]
+MOST_ROWS = 10_000_000
+"""Largest reduced table that is unfolded into its rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,11 @@ def release_information(
     """
     if draws < 1 or records < 1:
         raise AnonbayesError(f"draws={draws!r} and records={records!r} must be at least 1.")
+    if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
+        raise AnonbayesError(
+            f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "
+            f"a release of a sample of at most {MOST_ROWS:,}."
+        )
     if post.table.scheme == "vertical":
         bits, error = _vertical(post)
     else:
@@ -156,7 +164,7 @@ def release_information(
 def _horizontal(
     post: Posterior, draws: int, records: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    table, n = post.table, post.table.n_rows
+    table, n = post.table.expanded(), post.table.n_rows
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy().reshape(-1, len(table.secret.domain))
     number = len(secret)
     chosen = np.unique(np.linspace(0, number - 1, min(draws, number)).astype(int))
@@ -164,10 +172,14 @@ def _horizontal(
         name: post.draws[f"pi_{name}"].to_numpy().reshape(number, len(secret[0]), -1)
         for name in table.attributes
     }
+    layout = HorizontalLayout.of(table)
+    everybody = HiddenRows.of(table, layout, np.arange(n))
     bits, error = np.empty(len(chosen)), np.empty(len(chosen))
     for i, draw in enumerate(chosen):
         pi = [parameters[name][draw] for name in table.attributes]
-        truth = draw_cleartext(table, secret[draw], pi, rng)
+        flat = np.concatenate([block.ravel() for block in pi])
+        drawn = everybody.draw(secret[[draw]], flat[None], rng)
+        truth = [drawn[f"cleartext_{name}"][0] for name in table.attributes]
         _, first, count = distinct_rows(truth)
         values = [column[first] for column in truth]
         belief = _secret_given(values, secret[draw], pi)

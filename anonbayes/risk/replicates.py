@@ -13,8 +13,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-__all__ = ["matched", "replicate_error", "replicate_weights"]
+__all__ = ["matched", "replicate_error", "replicate_weights", "weighted_sum"]
 
 Floats = npt.NDArray[np.float64]
 REPLICATES = 24
@@ -76,6 +77,28 @@ def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
     n = n_chains * math.gcd(len(one) // n_chains, len(two) // n_chains)
     merged = [b.reshape(n, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
     return merged[0], merged[1]
+
+
+def weighted_sum(weights: Floats, batches: Floats) -> Floats:
+    """``sum_b weights[b] * batches[b]``, rounded alike in every place of the array.
+
+    A product of matrices is not: its rounding depends on the number of columns.
+
+    Examples
+    --------
+    >>> weighted_sum(np.array([0.5, 0.25]), np.array([[1.0, 2.0], [4.0, 0.0]])).tolist()
+    [1.5, 1.0]
+    """
+    out = np.zeros(batches[0].size)
+    _add_weighted(weights, np.ascontiguousarray(batches).reshape(len(batches), -1), out)
+    return out.reshape(batches.shape[1:])
+
+
+@njit(cache=True, nogil=True)
+def _add_weighted(weights, batches, out):  # type: ignore[no-untyped-def]
+    for b in range(len(weights)):
+        for i in range(len(out)):
+            out[i] += weights[b] * batches[b, i]
 
 
 def _spread(values: Floats, n: int) -> Floats:

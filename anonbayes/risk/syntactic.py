@@ -7,7 +7,7 @@ find as many people as possible. All three count rows that look alike; none look
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.inference.beliefs.attacker import candidate_rows
 from anonbayes.inference.beliefs.victims import Victims
 from anonbayes.release.build import distinct_rows
+from anonbayes.release.statistics import tally
 from anonbayes.release.table import ReleasedTable
 from anonbayes.risk.truth import clear_release, read_attributes
 
@@ -37,7 +38,8 @@ class ReidentificationRisk:
         (the expected share of rows that are named right), ``at_risk`` (share of rows above
         `threshold`). The marketer has an average only.
     rows : pandas.DataFrame
-        Risk of each released row that is not suppressed, by its position.
+        Risk of each released line that is not suppressed, by its position; the lines of a reduced
+        table stand for ``weight`` rows each.
     threshold : float
         Highest acceptable risk.
     suppressed : int
@@ -85,7 +87,9 @@ def reidentification_risk(
     if not len(shown):
         raise AnonbayesError("Every row is suppressed; nobody can be re-identified.")
     columns = [column.codes[shown] for column in table.columns.values()]
-    inverse, first, count = distinct_rows(columns)
+    inverse, first, _ = distinct_rows(columns)
+    weight = None if table.weights is None else table.weights[shown]
+    count = tally(inverse, weight, len(first))
     prosecutor = 1.0 / count[inverse]
     journalist = prosecutor
     if population is not None:
@@ -93,16 +97,18 @@ def reidentification_risk(
         # The sample is part of the population, whatever the given frame says.
         journalist = 1.0 / np.maximum(people, count)[inverse]
     lines = {
-        "prosecutor": _line(prosecutor, threshold),
-        "journalist": _line(journalist, threshold),
-        "marketer": {"highest": np.nan, "average": float(journalist.mean()), "at_risk": np.nan},
+        "prosecutor": _line(prosecutor, threshold, weight),
+        "journalist": _line(journalist, threshold, weight),
+        "marketer": _line(journalist, threshold, weight) | {"highest": np.nan, "at_risk": np.nan},
     }
     rows = pd.DataFrame(
         {"class_size": count[inverse], "prosecutor": prosecutor, "journalist": journalist},
         index=pd.Index(shown, name="row"),
     )
+    if weight is not None:
+        rows["weight"] = weight
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("attacker")
-    return ReidentificationRisk(frame, rows, threshold, table.n_rows - len(shown))
+    return ReidentificationRisk(frame, rows, threshold, table.n_suppressed)
 
 
 def syntactic_risks(
@@ -125,21 +131,30 @@ def syntactic_risks(
     found = reidentification_risk(risk.post.table, population=population, threshold=threshold)
     lines = found.table
     lines.insert(0, "finds", "the row of a person")
-    linked = _line(1.0 / risk.rows["candidates"].to_numpy(float), threshold)
+    people = risk.people.to_numpy()
+    linked = _line(1.0 / risk.rows["candidates"].to_numpy(float), threshold, people)
     ours = {"prosecutor, overlaps counted": {"finds": "the row of a person", **linked}}
     for name, key in (("random worlds", "RW"), ("learner", "L"), ("attacker", "A")):
         level = risk.rows[f"p_{key}"].to_numpy(float)
-        at_stake = level[~np.isnan(level)]
-        ours[name] = {"finds": risk.gain.text, **_line(at_stake, threshold)}
+        at_stake = ~np.isnan(level)
+        found_line = _line(level[at_stake], threshold, people[at_stake])
+        ours[name] = {"finds": risk.gain.text, **found_line}
         ours[name]["average"] = float(risk.summary[f"GT_{key}"])
     return pd.concat([lines, pd.DataFrame.from_dict(ours, orient="index")]).rename_axis("attacker")
 
 
-def _line(values: npt.NDArray[np.float64], threshold: float) -> dict[str, float]:
+def _line(
+    values: npt.NDArray[np.float64], threshold: float, weight: npt.NDArray[np.int64] | None
+) -> dict[str, float]:
+    """Highest and average risk, and the share at risk, of lines that stand for several rows."""
+
+    def mean(numbers: npt.NDArray[Any]) -> float:
+        return float(np.average(numbers, weights=weight)) if len(numbers) else 0.0
+
     return {
         "highest": float(values.max(initial=0.0)),
-        "average": float(values.mean()) if len(values) else 0.0,
-        "at_risk": float((values > threshold).mean()) if len(values) else 0.0,
+        "average": mean(values),
+        "at_risk": mean(values > threshold),
     }
 
 

@@ -13,9 +13,16 @@ from scipy import sparse
 from anonbayes.domains import Domain, factorize, object_array
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.inference.beliefs.victims import Victims
-from anonbayes.release.build import JOIN, check_frame, distinct_rows
+from anonbayes.release.build import (
+    JOIN,
+    check_column,
+    check_frame,
+    distinct_rows,
+    multiplicities,
+)
 from anonbayes.release.columns import Column
 from anonbayes.release.evidence import Evidence
+from anonbayes.release.statistics import tally
 from anonbayes.release.table import ReleasedTable
 
 __all__ = [
@@ -46,6 +53,8 @@ class Truth:
         The distinct pairs and how many rows show each.
     pair : numpy.ndarray
         Pair of each row.
+    weights : numpy.ndarray or None
+        How many people each row stands for, when the cleartext came as counted records.
     """
 
     codes: Ints
@@ -55,11 +64,12 @@ class Truth:
     pair_secret: Ints
     pair_count: Ints
     pair: Ints
+    weights: Ints | None = None
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.secret)
+        """Number of people."""
+        return int(self.pair_count.sum())
 
     def name_pair(self, pair: int) -> str:
         """Label of the first row of a pair, for messages."""
@@ -67,7 +77,9 @@ class Truth:
         return repr(self.victims.index[int(np.argmax(self.pair == pair))])
 
 
-def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
+def read_truth(
+    table: ReleasedTable, cleartext: pd.DataFrame, *, weights: str | None = None
+) -> Truth:
     """Encode a cleartext frame in the domains of a released table.
 
     Parameters
@@ -77,6 +89,8 @@ def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
     cleartext : pandas.DataFrame
         Its attributes and its sensitive column, in any order. Further columns are allowed; nobody
         is assumed to know them.
+    weights : str, optional
+        Column that says how many people a row stands for.
 
     Examples
     --------
@@ -88,16 +102,21 @@ def read_truth(table: ReleasedTable, cleartext: pd.DataFrame) -> Truth:
     frame = _with_joined(table, cleartext)
     codes = read_attributes(table, frame)
     secret = _column(frame, table.secret.domain, "cleartext")
+    people = None
+    if weights is not None:
+        check_column(cleartext, weights, "weights")
+        people = multiplicities(cleartext, weights)
     victims = exact_victims(codes, table, index=cleartext.index)
-    pair, first, count = distinct_rows([victims.inverse, secret])
+    pair, first, _ = distinct_rows([victims.inverse, secret])
     return Truth(
         np.stack(codes, axis=1),
         secret,
         victims,
         victims.inverse[first],
         secret[first],
-        count,
+        tally(pair, people, len(first)),
         pair,
+        people,
     )
 
 
@@ -109,7 +128,9 @@ def read_attributes(
     return [_column(frame, table.domains[name], what) for name in table.attributes]
 
 
-def clear_release(table: ReleasedTable, codes: list[Ints], secret: Ints) -> ReleasedTable:
+def clear_release(
+    table: ReleasedTable, codes: list[Ints], secret: Ints, weights: Ints | None = None
+) -> ReleasedTable:
     """Release that hides nothing, with the domains of another table."""
     return ReleasedTable(
         "horizontal",
@@ -121,6 +142,7 @@ def clear_release(table: ReleasedTable, codes: list[Ints], secret: Ints) -> Rele
         Column(Evidence.exact(table.secret.domain), secret),
         np.zeros(len(secret), dtype=np.int32),
         pd.RangeIndex(1),
+        weights=weights,
     )
 
 
@@ -153,7 +175,7 @@ def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
             "those of the cleartext's rows, faithfulness is that to the cleartext as given."
         )
     if table.secrets_known:
-        shown = np.bincount(truth.secret, minlength=len(table.secret.domain))
+        shown = tally(truth.secret, truth.weights, len(table.secret.domain))
         wrong = np.flatnonzero(shown != table.secret_counts)
         if len(wrong):
             s = int(wrong[0])

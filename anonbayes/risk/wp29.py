@@ -64,7 +64,7 @@ def wp29(risk: RiskAssessment, *, certain: float = 0.9) -> tuple[Answer, Answer,
 
 def _singling_out(risk: RiskAssessment) -> Answer:
     table = risk.post.table
-    alone = int((risk.rows["candidates"] == 1).sum())
+    alone = int(risk.people[risk.rows["candidates"] == 1].sum())
     figures = {"people who fit one released row only": float(alone)}
     if table.n_groups:
         found = reidentification_risk(table)
@@ -72,7 +72,8 @@ def _singling_out(risk: RiskAssessment) -> Answer:
         figures["released rows like no other"] = float(unique)
         figures["smallest group (k)"] = float(table.k)
     if alone:
-        finding = f"{alone:,} of {len(risk.rows):,} people fit exactly one row of the release."
+        everybody = f"{int(risk.summary['rows']):,}"
+        finding = f"{alone:,} of {everybody} people fit exactly one row of the release."
         if table.scheme == "vertical":
             finding += " Their row can be found; whose secret it goes with is what the groups hide."
     else:
@@ -88,8 +89,9 @@ def _singling_out(risk: RiskAssessment) -> Answer:
 
 def _linkability(risk: RiskAssessment) -> Answer:
     linked = 1.0 / risk.rows["candidates"].to_numpy(float)
+    average = float(np.average(linked, weights=risk.people))
     figures = {
-        "expected share of people linked to their row": float(linked.mean()),
+        "expected share of people linked to their row": average,
         "highest probability of a link": float(linked.max()),
     }
     if risk.post.table.n_groups:
@@ -99,15 +101,15 @@ def _linkability(risk: RiskAssessment) -> Answer:
         "linkability",
         "Can a person's row be linked with what another source says about the person?",
         figures,
-        f"Somebody who holds the nonsensitive values of all people would link {linked.mean():.1%} "
+        f"Somebody who holds the nonsensitive values of all people would link {average:.1%} "
         "of them to their rows, choosing at random among the rows that fit.",
     )
 
 
 def _inference(risk: RiskAssessment, certain: float) -> Answer:
     s, rows = risk.summary, risk.rows
-    sure = int(((rows["p_A"] >= certain) & (rows["threatened_A"] > 0)).sum())
-    surer = int(((rows["p_L"] >= certain) & (rows["threatened_L"] > 0)).sum())
+    sure = int(risk.people[(rows["p_A"] >= certain) & (rows["threatened_A"] > 0)].sum())
+    surer = int(risk.people[(rows["p_L"] >= certain) & (rows["threatened_L"] > 0)].sum())
     figures = {
         "share guessed right by the attacker (GT_A)": float(s["GT_A"]),
         "share guessed right by the learner (GT_L)": float(s["GT_L"]),

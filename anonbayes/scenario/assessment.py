@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from anonbayes.cluster import run_tasks
 from anonbayes.diagnostics import DiagnosticReport, diagnose
 from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
 from anonbayes.inference.fit import fit
@@ -40,6 +41,7 @@ class Prepared:
     settings: Assessment
     table: ReleasedTable
     people: pd.DataFrame | None
+    client: Any = None
 
     def run(self) -> Result:
         """Fit the model and ask everything that the scenario asks."""
@@ -118,20 +120,24 @@ def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> No
         table.domains[name].index(one)
 
 
-def _answer(prepared: Prepared) -> tuple[Posterior, RiskAssessment | None, DiagnosticReport]:
-    settings, model = prepared.settings, prepared.settings.model
+def _answer(
+    prepared: Prepared, *, alone: bool = True
+) -> tuple[Posterior, RiskAssessment | None, DiagnosticReport]:
+    """Fit and assess; one of several releases (not `alone`) takes one core and draws no bar."""
+    settings, model, client = prepared.settings, prepared.settings.model, prepared.client
     with warnings.catch_warnings():
         # The verdict on the chains is part of the result.
         warnings.simplefilter("ignore", ConvergenceWarning)
         post = fit(
             prepared.table, alpha=model.alpha, beta=model.beta, method=model.method,
             step=model.step, draws=model.draws, tune=model.tune, chains=model.chains,
-            cores=model.cores, seed=settings.seed, progressbar=sys.stderr.isatty(),
+            cores=model.cores if alone else 1, seed=settings.seed, client=client,
+            progressbar=alone and sys.stderr.isatty(),
         )  # fmt: skip
     risk = None
     if prepared.people is not None:
         harm = settings.threats.harm or None
-        risk = post.assess(prepared.people, harm=harm, kind=settings.threats.kind)
+        risk = post.assess(prepared.people, harm=harm, kind=settings.threats.kind, client=client)
     return post, risk, diagnose(post)
 
 
@@ -224,14 +230,11 @@ class PreparedSweep:
     settings: Assessment
     members: Mapping[str, Prepared]
     impossible: Mapping[str, str]
+    client: Any = None
 
     def run(self) -> Result:
         """Assess every release and put them side by side."""
-        risks, passed = {}, {}
-        for name, member in self.members.items():
-            _, risk, judged = _answer(member)
-            assert risk is not None
-            risks[name], passed[name] = risk, judged.passed
+        risks, passed = self._assess()
         found = compare(risks)
         table = found.table.assign(
             efficient=found.efficient(), converged=pd.Series(passed), acceptable=True
@@ -263,6 +266,26 @@ class PreparedSweep:
             plots={"tradeoff": found.plot},
         )
 
+    def _assess(self) -> tuple[dict[str, RiskAssessment], dict[str, bool]]:
+        """Threats of every release, and whether its chains converged; on a cluster a task each."""
+        risks, passed = {}, {}
+        if self.client is None:
+            for name, member in self.members.items():
+                _, risk, judged = _answer(member)
+                assert risk is not None
+                risks[name], passed[name] = risk, judged.passed
+            return risks, passed
+        people = next(iter(self.members.values())).people
+        assert people is not None
+        alone = {name: replace(member, people=None) for name, member in self.members.items()}
+        found = run_tasks(
+            self.client, people, _assess_member, alone, label="sweep",
+            progressbar=sys.stderr.isatty(),
+        )  # fmt: skip
+        for name, (risk, converged) in found.items():
+            risks[name], passed[name] = replace(risk, cleartext=people), converged
+        return risks, passed
+
     def _words(self, table: pd.DataFrame, limited: bool) -> str:
         chosen = table[table["acceptable"]] if limited else table[table["efficient"]]
         lines = [
@@ -279,6 +302,13 @@ class PreparedSweep:
             lines.append("None keeps all limits.")
         lines += [f"{name}: {reason}" for name, reason in self.impossible.items()]
         return "\n".join(lines)
+
+
+def _assess_member(people: pd.DataFrame, member: Prepared) -> tuple[RiskAssessment, bool]:
+    """Assess one release of a sweep on a worker; the people, who are known, do not travel back."""
+    _, risk, judged = _answer(replace(member, people=people), alone=False)
+    assert risk is not None
+    return replace(risk, cleartext=people.iloc[:0]), judged.passed
 
 
 def prepare_sweep(scenario: Scenario) -> PreparedSweep:

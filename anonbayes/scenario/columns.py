@@ -7,10 +7,14 @@ from pathlib import Path
 import pandas as pd
 
 from anonbayes.domains import numbers_of
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.textfiles import read_csv_text
 
-__all__ = ["read_named", "with_numbers"]
+__all__ = ["MISSING", "filled", "read_named", "read_people", "with_numbers"]
+
+MISSING = ("error", "category", "drop")
+"""What an empty cell of a table in clear can mean."""
+LABEL = "missing"
 
 
 def read_named(file: Path, columns: dict[str, str], *, sep: str) -> pd.DataFrame:
@@ -43,10 +47,68 @@ def read_named(file: Path, columns: dict[str, str], *, sep: str) -> pd.DataFrame
     return frame[list(columns.values())]
 
 
-def with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+def read_people(
+    file: Path, *, sep: str, missing: str = "error", option: str = "missing"
+) -> pd.DataFrame:
+    r"""Read a table in clear; columns that spell numbers become numbers.
+
+    Parameters
+    ----------
+    file : path
+        Delimited UTF-8 file with a header line.
+    sep : str
+        Separator.
+    missing : {"error", "category", "drop"}
+        What empty cells mean: a mistake, a value of their own, or that their rows are left out.
+    option : str
+        What the user calls `missing`, for messages.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("age;ill\n30;flu\n;cold\n")
+    >>> read_people(file, sep=";", missing="category")["age"].tolist()
+    [30, 'missing']
+    """
+    one_of(option, missing, MISSING)
+    frame = read_csv_text(file, sep=sep)
+    if missing == "drop":
+        frame = frame[(frame != "").all(axis=1)].reset_index(drop=True)
+        if frame.empty:
+            raise TableError(f"{str(file)!r}: every row has an empty cell, so none is left.")
+    elif missing == "category":
+        frame = frame.replace("", LABEL)
+    else:
+        choices = " or ".join(repr(choice) for choice in MISSING[1:])
+        for name in frame.columns:
+            filled(frame[name], advice=f"Or say what they mean: {option} = {choices}.")
+    return with_numbers(frame, beside=LABEL if missing == "category" else None)
+
+
+def filled(column: pd.Series, *, advice: str = "") -> pd.Series:
+    """Return the column; raise `TableError` when a cell of it is empty.
+
+    Examples
+    --------
+    >>> filled(pd.Series(["a", ""], name="x"))
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.TableError: Column 'x', row 1: the cell is empty (rows like it: 1). Fill it.
+    """
+    empty = (column == "").to_numpy()
+    if empty.any():
+        raise TableError(
+            f"Column {column.name!r}, row {int(empty.argmax())}: the cell is empty (rows like it: "
+            f"{int(empty.sum())}). Fill it. {advice}".rstrip()
+        )
+    return column
+
+
+def with_numbers(frame: pd.DataFrame, *, beside: str | None = None) -> pd.DataFrame:
     """Return a frame of texts in which columns that spell numbers are numbers.
 
-    Codes such as 007 stay texts.
+    Codes such as 007 stay texts, and so does the label `beside` numbers.
 
     Examples
     --------
@@ -56,8 +118,11 @@ def with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """
     out = frame.copy()
     for name in frame.columns:
-        texts = frame[name].unique().tolist()
+        texts = [text for text in frame[name].unique().tolist() if text != beside]
         numbers = numbers_of(texts)
         if numbers is not None:
-            out[name] = frame[name].map(dict(zip(texts, numbers, strict=True)))
+            meaning: dict[str, object] = dict(zip(texts, numbers, strict=True))
+            if beside is not None:
+                meaning[beside] = beside
+            out[name] = frame[name].map(meaning)
     return out

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anonbayes.cluster import check_client
+from anonbayes.scenario.schema import ScenarioError
 
 if TYPE_CHECKING:
     from anonbayes.scenario.load import Scenario
     from anonbayes.scenario.result import Result
 
-__all__ = ["prepare", "run"]
+__all__ = ["check_parallel", "on_cluster", "prepare", "run"]
 
 
 class Prepared(Protocol):
@@ -46,8 +50,35 @@ def prepare(scenario: Scenario) -> Prepared:
     return query.prepare(settings)
 
 
-def run(scenario: Scenario) -> Result:
+def on_cluster(scenario: Scenario, prepared: Prepared, client: Any) -> Prepared:
+    """Return the prepared scenario as one that a Dask cluster runs; the results are the same.
+
+    The releases of a sweep are assessed side by side; a single release has its chains and the
+    beliefs about its people side by side.
+    """
+    check_parallel(scenario)
+    check_client(client)
+    return replace(prepared, client=client)  # type: ignore[type-var]
+
+
+def check_parallel(scenario: Scenario) -> None:
+    """Raise `ScenarioError` if a scenario has nothing that can run side by side."""
+    if scenario.settings.kind != "assessment":
+        raise ScenarioError(
+            f"{scenario.path.name}: a scenario of kind {scenario.settings.kind!r} runs in one "
+            "piece; several workers are of no use to it."
+        )
+
+
+def run(scenario: Scenario, *, client: Any = None) -> Result:
     """Answer a scenario's question.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The question.
+    client : distributed.Client, optional
+        Runs it on a Dask cluster (see `on_cluster`).
 
     Examples
     --------
@@ -64,4 +95,7 @@ def run(scenario: Scenario) -> Result:
     >>> round(run(load(file)).measures["GT_A"], 3)
     0.75
     """
-    return prepare(scenario).run()
+    if client is not None:
+        check_parallel(scenario)
+    prepared = prepare(scenario)
+    return (prepared if client is None else on_cluster(scenario, prepared, client)).run()

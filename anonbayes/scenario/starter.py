@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ SEPARATORS = (";", ",", "\t", "|")
 NAME_LIKE = 0.9
 """Share of distinct values from which on a column of texts names people rather than traits."""
 SHOWN = 6
+MANY = 20
+"""Sensitive values from which on a remark is made, unless there are ten rows of each."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,16 @@ def _lines(
     yield "[cleartext]"
     yield f"file = {_text(path)}  # {len(frame):,} rows"
     yield f"sep = {_text(sep)}"
+    if (frame == "").any(axis=None):
+        yield 'missing = "category"  # empty cells are a value of their own; "drop" leaves rows out'
     yield ""
     yield "[release]"
     if guessed:
         yield "# The last column was taken for the sensitive one: change it if it is another."
     yield f"sensitive = {_text(secret)}"
     yield f"# {_look(frame[secret]).about}"
+    if values > max(MANY, len(frame) / 10):
+        yield "# So many are hardly ever shared: bin them first, or name another column."
     yield 'scheme = "mondrian"  # or "recode" with hierarchies = "directory", or "anatomy"'
     yield "# Every group has at least k rows and l different sensitive values."
     yield f"k = {min(5, len(frame))}"
@@ -132,20 +139,26 @@ def _look(column: pd.Series) -> _Column:
         about = f"{len(texts):,} values: {shown}{', ...' if len(texts) > SHOWN else ''}"
         people = len(texts) > 10 and len(texts) >= NAME_LIKE * len(column)
     if gaps:
-        about += f"; {gaps:,} EMPTY CELLS, fill or remove them first"
+        about += f"; {gaps:,} EMPTY CELLS"
     return _Column(str(column.name), about, people)
 
 
 def _separator(file: Path) -> str:
     try:
-        with file.open(encoding="utf-8-sig") as lines:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
             header = lines.readline()
     except FileNotFoundError:
         raise TableError(f"There is no file {str(file)!r}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{str(file)!r} cannot be read as UTF-8: {error}.") from None
-    best = max(SEPARATORS, key=header.count)
-    if not header.count(best):
+    except OSError as error:
+        raise TableError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise TableError(f"{str(file)!r} is not UTF-8 text; save it as UTF-8 first.") from None
+    if not header.strip():
+        raise TableError(f"{str(file)!r} begins with an empty line; it must be the header.")
+    # Signs inside quotation marks separate nothing.
+    cells = {sep: len(next(csv.reader([header], delimiter=sep))) for sep in SEPARATORS}
+    best = max(SEPARATORS, key=cells.__getitem__)
+    if cells[best] < 2:
         raise TableError(f"{str(file)!r}: no usual separator in the header line; give --sep.")
     return best
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anonbayes.estimation.estimate import Estimate
     from anonbayes.scenario.kinds.survey import Mechanism, Population, Survey
 
-__all__ = ["PreparedSurvey", "prepare"]
+__all__ = ["PreparedSurvey", "plot_shares", "prepare"]
 
 Array = npt.NDArray[np.float64]
 ANSWER = "answer"
@@ -90,7 +90,7 @@ class PreparedSurvey:
             ),
             details={"audits": [_audit(a) for a in audits], "method": chosen.method},
             netcdf=None if chosen.draws is None else lambda path: _write_draws(chosen, path),
-            plots={"shares": lambda: _plot(chosen, self.truth)},
+            plots={"shares": lambda: plot_shares(chosen, self.truth)},
         )
 
     def _estimate(self, method: str) -> Estimate:
@@ -223,7 +223,7 @@ def _write_draws(estimate: Estimate, path: Path) -> None:
     compat.write_netcdf(compat.make_idata(content), path)
 
 
-def _plot(estimate: Estimate, truth: Array | None) -> Any:
+def plot_shares(estimate: Estimate, truth: Array | None) -> Any:
     """Shares with their intervals, and the truth where it is known."""
     place = np.arange(len(estimate.p))
     ax = make_axes(None, 6.0, 1.2 + 0.28 * len(place))

@@ -14,9 +14,8 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.release.readers import read_anatomy, read_arx, read_hierarchies
 from anonbayes.release.table import ReleasedTable
-from anonbayes.scenario.columns import with_numbers
+from anonbayes.scenario.columns import read_people
 from anonbayes.scenario.mechanisms import make_channel
-from anonbayes.textfiles import read_csv_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +30,9 @@ def read_cleartext(source: Cleartext) -> pd.DataFrame:
     """Read the people in clear; columns that spell numbers become numbers."""
     if source.dataset is None:
         assert source.file is not None
-        return with_numbers(read_csv_text(source.file, sep=source.sep))
+        return read_people(
+            source.file, sep=source.sep, missing=source.missing, option="cleartext.missing"
+        )
     # Nothing is downloaded behind the user's back: the error says how to do it.
     settings = {"download": False} if source.dataset == "adult" else {}
     found = datasets.load(source.dataset, **settings)

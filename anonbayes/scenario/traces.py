@@ -96,6 +96,7 @@ class PreparedTraces:
             "bound": pie.bound(channel, n),
             "bound_exact": pie.bound(channel, n, kind="exact"),
             "bayes_error": pie.bayes_error(bits, n),
+            "system_entropy": float(attack.system_entropy()),
             "identified": float(attack.top(1).share),
         }
 

@@ -1,5 +1,7 @@
 """Structured forms (likelihood, evidence, apply, adjoint) against the plain matrix."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,37 @@ def test_large_domains_never_build_a_square():
         ab.RAPPOR(domain, 1.0).matrix()
     reports = channel.release(np.arange(12_800), seed=1)
     assert channel.estimate(reports).p.sum() == pytest.approx(1.0)
+    # Likelihood vectors for a table are full: few of them, or none.
+    assert channel.evidence(reports[:9]).matrix.shape == (9, 12_800)
+    with pytest.raises(ab.AnonbayesError, match="too many for a released table"):
+        channel.evidence(reports)
+    bits = ab.RAPPOR(domain, 9.0).release(np.arange(5000), seed=1)
+    with pytest.raises(ab.AnonbayesError, match="5000 distinct reports for 12800 values"):
+        ab.RAPPOR(domain, 9.0).evidence(bits)
+
+
+@pytest.mark.parametrize("kind", ["response", "bits"])
+def test_a_million_reports_of_a_large_domain_take_little_memory(kind):
+    """K = 12,800 and n = 10^6: far below a byte for each pair of values, or user and value."""
+    domain, n = ab.Domain("x", range(12_800)), 10**6
+    codes = np.arange(n) % 12_800
+    channel = {
+        "response": ab.UtilityOptimizedRR(domain, range(2432), 6.0),
+        "bits": ab.UtilityOptimizedRAPPOR.optimal(domain, range(2432), 9.0),
+    }[kind]
+    uniform = np.full(12_800, 1 / 12_800)
+    tracemalloc.start()
+    try:
+        reports = channel.release_codes(codes, seed=1)
+        if kind == "response":
+            reports = ab.SupportCounts(np.bincount(reports, minlength=12_800), n)
+        for method in ("empirical", "threshold"):
+            channel.estimate(reports, method=method)
+        channel.estimate(reports, method="em", iterations=2)
+        channel.apply(uniform), channel.adjoint(uniform), channel.log_likelihood(uniform, reports)
+        assert channel.satisfies(ab.ULDP(range(2432), channel.epsilon)).holds
+        assert channel.cramer_rao_bound(uniform, n) > 0
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12_800**2

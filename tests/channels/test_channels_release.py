@@ -4,12 +4,14 @@ Chi-square tests at level 1e-6 each: a correct channel fails one run in a millio
 ones never, once they pass), a wrong probability in the third digit fails at these sizes.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.bits import scan, skips
+from anonbayes.channels.bits import draw_bits, gap_table, skips
 from anonbayes.channels.secure import SecureSource, randomness
 
 LEVEL = 1e-6
@@ -53,13 +55,14 @@ def test_responses_follow_the_matrix(make, seed):
     [
         lambda d: ab.UnaryEncoding(d, 0.6, 0.3),
         lambda d: ab.UnaryEncoding(d, 1.0, 0.02),
+        lambda d: ab.UnaryEncoding(d, 0.9, 0.75),
         lambda d: ab.RAPPOR(d, 1.0),
         lambda d: ab.UtilityOptimizedRAPPOR(d, ["a", "c"], 1.0),
         lambda d: ab.UtilityOptimizedRAPPOR(d, [], 1.0),
         # Probabilities in one power of two (thinned) and in several (merged), one of them zero.
-        lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.5, 0.45, 0.03, 0.0]),
+        lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.45, 0.3, 0.03, 0.0]),
     ],
-    ids=["UE", "UE-sure", "RAPPOR", "uRAP", "uRAP-none", "mixed"],
+    ids=["UE", "UE-sure", "UE-raised", "RAPPOR", "uRAP", "uRAP-none", "mixed"],
 )
 def test_whole_bit_reports_follow_the_matrix(make, seed):
     domain = ab.Domain("x", list("abcd"))
@@ -128,24 +131,105 @@ def test_secure_uniforms_are_uniform():
     assert isinstance(randomness(None), SecureSource)
 
 
-@pytest.mark.parametrize("probability", [0.1, 0.5, 1 / 3, 97.3 / 256, 0.999])
-def test_scanned_bytes_have_the_exact_probability(probability):
-    """Counted on fake bytes, each value once: what the tie-break leaves is exactly 256 p."""
+PROBABILITIES = [1e-3, 0.03, 0.1, 0.2, 1 / 3, 0.5, 97.3 / 256, 0.75, 0.999]
 
-    class Bytes:
+
+class EveryWord:
+    """Source that gives each word of a table once per round, open ones with even uniforms."""
+
+    def __init__(self, table, rounds):
+        self.words = np.arange(len(table), dtype=np.uint8 if len(table) == 256 else np.uint16)
+        self.n_open, self.rounds = int((table < 0).sum()), rounds
+
+    def bytes(self, length):
+        return np.resize(self.words, length // self.words.itemsize).tobytes()
+
+    def random(self, size):
+        return (np.arange(size) // max(self.n_open, 1) % self.rounds + 0.5) / self.rounds
+
+
+@pytest.mark.parametrize("probability", PROBABILITIES)
+def test_gaps_have_the_exact_geometric_probabilities(probability):
+    """Every word once for each of some even uniforms: only the grid of these is left as error."""
+    table, rounds = gap_table(probability), 40
+    cycle = len(table) * rounds
+    found = skips(int(1.1 * cycle / probability), probability, EveryWord(table, rounds))
+    assert len(found) > cycle
+    gaps = np.diff(np.r_[-1, found[:cycle]]) - 1
+    observed = np.bincount(gaps, minlength=60)[:60] / cycle
+    exact = probability * (1 - probability) ** np.arange(60)
+    # An open word holds both ends of a gap; each is found to within one of the uniforms.
+    np.testing.assert_allclose(observed, exact, rtol=0, atol=2.0 / cycle)
+
+
+@pytest.mark.parametrize("probability", PROBABILITIES)
+def test_skips_are_independent_bits(probability):
+    """Their number, and the correlation of neighbouring bits, from the secure source."""
+    total = int(min(4e6, N / probability))
+    found = skips(total, probability, SecureSource())
+    assert found[0] >= 0 and found[-1] < total and (np.diff(found) > 0).all()
+    variance = probability * (1 - probability)
+    z_number = (len(found) - total * probability) / np.sqrt(total * variance)
+    # sum of (x_i - p)(x_(i+1) - p), the ends of the row aside.
+    both = int((np.diff(found) == 1).sum())
+    product = both - 2 * probability * len(found) + total * probability**2
+    z_pair = product / np.sqrt(total * variance**2)
+    assert stats.chi2.sf(z_number**2 + z_pair**2, 2) > LEVEL
+
+
+class Counting(SecureSource):
+    """Secure source that counts its bytes."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def bytes(self, length):
+        self.drawn += length
+        return super().bytes(length)
+
+
+@pytest.mark.parametrize("probability", [1e-4, 1e-3, 0.03, 0.27, 0.5, 0.75])
+def test_randomness_is_spent_on_ones_alone(probability):
+    """At most ten bytes per one, and less than four where ones are not rare; none for zeros."""
+    source = Counting()
+    found = skips(int(1e5 / probability), probability, source)
+    assert source.drawn < (10.5 if probability < 1e-3 else 4) * len(found)
+
+
+@pytest.mark.parametrize("n, size, epsilon", [(40_000, 8000, 6.0), (60_000, 1000, 1.0)])
+def test_memory_follows_the_ones(n, size, epsilon):
+    """Beside the reports themselves there is a fixed amount, far below a byte for each bit."""
+    channel = ab.UnaryEncoding.optimal(ab.Domain("x", range(size)), epsilon)
+    codes = np.arange(n) % size
+    channel.release_codes(codes[:10])
+    tracemalloc.start()
+    try:
+        reports = channel.release_codes(codes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    stored = reports.indices.nbytes + reports.indptr.nbytes
+    assert peak < 1.02 * stored + 8e6
+    assert peak < 0.8 * n * size
+
+
+def test_more_ones_than_expected_find_room(monkeypatch):
+    """The array of the reports grows when chance exceeds its six standard errors."""
+
+    class Generous:
+        """Every gap zero, every own bit raised."""
+
         def bytes(self, length):
-            return bytes(range(256)) * (length // 256)
+            return bytes(length)
 
         def random(self, size):
-            return (np.arange(size) + 0.5) / size
+            return np.zeros(size)
 
-    runs = 1000
-    found = scan(256 * runs, probability, Bytes())
-    assert len(found) == pytest.approx(256 * runs * probability, abs=1)
-    assert (np.diff(found) > 0).all()
-    drawn = scan(N, probability, SecureSource())
-    z = (len(drawn) - N * probability) / np.sqrt(N * probability * (1 - probability))
-    assert 2 * stats.norm.sf(abs(z)) > LEVEL
+    monkeypatch.setattr("anonbayes.channels.bits.CHUNK", 64)
+    channel = ab.UnaryEncoding(ab.Domain("x", range(20)), 0.6, 0.3)
+    codes = np.arange(500) % 20
+    reports = draw_bits(codes, channel.hit, channel.miss, Generous())
+    assert reports.to_dense().all()
 
 
 def test_skips_reach_the_end_and_never_pass_it():

@@ -72,8 +72,10 @@ def test_credible_intervals_cover():
             reports, method="bayes", level=0.9, draws=200, tune=50, chains=2, seed=rng
         ).interval
         covered.append((limits[:, 0] <= p) & (p <= limits[:, 1]))
-    # Values within a run are dependent: bound the error by that of 120 runs.
-    assert abs(np.mean(covered) - 0.9) < 4 * np.sqrt(0.9 * 0.1 / 120)
+    # Values within a run are dependent: the error is that of the runs' shares.
+    shares = np.mean(covered, axis=1)
+    error = shares.std(ddof=1) / np.sqrt(120)
+    assert abs(shares.mean() - 0.9) < 4 * error < 0.08
 
 
 def test_draws_are_labelled_and_repeatable():
@@ -98,7 +100,7 @@ def test_tiny_priors_do_not_underflow():
 
 def test_bad_settings_are_named():
     channel = ab.RandomizedResponse(DOMAIN, 1.0)
-    with pytest.raises(ab.AnonbayesError, match=r"alpha\[1\] = np.float64\(-1.0\)|alpha\[1\]"):
+    with pytest.raises(ab.AnonbayesError, match=r"alpha\[1\] = .*-1.* must be positive"):
         channel.estimate(["a"], method="bayes", alpha=[1, -1, 1])
     with pytest.raises(ab.AnonbayesError, match="one for each of the 3 values"):
         channel.estimate(["a"], method="bayes", alpha=[1, 1])

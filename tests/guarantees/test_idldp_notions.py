@@ -52,10 +52,29 @@ def test_audit_equals_brute_force(name, budgets, notion):
     assert audit_matrix(notion(epsilon), DOMAIN, q, range(q.shape[1])).holds == audit.holds
     if np.isfinite(excess):
         assert np.log(audit.worst_ratio / audit.limit) == pytest.approx(excess, abs=1e-9)
-    if not audit.holds and np.isfinite(excess):
-        x, z = DOMAIN.index(audit.witness.value), DOMAIN.index(audit.witness.other)
+    for found in (audit, audit_matrix(notion(epsilon), DOMAIN, q, range(q.shape[1]))):
+        if found.holds:
+            continue
+        x, z = DOMAIN.index(found.witness.value), DOMAIN.index(found.witness.other)
         limit = min(epsilon[x], epsilon[z]) if notion is ab.MinID else epsilon[x]
-        assert audit.limit == pytest.approx(np.exp(limit))
+        assert found.limit == pytest.approx(np.exp(limit))
+        with np.errstate(divide="ignore"):
+            ratios = q[x][q[x] > 0] / q[z][q[x] > 0]
+        assert found.worst_ratio == pytest.approx(ratios.max())
+
+
+def test_the_limit_of_an_infinite_ratio_is_that_of_the_smaller_budget():
+    """A proving report of a value with a large budget, against one with a small budget."""
+    budgets = [4.0, 0.5, 0.5, 0.5]
+    channel = ab.BitChannel(DOMAIN, [0.9, 0.6, 0.6, 0.6], [0.0, 0.4, 0.4, 0.4])
+    for notion, limit in ((ab.MinID(budgets), 0.5), (ab.OneID(budgets), 4.0)):
+        q = channel.matrix()
+        for audit in (
+            channel.satisfies(notion),
+            audit_matrix(notion, DOMAIN, q, range(q.shape[1])),
+        ):
+            assert not audit and audit.worst_ratio == np.inf and audit.witness.value == "a"
+            assert audit.limit == pytest.approx(np.exp(limit))
 
 
 @pytest.mark.parametrize("budgets", ["finite", "one infinite", "mostly infinite"])

@@ -21,6 +21,7 @@ def stand_in():
         domains={"diagnosis": ab.Domain("diagnosis", ["flu", "HIV", "cold", "gout"])},
         group_codes=np.array([0, 0, 0, 1, 1, 1, 1, -1]),
         secret_codes=np.array([0, 2, 2, 1, 1, 1, 1, 3]),
+        weights=None,
     )
 
 

@@ -1,6 +1,9 @@
 """Sampled posteriors of horizontal tables against enumeration, and against each other."""
 
+import pickle
+
 import numpy as np
+import pymc as pm
 import pytest
 from enumeration import enumerate_posterior
 from scipy import stats
@@ -37,10 +40,91 @@ def test_hidden_rows_equal_enumeration(name):
     table = ALL[name]()
     truth = enumerate_posterior(table, resolve_prior(table))
     post = ab.fit(table, draws=4000, tune=200, seed=5, keep_cleartext=True, progressbar=False)
+    assert_rows(post.draws, table, truth)
+
+
+@pytest.mark.parametrize("name", ["crossing", "soft", "latent"])
+def test_hidden_rows_of_the_step_by_hand_equal_enumeration(name):
+    table = ALL[name]()
+    truth = enumerate_posterior(table, resolve_prior(table))
+    with ab.build_model(table):
+        step = ab.steps.HorizontalStep(table=table, keep_cleartext=True)
+        idata = by_hand(step, draws=4000, tune=100, random_seed=8)
+    assert_rows(idata.sample_stats, table, truth)
+
+
+def test_asking_the_step_for_hidden_rows_changes_no_other_draw():
+    table = ALL["latent"]()
+    with ab.build_model(table):
+        runs = [
+            by_hand(
+                ab.steps.HorizontalStep(table=table, keep_cleartext=keep),
+                draws=20,
+                tune=0,
+                random_seed=3,
+            )
+            for keep in (False, [1], [0, 1])
+        ]
+    for name in runs[0].posterior:
+        for run in runs[1:]:
+            np.testing.assert_array_equal(run.posterior[name], runs[0].posterior[name])
+    some = runs[1].sample_stats[f"cleartext_{table.attributes[0]}"]
+    assert some.shape == (2, 20, 1) and some.dtype == np.uint8
+    assert f"cleartext_{table.sensitive}" in runs[1].sample_stats  # latent in this table
+    assert not any(name.startswith("cleartext_") for name in runs[0].sample_stats)
+
+
+def test_hidden_rows_stand_beside_other_steps():
+    """The statistics are found among those of the model's other samplers."""
+    table = crossing()
+    with ab.build_model(table):
+        pm.Normal("own")
+        step = ab.steps.HorizontalStep(table=table, keep_cleartext=[0])
+        idata = by_hand(step, draws=50, tune=50, random_seed=4)
+    first = table.attributes[0]
+    kept = [v for k, v in idata.sample_stats.items() if k.endswith(f"cleartext_{first}")]
+    assert len(kept) == 1 and kept[0].shape == (2, 50, 1)
+    assert "own" in idata.posterior
+
+
+def test_the_step_refuses_rows_that_are_not_there():
+    table = crossing()
+    with ab.build_model(table), pytest.raises(ab.AnonbayesError, match="names row 99"):
+        ab.steps.HorizontalStep(table=table, keep_cleartext=[99])
+
+
+def test_the_step_continues_from_its_stored_state():
+    table = crossing()
+    with ab.build_model(table) as model:
+        first, second = (
+            ab.steps.HorizontalStep(table=table, keep_cleartext=True, rng=seed) for seed in (1, 2)
+        )
+    point, _ = first.step(model.initial_point())
+    second.sampling_state = pickle.loads(pickle.dumps(first.sampling_state))
+    (there, [a]), (here, [b]) = first.step(point), second.step(point)
+    for name in there:
+        np.testing.assert_array_equal(there[name], here[name])
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+def by_hand(step, **settings):
+    return pm.sample(
+        step=step,
+        chains=2,
+        cores=1,
+        progressbar=False,
+        compute_convergence_checks=False,
+        **settings,
+    )
+
+
+def assert_rows(draws, table, truth):
+    """Shares of the drawn values of every row within 4.2 standard errors of the truth."""
     axes = tuple(range(truth.rows.ndim))
     for a, attribute in enumerate(table.attributes):
         expected = truth.rows.sum(axis=tuple(x for x in axes[1:] if x != a + 2))
-        drawn = post.draws[f"cleartext_{attribute}"]
+        drawn = draws[f"cleartext_{attribute}"]
         for k in range(expected.shape[1]):
             hit = (drawn == k).astype(float)
             share = hit.mean(("chain", "draw")).to_numpy()

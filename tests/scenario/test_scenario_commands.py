@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.load import load
 from anonbayes.scenario.starter import starter
 
+MODELS = Path(__file__).parents[2] / "models"
 TEXT = """
 kind = "assessment"
 question = "Who is threatened?"
@@ -77,6 +79,10 @@ def test_bad_input_is_exit_code_2(file, monkeypatch, capsys):
     assert stop.value.code == 2
     assert "Nearest known: 'draws'" in capsys.readouterr().err
     assert not (file.parent / "out").exists()
+
+
+def test_the_schema_is_at_hand():
+    assert invoke("run", "--schema").stdout == (MODELS / "scenario.schema.json").read_text()
 
 
 def test_check_runs_nothing(file, monkeypatch):
@@ -161,3 +167,74 @@ def test_starter_notes_empty_cells_and_odd_names(tmp_path):
     text = starter(file, folder=tmp_path)
     assert tomllib.loads(text)["release"]["quasi_identifiers"] == ['a "b"']
     assert "1 EMPTY CELLS" in text
+
+
+ROWS = [(20 + (7 * i) % 23, "fm"[i % 2], ["flu", "cold", "asthma"][i % 3]) for i in range(40)]
+
+
+def written(sep=",", *, header=("age", "sex", "ill"), gap=None):
+    """Text of a table; every ninth cell of the column `gap` is empty."""
+    lines = [["" if j == gap and i % 9 == 0 else str(c) for j, c in enumerate(row)]
+             for i, row in enumerate(ROWS)]  # fmt: skip
+    return "\n".join(sep.join(line) for line in [header, *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "sep"),
+    [
+        (written("\t").encode(), "\t"),
+        (written("|").encode(), "|"),
+        (written().encode("utf-8-sig"), ","),  # as Excel writes it
+        (written().replace("\n", "\r\n").encode(), ","),
+        (written(header=('"a;b;c;d"', "sex", "ill")).encode(), ","),  # not four separators
+        (written(";", header=("Größe", "sex", "ill")).encode(), ";"),
+        (written(gap=0).encode(), ","),  # among numbers
+        (written(gap=1).encode(), ","),
+        (written(gap=2).encode(), ","),  # among the secrets
+    ],
+)
+def test_what_init_writes_runs_as_it_is(tmp_path, content, sep):
+    (tmp_path / "t.csv").write_bytes(content)
+    assert invoke("init", tmp_path / "t.csv").exit_code == 0
+    few = ["model.draws=20", "model.chains=2", "outputs.report=false", "outputs.plots=false",
+           "outputs.netcdf=false"]  # fmt: skip
+    done = invoke("run", tmp_path / "t.toml", *(w for text in few for w in ("--set", text)))
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads((tmp_path / "out" / "t" / "result.json").read_text(encoding="utf-8"))
+    assert found["scenario"]["content"]["cleartext"]["sep"] == sep
+    assert found["details"]["assessment"]["release"]["rows"] == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "begins with an empty line"),
+        ("a,b\nGr\xfcn,2\n".encode("latin-1"), "not UTF-8"),
+        (b"a,b,c\n1,2,3\n1,2\n", "line 3: 2 cells where 3 are expected"),
+        (b"a,a\n1,2\n", "column 'a' stands twice"),
+        (b"a,b\n", "has a header but no rows"),
+    ],
+)
+def test_init_refuses_what_is_no_table(tmp_path, content, said):
+    (tmp_path / "t.csv").write_bytes(content)
+    done = invoke("init", tmp_path / "t.csv")
+    assert isinstance(done.exception, AnonbayesError) and said in str(done.exception)
+    assert not (tmp_path / "t.toml").exists()
+
+
+def test_empty_cells_are_a_mistake_until_explained(tmp_path):
+    (tmp_path / "t.csv").write_text(written(gap=0))
+    text = starter(tmp_path / "t.csv", folder=tmp_path)
+    file = tmp_path / "t.toml"
+    file.write_text(text.replace('missing = "category"', 'missing = "error"'))
+    done = invoke("run", file, "--check")
+    assert "Column 'age', row 0: the cell is empty (rows like it: 5)" in str(done.exception)
+    assert "cleartext.missing = 'category' or 'drop'" in str(done.exception)
+    assert invoke("run", file, "--check", "--set", "cleartext.missing=drop").exit_code == 0
+
+
+def test_starter_remarks_on_secrets_that_nobody_shares(tmp_path):
+    lines = "".join(f"{i % 3},{1000 + 7 * i}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text("ward,income\n" + lines)
+    assert "hardly ever shared" in starter(tmp_path / "t.csv", folder=tmp_path)
+    assert "hardly ever" not in starter(tmp_path / "t.csv", folder=tmp_path, sensitive="ward")

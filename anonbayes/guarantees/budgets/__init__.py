@@ -8,11 +8,14 @@ they take that from.
 ============================  ==================================================================
 `worst_case`                  nothing is known
 `from_prior`                  lower bounds that are known
-`from_confidence`             reports of a first group of users, Wilson's lower limit (OneID Alg. 1)
-`from_posterior`              the same, a posterior quantile; or a fitted table, draws, a survey
+`from_confidence`             reports of a first group of users, lower limits (OneID Alg. 1)
+`from_posterior`              the same, posterior quantiles; or a fitted table, draws, a survey
 `from_counts`                 the counts themselves
 `collect`, `combine`          the two-phase protocol, and one estimate from both groups
 ============================  ==================================================================
+
+What a first group shows may be wrong. Both rules leave room for that and keep the bound all the
+same (``coverage="simultaneous"``); the paper's own rule (``coverage="pointwise"``) does not.
 """
 
 from anonbayes.guarantees.budgets.confidence import from_confidence

@@ -19,6 +19,7 @@ from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.pooled import inverse_variance, score_interval
 from anonbayes.guarantees.budgets.confidence import from_confidence
+from anonbayes.guarantees.budgets.coverage import COVERAGES
 from anonbayes.guarantees.budgets.posterior import from_posterior
 from anonbayes.guarantees.budgets.tuning import Budgets, check_bound, worst_case
 from anonbayes.guarantees.idldp import chosen_mask
@@ -76,6 +77,7 @@ def collect(
     first: float = 0.1,
     rule: str = "confidence",
     alpha: float = 0.05,
+    coverage: str = "simultaneous",
     sensitive: Iterable[object] = (),
     cap: float = 1.0,
     notion: str = "oneid",
@@ -103,6 +105,8 @@ def collect(
         How the first group's reports are turned into budgets.
     alpha : float
         The rule's error probability.
+    coverage : {"simultaneous", "pointwise"}
+        As in `from_confidence` and `from_posterior`; "simultaneous" keeps the bound.
     sensitive, cap
         As in `worst_case`; they hold for both groups.
     notion : {"oneid", "minid"}
@@ -112,17 +116,24 @@ def collect(
     seed : int, numpy.random.Generator or None
         None draws from the operating system's secure source.
 
+    Notes
+    -----
+    As in the paper the attacker knows everybody's value, but not who reported first. Against one
+    who does, a report of the first group hides its sender among that group only: the bound is
+    `gamma` over the group's size.
+
     Examples
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("x", ["a", "b", "c"])
     >>> found = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=1)
     >>> found.budgets[1].epsilon.round(1)
-    array([inf, inf, 2.3])
+    array([inf, 8.1, 2.3])
     >>> found.estimate.p.round(1).tolist()
     [0.8, 0.2, 0.0]
     """
     one_of("rule", rule, RULES)
+    one_of("coverage", coverage, COVERAGES)
     chosen = chosen_mask(domain, sensitive)
     codes = domain.encode(values).astype(np.int64)
     n = len(codes)
@@ -139,7 +150,8 @@ def collect(
     start = worst_case(domain, n, gamma, sensitive=chosen, cap=cap)
     begin = InputDiscriminativeUE.optimal(domain, start, notion)
     early = collect_support(begin, codes[in_first], seed=rng)
-    tuned = RULES[rule](domain, n, gamma, early, begin, alpha, sensitive=chosen, cap=cap)
+    settings = {"coverage": coverage, "sensitive": chosen, "cap": cap}
+    tuned = RULES[rule](domain, n, gamma, early, begin, alpha, **settings)
     then = InputDiscriminativeUE.optimal(domain, tuned, notion)
     late = collect_support(then, codes[~in_first], seed=rng)
     return Collection(

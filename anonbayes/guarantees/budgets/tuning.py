@@ -44,6 +44,9 @@ class Budgets:
         Values whose budget is capped, whatever their number of users.
     alpha : float or None
         The rule's error probability, of rules that have one.
+    level : float or None
+        Of these rules, the probability for each single value that fewer users hold it than are
+        counted on.
     """
 
     domain: Domain
@@ -54,6 +57,7 @@ class Budgets:
     at_least: Array = field(repr=False)
     sensitive: Mask = field(repr=False)
     alpha: float | None = None
+    level: float | None = None
 
     @property
     def bound(self) -> float:
@@ -92,6 +96,7 @@ class Budgets:
             cap=cap,
             before=self.sensitive,
             alpha=self.alpha,
+            level=self.level,
         )
 
     def to_series(self) -> pd.Series:
@@ -304,6 +309,7 @@ def make_budgets(
     epsilon: Array | None = None,
     before: Mask | None = None,
     alpha: float | None = None,
+    level: float | None = None,
 ) -> Budgets:
     """Budgets for lower bounds on the counts, with the sensitive values' capped."""
     tuned = reidentification_budget(at_least, n, gamma) if epsilon is None else epsilon
@@ -318,4 +324,5 @@ def make_budgets(
         at_least,
         mask if before is None else mask | before,
         alpha,
+        level,
     )

@@ -47,6 +47,10 @@ class SupportsGroups(Protocol):
         """Code of the sensitive value of each row."""
 
     @property
+    def weights(self) -> Any:
+        """Number of rows that each line stands for, or None."""
+
+    @property
     def sensitive(self) -> str:
         """Name of the sensitive attribute."""
 
@@ -192,10 +196,12 @@ def group_leakage(
     *,
     measure: npt.ArrayLike | None = None,
     names: Sequence[Any] | None = None,
+    weights: npt.ArrayLike | None = None,
 ) -> GroupLeakage:
     """Conditional range of the sensitive value in each group, and the homogeneity attack.
 
-    Parameters are those of `table_relation`; `names` are labels of the sensitive values.
+    Parameters are those of `table_relation`; `names` are labels of the sensitive values, `weights`
+    the numbers of rows that the given pairs stand for.
 
     Examples
     --------
@@ -213,7 +219,8 @@ of 3 rows (leakage 1.386 nats).
     relation = table_relation(groups[published], secrets[published], n_secrets, measure=measure)
     whole = Relation(np.ones((n_secrets, 1)), measure=relation.measure).log_measure
     counts = np.diff(relation.matrix.tocsc().indptr)[relation.range_y]
-    sizes = np.bincount(groups[published])[relation.range_y]
+    rows = np.ones(len(groups)) if weights is None else np.asarray(weights, dtype=np.float64)
+    sizes = np.bincount(groups[published], rows[published]).astype(np.int64)[relation.range_y]
     disarray = relation.conditional_log_measures
     # Values of size zero (published numbers of a continuous range) leave nothing of the range.
     leak = np.full(len(disarray), math.inf)
@@ -256,6 +263,7 @@ def table_leakage(table: SupportsGroups, *, measure: npt.ArrayLike | None = None
         len(domain),
         measure=measure,
         names=list(domain),
+        weights=table.weights,
     )
 
 

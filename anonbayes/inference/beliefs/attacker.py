@@ -42,17 +42,16 @@ class _Rows:
         self.index = RecordIndex.of(self.codes, np.array([m.shape[0] for m in self.evidence]))
 
     def gather(self, per_row: Floats | sparse.csr_array) -> Floats:
-        """Sum rows ``(N, S)`` over each distinct combination of cells."""
-        n = self.table.n_rows
-        pick = sparse.csr_array(
-            (np.ones(n), (self.inverse, np.arange(n))), shape=(len(self.codes), n)
-        )
+        """Sum ``(lines, S)``, each line for its rows, over each distinct combination of cells."""
+        n = self.table.n_lines
+        rows = np.ones(n) if self.table.weights is None else self.table.weights.astype(np.float64)
+        pick = sparse.csr_array((rows, (self.inverse, np.arange(n))), shape=(len(self.codes), n))
         total = pick @ per_row
         return np.asarray(total.toarray() if sparse.issparse(total) else total)
 
     def secret_rows(self) -> sparse.csr_array:
-        """One row per row of the table with a one at its secret."""
-        n = self.table.n_rows
+        """One row per line of the table with a one at its secret."""
+        n = self.table.n_lines
         return sparse.csr_array(
             (np.ones(n), (np.arange(n), self.table.secret_codes)),
             shape=(n, len(self.table.secret.domain)),
@@ -110,7 +109,7 @@ def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
     rows = _Rows(table)
     compatible = match_cells(victims, rows.evidence)
-    count = np.bincount(rows.inverse, minlength=len(rows.codes)).astype(np.float64)
+    count = table.tally(rows.inverse, len(rows.codes)).astype(np.float64)
     possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
     found, _ = accumulate(victims, rows.index, compatible, possible, count[:, None])
     return np.rint(found[:, 0]).astype(np.int64)

@@ -118,7 +118,7 @@ class HorizontalLayout:
         evidence = [c.evidence for c in table.columns.values()]
         sizes = np.array([len(e.domain) for e in evidence], dtype=np.int64)
         first_cell = _offsets([len(e) for e in evidence])
-        weights = [np.bincount(c.codes, minlength=len(c.evidence)) for c in table.columns.values()]
+        weights = [table.tally(c.codes, len(c.evidence)) for c in table.columns.values()]
         trees = [_tree(e, w if collapse else None) for e, w in zip(evidence, weights, strict=True)]
         node_start = _offsets([tree.n_nodes for tree, _ in trees])
         cell_node = np.concatenate(

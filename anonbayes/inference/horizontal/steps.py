@@ -7,17 +7,27 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pymc as pm
-from pymc.step_methods.compound import Competence
+from pymc.step_methods.compound import Competence, StepMethodState
+from pymc.step_methods.state import dataclass_state
 
 from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.horizontal.kernels import sweeps
 from anonbayes.inference.horizontal.layout import HorizontalLayout
+from anonbayes.inference.horizontal.rows import HiddenRows
+from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.priors import PriorLike, resolve_prior
 from anonbayes.inference.simplex import from_unconstrained, to_unconstrained
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["HorizontalStep"]
+
+
+@dataclass_state
+class HorizontalStepState(StepMethodState):
+    """State of a `HorizontalStep`: its variables, its generator, and that of the hidden rows."""
+
+    row_rng: Any
 
 
 class HorizontalStep(ChainStep):
@@ -40,6 +50,11 @@ class HorizontalStep(ChainStep):
         The prior weights that the model was built with.
     collapse : bool
         Whether to integrate out cells that fit into a tree.
+    keep_cleartext : bool or array of int
+        Rows whose hidden values are drawn along: all (True), none, or those listed. They are
+        recorded as the sampling statistics ``cleartext_<attribute>``, codes of the domain with one
+        entry per row, in the smallest integer type. Asking for them does not change the draws of
+        the distributions.
     model : pymc.Model, optional
         By default the model of the context.
     rng : int or Generator, optional
@@ -53,16 +68,20 @@ class HorizontalStep(ChainStep):
     >>> frame = pd.DataFrame({"Nat": ["{M, J}", "{J, C}"], "Dis": ["Heart", "Flu"]})
     >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
     >>> with ab.build_model(table):
-    ...     step = ab.steps.HorizontalStep(table=table)
+    ...     step = ab.steps.HorizontalStep(table=table, keep_cleartext=True)
     ...     idata = pm.sample(
     ...         20, tune=0, chains=2, step=step, random_seed=1, progressbar=False, cores=1,
     ...         compute_convergence_checks=False)
     >>> idata.posterior["pi_Nat"].shape
     (2, 20, 2, 3)
+    >>> first = idata.sample_stats["cleartext_Nat"][:, :, 0]  # "C", "J", "M" are 0, 1, 2
+    >>> sorted(set(first.to_numpy().ravel().tolist()))
+    [1, 2]
     """
 
     name = "horizontal"
     default_blocked = True
+    _state_class = HorizontalStepState
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
 
     def __init__(
@@ -73,6 +92,7 @@ class HorizontalStep(ChainStep):
         alpha: PriorLike = 1.0,
         beta: PriorLike = 1.0,
         collapse: bool = True,
+        keep_cleartext: bool | npt.ArrayLike = False,
         model: pm.Model | None = None,
         rng: Any = None,
         blocked: bool = True,
@@ -108,7 +128,23 @@ class HorizontalStep(ChainStep):
             )
         self.vars = chosen
         self.updated = {name for name in wanted if self.value_names[name] in _names(chosen)}
+        self.rows = None
+        rows = rows_to_keep(table, keep_cleartext)
+        if rows is not None:
+            self.rows = HiddenRows.of(table, self.layout, rows)
+            shape = [len(rows)]
+            record = {name: (dtype, shape) for name, dtype in self.rows.dtypes.items()}
+            self.stats_dtypes_shapes = self.stats_dtypes_shapes | record  # type: ignore[misc]
+            # PyMC's traces in memory look at the type only; NumPy lets a type carry a shape.
+            self.stats_dtypes = [
+                {name: np.dtype((d, tuple(s))) for name, (d, s) in self.stats_dtypes_shapes.items()}
+            ]
         self.rng = pm.util.get_random_generator(rng)
+        self.begin_chain()
+
+    def begin_chain(self) -> None:
+        """Give the hidden rows a generator of their own."""
+        self.row_rng = self.rng.spawn(1)[0]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
@@ -142,7 +178,18 @@ class HorizontalStep(ChainStep):
             new[self.value_names[name]] = (
                 to_unconstrained(drawn[name]) if self.transformed[name] else drawn[name]
             )
-        return new, [{"log_likelihood": float(log_likelihood[0])}]
+        stats: dict[str, Any] = {"log_likelihood": float(log_likelihood[0])}
+        if self.rows is not None:
+            stats |= self._hidden_rows(new)
+        return new, [stats]
+
+    def _hidden_rows(self, point: Any) -> dict[str, npt.NDArray[Any]]:
+        assert self.rows is not None
+        pi = self.layout.flatten(
+            {name: self._read(point, f"pi_{name}") for name in self.layout.names}
+        )
+        drawn = self.rows.draw(self._read(point, self.secret)[None], pi[None], self.row_rng)
+        return {name: codes[0] for name, codes in drawn.items()}
 
     def _read(self, point: Any, name: str) -> npt.NDArray[np.float64]:
         value = np.asarray(point[self.value_names[name]], dtype=float)

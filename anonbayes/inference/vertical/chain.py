@@ -17,9 +17,10 @@ from anonbayes.errors import ModelError, one_of
 
 from .block import MAX_BLOCK, SUB_BLOCK, block_sweep, lattice
 from .collapsed import collapsed_energy, collapsed_sweep, powers
-from .layout import Floats, Ints, VerticalLayout
+from .layout import Arrays, Floats, Ints, VerticalLayout
 from .metropolis import permute_sweep, sequential_sweep, swap_sweep
 from .parameters import draw_log_simplexes, draw_simplexes, simplex_bounds
+from .shards import Shards
 from .tempering import NO_OWNER, Exchanges, Ladder, LadderState
 
 STEPS = ("block", "collapsed", "tempered", "swap", "permute", "sequential", "subblock")
@@ -73,6 +74,7 @@ def sweep_given_parameters(
     sub_block: int = SUB_BLOCK,
     swaps: float = 0.5,
     owner: Floats = NO_OWNER,
+    shards: Shards | None = None,
 ) -> dict[str, float]:
     """Move an assignment once, in place, given the logs of the parameters.
 
@@ -87,33 +89,36 @@ def sweep_given_parameters(
         Swaps proposed per row and sweep (at least one per group).
     owner
         Adds the ownership probabilities given the parameters, whatever the step.
+    shards
+        Of the layout; made when not given.
 
     Returns
     -------
     dict
         ``acceptance`` of proposals and ``moved``, the share of slots whose item changed.
     """
-    arrays = layout.arrays
+    shards = Shards(layout) if shards is None else shards
+    steps = lattice(max(block, sub_block))
+    value = np.maximum(np.exp(log_pi), TINY)
+    cut, draw = sub_block if step == "subblock" else block, step in ("block", "subblock")
+
+    def redraw(arrays: Arrays, generator: np.random.Generator) -> int:
+        return block_sweep(arrays, steps, value, assignment, cut, sub_block, draw, owner, generator)
+
+    def propose(arrays: Arrays, generator: np.random.Generator) -> tuple[int, int]:
+        if step == "swap":
+            return swap_sweep(arrays, log_pi, assignment, swaps, generator)
+        if step == "permute":
+            return permute_sweep(arrays, log_pi, assignment, generator)
+        return sequential_sweep(arrays, log_pi, assignment, generator)
+
     if step in ("block", "subblock"):
-        block = sub_block if step == "subblock" else block
-        value = np.maximum(np.exp(log_pi), TINY)
-        moved = block_sweep(
-            arrays, lattice(max(block, sub_block)), value, assignment, block, sub_block, True,
-            owner, rng,
-        )  # fmt: skip
+        moved = sum(shards.sweep(redraw, rng))
         return {"acceptance": 1.0, "moved": moved / layout.n_rows}
     if len(owner):
-        block_sweep(
-            arrays, lattice(max(block, sub_block)), np.maximum(np.exp(log_pi), TINY), assignment,
-            block, sub_block, False, owner, rng,
-        )  # fmt: skip
+        shards.sweep(redraw, rng)
     before = assignment.copy()
-    if step == "swap":
-        tried, accepted = swap_sweep(arrays, log_pi, assignment, swaps, rng)
-    elif step == "permute":
-        tried, accepted = permute_sweep(arrays, log_pi, assignment, rng)
-    else:
-        tried, accepted = sequential_sweep(arrays, log_pi, assignment, rng)
+    tried, accepted = map(sum, zip(*shards.sweep(propose, rng), strict=True))
     return {
         "acceptance": accepted / max(tried, 1),
         "moved": float(np.mean(before != assignment)),
@@ -184,7 +189,11 @@ class VerticalChain:
     block, sub_block, swaps
         See `sweep_given_parameters`.
     ladder
-        Settings of `Ladder` for ``step="tempered"``: hottest, temperatures, most, threads.
+        Settings of `Ladder` for ``step="tempered"``: hottest, temperatures, most.
+    threads
+        Threads of one chain, which change no draw: they share out the temperatures, or the groups
+        of a large table given the parameters (see `shards`). ``"collapsed"`` has no use for them,
+        since there every group depends on all others.
 
     Examples
     --------
@@ -208,14 +217,18 @@ class VerticalChain:
         sub_block: int = SUB_BLOCK,
         swaps: float = 0.5,
         ladder: dict[str, Any] | None = None,
+        threads: int = 1,
     ) -> None:
         one_of("step", step, ("auto", *STEPS))
         if not (2 <= sub_block <= 20 and 1 <= block <= 20):
             raise ModelError(
                 "block and sub_block count rows: 2 to 20, since 2**rows sums are kept."
             )
+        if threads < 1:
+            raise ModelError(f"threads={threads} must be at least 1.")
         self.layout, self.rng = layout, rng
         self.step = layout_step(layout) if step == "auto" else step
+        self._shards = Shards(layout, threads)
         self.alpha, self.beta = layout.check_prior(alpha, beta)
         self.block, self.sub_block, self.swaps = block, sub_block, swaps
         self.owner, self.owner_draws = np.zeros(layout.n_links), 0
@@ -225,8 +238,9 @@ class VerticalChain:
         self.ladder: Ladder | None = None
         if self.step == "tempered":
             self.ladder = Ladder(
-                layout, self.beta, rng, block=block, sub_block=sub_block, **(ladder or {})
-            )
+                layout, self.beta, rng, block=block, sub_block=sub_block,
+                **({"threads": threads} | (ladder or {})),
+            )  # fmt: skip
             self.assignment = self.ladder.assignment
         else:
             self.assignment = layout.random_assignment(rng)
@@ -266,9 +280,9 @@ class VerticalChain:
         else:
             stats = sweep_given_parameters(
                 self.layout, self.step, self.log_pi, self.assignment, self.rng, block=self.block,
-                sub_block=self.sub_block, swaps=self.swaps, owner=owner,
+                sub_block=self.sub_block, swaps=self.swaps, owner=owner, shards=self._shards,
             )  # fmt: skip
-            self.counts = self.layout.counts(self.assignment)
+            self.counts = self._shards.counts(self.assignment)
             self._draw_log_pi()
         return stats
 

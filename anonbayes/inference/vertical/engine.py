@@ -23,8 +23,11 @@ Draws = dict[str, npt.NDArray[Any]]
 OWNERSHIP_SWEEPS = 25
 """Sweeps over which ownership probabilities are averaged before they are kept: a batch."""
 
-CHAIN_SETTINGS = ("block", "sub_block", "swaps")
-LADDER_SETTINGS = ("hottest", "temperatures", "most", "threads")
+MANY_LINKS = 4_000_000
+"""Pairs of item and value, from which on batches are four times as long: each takes 16 MB."""
+
+CHAIN_SETTINGS = ("block", "sub_block", "swaps", "threads")
+LADDER_SETTINGS = ("hottest", "temperatures", "most")
 
 
 def layout_of(table: ReleasedTable) -> VerticalLayout:
@@ -74,11 +77,12 @@ class VerticalEngine:
     rows : array of int, optional
         Slots whose item is recorded as ``assignment``: its position in the group.
     **settings
-        Of the chain (block, sub_block, swaps) and of the tempered step's ladder (hottest,
-        temperatures, most, threads).
+        Of the chain (block, sub_block, swaps, threads) and of the tempered step's ladder (hottest,
+        temperatures, most).
     """
 
     n_generators = 1
+    grows: tuple[str, ...] = ("kept",)
 
     def __init__(
         self,
@@ -99,11 +103,18 @@ class VerticalEngine:
         self.beta = self.layout.flatten([prior.beta[name] for name in table.attributes])
         self.step = step
         self.rows = rows
+        self._batch = OWNERSHIP_SWEEPS * (1 if self.layout.n_links < MANY_LINKS else 4)
         self.settings = {k: v for k, v in settings.items() if k in CHAIN_SETTINGS}
         self.ladder = {k: v for k, v in settings.items() if k in LADDER_SETTINGS}
         if self.ladder and step != "tempered":
             raise ModelError(
                 f"{next(iter(self.ladder))!r} is a setting of step='tempered', not of {step!r}."
+            )
+
+        if step == "collapsed" and self.settings.get("threads", 1) > 1:
+            raise ModelError(
+                "threads= has no use for step='collapsed', in which every group depends on all "
+                "others; step='block' shares groups out over threads."
             )
 
     def start(self, generators: list[np.random.Generator]) -> _Live:
@@ -126,7 +137,7 @@ class VerticalEngine:
             secret[i] = chain.draw_pi_secret()
             if owned is not None:
                 owned[i] = self._positions(chain.assignment)
-            if chain.owner_draws == OWNERSHIP_SWEEPS:
+            if chain.owner_draws == self._batch:
                 live.kept.append((chain.owner / chain.owner_draws).astype(np.float32))
                 chain.owner[:] = 0.0
                 chain.owner_draws = 0

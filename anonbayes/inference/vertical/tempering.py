@@ -16,9 +16,6 @@ parallel MCMC scheme. Journal of the Royal Statistical Society B 84 (2022).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +27,7 @@ from anonbayes.errors import ModelError
 from .block import MAX_BLOCK, SUB_BLOCK, lattice
 from .collapsed import Powers, collapsed_energy, collapsed_sweep, powers, retempered
 from .layout import Floats, Ints, VerticalLayout
+from .shards import Threads
 
 FIRST_ROUND = 32
 """Sweeps before the ladder is tuned for the first time; each later round is twice as long."""
@@ -146,7 +144,7 @@ class Ladder:
         self.most = temperatures or most
         self._tables = powers(layout, beta)
         self._lattice = lattice(max(block, sub_block))
-        self._workers = _Workers(threads)
+        self._workers = Threads(threads)
         self._spawned = rng.spawn(self.most + 1)
         self._set_ladder(np.linspace(1.0, hottest, temperatures or min(most, 24)))
         n = len(self.power)
@@ -286,25 +284,3 @@ class Ladder:
     def _recount(self) -> None:
         self._counts = np.stack([self.layout.counts(a) for a in self.assignments])
         self.energies = np.array([collapsed_energy(self._tables, c) for c in self._counts])
-
-
-class _Workers:
-    """A few threads that share out independent jobs; the kernels they call release the lock."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = -1
-
-    def run(self, job: Callable[[int], None], numbers: Sequence[int]) -> None:
-        """Run ``job(i)`` for each number, in any order."""
-        if self.threads == 1:
-            for i in numbers:
-                job(i)
-            return
-        if self._pool is None or self._process != os.getpid():  # threads do not survive a fork
-            self._pool, self._process = ThreadPoolExecutor(self.threads), os.getpid()
-        list(self._pool.map(job, numbers))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"threads": self.threads, "_pool": None, "_process": -1}

@@ -154,7 +154,9 @@ def outliers(
     -----
     OneID Theorem 1 bounds what any single report tells, hence the rate over all users. It does not
     bound the rate over senders who were picked by their value, as outliers are: where a few values
-    hold most users, that rate can exceed ``gamma/n`` although no report is better than that.
+    hold most users, that rate can exceed ``gamma/n`` although no report is better than that, and
+    no rule for the budgets prevents it. `expected_budget_attack` computes it for counts that are
+    thought likely; budgets tuned to a smaller ``gamma`` lower it in proportion.
 
     Examples
     --------

@@ -33,6 +33,8 @@ class Cleartext:
     dataset: str | None = key(NAMES, None)
     file: Path | None = key("Delimited UTF-8 file with a header line.", None, there="file")
     sep: str = key("Separator of the file.", ";")
+    missing: str = key("What an empty cell means: a mistake, a value of its own, or that its row "
+                       "is left out.", "error", choices=("error", "category", "drop"))  # fmt: skip
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""

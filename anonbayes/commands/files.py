@@ -1,0 +1,106 @@
+"""Reading and writing the files of commands: nothing is overwritten unawares, nothing is half."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anonbayes.errors import AnonbayesError, TableError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "check_free",
+    "frame_writer",
+    "full_column",
+    "known_column",
+    "plot_writer",
+    "read_column",
+    "write_files",
+    "write_together",
+]
+
+Writer = Callable[[Path], object]
+
+
+def check_free(files: Iterable[Path | None], *, force: bool) -> None:
+    """Raise `AnonbayesError` unless all these files can be written without loss."""
+    named = [file for file in files if file is not None]
+    for file in named:
+        if file.is_dir():
+            raise AnonbayesError(f"{str(file)!r} is a directory; name a file.")
+        if file.exists() and not force:
+            raise AnonbayesError(
+                f"{str(file)!r} exists; name another file, or use --force to replace it."
+            )
+    resolved = [file.resolve() for file in named]
+    if len(set(resolved)) < len(resolved):
+        raise AnonbayesError("Two outputs have the same name; give each its own.")
+
+
+def write_files(writers: Mapping[Path, Writer]) -> None:
+    """Write files under other names and rename them once all are complete.
+
+    An interrupted command leaves the files of an earlier one as they were.
+    """
+    parts = {file: file.with_name(f".{os.getpid()}.part.{file.name}") for file in writers}
+    try:
+        for file, write in writers.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write(parts[file])
+        for file, part in parts.items():
+            os.replace(part, file)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
+    """`write_files` for several files of one folder."""
+    write_files({folder / name: write for name, write in writers.items()})
+
+
+def frame_writer(
+    frame: pd.DataFrame, sep: str, *, index: bool = False, header: bool = True
+) -> Writer:
+    """Return what writes a frame as delimited UTF-8 text."""
+    if len(sep) != 1:
+        raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
+    return lambda file: frame.to_csv(file, sep=sep, index=index, header=header, lineterminator="\n")
+
+
+def plot_writer(plot: Callable[[], Any]) -> Writer:
+    """Return what draws axes and writes them as PNG."""
+
+    def write(file: Path) -> None:
+        from anonbayes.scenario.result import save_plot
+
+        save_plot(file, plot())
+
+    return write
+
+
+def read_column(file: Path, column: str, *, sep: str, option: str = "--column") -> pd.Series:
+    """Read one column as texts; empty cells are an error that names the first."""
+    from anonbayes.textfiles import read_csv_text
+
+    return full_column(read_csv_text(file, sep=sep), column, file, option)
+
+
+def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file that has no empty cell."""
+    from anonbayes.scenario.columns import filled
+
+    return filled(known_column(frame, column, file, option))
+
+
+def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    if column not in frame.columns:
+        raise TableError(
+            f"{option} {column!r} is no column of {file.name!r}. {nearest(column, frame.columns)}"
+        )
+    return frame[column]

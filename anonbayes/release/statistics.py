@@ -1,0 +1,274 @@
+"""Numbers of rows: all that inference asks of a table, kept as rows or as counted lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import Domain, code_dtype
+from anonbayes.errors import TableError
+from anonbayes.release.columns import Column, frozen
+from anonbayes.release.groups import distinct_rows
+
+__all__ = ["Records", "Statistics", "checked_weights", "tally"]
+
+Weights = npt.NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Distinct released records with their multiplicities.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        Cell code of each attribute, shape ``(n_records, n_attributes)``.
+    secret : numpy.ndarray
+        Code of the sensitive cell of each record.
+    count : numpy.ndarray
+        How many rows show the record.
+    inverse : numpy.ndarray
+        Record of each line.
+    """
+
+    codes: npt.NDArray[np.int64]
+    secret: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
+    inverse: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for array in (self.codes, self.secret, self.count, self.inverse):
+            array.setflags(write=False)
+
+
+def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) -> Weights:
+    """Read-only multiplicities of the lines, None when each line is a row."""
+    if weights is None:
+        return None
+    found = np.asarray(weights)
+    if found.shape != (n_lines,) or found.dtype.kind not in "iu" or found.min(initial=1) < 1:
+        raise TableError(
+            f"weights must be a whole number of at least 1 for each of the {n_lines} lines, got "
+            f"{found.dtype} of shape {found.shape}."
+        )
+    if scheme == "vertical":
+        raise TableError("A vertical table has one line per row; leave out weights.")
+    return None if (found == 1).all() else frozen(found.astype(np.int64))
+
+
+def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[np.int64]:
+    """Number of rows of each code from 0 to size - 1, given one code per line.
+
+    Examples
+    --------
+    >>> tally(np.array([0, 2, 0]), np.array([5, 1, 2]), 3).tolist()
+    [7, 0, 1]
+    """
+    if weights is None:
+        return np.bincount(codes, minlength=size)
+    # Sums of whole numbers in floating point are exact up to 2**53 rows.
+    return np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
+
+
+def _cross_counts(
+    rows: npt.NDArray[Any], cols: npt.NDArray[Any], weights: Weights, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Sparse contingency table, read-only."""
+    which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
+    n = tally(which, weights, len(keys))
+    counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
+    counts.sort_indices()
+    for array in (counts.data, counts.indices, counts.indptr):
+        array.setflags(write=False)
+    return counts
+
+
+def _digest(table: Statistics) -> str:
+    """Digest of what a table says: see `ReleasedTable.fingerprint`.
+
+    Of a horizontal table the distinct lines count, in order of appearance, and their numbers of
+    rows; of a vertical table, whose posterior speaks of single items, every line.
+    """
+    columns = [*table.columns.items(), (table.sensitive, table.secret)]
+    groups = table.group_codes.astype(np.int64) + 1
+    lines: npt.NDArray[np.int64] | slice = slice(None)
+    digest = hashlib.sha256(f"{table.scheme}|{table.sensitive}|{table.n_rows}".encode())
+    if table.scheme == "horizontal":
+        inverse, lines, _ = distinct_rows([*(c.codes for _, c in columns), groups])
+        digest.update(tally(inverse, table.weights, len(lines)).astype("<i8").tobytes())
+    for name, column in columns:
+        codes, cells = pd.factorize(column.codes[lines])  # cells in order of appearance
+        matrix = column.evidence.matrix[cells]
+        digest.update(repr((name, column.domain.values, matrix.shape)).encode())
+        for array, kind in (
+            (matrix.indptr, "<i8"),
+            (matrix.indices, "<i8"),
+            (matrix.data, "<f8"),
+            (codes, "<i4"),
+        ):
+            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+    kept = groups[lines]
+    named = np.full(len(kept), -1, dtype="<i4")
+    named[kept > 0] = pd.factorize(kept[kept > 0])[0]
+    digest.update(named.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Statistics:
+    """Numbers of rows of a `ReleasedTable`, computed once, on demand."""
+
+    scheme: str
+    sensitive: str
+    columns: Mapping[str, Column]
+    secret: Column
+    group_codes: npt.NDArray[np.int32]
+    group_labels: pd.Index
+    weights: Weights
+
+    # -- size and syntactic properties -------------------------------------------------------
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, suppressed ones included."""
+        return self.n_lines if self.weights is None else int(self.weights.sum())
+
+    @property
+    def n_lines(self) -> int:
+        """Number of stored lines: one per row, or one per distinct record of a reduced table."""
+        return len(self.secret.codes)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, not counting suppressed rows."""
+        return len(self.group_labels)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the nonsensitive attributes."""
+        return tuple(self.columns)
+
+    @cached_property
+    def domains(self) -> Mapping[str, Domain]:
+        """Domain of every attribute, the sensitive one last."""
+        found = {name: column.domain for name, column in self.columns.items()}
+        return MappingProxyType({**found, self.sensitive: self.secret.domain})
+
+    @cached_property
+    def n_suppressed(self) -> int:
+        """Number of suppressed rows: they show nothing but their sensitive value."""
+        return int(self.tally(self.group_codes < 0, 2)[1])
+
+    @cached_property
+    def _sizes(self) -> npt.NDArray[np.int64]:
+        return self.tally(self.group_codes.astype(np.int64) + 1, self.n_groups + 1)[1:]
+
+    @cached_property
+    def _diversity(self) -> npt.NDArray[np.int64]:
+        keep = self.group_codes >= 0
+        width = len(self.secret.evidence)
+        pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
+        return np.bincount(pairs // width, minlength=self.n_groups)
+
+    @property
+    def group_sizes(self) -> pd.Series:
+        """Number of rows of each group."""
+        return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
+
+    @property
+    def group_diversity(self) -> pd.Series:
+        """Number of distinct sensitive values of each group."""
+        return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
+
+    @property
+    def k(self) -> int:
+        """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
+        return int(self._sizes.min()) if self.n_groups else 0
+
+    @property
+    def l(self) -> int:  # noqa: E743
+        """Fewest distinct sensitive values in a group (distinct l-diversity)."""
+        return int(self._diversity.min()) if self.n_groups else 0
+
+    @cached_property
+    def is_nested(self) -> bool:
+        """Whether the posterior has a closed form: known secrets, nested cells (MODEL 1.3)."""
+        return (
+            self.scheme == "horizontal"
+            and self.secrets_known
+            and all(c.evidence.is_nested for c in self.columns.values())
+        )
+
+    def tally(self, codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+        """Number of rows per code, from one code per line."""
+        return tally(codes, self.weights, size)
+
+    # -- sufficient statistics ----------------------------------------------------------------
+
+    @cached_property
+    def secrets_known(self) -> bool:
+        """Whether every row shows its sensitive value in clear."""
+        return self.secret.evidence.is_hard and bool((self.secret.evidence.sizes == 1).all())
+
+    @cached_property
+    def secret_codes(self) -> npt.NDArray[Any]:
+        """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
+        if not self.secrets_known:
+            raise TableError(
+                f"The sensitive column {self.sensitive!r} was released through a channel or "
+                "generalized; its values are not known row by row."
+            )
+        of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
+        return frozen(of_cell[self.secret.codes])
+
+    @cached_property
+    def counts(self) -> Mapping[str, sparse.csr_array]:
+        """Per attribute the number ``n[y, s]`` of rows with cell y and sensitive value s.
+
+        These are all that the likelihood of a horizontal table depends on (MODEL 1.2).
+        """
+        if self.scheme == "vertical":
+            raise TableError(
+                "A vertical table hides which nonsensitive tuple belongs to which sensitive "
+                "value, so it has no counts n[y, s]."
+            )
+        size = len(self.secret.domain)
+        return MappingProxyType(
+            {
+                name: _cross_counts(
+                    c.codes, self.secret_codes, self.weights, (len(c.evidence), size)
+                )
+                for name, c in self.columns.items()
+            }
+        )
+
+    @cached_property
+    def secret_counts(self) -> npt.NDArray[np.int64]:
+        """Number of rows per sensitive value, in domain order."""
+        return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
+
+    @cached_property
+    def records(self) -> Records:
+        """Distinct rows (cells and sensitive cell together) with their multiplicities."""
+        stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
+        inverse, first, _ = distinct_rows(stacked)
+        table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
+        count = tally(inverse, self.weights, len(first))
+        return Records(table[:, :-1], table[:, -1], count, inverse)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the table's content, to tell whether a result belongs to it.
+
+        Neither the spelling of cells nor the names of groups count, only what they say; nor does
+        it matter whether a horizontal table is kept as rows or `reduced`.
+        """
+        return _digest(self)
