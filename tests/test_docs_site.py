@@ -76,6 +76,15 @@ def test_included_files_link_to_pages_of_the_site():
     )
 
 
+def test_links_of_notebooks_are_led_from_their_place():
+    included = extension("included")
+    text = "[a](../models/k.toml) [b](first_steps.ipynb) [c](../docs/faq.md) [d](../README.md)"
+    pages = {"README.md": "docs/index.md"}
+    assert included.relink(text, "notebooks/n.ipynb", pages, base="docs/notebooks") == (
+        "[a](../../models/k.toml) [b](first_steps.ipynb) [c](../faq.md) [d](../index.md)"
+    )
+
+
 def test_the_gallery_has_all_notebooks_first_steps_first():
     gallery = extension("gallery")
     stems = [file.stem for file in gallery.notebooks()]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from included import relink, shown_by
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -40,7 +41,7 @@ def heading(file: Path) -> tuple[str, str]:
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     text = next("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
     title, _, rest = text.partition("\n")
-    first, *more = (" ".join(p.split()) for p in re.split(r"\n\s*\n", rest.strip()))
+    first, *more = re.split(r"\n\s*\n", rest.strip())
     if len(first) < ENOUGH and more:
         first += "\n\n" + more[0]
     return title.lstrip("# "), first
@@ -60,13 +61,17 @@ def bring(app: Sphinx, _config: object) -> None:
     folder = Path(app.srcdir) / "notebooks"
     folder.mkdir(exist_ok=True)
     wanted = {file.name: file for file in notebooks()}
+    pages = shown_by(Path(app.srcdir))
     for old in folder.iterdir():
         if old.with_suffix(".ipynb").name not in wanted:
             old.unlink()
     for name, file in wanted.items():
         copy = folder / name
-        if not copy.exists() or copy.read_bytes() != file.read_bytes():
-            shutil.copy(file, copy)
+        text = relink(
+            file.read_text(encoding="utf-8"), f"notebooks/{name}", pages, base="docs/notebooks"
+        )
+        if not copy.exists() or copy.read_text(encoding="utf-8") != text:
+            copy.write_text(text, encoding="utf-8")
         if found := picture(file):
             copy.with_suffix(".png").write_bytes(found)
 

@@ -28,8 +28,8 @@ def shown_by(docs: Path) -> dict[str, str]:
     }
 
 
-def relink(text: str, file: str, pages: dict[str, str]) -> str:
-    """Text of a file with its relative links as seen from ``docs``."""
+def relink(text: str, file: str, pages: dict[str, str], *, base: str = "docs") -> str:
+    """Text of a file with its relative links as seen from a folder of the site."""
 
     def lead(match: re.Match[str]) -> str:
         before, target, anchor, after = match.groups()
@@ -38,7 +38,7 @@ def relink(text: str, file: str, pages: dict[str, str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(file), target))
         path = pages.get(path, path)
         path = re.sub(r"^notebooks/", "docs/notebooks/", path)
-        return f"{before}{posixpath.relpath(path, 'docs')}{anchor or ''}{after}"
+        return f"{before}{posixpath.relpath(path, base)}{anchor or ''}{after}"
 
     return LINK.sub(lead, text)
 
