@@ -4,10 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+BOOKS  := $(VENV)/.installed-notebooks
 DOCS   := $(VENV)/.installed-docs
 JOBS   ?= 2
 
-.PHONY: help report test doctest lint types bench docs pictures clean
+.PHONY: help report test doctest lint types bench notebooks docs pictures clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -25,6 +26,10 @@ $(RUN): pyproject.toml
 
 $(DEV): pyproject.toml
 	$(call install,.[dev])
+	@touch $(RUN) $@
+
+$(BOOKS): pyproject.toml
+	$(call install,.[notebooks])
 	@touch $(RUN) $@
 
 $(DOCS): pyproject.toml
@@ -50,6 +55,9 @@ types: $(DEV)   ## static types
 
 bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
 	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
+
+notebooks: $(BOOKS) ## run the notebooks and store what they show (`make notebooks NAMES=first_steps` for one)
+	$(BIN)/python -m notebooks $(NAMES)
 
 docs: $(DOCS)   ## documentation: docs/_build/html/index.html
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html

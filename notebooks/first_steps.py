@@ -21,6 +21,9 @@
 # is in the table, with age, sex and postcode, and wants the diagnosis. What the learner finds out is the purpose of
 # publishing; what the attacker finds out *beyond that* is the price.
 
+# %% tags=["parameters"]
+short = False  # True: fewer draws, for a quick look
+
 # %%
 import matplotlib.pyplot as plt
 
@@ -104,7 +107,11 @@ others = {
     "local": risk,
     "global": ab.fit(ab.datasets.load("clinic_global"), seed=1, progressbar=False).assess(people),
     "Anatomy": ab.fit(
-        ab.datasets.load("clinic_anatomy"), draws=300, tune=300, seed=1, progressbar=False
+        ab.datasets.load("clinic_anatomy"),
+        draws=100 if short else 500,
+        tune=300 if short else 1000,
+        seed=1,
+        progressbar=False,
     ).assess(people),
 }
 for name, assessment in others.items():

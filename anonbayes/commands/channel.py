@@ -167,7 +167,7 @@ def release(
 ) -> None:
     """Randomize a column, as people's devices would: one report per person, in column `report`.
 
-    Bits are spelled as zeros and ones in the order of the values, hashed values as a:b:y. Other
+    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y. Other
     columns are left out unless kept. With --json: reports, column, files.
     """
     from anonbayes.textfiles import read_csv_text

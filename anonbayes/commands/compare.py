@@ -121,9 +121,10 @@ def compare(
 ) -> None:
     """Compare releases of the same people: threats on one side, what can be learned on the other.
 
-    A release is efficient when no other is at least as good in both. With limits, the exit code is
-    3 when no release keeps them all. With --json: releases (a line each, with all measures),
-    standard_errors, threat, best, limits, exceeded.
+    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is efficient when
+    no other is at least as good in both. With limits, the exit code is 3 when no release keeps
+    them all. With --json: releases (a line each, with all measures), standard_errors, threat, best,
+    limits, exceeded.
     """
     from anonbayes.reporting.limits import check_limit_values
     from anonbayes.risk.compare import THREATS

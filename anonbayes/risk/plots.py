@@ -36,12 +36,15 @@ WHO = {"A": "attacker", "L": "learner"}
 
 
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
-    """Return `ax`, or new axes in a figure of their own that pyplot does not keep alive."""
+    """Return `ax`, or new axes in a figure of their own that pyplot does not keep alive.
+
+    In a notebook ``.figure`` of the axes shows it.
+    """
     if ax is not None:
         return ax
-    from matplotlib.figure import Figure
+    from anonbayes.compat.figures import OwnFigure
 
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+    return OwnFigure(figsize=(width, height)).subplots()
 
 
 def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = None) -> Axes:
