@@ -153,7 +153,8 @@ def plot(sizes: list[int], found: dict[int, dict[str, dict[str, float]]]) -> Non
             values = [found[n][stage][key] * unit for n in sizes]
             ax.loglog(sizes, values, "o-", label=stage)
         ax.set(xlabel="rows", ylabel=label)
-        ax.axline((sizes[0], values[0]), slope=1, color="gray", linestyle=":")
+        line = values[-1] / sizes[-1] * np.array(sizes)
+        ax.loglog(sizes, line, ":", color="gray", label="slope 1")
         ax.legend(frameon=False)
     OUT.mkdir(exist_ok=True)
     figure.savefig(OUT / "growth_vertical.png", dpi=120)

@@ -25,6 +25,7 @@ FUNCTIONS = {
 # Calls that look like writers and are none, with the reason.
 HARMLESS = {
     ("reporting/pictures.py", "savefig"): "draws into memory",
+    ("compat/figures.py", "savefig"): "draws into memory",
     ("inference/checkpoint.py", "savez"): "packs into memory",
     ("compat/__init__.py", "to_netcdf"): "writes to a file that `new_file` opened",
     ("release/adult.py", "ZipFile"): "reads from memory",
