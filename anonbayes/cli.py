@@ -7,6 +7,7 @@ message on the error stream and exit code 2; a limit that is exceeded ends with 
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -105,8 +106,16 @@ app.add_typer(
 )
 
 
+class Stopped(SystemExit):
+    """A signal asked the command to end: unfinished files are removed on the way out."""
+
+
 def main() -> None:
     """Run the command line; what a user can mend becomes a message and exit code 2."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows does not have them all
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
     try:
         app(prog_name="anonbayes")
     except AnonbayesError as error:
@@ -115,6 +124,15 @@ def main() -> None:
         if error.filename is None:
             raise
         _stop(f"{str(error.filename)!r}: {error.strerror}.")
+    except Stopped:
+        typer.echo("anonbayes: stopped; nothing that was not complete has been written.", err=True)
+        raise
+
+
+def _end(number: int, frame: object) -> None:
+    """End in an orderly way; asked a second time, at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise Stopped(128 + number)
 
 
 def _stop(message: str) -> None:

@@ -37,6 +37,13 @@ class ModelError(AnonbayesError):
     """A prior, an engine, or a sampler setting does not fit the table."""
 
 
+class FileError(AnonbayesError, OSError):
+    """A file is damaged, in use by another run, or cannot be written.
+
+    It derives from `OSError` as well, so code that guards against failing disks keeps working.
+    """
+
+
 class ClusterError(AnonbayesError):
     """Work on a Dask cluster failed for a reason that lies with the cluster, not with the data."""
 

@@ -35,7 +35,7 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     """
     file = Path(path)
     with _clear_errors(file, sep):
-        _check_line_ends(file)
+        _check_bytes(file)
         frame = pd.read_csv(file, sep=sep, **_AS_TEXT)
     if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
         _check_lengths(file, sep, frame.shape[1])
@@ -56,7 +56,7 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
     names: list[str] = []
     seen, checked = 0, False
     with _clear_errors(file, sep):
-        _check_line_ends(file)
+        _check_bytes(file)
     with _clear_errors(file, sep), pd.read_csv(file, sep=sep, chunksize=rows, **_AS_TEXT) as parts:
         for part in parts:
             if not checked and (part.iloc[:, -1] == "").any():
@@ -124,10 +124,20 @@ def check_names(names: Sequence[str], where: str) -> None:
         seen.add(name)
 
 
-def _check_line_ends(file: Path) -> None:
-    """Refuse a lone carriage return before a blank, of which pandas makes thousands of rows."""
+def _check_bytes(file: Path) -> None:
+    """Refuse bytes of which pandas makes something else in silence.
+
+    At a zero byte it ends the cell; of a lone carriage return before a blank it makes thousands of
+    rows.
+    """
     lines = 0
     for block in blocks(file):
+        if (zero := block.find(0)) >= 0:
+            line = lines + block.count(b"\n", 0, zero) + 1
+            raise TableError(
+                f"{str(file)!r}, line {line}: a zero byte, which no text has; the file is damaged "
+                "or not UTF-8 text. Get a fresh copy, or save it as UTF-8."
+            )
         if b"\r" in block and (found := _BROKEN_END.search(block)):
             line = lines + block.count(b"\n", 0, found.start()) + 1
             raise TableError(

@@ -14,11 +14,12 @@ Every estimator that a peer offers for a mechanism has a row, with three numbers
 * *threshold*: the estimator that ULDP recommends, as fast as the empirical one.
 * *default*: what ``estimate(reports)`` does without settings, maximum likelihood.
 
-Which of ours is compared was fixed before any number was seen: the default for accuracy, and the
-same estimator for time.
+The judges were named before the default's numbers were known: the same estimator for time, the
+default for accuracy. The threshold estimate is judged by both at once. Last comes the time of one
+call for one user, where their scalar functions have less to set up than our arrays.
 
 Because the peers need old versions of common packages, they live in an environment of their own,
-which this benchmark makes when ``PEERS_PYTHON`` does not name one:
+which this benchmark makes when ``PEERS_PYTHON`` does not name one (not in the short run):
 
     python3.11 -m venv build/peers
     build/peers/bin/pip install "numpy<2" "xxhash<3" numba scipy pandas scikit-learn setuptools \
@@ -192,13 +193,16 @@ def secure_speed(n: int) -> None:
         print(f"{n:,} secure reports, {name}: {time.perf_counter() - start:.3f} s")
 
 
-def peers_python() -> str | None:
+def peers_python(*, install: bool) -> str | None:
     """Interpreter with the peers: the one named, or one that is made now (needs the network)."""
     if named := os.environ.get("PEERS_PYTHON"):
         return named
     python = HOME / "bin" / "python"
     if python.exists():
         return str(python)
+    if not install:
+        print("No peers without PEERS_PYTHON in the short run; see benchmarks/channel_peers.py.")
+        return None
     base = next((found for v in ("3.11", "3.10") if (found := shutil.which(f"python{v}"))), None)
     if base is None:
         print("The peers need Python 3.10 or 3.11; set PEERS_PYTHON.")
@@ -220,14 +224,19 @@ def peers_python() -> str | None:
 def main(*, short: bool = False) -> None:
     """Print one line per mechanism, peer and estimator of the peer."""
     secure_speed(100_000 if short else 1_000_000)
-    python = peers_python()
+    python = peers_python(install=not short)
     if python is None:
         return
     sizes = [(3_000, 50, 3)] if short else [(20_000, 100, 10), (50_000, 400, 4)]
-    table = pd.DataFrame([row for n, k, runs in sizes for row in rows(n, k, runs, python)])
-    with pd.option_context("display.width", 300, "display.max_columns", 40):
-        print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""))
-    verdicts(table)
+    tables = []
+    for n, k, runs in sizes:
+        tables.append(pd.DataFrame(rows(n, k, runs, python)))
+        with pd.option_context("display.width", 300, "display.max_columns", 40):
+            print(
+                tables[-1].to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""),
+                flush=True,
+            )
+    verdicts(pd.concat(tables))
 
 
 if __name__ == "__main__":

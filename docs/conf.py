@@ -44,7 +44,6 @@ copybutton_exclude = ".linenos, .gp, .go"  # prompts and outputs
 default_role = "autolink"
 
 # Names of the package
-autosummary_generate = True
 autodoc_typehints = "none"  # docstrings have them, in words
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 100

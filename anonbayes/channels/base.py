@@ -136,7 +136,8 @@ class Channel(ABC):
               `chains`, `thin`, `seed`); `p` is the posterior mean;
             * ``"empirical"``: unbiased, may be negative (pure channels);
             * ``"threshold"``: significant empirical estimates only (`alpha`, `remainder`; pure
-              channels).
+              channels). Where the noise outweighs most shares, it is often the closest in total
+              variation, and it is as fast as the empirical one.
         **settings
             Of the method, and `level` for the intervals.
         """

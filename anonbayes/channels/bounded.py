@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.channels.pure import PureChannel
+from anonbayes.errors import ChannelError
 from anonbayes.estimation import bounds, information
 from anonbayes.estimation.bayes import check_prior
 from anonbayes.estimation.empirical import check_informative
@@ -78,10 +79,19 @@ class BoundedChannel(PureChannel):
         0.00115
         """
         check_informative(self.hit, self.miss)
-        prior = np.asarray(alpha, dtype=float)
-        held = prior > 0 if prior.shape == self.hit.shape else np.ones(len(self.hit), dtype=bool)
-        prior = check_prior(prior[held] if prior.ndim else prior, int(held.sum()))
-        kinds = Kinds.of(self.hit[held], self.miss[held], prior)
+        given = np.asarray(alpha, dtype=float)
+        # Zeros pass the check as ones, and are left out.
+        prior = check_prior(np.where(given == 0, 1.0, given), len(self.domain))
+        held = np.broadcast_to(given != 0, prior.shape)
+        small = np.flatnonzero(held & (prior <= 2))
+        if len(small) or not held.any():
+            value = self.domain.values[int(small[0]) if len(small) else 0]
+            raise ChannelError(
+                f"alpha of {value!r} is {given.flat[small[0] if given.ndim else 0]:g}: the bound "
+                "needs a prior that vanishes smoothly at the edges; give numbers above 2, or 0 for "
+                "values that nobody holds, not for all."
+            )
+        kinds = Kinds.of(self.hit[held], self.miss[held], prior[held])
         return bounds.van_trees(self._information, kinds, n)
 
     def least_favourable_prior(self, n: int) -> Array:

@@ -10,10 +10,11 @@ import typer
 
 from anonbayes.commands.completion import SCHEMES, complete_scheme
 from anonbayes.commands.describe import show_release
-from anonbayes.commands.files import check_free, frame_writer, write_files
+from anonbayes.commands.files import check_free, frame_writer
 from anonbayes.commands.options import AsJson, Force, Hierarchies, Sep
 from anonbayes.commands.screen import is_terminal, print_json, say
 from anonbayes.errors import AnonbayesError, TableError, one_of
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd

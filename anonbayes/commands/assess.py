@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anonbayes.commands.files import write_together
 from anonbayes.commands.options import (
     Anatomy,
     AsJson,
@@ -35,6 +34,8 @@ from anonbayes.commands.options import (
 from anonbayes.commands.screen import is_terminal, say, show_table
 from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
+from anonbayes.files import remove_leftovers, write_text, write_together
+from anonbayes.locks import locked
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
@@ -106,31 +107,34 @@ def assess(
     if people is not None:
         check_cleartext(table, people)
 
-    with warnings.catch_warnings():
-        # The report says so in its verdict; twice would be once too often.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        post = anonbayes.fit(
-            table, method=method, step=step, draws=draws, tune=tune, chains=chains, seed=seed,
-            progressbar=sys.stderr.isatty(),
-        )  # fmt: skip
-    risk = None if people is None else post.assess(people, harm=harm or None)
-    diagnostics = anonbayes.diagnose(post)
-    limits = () if risk is None else check_limits(risk, **given)
-    command = shlex.join(["anonbayes", *sys.argv[1:]])
+    with locked(out):
+        _check_out(out, force=force)  # another run may have ended meanwhile
+        for name in (REPORT, RISK, POSTERIOR):
+            remove_leftovers(out, name)
+        with warnings.catch_warnings():
+            # The report says so in its verdict; twice would be once too often.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            post = anonbayes.fit(
+                table, method=method, step=step, draws=draws, tune=tune, chains=chains, seed=seed,
+                progressbar=sys.stderr.isatty(),
+            )  # fmt: skip
+        risk = None if people is None else post.assess(people, harm=harm or None)
+        diagnostics = anonbayes.diagnose(post)
+        limits = () if risk is None else check_limits(risk, **given)
+        command = shlex.join(["anonbayes", *sys.argv[1:]])
 
-    out.mkdir(parents=True, exist_ok=True)
-    text = _as_json(post, risk, diagnostics, limits, command)
-    write_together(
-        out,
-        {
-            REPORT: lambda file: anonbayes.report(
-                post, risk, file, show_values=show_values, title=released.name,
-                diagnostics=diagnostics, limits=limits, command=command,
-            ),
-            RISK: lambda file: file.write_bytes((text + "\n").encode("utf-8", "backslashreplace")),
-            POSTERIOR: post.to_netcdf,
-        },
-    )  # fmt: skip
+        text = _as_json(post, risk, diagnostics, limits, command)
+        write_together(
+            out,
+            {
+                REPORT: lambda file: anonbayes.report(
+                    post, risk, file, show_values=show_values, title=released.name,
+                    diagnostics=diagnostics, limits=limits, command=command,
+                ),
+                RISK: lambda file: write_text(file, text + "\n"),
+                POSTERIOR: post.to_netcdf,
+            },
+        )  # fmt: skip
 
     if as_json:
         typer.echo(text)

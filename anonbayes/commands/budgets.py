@@ -14,12 +14,13 @@ from anonbayes.commands.completion import (
     complete_mechanism,
     complete_rule,
 )
-from anonbayes.commands.files import check_free, frame_writer, full_column, write_files
+from anonbayes.commands.files import check_free, frame_writer, full_column
 from anonbayes.commands.mechanisms import make_mechanism, read_reports
 from anonbayes.commands.options import AsJson, BudgetsFile, Epsilon, Force, Sep, Values
 from anonbayes.commands.screen import print_json, say, show_table
 from anonbayes.commands.values import parse_values
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,6 @@ from anonbayes.commands.files import (
     known_column,
     plot_writer,
     read_column,
-    write_files,
 )
 from anonbayes.commands.mechanisms import make_mechanism, read_reports, spell_reports
 from anonbayes.commands.options import (
@@ -33,6 +32,7 @@ from anonbayes.commands.options import (
 )
 from anonbayes.commands.screen import print_json, say, show_figures, show_table
 from anonbayes.errors import AnonbayesError, DomainError, nearest, one_of
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,7 +167,7 @@ def release(
 ) -> None:
     """Randomize a column, as people's devices would: one report per person, in column `report`.
 
-    Bits are spelled as zeros and ones in the order of the values, hashed values as a:b:y. Other
+    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y. Other
     columns are left out unless kept. With --json: reports, column, files.
     """
     from anonbayes.textfiles import read_csv_text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import complete_threat
-from anonbayes.commands.files import check_free, plot_writer, write_files
+from anonbayes.commands.files import check_free, plot_writer
 from anonbayes.commands.options import (
     AsJson,
     Chains,
@@ -32,6 +32,7 @@ from anonbayes.commands.options import (
 from anonbayes.commands.screen import print_json, say, show_table, working
 from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,9 +121,10 @@ def compare(
 ) -> None:
     """Compare releases of the same people: threats on one side, what can be learned on the other.
 
-    A release is efficient when no other is at least as good in both. With limits, the exit code is
-    3 when no release keeps them all. With --json: releases (a line each, with all measures),
-    standard_errors, threat, best, limits, exceeded.
+    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is efficient when
+    no other is at least as good in both. With limits, the exit code is 3 when no release keeps
+    them all. With --json: releases (a line each, with all measures), standard_errors, threat, best,
+    limits, exceeded.
     """
     from anonbayes.reporting.limits import check_limit_values
     from anonbayes.risk.compare import THREATS

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import complete_dataset
-from anonbayes.commands.files import check_free, frame_writer, write_files
+from anonbayes.commands.files import check_free, frame_writer
 from anonbayes.commands.options import AsJson, Force, Sep
 from anonbayes.commands.screen import print_json, say, show_figures, show_table
-from anonbayes.errors import AnonbayesError
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,12 +123,7 @@ def _load(name: str) -> tuple[dict[str, Any], Any]:
     from anonbayes import datasets
 
     settings = {"download": False} if name == "adult" else {}
-    try:
-        table = datasets.load(name, **settings)
-    except AnonbayesError as error:
-        if name != "adult":
-            raise
-        raise AnonbayesError(f"{error} Here: anonbayes datasets download adult") from None
+    table = datasets.load(name, **settings)
     line = datasets.available().drop(columns="columns").loc[[name]].to_dict("records")[0]
     return {str(key): value for key, value in line.items()}, table
 

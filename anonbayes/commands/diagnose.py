@@ -47,6 +47,7 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
 
     from anonbayes import compat
     from anonbayes import diagnostics as d
+    from anonbayes.files import save_figure
 
     if data.attrs.get("method") == "exact":
         return  # independent draws: there is no chain to look at
@@ -62,6 +63,6 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
     for name, plot in pictures.items():
         drawn = plot()
         figure = drawn if hasattr(drawn, "savefig") else drawn.figure
-        figure.savefig(folder / f"{name}.png", dpi=150, bbox_inches="tight")
+        save_figure(folder / f"{name}.png", figure, dpi=150, bbox_inches="tight")
         plt.close(figure)
         yield folder / f"{name}.png"

@@ -41,10 +41,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "--plot tradeoff.png",
     ),
     "init": ("anonbayes init clinic.csv --sensitive diagnosis",),
-    "run": (
-        "anonbayes run clinic.toml --set model.draws=500",
-        "anonbayes run --schema",
-    ),
+    "run": ("anonbayes run clinic.toml --set model.draws=500",),
     "channel describe": (
         f"anonbayes channel describe -m randomized_response --epsilon 1 {_SURVEY}",
         "anonbayes channel describe -m utility_optimized_rr --epsilon 1 --values HIV,flu,none "
@@ -64,8 +61,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "anonbayes budgets results/posterior.nc --column profession --gamma 50 --users 20000",
     ),
     "pie bound": (
-        "anonbayes pie bound -m randomized_response --values 0-10500392 --epsilon 10 "
-        "--users 1370637 --target-error 0.9",
+        "anonbayes pie bound -m randomized_response --values 0-99999 --epsilon 8 "
+        "--users 1000000 --target-error 0.9",
     ),
     "pie traces": (
         "anonbayes pie traces --users 100 --regions 50 --epsilon 2 --compare 1 --compare 4",

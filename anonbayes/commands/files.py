@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.files import Writer, write_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,11 +19,7 @@ __all__ = [
     "known_column",
     "plot_writer",
     "read_column",
-    "write_files",
-    "write_together",
 ]
-
-Writer = Callable[[Path], object]
 
 
 def check_free(files: Iterable[Path | None], *, force: bool) -> None:
@@ -41,35 +37,13 @@ def check_free(files: Iterable[Path | None], *, force: bool) -> None:
         raise AnonbayesError("Two outputs have the same name; give each its own.")
 
 
-def write_files(writers: Mapping[Path, Writer]) -> None:
-    """Write files under other names and rename them once all are complete.
-
-    An interrupted command leaves the files of an earlier one as they were.
-    """
-    parts = {file: file.with_name(f".{os.getpid()}.part.{file.name}") for file in writers}
-    try:
-        for file, write in writers.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write(parts[file])
-        for file, part in parts.items():
-            os.replace(part, file)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
-    """`write_files` for several files of one folder."""
-    write_files({folder / name: write for name, write in writers.items()})
-
-
 def frame_writer(
     frame: pd.DataFrame, sep: str, *, index: bool = False, header: bool = True
 ) -> Writer:
     """Return what writes a frame as delimited UTF-8 text."""
     if len(sep) != 1:
         raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
-    return lambda file: frame.to_csv(file, sep=sep, index=index, header=header, lineterminator="\n")
+    return lambda file: write_frame(file, frame, sep=sep, index=index, header=header)
 
 
 def plot_writer(plot: Callable[[], Any]) -> Writer:

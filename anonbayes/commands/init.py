@@ -28,6 +28,7 @@ def init(
     force: Force = False,
 ) -> None:
     """Write a commented scenario for a table by looking at its columns."""
+    from anonbayes.files import write_text
     from anonbayes.scenario.starter import starter
 
     file = out or table.with_suffix(".toml")
@@ -35,5 +36,5 @@ def init(
         raise AnonbayesError(f"{str(file)!r} exists; name another with --out, or use --force.")
     text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    write_text(file, text)
     say(f"{file}: look it over, then: anonbayes run {file}")

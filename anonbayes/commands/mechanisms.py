@@ -3,7 +3,7 @@
 ======================================  =====================================================
 randomized response and its relatives   the reported value
 unary encodings                         a text of zeros and ones, in the order of ``--values``
-local hashing                           ``a:b:y``, the hash function and the symbol
+local hashing                           ``a/b/y``, the hash function and the symbol
 ======================================  =====================================================
 """
 
@@ -149,7 +149,7 @@ def spell_reports(channel: PureChannel, reports: Any) -> list[str]:
         return [text for part in _blocks(reports) for text in part]
     if isinstance(channel, LocalHashing):
         parts = (reports.a.tolist(), reports.b.tolist(), reports.y.tolist())
-        return [f"{a}:{b}:{y}" for a, b, y in zip(*parts, strict=True)]
+        return [f"{a}/{b}/{y}" for a, b, y in zip(*parts, strict=True)]
     return [str(value) for value in reports]
 
 
@@ -212,12 +212,12 @@ def _read_bits(size: int, column: pd.Series) -> Any:
 def _read_hashes(column: pd.Series) -> Any:
     from anonbayes.channels.hashing import HashReports
 
-    parts = column.str.extract(r"^(\d+):(\d+):(\d+)$")
+    parts = column.str.extract(r"^(\d+)/(\d+)/(\d+)$")
     wrong = parts[0].isna().to_numpy()
     if wrong.any():
         row = int(wrong.argmax())
         raise ChannelError(
-            f"Column {column.name!r}, row {row}: {column.iloc[row]!r} is not a:b:y, three whole "
+            f"Column {column.name!r}, row {row}: {column.iloc[row]!r} is not a/b/y, three whole "
             "numbers."
         )
     numbers = parts.to_numpy().astype("int64")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.commands.completion import BOUNDS, complete_bound
-from anonbayes.commands.files import check_free, plot_writer, write_files
+from anonbayes.commands.files import check_free, plot_writer
 from anonbayes.commands.mechanisms import make_mechanism
 from anonbayes.commands.options import AsJson, Epsilon, Force, Mechanism, Protected, Sep, Values
 from anonbayes.commands.screen import print_json, say, show_figures, show_table
 from anonbayes.commands.shared import EXCEEDED
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd

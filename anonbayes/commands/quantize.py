@@ -13,7 +13,6 @@ from anonbayes.commands.files import (
     full_column,
     known_column,
     plot_writer,
-    write_files,
 )
 from anonbayes.commands.options import (
     Anatomy,
@@ -32,6 +31,7 @@ from anonbayes.commands.screen import print_json, say, show_figures, show_table
 from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.commands.values import parse_number
 from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.files import write_files
 
 if TYPE_CHECKING:
     import pandas as pd

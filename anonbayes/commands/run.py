@@ -60,7 +60,7 @@ def run(
     """
     from anonbayes.cluster import local_client
     from anonbayes.scenario.load import load
-    from anonbayes.scenario.outputs import check_directory, content_of, write
+    from anonbayes.scenario.outputs import check_directory, claimed, content_of, write
     from anonbayes.scenario.run import check_parallel, on_cluster, prepare
 
     loaded = load(scenario, overrides=change or ())
@@ -73,12 +73,14 @@ def run(
     if check:
         typer.echo(f"{scenario}: nothing is wrong with it.")
         return
-    if workers is None:
-        result = prepared.run()
-    else:
-        with local_client(workers) as client:
-            result = on_cluster(loaded, prepared, client).run()
-    files = write(loaded, result, directory, force=force)
+    with claimed(directory):
+        check_directory(directory, force=force)  # another run may have ended meanwhile
+        if workers is None:
+            result = prepared.run()
+        else:
+            with local_client(workers) as client:
+                result = on_cluster(loaded, prepared, client).run()
+        files = write(loaded, result, directory, force=force)
     if as_json:
         content = content_of(loaded, result) | {"files": [str(file) for file in files]}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))

@@ -18,10 +18,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.compat.hdf5 import PatientFile
+from anonbayes.compat.seals import check_seal, seal
+from anonbayes.errors import AnonbayesError, FileError, nearest
+from anonbayes.files import new_file
 
 SAMPLE_DIMS = ("chain", "draw")
 DIVISION_SLASH = "\u2215"
+REMAKE = "Take it from a backup, or make it again."
 
 
 def has_inference_data() -> bool:
@@ -242,12 +246,22 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
         }
         for name, dataset in contents.items()
     }
-    tree.to_netcdf(path, engine="h5netcdf", encoding=encoding if compress else None)
+    with new_file(path) as file:
+        patient = PatientFile(file)
+        tree.to_netcdf(patient, engine="h5netcdf", encoding=encoding if compress else None)
+        if patient.refusal is not None:
+            raise patient.refusal
+        seal(file)
     return path
 
 
 def read_netcdf(path: str | os.PathLike[str]) -> Any:
     """Read an ArviZ object from a netCDF file into memory and close the file.
+
+    Raises
+    ------
+    FileError
+        If the file is no netCDF file, or is not what `write_netcdf` wrote any more.
 
     Examples
     --------
@@ -258,16 +272,28 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
         raise AnonbayesError(
             f"path={str(path)!r} is not a file; give the netCDF file of a posterior."
         )
+    with path.open("rb") as file:
+        if file.read(8) != b"\x89HDF\r\n\x1a\n":
+            raise FileError(f"path={str(path)!r} is not a netCDF 4 file; give that of a posterior.")
+    check_seal(path)
+    loaded: dict[str, xr.Dataset] = {}
     try:
         found = xr.open_groups(path, engine="h5netcdf")
-    except OSError as error:
-        raise AnonbayesError(f"path={str(path)!r} is not a netCDF 4 file: {error}.") from error
-    loaded: dict[str, xr.Dataset] = {}
-    for name, dataset in found.items():
-        loaded[name.strip("/")] = with_slashes(dataset.load())
-        dataset.close()
+        try:
+            for name, dataset in found.items():
+                loaded[name.strip("/")] = dataset.load()
+        finally:
+            for dataset in found.values():
+                dataset.close()
+    except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
+        raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
     root = loaded.pop("", xr.Dataset())
-    return make_idata(loaded, attrs=root.attrs)
+    return make_idata({name: with_slashes(d) for name, d in loaded.items()}, attrs=root.attrs)
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 160 else f"{text[:160]}..."
 
 
 def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Dataset:

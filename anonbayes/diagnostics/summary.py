@@ -15,6 +15,7 @@ import pandas as pd
 
 from .. import compat
 from ..errors import AnonbayesError
+from ..files import write_text
 from ._checks import (
     STATUSES,
     Check,
@@ -114,7 +115,7 @@ class DiagnosticReport:
         """Return the report as JSON, and write it where `path` says."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            write_text(path, text + "\n")
         return text
 
     def _repr_html_(self) -> str:

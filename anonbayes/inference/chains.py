@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from multiprocessing.managers import SyncManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -235,20 +236,41 @@ class SweepMeter:
 def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
     """Threads or processes, an event that stops them, and a queue of the sweeps they made."""
     if parallel == "threads":
-        with ThreadPoolExecutor(n) as pool:
-            yield pool, threading.Event(), queue.SimpleQueue()
+        with ThreadPoolExecutor(n) as pool, _stopping(threading.Event()) as stop:
+            yield pool, stop, queue.SimpleQueue()
         return
     context = multiprocessing.get_context("spawn")
+    manager = SyncManager(ctx=context)
+    manager.start(_follow_parent)
     with (
-        context.Manager() as manager,
-        ProcessPoolExecutor(n, mp_context=context, initializer=_leave_interrupts) as processes,
+        manager,
+        ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
+        _stopping(manager.Event()) as stop,
     ):
-        yield processes, manager.Event(), manager.Queue()
+        yield processes, stop, manager.Queue()
 
 
-def _leave_interrupts() -> None:
-    """Let Ctrl-C reach the parent only, which asks the chains to stop after their chunk."""
+@contextlib.contextmanager
+def _stopping(event: Any) -> Iterator[Any]:
+    """Set the event when something goes wrong, or a signal asks the process to end."""
+    try:
+        yield event
+    except BaseException:
+        event.set()
+        raise
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, which asks the chains to stop; end at once if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)  # who continues the run must find nobody writing to it
 
 
 def _follow(futures: list[Future[Recorded]], stop: Any, made: Any, meter: SweepMeter) -> bool:

@@ -8,14 +8,17 @@ written when the run died before its state was is written again, and no draw is 
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anonbayes.errors import ModelError
+from anonbayes.errors import FileError, ModelError
+from anonbayes.files import is_finished, make_folder, new_file, remove_leftovers, write_text
 
 if TYPE_CHECKING:
     from anonbayes.inference.chains import ChainState, Recorded
@@ -56,9 +59,11 @@ class RunStore:
         self.path = Path(path)
         wanted = json.loads(json.dumps({"format": FORMAT, **settings}))
         existing = self.read_settings(self.path)
+        for folder in (self.path, *self.path.glob("chain-*")):
+            remove_leftovers(folder)
         if existing is None:
-            self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path / "run.json", json.dumps(wanted, indent=1).encode())
+            make_folder(self.path)
+            write_text(self.path / "run.json", json.dumps(wanted, indent=1))
             return
         for key, value in wanted.items():
             if existing.get(key) != value:
@@ -74,11 +79,10 @@ class RunStore:
         file = folder / "run.json"
         if file.is_file():
             try:
-                found = json.loads(file.read_text())
-            except json.JSONDecodeError as error:
-                raise ModelError(f"{str(file)!r} is damaged: {error}.") from None
-            return dict(found)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, TypeError, ValueError) as error:
+                raise _damaged(file, error) from None
+        if folder.exists() and (not folder.is_dir() or any(map(is_finished, folder.iterdir()))):
             raise ModelError(
                 f"{str(folder)!r} exists and is no run of anonbayes; choose an empty or new "
                 "directory for resume=."
@@ -116,7 +120,7 @@ class RunStore:
         file = folder / "state.npz"
         if not file.is_file():
             return None
-        saved = load_arrays(file)
+        saved = load_arrays(file, needed=("done", "parts", "generators"))
         for part in range(int(saved["parts"])):
             arrays = load_arrays(folder / f"part-{part:05d}.npz")
             into.add(
@@ -134,43 +138,36 @@ class RunStore:
     @staticmethod
     def _n_parts(folder: Path) -> int:
         file = folder / "state.npz"
-        return int(load_arrays(file)["parts"]) if file.is_file() else 0
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return int(load_arrays(file, only=["parts"])["parts"]) if file.is_file() else 0
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write named arrays to a file, completely or not at all."""
-    import io
-
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_atomically(path, buffer.getvalue())
+    with new_file(path) as file:
+        file.write(buffer.getbuffer())
 
 
-def load_arrays(path: Path) -> dict[str, Any]:
-    """Read named arrays; a damaged file is an error that names it."""
-    import zipfile
-
+def load_arrays(
+    path: Path, *, only: Iterable[str] | None = None, needed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Read named arrays, all or some; a damaged file is an error that names it."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ModelError(
-            f"{str(path)!r} is damaged or incomplete ({error}); the run cannot be continued. "
-            "Start it again with another path."
-        ) from None
+            found = {name: arrays[name] for name in (arrays if only is None else only)}
+            if absent := set(needed) - set(found):
+                raise KeyError(*sorted(absent))
+            return found
+    except Exception as error:  # zip, zlib and NumPy each have their own words for damage
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    return FileError(
+        f"{str(path)!r} is damaged or incomplete ({error or type(error).__name__}); the run cannot "
+        "be continued. Start it again with another path."
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import warnings
+import zlib
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from anonbayes.inference.tree import not_nested_message
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.shards import SHARD_ROWS
+from anonbayes.locks import locked
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["fit"]
@@ -104,7 +107,7 @@ def fit(
         Whether to keep draws of the hidden rows, for all rows or for those numbered.
     resume : path, optional
         Directory in which finished draws are kept while the run goes on. When it holds an
-        unfinished run with the same settings, that run is continued.
+        unfinished run with the same settings, that run is continued. One process at a time.
     progressbar : bool
         Whether to show one.
     **kwargs
@@ -157,36 +160,37 @@ def fit(
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
     spare = 1 if client is not None else max(1, (cores or os.cpu_count() or 1) // chains)
     engine = _engine(table, prior, step, rows, kwargs, spare)
-    store = None
-    if resume is not None:
-        store = RunStore(
-            resume,
-            {
-                "fingerprint": table.fingerprint,
-                "prior": prior.fingerprint,
-                "method": method,
-                "step": step,
-                "chains": chains,
-                "tune": tune,
-                "thin": thin,
-                "entropy": str(entropy),
-                "rows": None if rows is None else len(rows),
-                "settings": {k: repr(v) for k, v in sorted(kwargs.items()) if k != "threads"},
-            },
+    with contextlib.nullcontext() if resume is None else locked(resume):
+        store = None
+        if resume is not None:
+            store = RunStore(
+                resume,
+                {
+                    "fingerprint": table.fingerprint,
+                    "prior": prior.fingerprint,
+                    "method": method,
+                    "step": step,
+                    "chains": chains,
+                    "tune": tune,
+                    "thin": thin,
+                    "entropy": str(entropy),
+                    "rows": None if rows is None else zlib.crc32(rows.tobytes()),
+                    "settings": {k: repr(v) for k, v in sorted(kwargs.items()) if k != "threads"},
+                },
+            )
+        recorded, interrupted = run_chains(
+            engine,
+            draws=draws,
+            tune=tune,
+            thin=thin,
+            seeds=np.random.SeedSequence(entropy).spawn(chains),
+            cores=cores,
+            progressbar=progressbar,
+            label=f"{method}{f' ({step})' if step else ''}",
+            store=store,
+            parallel=parallel,
+            client=client,
         )
-    recorded, interrupted = run_chains(
-        engine,
-        draws=draws,
-        tune=tune,
-        thin=thin,
-        seeds=np.random.SeedSequence(entropy).spawn(chains),
-        cores=cores,
-        progressbar=progressbar,
-        label=f"{method}{f' ({step})' if step else ''}",
-        store=store,
-        parallel=parallel,
-        client=client,
-    )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
     _warn_if_chains_disagree(stats, step)
     return make_posterior(

@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import sparse
 
 from anonbayes import compat
-from anonbayes.errors import ModelError
+from anonbayes.errors import FileError, ModelError
 from anonbayes.inference.beliefs.batches import batch_slices
 from anonbayes.inference.beliefs.belief import (
     attacker_belief,
@@ -269,7 +269,8 @@ class Posterior:
     def to_netcdf(self, path: str | os.PathLike[str]) -> str:
         """Write everything to one netCDF file, the table included.
 
-        The file opens in ArviZ; `from_netcdf` reads it back.
+        The file opens in ArviZ; `from_netcdf` reads it back. It is complete when it has its name,
+        and ends with a digest by which `from_netcdf` notices damage.
         """
         content = compat.groups(self.idata) | {TABLE_GROUP: table_to_dataset(self.table)}
         idata = compat.make_idata(content, attrs=self.idata.attrs)
@@ -277,26 +278,48 @@ class Posterior:
 
     @classmethod
     def from_netcdf(cls, path: str | os.PathLike[str]) -> Posterior:
-        """Read what `to_netcdf` wrote."""
+        """Read what `to_netcdf` wrote.
+
+        Raises
+        ------
+        FileError
+            If the file is damaged, incomplete, or holds draws of another table.
+        """
         found = compat.read_netcdf(path)
         content = compat.groups(found)
         if TABLE_GROUP not in content:
             raise ModelError(
                 f"{str(path)!r} holds no released table; it was not written by Posterior.to_netcdf."
             )
-        table = table_from_dataset(content.pop(TABLE_GROUP))
-        weights = content["constant_data"]
-        prior = Prior(
-            weights["alpha"].to_numpy(),
-            {name: weights[f"beta_{name}"].to_numpy() for name in table.attributes},
-        )
         attrs = dict(found.attrs)
+        try:
+            table = table_from_dataset(content.pop(TABLE_GROUP))
+            weights = content["constant_data"]
+            prior = Prior(
+                weights["alpha"].to_numpy(),
+                {name: weights[f"beta_{name}"].to_numpy() for name in table.attributes},
+            )
+            for name in table.domains:
+                content["posterior"][f"pi_{name}"]
+            if table.scheme == "vertical":
+                content[AVERAGES_GROUP]["ownership"]
+            fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
+        except KeyError as error:
+            raise FileError(
+                f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
+                f"({error}). {compat.REMAKE}"
+            ) from None
+        except (ValueError, TypeError, IndexError, AttributeError) as error:
+            raise FileError(
+                f"The table in {str(path)!r} is damaged ({error}). {compat.REMAKE}"
+            ) from error
+        if table.fingerprint != fingerprint:
+            raise FileError(
+                f"{str(path)!r} holds draws that belong to another table: they were made for the "
+                f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
+            )
         return cls(
-            table,
-            prior,
-            compat.make_idata(content, attrs=attrs),
-            str(attrs["method"]),
-            str(attrs["step"]) or None,
+            table, prior, compat.make_idata(content, attrs=attrs), str(method), str(step) or None
         )
 
     def __repr__(self) -> str:

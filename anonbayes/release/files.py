@@ -171,17 +171,20 @@ def _kind(path: Path) -> str:
 def _names(path: Path, kind: str, sep: str) -> list[str]:
     if kind == "csv":
         return read_csv_names(path, sep=sep)
-    schema = open_parquet(path).schema_arrow
-    # A frame's index, which pandas writes along, is no column of the table.
-    index = {n for n in (schema.pandas_metadata or {}).get("index_columns", []) if type(n) is str}
-    return [name for name in schema.names if name not in index]
+    with no_damage(path):
+        schema = open_parquet(path).schema_arrow
+        about = schema.pandas_metadata or {}
+        # A frame's index, which pandas writes along, is no column of the table.
+        index = {n for n in about.get("index_columns", []) if type(n) is str}
+        return [name for name in schema.names if name not in index]
 
 
 def open_parquet(path: Path, **how: Any) -> Any:
     """Open a parquet file, or say that it is none."""
     module = parquet_module()
     with no_damage(path, "is no readable parquet file"):
-        return module.ParquetFile(path, **how)
+        # Checksums are verified where the program that wrote the file has stored them.
+        return module.ParquetFile(path, page_checksum_verification=True, **how)
 
 
 def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
@@ -199,10 +202,13 @@ def frame_of(table: Any) -> pd.DataFrame:
 @contextmanager
 def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
     """Turn what goes wrong while a parquet file is read into an error that names it."""
+    parquet_module()  # or how to get it
     import pyarrow
 
     try:
         yield
+    except TableError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise TableError(f"{str(path)!r} {finding}: {reason}.") from None

@@ -92,7 +92,7 @@ def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
         weights=dataset["weights"].to_numpy().copy() if "weights" in dataset else None,
     )
     if table.fingerprint != about["fingerprint"]:
-        raise TableError("The stored table is damaged: its fingerprint does not match.")
+        raise TableError("its fingerprint does not match")
     return table
 
 

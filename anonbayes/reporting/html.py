@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from anonbayes.diagnostics import DiagnosticReport, diagnose
 from anonbayes.errors import AnonbayesError
+from anonbayes.files import write_text
 from anonbayes.guarantees.nonstochastic import table_leakage
-from anonbayes.inference.checkpoint import write_atomically
 from anonbayes.inference.posterior import Posterior
 from anonbayes.reporting import formats, pictures, sections
 from anonbayes.reporting.limits import LimitCheck
@@ -98,8 +98,7 @@ def report(
         command=command,
         max_rows=max_rows,
     )
-    # Names of files may hold bytes that are no text; they are shown, not refused.
-    write_atomically(file, text.encode("utf-8", errors="backslashreplace"))
+    write_text(file, text)
     return file
 
 

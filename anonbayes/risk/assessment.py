@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.errors import AnonbayesError, one_of
+from anonbayes.files import write_text
 from anonbayes.guarantees.nonstochastic import GroupLeakage
 from anonbayes.risk.breakdown import breakdown
 from anonbayes.risk.faithfulness import Faithfulness
@@ -288,8 +289,7 @@ class RiskAssessment:
         """JSON of `to_dict`, also written to `path` when one is given."""
         text = json.dumps(self.to_dict(rows=rows), indent=2, ensure_ascii=False)
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
+            write_text(path, text + "\n")
         return text
 
     def __repr__(self) -> str:

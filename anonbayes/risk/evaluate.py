@@ -178,7 +178,7 @@ def _rows(
     if truth.weights is not None:
         columns[WEIGHT] = truth.weights
     columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
-    return pd.DataFrame(columns, index=truth.victims.index)
+    return pd.DataFrame(columns, index=truth.victims.index, copy=False)
 
 
 def _row_errors(replicates: Replicates, n_pairs: int) -> dict[str, Floats]:

@@ -10,6 +10,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+from anonbayes.files import write_text
 from anonbayes.scenario.kinds import KINDS
 from anonbayes.scenario.load import load
 from anonbayes.scenario.schema import describe_keys, json_schema
@@ -35,8 +36,8 @@ def readme(folder: Path) -> str:
 
 def write_documents(folder: Path) -> None:
     """Write both files into the folder of the scenarios."""
-    (folder / "scenario.schema.json").write_text(schema(), encoding="utf-8")
-    (folder / "README.md").write_text(readme(folder), encoding="utf-8")
+    write_text(folder / "scenario.schema.json", schema())
+    write_text(folder / "README.md", readme(folder))
 
 
 if __name__ == "__main__":

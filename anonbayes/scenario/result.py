@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from anonbayes.files import save_figure
+
 if TYPE_CHECKING:
     from anonbayes.reporting.limits import LimitCheck
 
@@ -163,4 +165,4 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def save_plot(path: Path, axes: Any) -> None:
     """Write the figure of axes, or of an array of axes, as PNG."""
     first = axes.flat[0] if hasattr(axes, "flat") else axes
-    first.figure.savefig(path, dpi=150, format="png")
+    save_figure(path, first.figure, dpi=150)

@@ -16,6 +16,7 @@ import anonbayes
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+    from sphinx.config import Config
 
 # Citations such as "OneID Alg. 1" do not end the first sentence of a docstring.
 ABBREVIATIONS = ("Alg.", "App.", "Prop.", "Sec.", "Thm.")
@@ -96,19 +97,29 @@ def index() -> str:
     return "".join(parts)
 
 
-def write(app: Sphinx, _config: object) -> None:
-    """Write the pages, leaving those that are up to date untouched."""
+def write(app: Sphinx, config: Config) -> None:
+    """Write the pages, leaving those that are up to date untouched and none that is not needed."""
     folder = Path(app.srcdir) / "api"
     folder.mkdir(exist_ok=True)
     pages = {"index": index()}
-    for name in filter(is_module, (n for names in public_names().values() for n in names)):
-        pages[f"anonbayes.{name}"] = module_page(name)
-        # Autodoc imports by path, and knows modules that live deeper by their public one so.
-        sys.modules.setdefault(f"anonbayes.{name}", getattr(anonbayes, name))
+    documented = set()  # pages that autosummary writes
+    for name in (n for names in public_names().values() for n in names):
+        documented.add(f"anonbayes.{name}")
+        if is_module(name):
+            module = getattr(anonbayes, name)
+            pages[f"anonbayes.{name}"] = module_page(name)
+            documented |= {f"anonbayes.{name}.{member}" for member in module.__all__}
+            # Autodoc imports by path, and knows modules that live deeper by their public one so.
+            sys.modules.setdefault(f"anonbayes.{name}", module)
+    for file in folder.glob("*.rst"):
+        if file.stem not in documented | pages.keys():
+            file.unlink()
     for name, text in pages.items():
         file = folder / f"{name}.rst"
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
+    # Named one by one: pages that are new since the last build are not known to Sphinx yet.
+    config.autosummary_generate = [f"api/{name}.rst" for name in pages]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

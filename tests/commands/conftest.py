@@ -55,7 +55,7 @@ def refused(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def people(tmp_path):
     """A small part of the clinic, as people.csv beside its hierarchies."""
-    frame = pd.read_csv(ROOT / "data" / "clinic.csv", sep=";", dtype=str).head(240)
+    frame = pd.read_csv(ROOT / "data" / "clinic.csv", sep=";", dtype=str).head(120)
     frame.to_csv(tmp_path / "people.csv", sep=";", index=False)
     return frame
 

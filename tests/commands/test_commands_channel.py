@@ -160,6 +160,6 @@ def test_bad_columns(refused, held, tmp_path):
     assert "row 2: the cell is empty" in refused(*estimate, *options("rappor"))
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;e\n")
     assert "row 1: '01x1' is not a text of 4 zeros" in refused(*estimate, *options("rappor"))
-    assert "row 0: '0101' is not a:b:y" in refused(*estimate, *options("local_hashing"))
+    assert "row 0: '0101' is not a/b/y" in refused(*estimate, *options("local_hashing"))
     other = [*estimate, *options("randomized_response"), "--column", "other"]
     assert "Column 'other', row 1: 'e' is none of the values" in refused(*other)

@@ -46,6 +46,7 @@ def test_help_shows_the_examples(name):
         assert line in done.output
         assert shlex.split(line)[1 : 1 + len(name.split())] == name.split()
     assert "\x1b[" not in done.output
+    assert max(map(ord, done.output)) < 0x2600  # nothing was taken for an emoji
 
 
 def test_every_parameter_is_explained():
@@ -75,7 +76,7 @@ def test_every_example_runs(tmp_path, monkeypatch):
         assert done.stdout.strip(), f"{line} says nothing"
         if line == "anonbayes datasets export clinic":
             frame = pd.read_csv("clinic.csv", sep=";", dtype=str)
-            frame.head(150).to_csv("clinic.csv", sep=";", index=False)
+            frame.head(100).to_csv("clinic.csv", sep=";", index=False)
     assert fetched == ["adult"]
     written = {file.name for file in tmp_path.iterdir()}
     made = "released boxes qit st reports budgets binned".split()

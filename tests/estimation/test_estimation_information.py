@@ -29,6 +29,12 @@ ALPHA = {
     "UE-sure": np.full(5, 2.5),
     "uRAP": np.array([3.0, 3.0, 2.5, 4.0, 6.0]),
 }
+# Some values held by nobody.
+FACES = {
+    "RR": np.array([3.0, 0.0, 2.5, 0.0, 4.0]),
+    "uRR": np.array([3.0, 4.0, 0.0, 6.0, 0.0]),
+    "uRAP": np.array([3.0, 0.0, 2.5, 4.0, 0.0]),
+}
 
 
 def dense(q, p):
@@ -68,21 +74,22 @@ def test_the_empirical_estimate_of_bits_does_not(name):
     assert channel.cramer_rao_bound(p, 300) < 0.9 * channel.expected_loss(p, 300)
 
 
-@pytest.mark.parametrize("name", ALPHA)
-def test_mean_information_over_a_prior(name):
-    """Trace of ``(n E[I] + J)^-1`` with ``E[I]`` and ``J`` averaged over draws of the prior.
+@pytest.mark.parametrize("name, alpha", [*ALPHA.items(), *FACES.items()])
+def test_mean_information_over_a_prior(name, alpha):
+    """Trace of ``(n E[I] + J)^-1`` with ``E[I]`` averaged over draws of the prior.
 
-    The trace is smooth in the averages; its error follows from 20 batches of draws.
+    The trace is smooth in the average; its error follows from 20 batches of draws.
     """
-    channel, alpha = CHANNELS[name][0], ALPHA[name]
-    q, basis, n = channel.matrix(), tangent(5), 40
+    channel, held = CHANNELS[name][0], np.flatnonzero(alpha)
+    q, basis, n = channel.matrix(), tangent(len(held)), 40
     rng = np.random.default_rng(12)
     total = alpha.sum()
-    prior = np.diag((total - 1) * (total - 2) / (alpha - 2))
+    prior = np.diag((total - 1) * (total - 2) / (alpha[held] - 2))
     batches = []
     for _ in range(20):
-        draws = rng.dirichlet(alpha, 400)
-        mean = np.mean([dense(q, p) for p in draws], axis=0)
+        draws = np.zeros((400, 5))
+        draws[:, held] = rng.dirichlet(alpha[held], 400)
+        mean = np.mean([dense(q, p) for p in draws], axis=0)[np.ix_(held, held)]
         batches.append(np.trace(np.linalg.inv(basis.T @ (n * mean + prior) @ basis)))
     error = np.std(batches, ddof=1) / np.sqrt(20)
     bound = channel.van_trees_bound(n, alpha=alpha)
@@ -128,6 +135,13 @@ def test_the_mean_reciprocal_is_an_upper_bound_even_when_cut_short():
         assert float(information.inverse_mean(1e-3, 1.0, 3.0, 30.0, terms=terms)) > exact
 
 
+def test_values_that_nobody_holds_leave_a_smaller_channel():
+    """The bits of the others are noise."""
+    small = ab.RAPPOR(ab.Domain("x", range(3)), 1.5)
+    part = CHANNELS["RAPPOR"][0].van_trees_bound(50, alpha=[3, 0, 3, 0, 3])
+    assert part == pytest.approx(small.van_trees_bound(50, alpha=3.0), rel=1e-12)
+
+
 def test_what_has_no_closed_form_is_refused():
     rappor = CHANNELS["RAPPOR"][0]
     with pytest.raises(ab.AnonbayesError, match="treat all protected values alike"):
@@ -137,8 +151,17 @@ def test_what_has_no_closed_form_is_refused():
     mixed = ab.InputDiscriminativeUE.optimal(DOMAIN, [1.0, 1.0, 2.0, 2.0, 2.0])
     with pytest.raises(ab.AnonbayesError, match="all protected bits have the same"):
         mixed.minimax_bound(10)
+    for alpha, words in (
+        (2.0, "alpha of 0 is 2: .* above 2"),
+        ([3, 3, 1.5, 3, 3], "alpha of 2 is 1.5: "),
+        (0.0, "not for all"),
+        ([3, 3], "one for each of the 5 values"),
+        ([3, 3, -1, 3, 3], r"alpha\[2\]"),
+    ):
+        with pytest.raises(ab.AnonbayesError, match=words):
+            rappor.van_trees_bound(10, alpha=alpha)
     with pytest.raises(ab.AnonbayesError, match=r"alpha\[0\] = 2: .* above 2"):
-        rappor.van_trees_bound(10, alpha=2.0)
+        information.dirichlet(np.array([2.0]), np.array([5.0]))
     with pytest.raises(ab.AnonbayesError, match="n=0 reports"):
         rappor.minimax_bound(0)
     with pytest.raises(ab.AnonbayesError, match="carry no information"):

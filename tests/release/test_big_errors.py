@@ -262,9 +262,14 @@ def test_an_interrupted_query_stops(monkeypatch, tmp_path):
         outofcore._run(con, lambda: con.sql(query).fetchall(), "counting", True)
 
 
-def test_progress_is_for_terminals_only(capsys):
-    from anonbayes.release.progress import reading
-
-    with reading("counting rows", progressbar=True) as done:
-        done(0.5)
+def test_progress_is_for_terminals_only(capsys, monkeypatch, tmp_path):
+    good().to_parquet(tmp_path / "a.parquet")
+    read(tmp_path, "duckdb", progressbar=True)
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, for rich
+    for engine in ("duckdb", "dask"):
+        read(tmp_path, engine, progressbar=True)
+        out, error = capsys.readouterr()
+        assert out == "" and "counting rows" in error
+        read(tmp_path, engine, progressbar=False)
+        assert capsys.readouterr() == ("", "")

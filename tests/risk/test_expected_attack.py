@@ -83,3 +83,22 @@ def test_bad_input_is_named():
     for counts in ([0, 0, 0], [1.5, 1, 1], [-1, 2, 3]):
         with pytest.raises(ab.AnonbayesError, match="whole numbers of users"):
             ab.reidentify.expected_budget_attack(channel, counts, 1.0)
+
+
+def test_a_smaller_gamma_hides_outliers_where_the_bound_does_not():
+    """Where popular values hold most users outliers exceed gamma/n; their rate falls with gamma."""
+    size = 3000
+    domain = ab.Domain("x", range(size))
+    counts = np.concatenate([np.full(20, 500), np.ones(size - 20, int)])
+    n = int(counts.sum())
+    rates = {}
+    for gamma in (50.0, 12.0):
+        tuned = ab.budgets.worst_case(domain, n, gamma)
+        channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
+        assert ab.reidentify.worst_report(channel, counts).accuracy <= tuned.bound * (1 + 1e-9)
+        found = ab.reidentify.expected_budget_attack(channel, counts, tuned)
+        assert found.rate <= tuned.bound
+        rates[gamma] = found.outlier_rate
+    assert rates[50.0] > 1.2 * 50 / n
+    assert rates[12.0] < 50 / n
+    assert rates[12.0] / rates[50.0] < 12 / 50

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anonbayes.files import write_text
+
 __all__ = ["write_json"]
 
 
@@ -30,7 +32,7 @@ def write_json(content: dict[str, Any], path: str | Path | None = None) -> str:
     """
     text = json.dumps(_plain(content), indent=2, allow_nan=False)
     if path is not None:
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_text(path, text + "\n")
     return text
 
 

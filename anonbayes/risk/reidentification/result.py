@@ -156,7 +156,7 @@ def outliers(
     bound the rate over senders who were picked by their value, as outliers are: where a few values
     hold most users, that rate can exceed ``gamma/n`` although no report is better than that, and
     no rule for the budgets prevents it. `expected_budget_attack` computes it for counts that are
-    thought likely; budgets tuned to a smaller ``gamma`` lower it in proportion.
+    thought likely; budgets tuned to a smaller ``gamma`` lower it, at least in proportion.
 
     Examples
     --------
