@@ -227,7 +227,7 @@ print(risk.text)
 
 # %% [markdown]
 # The same question from the command line, with the sweep in a file that can be reviewed, versioned and run again
-# next year: [`models/choose_k_l.toml`](../models/choose_k_l.toml).
+# next year, is the scenario `models/choose_k_l.toml` of the repository:
 #
 # ```sh
 # anonbayes run models/choose_k_l.toml

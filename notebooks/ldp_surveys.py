@@ -293,7 +293,7 @@ assert found.budgets[1].exceeded(counts).sum() <= 2
 # %% [markdown]
 # (Errors are in people, root mean square.) The same generous epsilon for everybody names more than twice as many senders
 # as accepted. The worst case is safe and noisy everywhere. The tuned budgets are safe, too, and count the busiest places
-# much better; about lonely places they stay as vague as they have to be.
+# clearly better; about lonely places they stay as vague as they have to be.
 #
 # ## What to conclude
 #

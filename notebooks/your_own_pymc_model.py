@@ -199,10 +199,10 @@ axes[0].set(xlabel="share with heart disease", ylabel="density", title="Two sour
 axes[0].legend(frameon=False)
 
 axes[1].hist(ratio.values.ravel(), 40, density=True, color="0.85", label="from the released data")
-axes[1].axvline(np.exp(logit), color=BLUE, label="logistic regression on the cleartext")
+axes[1].axvline(np.exp(logit), color=BLUE, label="regression on the cleartext")
 axes[1].set_ylim(0, 1.35 * axes[1].get_ylim()[1])
 axes[1].set(xlabel="odds ratio per ten years of age", title="The answer to the study's question")
-_ = axes[1].legend(frameon=False)
+_ = axes[1].legend(frameon=False, loc="upper left")
 
 # %% [markdown]
 # Ranges of twenty years and lying phones, and the odds ratio is found, with an honest interval.

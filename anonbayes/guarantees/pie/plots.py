@@ -69,9 +69,9 @@ def bounds_by_budget(
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `bounds_by_budget` returned, bits against budget."""
     if ax is None:
-        from matplotlib.figure import Figure
+        from anonbayes.compat.figures import OwnFigure
 
-        ax = Figure(figsize=(5.2, 3.8), layout="constrained").subplots()
+        ax = OwnFigure(figsize=(5.2, 3.8)).subplots()
     for kind, style in zip(LABELS, ("--", "-", ":"), strict=True):
         if kind in frame:
             ax.plot(frame.index, frame[kind], style, label=LABELS[kind])
