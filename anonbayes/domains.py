@@ -275,13 +275,26 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
         raise DomainError(f"{where} contains values that are not hashable.") from None
     found = list(distinct)
     if series.dtype == object and any(isinstance(v, int | float) and v in (0, 1) for v in found):
-        kinds = {isinstance(v, bool | np.bool_) for v in series if isinstance(v, _NUMBERS)}
-        if len(kinds) > 1:
-            raise DomainError(
-                f"{where} mixes truth values and numbers (True equals 1 in Python); convert it "
-                "to one type."
-            )
+        refuse_mixed_truth(series, where=where)
     return codes, found
+
+
+def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
+    """Raise `DomainError` when truth values stand among numbers: as codes they would be equal.
+
+    Examples
+    --------
+    >>> refuse_mixed_truth([True, 0], where="Column 'x'")
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.DomainError: Column 'x' mixes truth values and numbers (True equals 1 in Python); convert it to one type.
+    """  # noqa: E501
+    kinds = {isinstance(v, bool | np.bool_) for v in values if isinstance(v, _NUMBERS)}
+    if len(kinds) > 1:
+        raise DomainError(
+            f"{where} mixes truth values and numbers (True equals 1 in Python); convert it "
+            "to one type."
+        )
 
 
 def is_missing(cell: Any) -> bool:

@@ -19,6 +19,7 @@ from anonbayes.domains import (
     numbers_of,
     object_array,
     plain,
+    refuse_mixed_truth,
     sorted_values,
 )
 from anonbayes.errors import CellError, DomainError, TableError
@@ -240,7 +241,7 @@ def _domain(
 def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
     """Values that a column shows by themselves or as members of its sets."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
-    seen: dict[Any, None] = {}
+    members: list[Any] = []
     for cell in series.cat.categories if ordered else distinct:
         if is_missing(cell):
             continue
@@ -250,7 +251,9 @@ def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int
                 f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
                 f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
             )
-        seen.update(dict.fromkeys(_atoms(cell)))
+        members.extend(_atoms(cell))
+    refuse_mixed_truth(members, where=f"Column {name!r}")
+    seen = dict.fromkeys(members)
     if not seen:
         raise DomainError(
             f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
