@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -273,6 +273,10 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
         codes, distinct = pd.factorize(series, use_na_sentinel=False)
     except TypeError:
         raise DomainError(f"{where} contains values that are not hashable.") from None
+    except InvalidOperation:
+        raise DomainError(
+            f"{where} contains a signalling NaN; write a missing value as None."
+        ) from None
     found = list(distinct)
     if series.dtype == object and any(isinstance(v, int | float) and v in (0, 1) for v in found):
         refuse_mixed_truth(series, where=where)
@@ -327,7 +331,7 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
     """Sort values of possibly mixed types: numbers first, then everything else by its text."""
     try:
         return sorted(values)
-    except TypeError:
+    except (TypeError, InvalidOperation):
         return sorted(
             values,
             key=lambda v: (0, v, "") if is_number(v) else (1, 0, f"{type(v).__name__}:{v}"),

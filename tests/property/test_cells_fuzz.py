@@ -85,6 +85,7 @@ def test_parser(cell, which):
 @quick
 @given(column=st.lists(cells, min_size=1, max_size=4), given_domain=st.booleans())
 @example([True, {0}], False)
+@example([decimal.Decimal("sNaN")], False)
 def test_columns(column, given_domain):
     series = pd.Series(np.fromiter(column, dtype=object, count=len(column)))
     domain = ["M", "J", "a", "1", "2"] if given_domain else None
