@@ -47,6 +47,7 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
 
     from anonbayes import compat
     from anonbayes import diagnostics as d
+    from anonbayes.diagnostics.plots import FEWEST_GEWEKE_DRAWS
     from anonbayes.files import save_figure
 
     if data.attrs.get("method") == "exact":
@@ -55,7 +56,8 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
     kinds = {v.dtype.kind for v in draws.data_vars.values()}
     pictures: dict[str, Any] = {"worst": lambda: d.plot_worst(data, report=report, n=4)}
     if "f" in kinds:
-        pictures["geweke"] = lambda: d.plot_geweke(data)
+        if draws.sizes["draw"] >= FEWEST_GEWEKE_DRAWS:
+            pictures["geweke"] = lambda: d.plot_geweke(data)
         pictures["autocorrelation"] = lambda: d.plot_autocorrelation(data)
     if kinds & set("iub"):
         pictures["weiss"] = lambda: d.plot_weiss(data)

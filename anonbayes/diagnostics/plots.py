@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Colours that stay apart for colour-blind readers (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
+#: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
+FEWEST_GEWEKE_DRAWS = 80
+
 
 def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     if ax is not None:

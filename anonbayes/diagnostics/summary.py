@@ -52,9 +52,10 @@ class DiagnosticReport:
         One row per scalar quantity. ``kind`` is real, categorical or log density; ``status`` is
         empty, or constant, stuck (chains never move but differ) or not finite. Real quantities have
         ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat`` and ``geweke_z`` (the
-        largest over chains); categorical ones ``weiss_between_p``, ``weiss_within_p`` (the smallest
-        over chains), ``chain_share`` (share of the variation that lies between chains), ``phi``,
-        ``n_categories``, ``n_moves`` and ``ess_bulk`` (that of a DAR(1) chain).
+        largest over chains), as far as there are chains and draws enough to tell; categorical ones
+        ``weiss_between_p``, ``weiss_within_p`` (the smallest over chains), ``chain_share`` (share
+        of the variation that lies between chains), ``phi``, ``n_categories``, ``n_moves`` and
+        ``ess_bulk`` (that of a DAR(1) chain).
     source : str
         Chains, draws, method and step.
     """

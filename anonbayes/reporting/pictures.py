@@ -120,6 +120,7 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
     """Yield the pictures of convergence; none where there is no chain."""
     from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
     from anonbayes.diagnostics._quantities import rank_quantities
+    from anonbayes.diagnostics.plots import FEWEST_GEWEKE_DRAWS
 
     if post.method == "exact" or not rank_quantities(report.table):
         return
@@ -130,12 +131,13 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
         "that agree overlap on the left and are flat on the right.",
         wide=True,
     )
-    yield draw(
-        lambda: plot_geweke(post),
-        "Early against late draws",
-        "Geweke's z for later and later starts: 95% of the dots lie between the dashed lines when "
-        "chains have settled.",
-    )
+    if post.draws.sizes["draw"] >= FEWEST_GEWEKE_DRAWS:
+        yield draw(
+            lambda: plot_geweke(post),
+            "Early against late draws",
+            "Geweke's z for later and later starts: 95% of the dots lie between the dashed lines "
+            "when chains have settled.",
+        )
     yield draw(
         lambda: plot_autocorrelation(post),
         "How long draws remember",

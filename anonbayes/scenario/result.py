@@ -37,6 +37,8 @@ class Limit:
     --------
     >>> Limit("max_error", "error", 0.1, found=0.2).text
     'error is 0.2 and exceeds the limit of 0.1.'
+    >>> Limit("require_convergence", "converged", 1, found=0, least=True).text
+    'The chains have not converged.'
     >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
     False
     """
@@ -55,6 +57,8 @@ class Limit:
     @property
     def text(self) -> str:
         """The comparison in a sentence."""
+        if self.measure == "converged":
+            return f"The chains have {'not ' if self.exceeded else ''}converged."
         verb = "keeps" if not self.exceeded else "misses" if self.least else "exceeds"
         return f"{self.measure} is {self.found:.4g} and {verb} the limit of {self.limit:g}."
 

@@ -102,6 +102,7 @@ def test_choice_by_group_size():
         ({"block": 40}, "2 to 20"),
         ({"step": "tempered", "ladder": {"hottest": 1.5}}, "hottest=1.5"),
         ({"step": "tempered", "ladder": {"temperatures": 1}}, "two temperatures"),
+        ({"step": "tempered", "ladder": {"temperatures": [1.0, 0.5]}}, "must be a whole number"),
     ],
 )
 def test_bad_settings_are_refused(change, message):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.reporting import pictures
 from anonbayes.reporting.formats import ratio
 from anonbayes.reporting.html import render
 from anonbayes.reporting.limits import check_limits
@@ -136,6 +137,16 @@ def test_sampled_chains_are_reported():
     text = render(post, post.assess(ab.datasets.load("table1")))
     assert "Simulation adds a standard error" in text and "R-hat" in text
     assert "quantities that give most reason" in text
+
+
+@pytest.mark.parametrize(("draws", "drawn"), [(5, False), (79, False), (80, True)])
+def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
+    monkeypatch.setattr(pictures, "draw", lambda plot, title, *_, **__: (plot(), title))
+    table = ab.datasets.load("table1_anatomy")
+    post = ab.fit(table, seed=1, draws=draws, tune=10, chains=2, progressbar=False)
+    titles = [title for _, title in pictures.chain_pictures(post, ab.diagnose(post))]
+    assert ("Early against late draws" in titles) == drawn
+    assert "How long draws remember" in titles
 
 
 def test_untrusted_chains_come_first():

@@ -136,6 +136,10 @@ class Ladder:
     ) -> None:
         if not 0.0 <= hottest < 1.0:
             raise ModelError(f"hottest={hottest} must lie in [0, 1).")
+        counts = {"temperatures": temperatures, "most": most, "threads": threads}
+        for name, value in counts.items():
+            if value is not None and not isinstance(value, int | np.integer):
+                raise ModelError(f"{name}={value!r} must be a whole number.")
         if (temperatures is not None and temperatures < 2) or most < 2 or threads < 1:
             raise ModelError("A ladder needs at least two temperatures and one thread.")
         self.layout, self.block, self.sub_block = layout, block, sub_block
