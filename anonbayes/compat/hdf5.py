@@ -93,6 +93,8 @@ class PatientFile(io.RawIOBase):
     def _refuse(self, error: OSError) -> None:
         self.refusal = error
         memory = io.BytesIO()
+        left = self._file.seek(0, io.SEEK_END)  # a device has no end to read up to
         self._file.seek(0)
-        memory.write(self._file.read())
+        while left > 0 and (part := self._file.read(left)):
+            left -= memory.write(part)
         self._file = memory
