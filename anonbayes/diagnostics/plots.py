@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 #: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
-FEWEST_GEWEKE_DRAWS = 80
+FEWEST_GEWEKE_DRAWS = 43
 
 
 def _axes(ax: Axes | None, **kwargs: Any) -> Axes:

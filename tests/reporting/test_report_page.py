@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.diagnostics import plot_geweke
 from anonbayes.reporting import pictures
 from anonbayes.reporting.formats import ratio
 from anonbayes.reporting.html import render
@@ -139,7 +140,7 @@ def test_sampled_chains_are_reported():
     assert "quantities that give most reason" in text
 
 
-@pytest.mark.parametrize(("draws", "drawn"), [(5, False), (79, False), (80, True)])
+@pytest.mark.parametrize(("draws", "drawn"), [(5, False), (42, False), (43, True)])
 def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
     monkeypatch.setattr(pictures, "draw", lambda plot, title, *_, **__: (plot(), title))
     table = ab.datasets.load("table1_anatomy")
@@ -147,6 +148,9 @@ def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
     titles = [title for _, title in pictures.chain_pictures(post, ab.diagnose(post))]
     assert ("Early against late draws" in titles) == drawn
     assert "How long draws remember" in titles
+    if not drawn:
+        with pytest.raises(ab.AnonbayesError, match="take more draws"):
+            plot_geweke(post)
 
 
 def test_untrusted_chains_come_first():
