@@ -1,7 +1,7 @@
 """Do chains agree on a table with many modes? With and without tempering, in a given time.
 
     python -m benchmarks vertical_modes                         # 5 + 25 minutes on two cores
-    python -m benchmarks vertical_modes --short                 # 1 minute
+    python -m benchmarks vertical_modes --short                 # half a minute
     python -m benchmarks.vertical_modes --minutes 10 --step collapsed --seed 2
 
 Four chains from dispersed starts advance side by side. Reported are the R-hat of every attacker
@@ -148,9 +148,9 @@ def compare(
 
 def main(*, short: bool = False) -> None:
     """Compare chains without and with tempering."""
-    compare(step="collapsed", minutes=0.2 if short else 5, thin=5, reports=1)
+    compare(step="collapsed", minutes=0.05 if short else 5, thin=5, reports=1)
     compare(
-        minutes=0.3 if short else 25, tune=40 if short else 800, thin=5 if short else 40,
+        minutes=0.1 if short else 25, tune=15 if short else 800, thin=5 if short else 40,
         reports=1 if short else 5,
     )  # fmt: skip
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from anonbayes.commands.options import Force
-from anonbayes.commands.screen import say
+from anonbayes.commands.options import AsJson, Force
+from anonbayes.commands.screen import print_json, say
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["init"]
@@ -26,8 +26,14 @@ def init(
         str | None, typer.Option(help="Separator; by default looked for in the header line.")
     ] = None,
     force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a commented scenario for a table by looking at its columns."""
+    """Write a commented scenario for a table by looking at its columns.
+
+    With --json: file, and what it says as scenario.
+    """
+    import tomllib
+
     from anonbayes.files import write_text
     from anonbayes.scenario.starter import starter
 
@@ -37,4 +43,7 @@ def init(
     text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
+    if as_json:
+        print_json({"file": str(file), "scenario": tomllib.loads(text)})
+        return
     say(f"{file}: look it over, then: anonbayes run {file}")

@@ -124,6 +124,9 @@ def test_init_writes_a_scenario_that_runs(people, tmp_path):
     assert done.exit_code == 0, done.output
     found = json.loads((file.parent / "out" / "first" / "result.json").read_text())
     assert found["details"]["assessment"]["release"]["k"] >= 5
+    told = json.loads(invoke("init", people, "--out", file, "--force", "--json").stdout)
+    assert told["file"] == str(file)
+    assert told["scenario"] == tomllib.loads(file.read_text(encoding="utf-8"))
     refused = invoke("init", people, "--out", file)
     assert "exists" in str(refused.exception)
     assert invoke("init", people, "--out", file, "--force", "--sensitive", "sex").exit_code == 0
