@@ -35,7 +35,7 @@ def check_client(client: object) -> None:
 
     Examples
     --------
-    >>> check_client("tcp://10.0.0.1:8786")
+    >>> check_client("tcp://scheduler:8786")
     Traceback (most recent call last):
     ...
     anonbayes.errors.ClusterError: client= must be a distributed.Client, got str.
