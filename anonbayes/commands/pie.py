@@ -11,7 +11,7 @@ from anonbayes.commands.completion import BOUNDS, complete_bound
 from anonbayes.commands.files import check_free, plot_writer
 from anonbayes.commands.mechanisms import make_mechanism
 from anonbayes.commands.options import AsJson, Epsilon, Force, Mechanism, Protected, Sep, Values
-from anonbayes.commands.screen import print_json, say, show_figures, show_table
+from anonbayes.commands.screen import print_json, print_result, say, show_figures, show_table
 from anonbayes.commands.shared import EXCEEDED
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.files import write_files
@@ -171,18 +171,7 @@ def traces(
     if plot is not None:
         write_files({plot: plot_writer(result.plots["budgets"])})
     if as_json:
-        from anonbayes.scenario.result import records
-
-        print_json(
-            {
-                "format": 1,
-                "text": result.text,
-                "measures": result.measures,
-                "budgets": records(result.tables["budgets"]),
-                "limits": [limit.to_dict() for limit in result.limits],
-                "exceeded": result.exceeded,
-            }
-        )
+        print_result(result, "budgets")
     else:
         show_figures(result.measures, title="Simulated users" if file is None else file.name)
         if compare:

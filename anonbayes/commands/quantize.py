@@ -27,7 +27,7 @@ from anonbayes.commands.options import (
     Sensitive,
     Sep,
 )
-from anonbayes.commands.screen import print_json, say, show_figures, show_table
+from anonbayes.commands.screen import print_json, print_result, say, show_figures, show_table
 from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.commands.values import parse_number
 from anonbayes.errors import AnonbayesError, TableError
@@ -162,18 +162,7 @@ def average(
     if plot is not None:
         write_files({plot: plot_writer(result.plots["tradeoff"])})
     if as_json:
-        from anonbayes.scenario.result import records
-
-        print_json(
-            {
-                "format": 1,
-                "text": result.text,
-                "measures": result.measures,
-                "tradeoff": records(result.tables["tradeoff"]),
-                "limits": [limit.to_dict() for limit in result.limits],
-                "exceeded": result.exceeded,
-            }
-        )
+        print_result(result, "tradeoff")
     else:
         costs = result.tables["tradeoff"].set_index("largest_error")
         show_table(costs, title="What exactness costs")

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["is_terminal", "print_json", "say", "show_figures", "show_table", "working"]
+    from anonbayes.scenario.result import Result
+
+__all__ = [
+    "is_terminal",
+    "print_json",
+    "print_result",
+    "say",
+    "show_figures",
+    "show_table",
+    "working",
+]
 
 UNKNOWN = "–"
 SHORT = 32
@@ -98,6 +108,22 @@ def print_json(content: Mapping[str, Any]) -> None:
     from anonbayes.scenario.result import plain
 
     typer.echo(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_result(result: Result, table: str) -> None:
+    """Print what a scenario has found, with one of its tables, as JSON."""
+    from anonbayes.scenario.result import records
+
+    print_json(
+        {
+            "format": 1,
+            "text": result.text,
+            "measures": result.measures,
+            table: records(result.tables[table]),
+            "limits": [limit.to_dict() for limit in result.limits],
+            "exceeded": result.exceeded,
+        }
+    )
 
 
 @contextmanager
