@@ -1,8 +1,8 @@
 """PyMC step methods for released tables: use them in ``pm.sample(step=[...])``.
 
 Horizontal tables need `HorizontalStep` only. For vertical tables `vertical_steps` puts the steps of
-a model together; the single steps are here for models of one's own. They take the table as a plain
-layout, ``layout_of(table)``.
+a table's model together; the single steps are here for models of one's own. They take the table as
+a plain layout, ``layout_of(table)``.
 """
 
 from anonbayes.inference.dirichlet_step import DirichletStep

@@ -76,7 +76,7 @@ class DirichletStep(ChainStep):
                     f"{value.name} is sampled on a transformed scale; declare "
                     f"pm.Dirichlet({variable.name!r}, ..., default_transform=None)."
                 )
-        priors = concentration or [_constant_concentration(v) for v in variables]
+        priors = concentration or [fixed_concentration(v) for v in variables]
         if len(priors) != len(names):
             raise ModelError(f"{len(priors)} concentrations for {len(names)} variables.")
         shapes = [model.initial_point()[n].shape for n in names]
@@ -113,7 +113,7 @@ def _as_list(variables: Any) -> list[Any]:
     return list(variables) if isinstance(variables, list | tuple) else [variables]
 
 
-def _constant_concentration(variable: Any) -> NDArray:
+def fixed_concentration(variable: Any) -> NDArray:
     """Concentration of a Dirichlet variable, when the model fixes it."""
     op = variable.owner.op
     if op.name != "dirichlet" and type(op).__name__ != "DirichletRV":
@@ -125,3 +125,13 @@ def _constant_concentration(variable: Any) -> NDArray:
             "needs it fixed (pass concentration=...)."
         )
     return folded
+
+
+def check_concentration(variable: Any, weights: NDArray, what: str) -> None:
+    """Raise `ModelError` unless a Dirichlet variable of the model has these prior weights."""
+    found = fixed_concentration(variable)
+    if not np.allclose(found, weights, rtol=1e-6, atol=0.0):
+        raise ModelError(
+            f"The model's {variable.name} has other prior weights than {what}= of the step. Give "
+            "the step the alpha= and beta= that the model was built with."
+        )

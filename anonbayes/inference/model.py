@@ -19,7 +19,9 @@ __all__ = ["build_model", "coords_of"]
 RESERVED = ("chain", "draw", "row", "cell", "record")
 
 
-def build_model(table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> pm.Model:
+def build_model(
+    table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0, *, name: str = ""
+) -> pm.Model:
     """PyMC model of a released table.
 
     The population is ``pi_<sensitive> ~ Dir(alpha)`` and, for each attribute and each sensitive
@@ -34,6 +36,10 @@ def build_model(table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 
         What was released.
     alpha, beta : float, array, mapping or callable
         Dirichlet weights; see `resolve_prior`.
+    name : str
+        Prefix of the variables, as in `pymc.Model`. With one each, several tables that share
+        columns fit into one model: build them inside ``with pm.Model():``, and give each step the
+        model of its table, ``HorizontalStep(table=north, model=model_of_north)``.
 
     Returns
     -------
@@ -59,8 +65,9 @@ def build_model(table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 
             attributes=table.attributes,
             sensitive=table.sensitive,
             coords=coords_of(table),
+            name=name,
         )
-    return _horizontal_model(table, prior)
+    return _horizontal_model(table, prior, name)
 
 
 def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
@@ -83,10 +90,10 @@ def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
     return {name: domain.labels for name, domain in table.domains.items()}
 
 
-def _horizontal_model(table: ReleasedTable, prior: Prior) -> pm.Model:
+def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Model:
     secret = table.sensitive
     coords: dict[str, Any] = dict(coords_of(table))
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=coords, name=prefix) as model:
         pi_secret = pm.Dirichlet(f"pi_{secret}", prior.alpha, dims=secret)
         pis = {
             name: pm.Dirichlet(f"pi_{name}", prior.beta[name], dims=(secret, name))
@@ -110,7 +117,7 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
         dims=secret,
     )
     for name, column in table.columns.items():
-        cells = f"{name}_cell"
+        cells = model.name_for(f"{name}_cell")
         model.add_coord(cells, [str(label) for label in column.evidence.labels])
         counts = pm.Data(
             f"released_{name}", table.counts[name].toarray().astype(float), dims=(cells, secret)
@@ -122,8 +129,9 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
 def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: Any) -> None:
     """Likelihood record by record, the sensitive value summed out."""
     records = table.records
-    model.add_coord("record", np.arange(len(records.count)))
-    count = pm.Data("released_records", records.count.astype(float), dims="record")
+    record = model.name_for("record")
+    model.add_coord(record, np.arange(len(records.count)))
+    count = pm.Data("released_records", records.count.astype(float), dims=record)
     log_joint = (
         pt.log(pi_secret)[None, :]
         + np.log(np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny))[

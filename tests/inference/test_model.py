@@ -93,3 +93,48 @@ def test_a_step_for_another_model_is_refused():
     table = nested()
     with ab.build_model(crossing()), pytest.raises(ab.AnonbayesError, match="no variable 'pi_age'"):
         ab.steps.HorizontalStep(table=table)
+
+
+def test_a_step_with_another_prior_than_the_model_is_refused():
+    table = nested()
+    with ab.build_model(table, beta=0.5), pytest.raises(ab.AnonbayesError, match="beta="):
+        ab.steps.HorizontalStep(table=table)
+    with ab.build_model(table, alpha=2.0) as model:
+        with pytest.raises(ab.AnonbayesError, match="alpha="):
+            ab.steps.HorizontalStep(table=table)
+        ab.steps.HorizontalStep([model["pi_age"]], table=table)  # leaves alpha to others
+
+
+def test_a_step_takes_a_single_variable_as_those_of_pymc_do():
+    table = nested()
+    with ab.build_model(table) as model:
+        step = ab.steps.HorizontalStep(model["pi_age"], table=table)
+    assert [v.name for v in step.vars] == ["pi_age_simplex__"]
+
+
+def test_two_tables_with_the_same_columns_in_one_model():
+    """Cells, and so coordinates, differ; a step must find the variables of its own table."""
+    north, south = nested(), nested().expanded()
+    south = ab.ReleasedTable.horizontal(
+        south.to_frame().iloc[:3].assign(age=["*", "20", "20-21"]), "ill", domains=south.domains
+    )
+    with pm.Model() as model:
+        parts = {
+            "north": (north, ab.build_model(north, **PRIOR, name="north")),
+            "south": (south, ab.build_model(south, name="south")),
+        }
+        steps = [
+            ab.steps.HorizontalStep(table=north, model=parts["north"][1], **PRIOR),
+            ab.steps.HorizontalStep(table=south, model=parts["south"][1]),
+        ]
+        idata = pm.sample(3000, tune=100, step=steps, random_seed=3, **SAMPLE)
+    assert {v.name.split("::")[0] for v in model.free_RVs} == {"north", "south"}
+    draws = compat.posterior_dataset(idata)
+    for name, (table, _) in parts.items():
+        prior = resolve_prior(table, **(PRIOR if name == "north" else {}))
+        truth = enumerate_posterior(table, prior)
+        for attribute, expected in {**truth.pi, "ill": truth.pi_secret}.items():
+            found = draws[f"{name}::pi_{attribute}"]
+            error = compat.mcse({"x": found})["x"].to_numpy()
+            gap = np.abs(found.mean(("chain", "draw")).to_numpy() - expected)
+            assert (gap < 4.2 * error).all(), (name, attribute)

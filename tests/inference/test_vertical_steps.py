@@ -1,18 +1,22 @@
 """The PyMC step methods: right answers inside `pm.sample`, declared state, seeds, bad input."""
 
+import copy
 import pickle
 
 import cloudpickle
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor
 import pytest
 from vertical_reference import batch_error, enumerate_tables, small_layout, uneven_prior
 
+import anonbayes as ab
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet_step import DirichletStep
 from anonbayes.inference.vertical import steps as vertical
 from anonbayes.inference.vertical.chain import STEPS
+from anonbayes.inference.vertical.engine import layout_of
 from anonbayes.inference.vertical.model import vertical_model
 
 LAYOUT = small_layout()
@@ -107,8 +111,8 @@ def test_steps_survive_pickling(model):
             layout=LAYOUT, beta=BETA, rng=1, ladder={"temperatures": 3, "threads": 2}
         )
         point, _ = step.step(model.initial_point())
-        copy = cloudpickle.loads(cloudpickle.dumps(step))  # as PyMC does for its processes
-    assert np.array_equal(copy.step(point)[0]["assignment"], step.step(point)[0]["assignment"])
+        twin = cloudpickle.loads(cloudpickle.dumps(step))  # as PyMC does for its processes
+    assert np.array_equal(twin.step(point)[0]["assignment"], step.step(point)[0]["assignment"])
 
 
 def test_start_is_dispersed_unless_told_otherwise(model):
@@ -152,8 +156,74 @@ def test_model_density_links_parameters_and_assignment(model):
     counts = LAYOUT.counts(point["assignment"].astype(int))
     assert inside == 0.0
     assert link == pytest.approx(counts @ log_pi, abs=1e-9)
-    point["assignment"] = np.full(7, 6, dtype=np.int8)
-    assert density(*(point[v.name] for v in values))[0] == -np.inf
+    for wrong in (np.full(7, 6), [0, 0, 0, 3, 4, 5, 6], [-7, 1, 2, 3, 4, 5, 9]):
+        point["assignment"] = np.asarray(wrong, dtype=np.int8)
+        assert np.isneginf(density(*(point[v.name] for v in values))[0]).any()
+
+
+def test_sampling_without_our_steps_says_what_to_do(model):
+    """Metropolis on integers, PyMC's choice, never proposes a permutation."""
+    with model, pytest.raises(ModelError, match="vertical_steps"):
+        pm.sample(10, tune=10, chains=1, cores=1, progressbar=False)
+    with pm.Model():  # nobody else's variables are kept from PyMC
+        pm.Poisson("n", 3.0)
+        idata = pm.sample(10, tune=10, chains=1, cores=1, progressbar=False,
+                          compute_convergence_checks=False)  # fmt: skip
+    assert idata.posterior["n"].shape == (1, 10)
+
+
+def test_the_model_can_be_copied_and_intervened_on(model):
+    """`pm.do`, `copy.deepcopy` and log likelihoods rebuild a model from its graph."""
+    assert copy.deepcopy(model).initial_point()["assignment"].tolist() == list(range(7))
+    assert "assignment" in pm.do(model, {"pi_disease": np.full(3, 1 / 3)}).named_vars
+    idata = sample(model, "block", draws=5)
+    with model:
+        pm.compute_log_likelihood(idata, progressbar=False)
+    assert idata.log_likelihood["disease_released"].shape == (1, 5, 7)
+
+
+def anatomy(nations, illnesses):
+    qit = pd.DataFrame({"nat": list(nations), "gid": 1})
+    st = pd.DataFrame({"gid": 1, "ill": list(illnesses)})
+    return ab.ReleasedTable.vertical(
+        qit, st, group="gid", sensitive="ill", domains={"nat": list("CJM"), "ill": list("xyz")}
+    )
+
+
+def test_two_tables_and_variables_of_the_users_own_in_one_model():
+    tables = {"north": anatomy("MJC", "xyz"), "south": anatomy("MJ", "xy")}
+    with pm.Model() as both:
+        pm.Dirichlet("pi_own", np.ones(3), default_transform=None)  # looks like one of ours
+        steps = []
+        for name, table in tables.items():
+            part = ab.build_model(table, beta={"nat": [1.0, 2.0, 3.0]}, name=name)
+            kind = "block" if name == "north" else "collapsed"
+            steps += vertical.vertical_steps(table, model=part, step=kind)
+        steps.append(DirichletStep([both["pi_own"]], counts=[[0, 0, 0]]))
+        idata = pm.sample(2000, tune=100, chains=1, cores=1, step=steps, random_seed=1,
+                          progressbar=False, compute_convergence_checks=False)  # fmt: skip
+    for name, table in tables.items():
+        layout = layout_of(table)
+        truth = enumerate_tables(layout, np.tile([1.0, 2.0, 3.0], 3))
+        pi = idata.posterior[f"{name}::pi_nat"].values.reshape(2000, -1)
+        assert np.all(np.abs(pi.mean(axis=0) - truth.pi_mean) < 4 * batch_error(pi))
+
+
+def test_lookalikes_are_named_and_the_table_settles_it():
+    table = anatomy("MJC", "xyz")
+    with ab.build_model(table):
+        pm.Dirichlet("pi_own", np.ones(3), default_transform=None)
+        with pytest.raises(ModelError, match=r"pi_ill.*pi_own.*the table itself"):
+            vertical.vertical_steps(layout_of(table))
+        assert len(vertical.vertical_steps(table, step="block")) == 3
+
+
+def test_the_collapsed_step_knows_the_models_prior(model):
+    with model:
+        step = vertical.VerticalCollapsedStep(layout=LAYOUT)
+        assert np.array_equal(step._beta, BETA)
+        with pytest.raises(ModelError, match="beta="):
+            vertical.VerticalCollapsedStep(layout=LAYOUT, beta=1.0)
 
 
 class TestDirichletStep:

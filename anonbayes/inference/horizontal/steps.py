@@ -12,6 +12,7 @@ from pymc.step_methods.state import dataclass_state
 
 from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest
+from anonbayes.inference.dirichlet_step import check_concentration
 from anonbayes.inference.horizontal.kernels import sweeps
 from anonbayes.inference.horizontal.layout import HorizontalLayout
 from anonbayes.inference.horizontal.rows import HiddenRows
@@ -39,7 +40,7 @@ class HorizontalStep(ChainStep):
 
     Parameters
     ----------
-    vars : list of variables, optional
+    vars : variable or list of variables, optional
         The distributions to update, by default all ``pi_...`` of the table. A distribution left
         out keeps its value and can be given to another step. The prior of those updated must be the
         Dirichlet that `alpha` and `beta` describe, and nothing but the released table may depend
@@ -106,7 +107,7 @@ class HorizontalStep(ChainStep):
         self.secret = f"pi_{table.sensitive}"
         wanted = [self.secret, *(f"pi_{name}" for name in table.attributes)]
         for name in wanted:
-            if name not in model.named_vars:
+            if name not in model:
                 raise ModelError(
                     f"The model has no variable {name!r}, which the table needs. "
                     f"{nearest(name, model.named_vars)}"
@@ -114,13 +115,14 @@ class HorizontalStep(ChainStep):
         self.value_names = {}
         self.transformed = {}
         for name in wanted:
-            rv = model.named_vars[name]
+            rv = model[name]
             if rv not in model.rvs_to_values:
                 raise ModelError(f"{name!r} is no free random variable of the model.")
             self.value_names[name] = model.rvs_to_values[rv].name
             self.transformed[name] = model.rvs_to_transforms[rv] is not None
-        values = [model.rvs_to_values[model.named_vars[name]] for name in wanted]
-        chosen = values if vars is None else [model.rvs_to_values.get(v, v) for v in vars]
+        values = [model.rvs_to_values[model[name]] for name in wanted]
+        given = list(vars) if isinstance(vars, list | tuple) else [vars]
+        chosen = values if vars is None else [model.rvs_to_values.get(v, v) for v in given]
         strange = [v.name for v in chosen if v not in values]
         if strange:
             raise ModelError(
@@ -128,6 +130,10 @@ class HorizontalStep(ChainStep):
             )
         self.vars = chosen
         self.updated = {name for name in wanted if self.value_names[name] in _names(chosen)}
+        for name in self.updated - {self.secret}:
+            check_concentration(model[name], self.prior.beta[name.removeprefix("pi_")], "beta")
+        if self.secret in self.updated:
+            check_concentration(model[self.secret], self.prior.alpha, "alpha")
         self.rows = None
         rows = rows_to_keep(table, keep_cleartext)
         if rows is not None:

@@ -10,6 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
+from .guard import HIDDEN, guard_assignments
 from .layout import VerticalLayout
 
 ASSIGNMENT = "assignment"
@@ -24,6 +25,7 @@ def vertical_model(
     attributes: Sequence[str] | None = None,
     sensitive: str = "sensitive",
     coords: Mapping[str, Sequence[Any]] | None = None,
+    name: str = "",
 ) -> pm.Model:
     """Build the PyMC model of a vertical release (Groups II, III; MODEL 1.4).
 
@@ -42,6 +44,8 @@ def vertical_model(
         Names used for variables and dims.
     coords
         Labels of the categories by name; codes by default.
+    name
+        Prefix of the variables, as in `pymc.Model`.
 
     Examples
     --------
@@ -54,9 +58,12 @@ def vertical_model(
     names = list(attributes or (f"attribute_{a}" for a in range(layout.n_attributes)))
     labels: dict[str, Any] = {sensitive: np.arange(layout.n_secrets)}
     labels |= {name: np.arange(k) for name, k in zip(names, layout.sizes, strict=True)}
-    labels |= {ROW: np.arange(layout.n_rows)} | dict(coords or {})
+    labels |= dict(coords or {})
     dtype = np.min_scalar_type(-layout.n_rows)
-    with pm.Model(coords=labels) as model:
+    guard_assignments()
+    with pm.Model(coords=labels, name=name) as model:
+        row = model.name_for(ROW)  # several tables in one model need not have as many rows
+        model.add_coord(row, np.arange(layout.n_rows))
         pi_secret = pm.Dirichlet(
             f"pi_{sensitive}", a=alpha_, dims=sensitive, default_transform=None
         )
@@ -64,17 +71,19 @@ def vertical_model(
             pm.Dirichlet(f"pi_{name}", a=prior, dims=(sensitive, name), default_transform=None)
             for name, prior in zip(names, layout.split(beta_), strict=True)
         ]
-        pm.Categorical(f"{sensitive}_released", p=pi_secret, observed=layout.secrets, dims=ROW)
+        pm.Categorical(f"{sensitive}_released", p=pi_secret, observed=layout.secrets, dims=row)
         assignment = pm.CustomDist(
             ASSIGNMENT,
             layout.groups,
             logp=_inside_group(layout),
             random=_random_assignment(layout),
+            # Not `initval`, which PyMC cannot copy: `pm.do`, `pm.observe` and log likelihoods do.
+            support_point=lambda rv, size, groups: pt.arange(layout.n_rows, dtype=str(dtype)),
             dtype=str(dtype),
-            dims=ROW,
-            initval=np.arange(layout.n_rows).astype(dtype),
+            dims=row,
+            class_name=HIDDEN,
         )
-        owned = pt.as_tensor_variable(layout.items)[assignment]
+        owned = pt.as_tensor_variable(layout.items)[_in_range(assignment, layout)]
         pm.Potential(
             "link",
             pt.sum([pt.log(p[layout.secrets, owned[:, a]]).sum() for a, p in enumerate(pi)]),
@@ -84,11 +93,16 @@ def vertical_model(
 
 def _inside_group(layout: VerticalLayout) -> Any:
     def logp(value: Any, groups: Any) -> Any:
-        # Steps only propose permutations; what can be checked row by row is the group.
-        inside = pt.eq(pt.as_tensor_variable(layout.groups)[value], groups)
-        return pt.switch(inside, np.float64(0.0), np.float64(-np.inf))
+        inside = pt.eq(pt.as_tensor_variable(layout.groups)[_in_range(value, layout)], groups)
+        permuted = pt.all(pt.eq(pt.sort(value), np.arange(layout.n_rows)))
+        return pt.switch(inside & permuted, np.float64(0.0), np.float64(-np.inf))
 
     return logp
+
+
+def _in_range(rows: Any, layout: VerticalLayout) -> Any:
+    """Rows that exist: PyTensor's Numba mode reads whatever lies beyond an array."""
+    return pt.clip(rows, 0, layout.n_rows - 1)
 
 
 def _random_assignment(layout: VerticalLayout) -> Any:

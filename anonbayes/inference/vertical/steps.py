@@ -18,8 +18,13 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from anonbayes.compat.steps import ChainStep
-from anonbayes.errors import ModelError, one_of
-from anonbayes.inference.dirichlet_step import DirichletStep
+from anonbayes.errors import ModelError, nearest, one_of
+from anonbayes.inference.dirichlet_step import (
+    DirichletStep,
+    check_concentration,
+    fixed_concentration,
+)
+from anonbayes.release.table import ReleasedTable
 
 from .block import MAX_BLOCK, SUB_BLOCK
 from .chain import (
@@ -30,6 +35,7 @@ from .chain import (
     layout_step,
     sweep_given_parameters,
 )
+from .engine import layout_of
 from .layout import Ints, VerticalLayout
 from .model import ASSIGNMENT
 
@@ -173,8 +179,8 @@ class VerticalCollapsedStep(ChainStep):
         found in the model by name.
     layout : VerticalLayout
         The released table.
-    beta : array
-        Prior of the parameters, scalar or flat; must be the prior of the model.
+    beta : array, optional
+        Prior of the parameters, scalar or flat; by default read off the model.
     disperse : bool
         Start every chain from a random order of each group, not from the initial point.
     **settings
@@ -196,7 +202,7 @@ class VerticalCollapsedStep(ChainStep):
         vars: Any = None,
         *,
         layout: VerticalLayout,
-        beta: ArrayLike = 1.0,
+        beta: ArrayLike | None = None,
         disperse: bool = True,
         model: Any = None,
         rng: Any = None,
@@ -212,7 +218,15 @@ class VerticalCollapsedStep(ChainStep):
         self.vars = get_value_vars_from_user_vars([assignment, *pi], model)
         self.rng = get_random_generator(rng)
         self.layout, self.disperse = layout, disperse
+        if beta is None:
+            shapes = [(layout.n_secrets, int(k)) for k in layout.sizes]
+            found = [
+                np.broadcast_to(fixed_concentration(v), n) for v, n in zip(pi, shapes, strict=True)
+            ]
+            beta = layout.flatten(found)
         self._beta = layout.check_prior(1.0, beta)[1]
+        for variable, weights in zip(pi, layout.split(self._beta), strict=True):
+            check_concentration(variable, weights, "beta")
         self._settings = settings
         self._chain: VerticalChain | None = None
         self.tune = True
@@ -297,31 +311,50 @@ class AssignmentCounts:
 
 
 def vertical_steps(
-    layout: VerticalLayout, *, model: Any = None, step: str = "auto", **settings: Any
+    layout: VerticalLayout | ReleasedTable,
+    *,
+    model: Any = None,
+    step: str = "auto",
+    **settings: Any,
 ) -> list[Any]:
     """Return the steps that sample a `vertical_model`, ready for ``pm.sample(step=...)``.
 
     Parameters
     ----------
     layout
-        The table the model was built from.
+        The table the model was built from, or its layout. With the table, variables are found by
+        their names; else they are those ``pi_...`` that have the right shapes.
     step
         ``"auto"`` or one of `STEPS`.
     **settings
-        Passed to the step of the assignment; ``beta`` for the collapsed and tempered ones.
+        Passed to the step of the assignment.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> table = ab.datasets.load("table1_anatomy")
+    >>> with ab.build_model(table):
+    ...     [step.name for step in vertical_steps(table, step="collapsed")]
+    ['dirichlet', 'vertical_collapsed']
     """
     one_of("step", step, ("auto", *STEPS))
     model = modelcontext(model)
+    if isinstance(layout, ReleasedTable):
+        table, layout = layout, layout_of(layout)
+        pi_secret = _named(f"pi_{table.sensitive}", model)
+        pi = [_named(f"pi_{name}", model) for name in table.attributes]
+    else:
+        pi_secret, pi = _secret_variable(layout, model), None
+    pi = _parameter_variables(layout, pi, model)
+    assignment = _assignment_variable(None, model)
     step = layout_step(layout) if step == "auto" else step
-    pi = _parameter_variables(layout, None, model)
-    (pi_secret,) = [
-        v for v in model.free_RVs
-        if v.name.startswith("pi_") and v.type.shape == (layout.n_secrets,)
-    ]  # fmt: skip
     steps = [DirichletStep([pi_secret], counts=[layout.secret_counts], model=model)]
-    steps.append(BY_NAME[step](layout=layout, model=model, **settings))
-    if step not in ("collapsed", "tempered"):
-        steps.append(DirichletStep(pi, counts=AssignmentCounts(layout), model=model))
+    if step in ("collapsed", "tempered"):
+        steps.append(BY_NAME[step]([assignment, *pi], layout=layout, model=model, **settings))
+        return steps
+    steps.append(BY_NAME[step](assignment, layout=layout, pi=pi, model=model, **settings))
+    counts = AssignmentCounts(layout, model.rvs_to_values[assignment].name)
+    steps.append(DirichletStep(pi, counts=counts, model=model))
     return steps
 
 
@@ -329,17 +362,47 @@ def _assignment_variable(given: Any, model: Any) -> Any:
     if isinstance(given, list | tuple):
         (given,) = given
     if given is None:
-        if ASSIGNMENT not in model.named_vars:
-            raise ModelError(f"The model has no variable {ASSIGNMENT!r}; pass it as vars.")
-        given = model[ASSIGNMENT]
+        given = _named(ASSIGNMENT, model)
     return given
+
+
+def _named(name: str, model: Any) -> Any:
+    if name not in model:
+        raise ModelError(
+            f"The model has no variable {name!r}, which the table needs. "
+            f"{nearest(name, model.named_vars)}"
+        )
+    return model[name]
+
+
+def _candidates(ndim: int, model: Any) -> list[Any]:
+    """Variables that may be parameters of a table: ``pi_...``, not transformed."""
+    return [
+        v
+        for v in model.free_RVs
+        if model.name_of(v.name).startswith("pi_")
+        and v.ndim == ndim
+        and model.rvs_to_transforms[v] is None
+    ]
+
+
+def _secret_variable(layout: VerticalLayout, model: Any) -> Any:
+    point = model.initial_point()
+    found = [v for v in _candidates(1, model) if point[v.name].shape == (layout.n_secrets,)]
+    if len(found) != 1:
+        raise ModelError(
+            f"{len(found)} variables of the model could be the distribution of the "
+            f"{layout.n_secrets} sensitive values: {[v.name for v in found]}. Give vertical_steps "
+            "the table itself, which knows their name."
+        )
+    return found[0]
 
 
 def _parameter_variables(
     layout: VerticalLayout, given: Sequence[Any] | None, model: Any
 ) -> list[Any]:
     due = [(layout.n_secrets, int(k)) for k in layout.sizes]
-    found = list(given or (v for v in model.free_RVs if v.name.startswith("pi_") and v.ndim == 2))
+    found = list(given or _candidates(2, model))
     point = model.initial_point()
     shapes = [point[v.name].shape if v.name in point else None for v in found]
     if shapes != due:
