@@ -63,7 +63,7 @@ def fit(
     cores: int | None = None,
     parallel: str = "threads",
     client: Any = None,
-    seed: int | None = None,
+    seed: int | np.random.Generator | None = None,
     thin: int = 1,
     keep_cleartext: bool | npt.ArrayLike = False,
     resume: str | os.PathLike[str] | None = None,
@@ -100,9 +100,9 @@ def fit(
         Runs the chains as tasks of a Dask cluster instead. The draws are the same, whatever the
         number of workers, and also when workers die on the way; `cores` then limits the chains that
         are under way, and `resume` is a directory of this machine.
-    seed : int, optional
+    seed : int or Generator, optional
         Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
-        and noted in ``post.idata``.
+        and noted in ``post.idata``; so is what a generator gave.
     keep_cleartext : bool or array of int
         Whether to keep draws of the hidden rows, for all rows or for those numbered.
     resume : path, optional
@@ -251,11 +251,13 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
     return "gibbs", step or "tree"
 
 
-def _entropy(seed: int | None, resume: str | os.PathLike[str] | None) -> int:
+def _entropy(seed: int | np.random.Generator | None, resume: str | os.PathLike[str] | None) -> int:
     """Seed of the run: the given one, that of the run to continue, or a fresh one."""
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63))
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ModelError(f"seed={seed!r} must be a whole number of at least 0.")
+            raise ModelError(f"seed={seed!r} must be a whole number of at least 0, or a Generator.")
         return int(seed)
     existing = None if resume is None else RunStore.read_settings(resume)
     if existing is not None:

@@ -118,7 +118,7 @@ class Posterior:
 
     def learner(
         self,
-        victim: Mapping[str, Any] | pd.DataFrame,
+        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
         *,
         kind: str = "predictive",
     ) -> pd.Series | pd.DataFrame:
@@ -126,7 +126,7 @@ class Posterior:
 
         Parameters
         ----------
-        victim : mapping or pandas.DataFrame
+        victim : mapping, pandas.Series or pandas.DataFrame
             What is known of one person or of several; see `read_victims`.
         kind : {"predictive", "conditional"}
             Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; or Groups (6), ``E[f(s | r, pi)]``.
@@ -148,7 +148,7 @@ class Posterior:
 
     def attacker(
         self,
-        victim: Mapping[str, Any] | pd.DataFrame,
+        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
         *,
         secret: Mapping[Any, float] | set[Any] | None = None,
     ) -> pd.Series | pd.DataFrame:
@@ -156,7 +156,7 @@ class Posterior:
 
         Parameters
         ----------
-        victim : mapping or pandas.DataFrame
+        victim : mapping, pandas.Series or pandas.DataFrame
             What is known of one victim or of several; see `read_victims`.
         secret : mapping or set, optional
             Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
@@ -178,7 +178,7 @@ class Posterior:
 
     def random_worlds(
         self,
-        victim: Mapping[str, Any] | pd.DataFrame,
+        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
         *,
         secret: Mapping[Any, float] | set[Any] | None = None,
     ) -> pd.Series | pd.DataFrame:

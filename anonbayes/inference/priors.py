@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from anonbayes.domains import Domain
 from anonbayes.errors import ModelError, nearest
@@ -61,7 +62,8 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
         attribute ``{name: ...}`` (attributes left out weigh 1) a number, a vector of shape
         ``(K,)`` for all sensitive values, an array of shape ``(S, K)``, a mapping
         ``{value: weight}``, or a function of ``(domain, sensitive_domain)``. A function given
-        instead of the mapping is called for every attribute.
+        instead of the mapping is called for every attribute. Labels of a pandas Series (values) or
+        DataFrame (sensitive values by values) say which weight is whose.
 
     Examples
     --------
@@ -74,7 +76,8 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     """
     secret = table.secret.domain
     weights: Any = alpha(secret) if callable(alpha) else alpha
-    resolved = _shape(weights, (len(secret),), secret, f"alpha (sensitive {secret.name!r})")
+    what = f"alpha (sensitive {secret.name!r})"
+    resolved = _shape(weights, (len(secret),), secret, secret, what)
     if isinstance(beta, Mapping):
         for name in beta:
             if name not in table.columns:
@@ -88,16 +91,44 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
         weights = beta.get(name, 1.0) if isinstance(beta, Mapping) else beta
         if callable(weights):
             weights = weights(domain, secret)
-        betas[name] = _shape(weights, (len(secret), len(domain)), domain, f"beta[{name!r}]")
+        betas[name] = _shape(weights, (len(secret), len(domain)), domain, secret, f"beta[{name!r}]")
     return Prior(resolved, betas)
 
 
-def _shape(weights: Any, shape: tuple[int, ...], domain: Domain, what: str) -> Weights:
+def _vector(weights: Mapping[Any, Any], domain: Domain, what: str) -> Weights:
+    """Weights in the order of the domain; values left out weigh 1."""
+    vector = np.ones(len(domain))
+    for value, weight in weights.items():
+        place = domain.index(value)
+        try:
+            vector[place] = weight
+        except (TypeError, ValueError):
+            raise ModelError(f"{what}: the weight {weight!r} of {value!r} is no number.") from None
+    return vector
+
+
+def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
+    """Labelled weights in the order of the domains; without labels, as they stand."""
+    axes = [domain] if labelled.ndim == 1 else [secret, domain]
+    for axis, own in enumerate(axes):
+        labels = labelled.axes[axis]
+        codes = [own.find(label) for label in labels]
+        if None in codes and labels.equals(pd.RangeIndex(len(labels))):
+            continue
+        order = [own.index(label) for label in labels]
+        if sorted(order) != list(range(len(own))):
+            raise ModelError(f"{what} must have each value of {own.name!r} once as a label.")
+        labelled = labelled.take(np.argsort(order), axis=axis)
+    return labelled.to_numpy()
+
+
+def _shape(
+    weights: Any, shape: tuple[int, ...], domain: Domain, secret: Domain, what: str
+) -> Weights:
+    if isinstance(weights, pd.Series | pd.DataFrame):
+        weights = _by_label(weights, domain, secret, what)
     if isinstance(weights, Mapping):
-        vector = np.ones(len(domain))
-        for value, weight in weights.items():
-            vector[domain.index(value)] = weight
-        weights = vector
+        weights = _vector(weights, domain, what)
     try:
         array = np.asarray(weights, dtype=float)
     except (TypeError, ValueError):

@@ -69,7 +69,7 @@ def multiplicities(frame: pd.DataFrame, name: str) -> npt.NDArray[np.int64]:
     """Whole numbers of at least 1 from a column, or a `TableError` that names the row."""
     column = pd.to_numeric(frame[name], errors="coerce")
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = ~((numbers >= 1) & (numbers % 1 == 0) & (numbers < 2**53))
+    bad = ~((numbers >= 1) & (numbers == np.floor(numbers)) & (numbers < 2**53))
     if bad.any():
         row = int(bad.argmax())
         raise TableError(

@@ -183,7 +183,8 @@ class RiskAssessment:
         Parameters
         ----------
         rows : iterable of labels, or "all", optional
-            Rows to look at; the `top` threatened rows by default.
+            Rows to look at, all those of a label that stands several times; the `top` threatened
+            rows by default.
         top : int
             How many by default.
 
@@ -193,13 +194,17 @@ class RiskAssessment:
             One line per row and attribute: level and relative threat without the attribute, and
             what it adds to both (``Ti`` in doublings, ``log2``).
         """
-        from anonbayes.risk.contributions import contributions
+        from anonbayes.risk.contributions import contributions, places_of
 
         if rows is None:
-            rows = self.threatened.index[:top]
-        elif isinstance(rows, str) and rows == "all":
-            rows = self.rows.index
-        return contributions(self, pd.Index(rows))
+            places = self.rows.reset_index(drop=True)
+            hit = places[places["threatened_A"] > 0].sort_values(
+                "Ti", ascending=False, kind="stable"
+            )
+            return contributions(self, hit.index.to_numpy()[:top])
+        if isinstance(rows, str) and rows == "all":
+            return contributions(self, np.arange(len(self.rows)))
+        return contributions(self, places_of(self, list(rows)))
 
     def syntactic(
         self, *, population: pd.DataFrame | None = None, threshold: float = 0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,26 +21,33 @@ from anonbayes.risk.truth import Truth, read_truth
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
-__all__ = ["contributions"]
+__all__ = ["contributions", "places_of"]
 
 Floats = npt.NDArray[np.float64]
 
 
-def contributions(risk: RiskAssessment, rows: pd.Index) -> pd.DataFrame:
+def places_of(risk: RiskAssessment, labels: list[Any]) -> npt.NDArray[np.int64]:
+    """Positions of the rows with these labels."""
+    places: dict[Any, list[int]] = {}
+    for place, label in enumerate(risk.rows.index):
+        places.setdefault(label, []).append(place)
+    missing = [label for label in labels if label not in places]
+    if missing:
+        raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
+    return np.array([place for label in labels for place in places[label]], dtype=np.int64)
+
+
+def contributions(risk: RiskAssessment, place: npt.NDArray[np.int64]) -> pd.DataFrame:
     """See `RiskAssessment.contributions`.
 
     Parameters
     ----------
     risk : RiskAssessment
         The assessment.
-    rows : pandas.Index
-        Labels of rows of the cleartext.
+    place : numpy.ndarray
+        Positions of rows of the cleartext, whose labels need not be distinct.
     """
     table = risk.post.table
-    place = risk.rows.index.get_indexer_for(rows)
-    if (place < 0).any():
-        missing = rows[~rows.isin(risk.rows.index)]
-        raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
     names = table.attributes
     full = risk.rows.iloc[place]
     level, ratio = np.empty((2, len(full), len(names)))
@@ -56,7 +63,8 @@ def contributions(risk: RiskAssessment, rows: pd.Index) -> pd.DataFrame:
             "adds_log2_Ti": np.log2(full["Ti"].to_numpy()[:, None] / ratio).ravel(),
         },
         index=pd.MultiIndex.from_arrays(
-            [full.index.repeat(len(names)), list(names) * len(full)], names=["row", "attribute"]
+            [full.index.to_flat_index().repeat(len(names)), list(names) * len(full)],
+            names=["row", "attribute"],
         ),
     )
 

@@ -51,7 +51,9 @@ class Ideal:
     secret_mean: Floats
     means: tuple[Floats, ...]
 
-    def belief(self, victim: Mapping[str, Any] | pd.DataFrame) -> pd.Series | pd.DataFrame:
+    def belief(
+        self, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
+    ) -> pd.Series | pd.DataFrame:
         """``p_I(s | r, t)`` of one victim or of a frame of victims.
 
         Victims are described as in `Posterior.learner`; the result is exact.

@@ -304,3 +304,10 @@ def test_bad_input_is_named(call, words):
     channel = ab.RAPPOR(DOMAIN, 1.0)
     with pytest.raises(ab.AnonbayesError, match=words):
         call(ab.budgets, (channel, channel.release(["park"] * 3, seed=1)))
+
+
+def test_counts_by_value_are_compared_with_their_own_budgets():
+    tuned = ab.budgets.from_prior(ab.Domain("x", ["a", "b"]), 100, 10, {"a": 5})
+    by_frequency = pd.Series({"b": 96, "a": 4})  # as value_counts gives them
+    assert tuned.exceeded(by_frequency).tolist() == [True, False]
+    assert tuned.exceeded({"b": 96}).tolist() == [False, False]

@@ -184,3 +184,17 @@ def test_beliefs_of_many_print_copy_and_join():
     assert "40 rows x 40 columns" in repr(belief)
     assert pd.concat([belief, belief]).shape == (80, 40)
     assert belief.copy().attrs["mcse"].shape == (40, 40)
+
+
+def test_a_row_of_a_frame_is_a_victim():
+    table = nested()
+    post = ab.fit(table, seed=1, draws=10, chains=1, progressbar=False)
+    people = pd.DataFrame({"age": [20, 22], "sex": ["f", "m"], "ill": ["flu", "hiv"]}, index=[7, 9])
+    expected = post.attacker({"age": 22, "sex": "m"})
+    pd.testing.assert_series_equal(post.attacker(people.loc[9]), expected)
+
+
+def test_weights_of_the_secret_must_be_numbers():
+    post = ab.fit(nested(), seed=1, draws=10, chains=1, progressbar=False)
+    with pytest.raises(ab.AnonbayesError, match="weight 'x' of 'flu' is no number"):
+        post.attacker({"age": 20}, secret={"flu": "x"})

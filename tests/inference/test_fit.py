@@ -219,6 +219,25 @@ def test_ctrl_c_keeps_the_finished_draws(tmp_path):
     assert interrupted == "1"
 
 
+def test_labels_of_the_prior_count_not_their_order():
+    weights = {"hiv": 5.0, "flu": 2.0}
+    table = crossing()
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=["hiv", "flu"], columns=["m", "f"])
+    post = ab.fit(table, **QUIET, alpha=pd.Series(weights), beta={"sex": frame})
+    assert post.prior.alpha.tolist() == [2.0, 5.0]  # flu, hiv
+    assert post.prior.beta["sex"].tolist() == [[4.0, 3.0], [2.0, 1.0]]
+    bare = ab.fit(table, **QUIET, alpha=pd.Series([2.0, 5.0]))
+    assert bare.prior.alpha.tolist() == [2.0, 5.0]
+
+
+def test_a_generator_seeds_like_a_number():
+    one, two, other = (
+        ab.fit(crossing(), **{**QUIET, "seed": np.random.default_rng(s)}).draws for s in (3, 3, 4)
+    )
+    assert one.equals(two)
+    assert not one.equals(other)
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -236,6 +255,9 @@ def test_ctrl_c_keeps_the_finished_draws(tmp_path):
         ({"beta": {"nut": 1}}, "beta names 'nut'.*Nearest known: 'nat'"),
         ({"beta": {"nat": {"X": 1}}}, "'X' is not a value of domain 'nat'"),
         ({"beta": np.nan}, "must be positive and finite"),
+        ({"alpha": {"hiv": "much"}}, "weight 'much' of 'hiv' is no number"),
+        ({"alpha": pd.Series({"hiv": 1.0})}, "each value of 'ill' once"),
+        ({"alpha": pd.Series({"hiv": 1.0, "hvi": 1.0})}, "'hvi' is not a value of domain 'ill'"),
         ({"keep_cleartext": [99]}, "names row 99"),
         ({"colour": "red"}, r"Unknown settings of the engine: \['colour'\]"),
     ],

@@ -134,7 +134,12 @@ def test_storage_and_pickles(pair, tmp_path):
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [([1, 0], "row 1: 0 is no"), ([1, 1.5], "row 1: 1.5"), (["2", "x"], "row 1: 'x'")],
+    [
+        ([1, 0], "row 1: 0 is no"),
+        ([1, 1.5], "row 1: 1.5"),
+        (["2", "x"], "row 1: 'x'"),
+        ([1, np.inf], "row 1: inf"),
+    ],
 )
 def test_bad_weights(values, message):
     frame = pd.DataFrame({"age": ["21", "22"], "ill": ["flu", "cold"], "n": values})

@@ -143,6 +143,25 @@ def test_contributions_are_beliefs_without_an_attribute(risk, post, clinic):
         risk.contributions(["nobody"])
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [[7] * 8, pd.MultiIndex.from_product([["a", "b"], [1, 2], [1, 1]]), list("aabbccdd")],
+    ids=["one", "several levels", "pairs"],
+)
+def test_contributions_of_rows_whose_labels_repeat(labels):
+    """Each row once, whatever it is called."""
+    plain = ab.datasets.load("table1")
+    post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    expected = post.assess(plain).contributions()
+    named = plain.set_axis(labels)
+    risk = post.assess(named)
+    found = risk.contributions()
+    assert np.array_equal(found.to_numpy(), expected.to_numpy())
+    assert len(risk.contributions("all")) == 8 * 2
+    first = named.index[0]
+    assert len(risk.contributions([first])) == 2 * sum(label == first for label in named.index)
+
+
 # -- other threats ------------------------------------------------------------------------------
 
 

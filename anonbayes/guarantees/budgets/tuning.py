@@ -64,13 +64,13 @@ class Budgets:
         """``gamma/n``, the largest accepted probability of naming a report's sender."""
         return self.gamma / self.n
 
-    def exceeded(self, counts: npt.ArrayLike) -> Mask:
+    def exceeded(self, counts: Any) -> Mask:
         """Held values whose budget is larger than their true count allows (OneID (7)).
 
         Parameters
         ----------
-        counts : array-like, shape (K,)
-            Number of users who hold each value. Of a value that nobody holds, no sender can be
+        counts : mapping, pandas.Series or array-like
+            Number of users who hold each value, 0 where left out. Of a value that nobody holds, no sender can be
             named.
 
         Examples
@@ -79,7 +79,7 @@ class Budgets:
         >>> from_prior(domain, 100, 10, {"a": 5}).exceeded([4, 96]).tolist()
         [True, False]
         """
-        held = np.asarray(counts, dtype=float)
+        held = value_array("counts", counts, self.domain, default=0.0)
         allowed = reidentification_budget(held, self.n, self.gamma)
         return (held > 0) & (self.epsilon > allowed)
 

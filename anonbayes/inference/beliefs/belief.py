@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["attacker_belief", "learner_belief", "normalise", "random_worlds_belief"]
 
 Floats = npt.NDArray[np.float64]
-Victim = Mapping[str, Any] | pd.DataFrame
+Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 
 

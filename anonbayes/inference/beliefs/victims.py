@@ -46,18 +46,20 @@ class Victims:
         return len(self.codes)
 
 
-def read_victims(table: ReleasedTable, victim: Mapping[str, Any] | pd.DataFrame) -> Victims:
-    """Read one victim (a mapping) or many (a frame).
+def read_victims(
+    table: ReleasedTable, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
+) -> Victims:
+    """Read one victim (a mapping, or the row of a frame) or many (a frame).
 
     Parameters
     ----------
     table : ReleasedTable
         The table whose attributes are meant.
-    victim : mapping or pandas.DataFrame
+    victim : mapping, pandas.Series or pandas.DataFrame
         Per attribute a value, a set of values, any cell that `CellParser` reads (so a coarser label
         of the hierarchy, too), or ``{value: weight}`` for noisy knowledge. An attribute that is not
-        mentioned, or missing (NaN, None), is unknown. Columns of a frame that are no attributes of
-        the table are ignored only if they are its sensitive column.
+        mentioned, or missing (NaN, None), is unknown. Columns of a frame, or of its row, that are
+        no attributes of the table are ignored only if they are its sensitive column.
 
     Examples
     --------
@@ -72,8 +74,10 @@ def read_victims(table: ReleasedTable, victim: Mapping[str, Any] | pd.DataFrame)
         check_frame(victim, "The frame of victims")
         columns: dict[str, list[Any]] = {str(c): victim[c].tolist() for c in victim.columns}
         index, size = victim.index, len(victim)
-    elif isinstance(victim, Mapping):
+    elif isinstance(victim, Mapping | pd.Series):
         columns = {str(name): [cell] for name, cell in victim.items()}
+        if isinstance(victim, pd.Series):
+            columns.pop(table.sensitive, None)
         index, size = None, 1
     else:
         raise TableError(
@@ -188,7 +192,13 @@ def secret_weights(
     if isinstance(secret, Mapping):
         out = np.ones(len(domain))
         for value, weight in secret.items():
-            out[domain.index(value)] = weight
+            place = domain.index(value)
+            try:
+                out[place] = weight
+            except (TypeError, ValueError):
+                raise AnonbayesError(
+                    f"secret=: the weight {weight!r} of {value!r} is no number."
+                ) from None
     elif isinstance(secret, set | frozenset | list | tuple):
         out = np.zeros(len(domain))
         for value in secret:
