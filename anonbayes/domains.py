@@ -259,6 +259,28 @@ def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
+def in_domain_order(labels: pd.Index, domain: Domain, *, what: str) -> npt.NDArray[np.int64]:
+    """Positions that bring labelled numbers into the order of a domain.
+
+    Labels that pandas counted itself, and that are no values of the domain, leave it as it is.
+
+    Examples
+    --------
+    >>> sex = Domain("sex", ["f", "m"])
+    >>> in_domain_order(pd.Index(["m", "f"]), sex, what="weights").tolist()
+    [1, 0]
+    >>> in_domain_order(pd.RangeIndex(2), sex, what="weights").tolist()
+    [0, 1]
+    """
+    found = [domain.find(label) for label in labels]
+    if None in found and labels.equals(pd.RangeIndex(len(labels))):
+        return np.arange(len(labels))
+    codes = np.array([domain.index(label) for label in labels], dtype=np.int64)
+    if len(codes) != len(domain) or len(np.unique(codes)) < len(codes):
+        raise DomainError(f"{what} must have each value of {domain.name!r} once as a label.")
+    return np.argsort(codes)
+
+
 def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Codes and distinct values of a column, in order of appearance.
 

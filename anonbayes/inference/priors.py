@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, in_domain_order
 from anonbayes.errors import ModelError, nearest
 from anonbayes.release.table import ReleasedTable
 
@@ -109,16 +109,9 @@ def _vector(weights: Mapping[Any, Any], domain: Domain, what: str) -> Weights:
 
 def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
     """Labelled weights in the order of the domains; without labels, as they stand."""
-    axes = [domain] if labelled.ndim == 1 else [secret, domain]
-    for axis, own in enumerate(axes):
-        labels = labelled.axes[axis]
-        codes = [own.find(label) for label in labels]
-        if None in codes and labels.equals(pd.RangeIndex(len(labels))):
-            continue
-        order = [own.index(label) for label in labels]
-        if sorted(order) != list(range(len(own))):
-            raise ModelError(f"{what} must have each value of {own.name!r} once as a label.")
-        labelled = labelled.take(np.argsort(order), axis=axis)
+    for axis, own in enumerate([domain] if labelled.ndim == 1 else [secret, domain]):
+        order = in_domain_order(labelled.axes[axis], own, what=what)
+        labelled = labelled.take(order, axis=axis)
     return labelled.to_numpy()
 
 

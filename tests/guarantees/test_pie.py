@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -273,3 +274,15 @@ def test_bad_input_is_named():
     with pytest.raises(ChannelError, match="budget of its own"):
         domain = ab.Domain("x", "ab")
         ab.pie.choose(ab.BitChannel(domain, 0.5, 0.2), 10**6, 0.1)
+
+
+def test_columns_of_a_frame_belong_to_the_values_they_name():
+    domain = ab.Domain("x", ["b", "a", "c"])
+    channel = ab.UtilityOptimizedRR(domain, ["b"], 1.0)
+    joint = pd.DataFrame([[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]], columns=["a", "b", "c"])
+    expected = ab.pie.information(joint[["b", "a", "c"]].to_numpy(), channel)
+    assert float(ab.pie.information(joint, channel)) == float(expected)
+    bare = joint[["b", "a", "c"]].set_axis(range(3), axis=1)
+    assert float(ab.pie.information(bare, channel)) == float(expected)
+    with pytest.raises(ab.AnonbayesError, match="each value of 'x' once"):
+        ab.pie.information(joint[["a", "b"]] / joint[["a", "b"]].sum().sum(), channel)

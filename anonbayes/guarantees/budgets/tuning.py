@@ -70,8 +70,8 @@ class Budgets:
         Parameters
         ----------
         counts : mapping, pandas.Series or array-like
-            Number of users who hold each value, 0 where left out. Of a value that nobody holds, no sender can be
-            named.
+            Number of users who hold each value, 0 where left out. Of a value that nobody holds, no
+            sender can be named.
 
         Examples
         --------

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import sparse
 
 from anonbayes.channels.base import Channel
 from anonbayes.channels.hashing import LocalHashing
 from anonbayes.channels.response import UtilityOptimizedRR
+from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.estimation import hash_kernels
 from anonbayes.guarantees.pie.divergence import divergence_terms
@@ -58,14 +60,18 @@ class Information(float):
 
 
 def information(
-    p_ux: npt.ArrayLike | sparse.sparray, channel: Channel | npt.ArrayLike, *, seed: Any = 0
+    p_ux: npt.ArrayLike | pd.DataFrame | sparse.sparray,
+    channel: Channel | npt.ArrayLike,
+    *,
+    seed: Any = 0,
 ) -> Information:
     """Personal information entropy ``I(U;Y)``, exactly, for given knowledge of the users.
 
     Parameters
     ----------
-    p_ux : array or scipy sparse array, shape (users, K)
-        Joint distribution of user and value, PIE's ``p_UX``. Sparse arrays stay sparse for
+    p_ux : array, pandas.DataFrame or scipy sparse array, shape (users, K)
+        Joint distribution of user and value, PIE's ``p_UX``, in the order of the channel's domain
+        unless the columns of a frame are labelled. Sparse arrays stay sparse for
         randomized response and invertible local hashing: the cost is that of their entries.
     channel : Channel or array-like, shape (K, number of reports)
         What the users' devices run, or its matrix ``Q``.
@@ -87,6 +93,8 @@ def information(
     >>> round(float(bits), 6), round(bits.user_value, 6), round(bits.value_report, 6)
     (0.024581, 0.191631, 0.177381)
     """
+    if isinstance(p_ux, pd.DataFrame) and isinstance(channel, Channel):
+        p_ux = p_ux.iloc[:, in_domain_order(p_ux.columns, channel.domain, what="p_ux")]
     joint = read_joint(p_ux)
     own = mutual_information(joint)
     values = np.asarray(joint.sum(axis=0)).ravel()
