@@ -93,3 +93,11 @@ def test_pipes_are_plain_and_may_close():
     assert closed.stderr.read() == ""
     closed.stderr.close()
     closed.wait(timeout=60)
+
+
+def test_the_package_is_a_command_too():
+    """Where scripts are not on the path, and for schedulers that name the interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-m", "anonbayes", "--version"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout) == (0, f"anonbayes {anonbayes.__version__}\n")
