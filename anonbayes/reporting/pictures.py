@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
 
 LARGEST_SVG = 250_000
 """Bytes from which on a drawing with very many points becomes a bitmap."""
+MISSING_GLYPH = "missing from font"
+"""What matplotlib warns of when its font lacks a letter."""
 SETTINGS: Any = {
     "text.parse_math": False,  # labels are data: a dollar sign is a dollar sign
     "svg.hashsalt": "anonbayes",
@@ -64,14 +67,29 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
     with mpl.rc_context(SETTINGS):
         found = plot()
         figure = getattr(found, "figure", None) or found
-        content = io.BytesIO()
-        figure.savefig(content, format="svg", metadata={"Date": None})
+        content, unknown = _saved(figure, format="svg", metadata={"Date": None})
+        if unknown:  # letters that matplotlib cannot draw, but a browser can
+            with mpl.rc_context({"svg.fonttype": "none"}):
+                content, _ = _saved(figure, format="svg", metadata={"Date": None})
         kind = "svg+xml"
         if content.tell() > LARGEST_SVG:
-            content, kind = io.BytesIO(), "png"
-            figure.savefig(content, format="png", dpi=160)
+            kind = "png"
+            content, _ = _saved(figure, format="png", dpi=160)
     text = base64.b64encode(content.getvalue()).decode("ascii")
     return Picture(f"data:image/{kind};base64,{text}", title, caption, wide)
+
+
+def _saved(figure: Any, **settings: Any) -> tuple[io.BytesIO, bool]:
+    """Content of a drawing, and whether it has letters that the font lacks."""
+    content = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(content, **settings)
+    lacking = [w for w in caught if MISSING_GLYPH in str(w.message)]
+    for other in caught:
+        if other not in lacking:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    return content, bool(lacking)
 
 
 def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:

@@ -1,10 +1,13 @@
 """The HTML report as text: what it says, what it keeps to itself, what it never does."""
 
+import base64
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import anonbayes as ab
 from anonbayes.diagnostics import plot_geweke
@@ -230,3 +233,29 @@ def test_contributions_are_factors(risk):
     label = risk.threatened.index[0]
     expected = 2 ** risk.contributions([label]).loc[(label, "Nat"), "adds_log2_Ti"]
     assert table.rows[0][table.head.index("Nat")] == ratio(expected)
+
+
+def test_letters_that_the_font_lacks_are_left_to_the_browser():
+    """The font of matplotlib knows no Japanese: boxes in the picture, and a warning for each."""
+
+    def plot(title):
+        figure = Figure()
+        figure.add_subplot().set_title(title)
+        return figure
+
+    def text(title):
+        uri = pictures.draw(lambda: plot(title), "", "").uri
+        return base64.b64decode(uri.split(",")[1]).decode()
+
+    assert ">心臓病</text>" in text("心臓病")
+    assert "<text" not in text("heart disease")  # drawn, so that it looks the same everywhere
+
+
+def test_other_warnings_of_a_picture_are_passed_on():
+    class Warns(Figure):
+        def savefig(self, *args, **kwargs):
+            warnings.warn("mind the gap", UserWarning, stacklevel=2)
+            super().savefig(*args, **kwargs)
+
+    with pytest.warns(UserWarning, match="mind the gap"):
+        pictures.draw(Warns, "", "")
