@@ -126,8 +126,9 @@ def _chosen(
     data: Any, var_names: str | Iterable[str] | None, coords: Mapping[str, Any] | None
 ) -> xr.Dataset:
     chosen = compat.select(data, var_names=var_names, coords=coords)
-    if not chosen.data_vars:
-        raise AnonbayesError("The posterior holds no variables; there is nothing to diagnose.")
+    if not chosen.data_vars or 0 in (chosen.sizes["chain"], chosen.sizes["draw"]):
+        what = "draws" if chosen.data_vars else "variables"
+        raise AnonbayesError(f"The posterior holds no {what}; there is nothing to diagnose.")
     return chosen
 
 

@@ -148,7 +148,11 @@ def value_array(
     if isinstance(numbers, Mapping | pd.Series):
         codes = [domain.index(value) for value in numbers.keys()]
         array = np.full(len(domain), np.nan if default is None else float(default))
-        array[codes] = [float(number) for _, number in numbers.items()]
+        for code, (value, number) in zip(codes, numbers.items(), strict=True):
+            try:
+                array[code] = number
+            except (TypeError, ValueError):
+                raise AnonbayesError(f"{argument}: {number!r} of {value!r} is no number.") from None
         missing = np.setdiff1d(np.arange(len(domain)), codes)
         if default is None and len(missing):
             gone = domain.values[int(missing[0])]

@@ -145,9 +145,10 @@ def check_epsilon(epsilon: Any, argument: str = "epsilon") -> float:
 
 def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[np.bool_]:
     """Boolean mask of the sensitive values; raise `DomainError` for one outside the domain."""
-    if isinstance(sensitive, str):
+    if isinstance(sensitive, str) or not isinstance(sensitive, Iterable):
+        what = "one text" if isinstance(sensitive, str) else "no list"
         raise AnonbayesError(
-            f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
+            f"sensitive={sensitive!r} is {what}; give the sensitive values as a list."
         )
     if sensitive is domain.values:
         return np.ones(len(domain), dtype=bool)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,9 +25,7 @@ from anonbayes.reporting.limits import LimitCheck
 from anonbayes.reporting.officers import officers_page
 from anonbayes.reporting.rows import by_number, row_contributions, row_table
 from anonbayes.reporting.verdict import verdict
-
-if TYPE_CHECKING:
-    from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["render", "report"]
 
@@ -162,6 +160,10 @@ def _check(post: Posterior, risk: RiskAssessment | None, max_rows: int) -> None:
         raise AnonbayesError(f"report needs a Posterior, got {type(post).__name__}.")
     if max_rows < 1:
         raise AnonbayesError(f"max_rows={max_rows!r} must be at least 1.")
+    if risk is not None and not isinstance(risk, RiskAssessment):
+        raise AnonbayesError(
+            f"risk={risk!r} is no RiskAssessment (post.assess(...)); name the file with path=."
+        )
     if risk is not None and risk.post.table.fingerprint != post.table.fingerprint:
         raise AnonbayesError("risk= assesses another release than post; pass risk.post with risk.")
 

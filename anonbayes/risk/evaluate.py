@@ -48,8 +48,8 @@ def assess(
     """See `Posterior.assess`."""
     if client is not None:
         check_client(client)
-    if samples < 2:
-        raise AnonbayesError(f"samples={samples!r} must be at least 2.")
+    if not isinstance(samples, int | np.integer) or samples < 2:
+        raise AnonbayesError(f"samples={samples!r} must be a whole number of at least 2.")
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
@@ -78,7 +78,7 @@ def assess(
         settings={
             "kind": kind,
             "samples": samples,
-            "seed": seed if isinstance(seed, int) else None,
+            "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         },
         remarks=() if remark is None else (remark,),
     )

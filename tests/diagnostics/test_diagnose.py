@@ -388,3 +388,8 @@ def test_worst_names_the_parameters_that_differ(trapped):
     worst = list(trapped.worst(4).index)
     assert worst[0] in ("energy", "pi_Dis[Flu]", "pi_Dis[HIV]")
     assert any(name.startswith("cleartext[") for name in worst)
+
+
+def test_no_draws_are_no_diagnosis():
+    with pytest.raises(AnonbayesError, match="holds no draws"):
+        ab.diagnose(np.empty((2, 0)))

@@ -269,8 +269,9 @@ def test_bad_input_is_named():
         ab.pie.bayes_error(1.0)
     with pytest.raises(AnonbayesError, match="kind"):
         ab.pie.bound(response(2, 1.0), 10, kind="best")
-    with pytest.raises(AnonbayesError, match="n_users"):
-        ab.pie.bound(response(2, 1.0), 0)
+    for users in (0, 1.5, float("inf"), "many", None):
+        with pytest.raises(AnonbayesError, match="n_users"):
+            ab.pie.bound(response(2, 1.0), users)
     with pytest.raises(ChannelError, match="budget of its own"):
         domain = ab.Domain("x", "ab")
         ab.pie.choose(ab.BitChannel(domain, 0.5, 0.2), 10**6, 0.1)

@@ -206,6 +206,7 @@ def test_bad_arguments(post, risk, tmp_path):
         ((post, risk, tmp_path), "is a directory"),
         ((post, risk, tmp_path / "no" / "r.html"), "no directory"),
         (("post", None, tmp_path / "r.html"), "needs a Posterior"),
+        ((post, tmp_path / "r.html"), "name the file with path="),
     ):
         with pytest.raises(ab.AnonbayesError, match=part):
             ab.report(*arguments)

@@ -204,6 +204,8 @@ def test_gain_matrices(post, clinic, risk):
         ({"harm": {"a"}, "gain": [[1]]}, "not both"),
         ({"gain": [[1.0, 2.0]]}, "got shape"),
         ({"samples": 1}, "samples=1"),
+        ({"samples": "many"}, "samples='many'"),
+        ({"harm": 5}, "harm=5 must be a set"),
         ({"kind": "wild"}, "kind='wild'"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -57,16 +60,23 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "theorem") 
 
 def check_users(n_users: float) -> int:
     """Return the number of users; raise `AnonbayesError` unless it is a whole number from 1."""
-    if n_users != int(n_users) or n_users < 1:
+    if not _is_whole(n_users):
         raise AnonbayesError(f"n_users={n_users!r}: give a whole number of users from 1.")
     return int(n_users)
 
 
 def check_reports(t: int) -> int:
     """Return the number of reports; raise `AnonbayesError` unless it is a whole number from 1."""
-    if t != int(t) or t < 1:
+    if not _is_whole(t):
         raise AnonbayesError(f"t={t!r} reports: give a whole number from 1.")
     return int(t)
+
+
+def _is_whole(number: Any) -> bool:
+    if not isinstance(number, Real):
+        return False
+    value = float(number)
+    return 1 <= value < np.inf and value == int(value)
 
 
 def symbols_bits(symbols: Symbols, n: int, kind: str) -> float:
