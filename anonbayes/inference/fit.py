@@ -151,8 +151,6 @@ def fit(
             raise ModelError(
                 "resume=, keep_cleartext= and client= are not available with method='nuts'."
             )
-        if any("/" in name for name in table.domains):
-            raise ModelError("PyMC cannot store draws of columns with a slash in their name.")
         return _nuts(
             table, prior, alpha, beta, draws, tune, chains, cores, entropy, progressbar, kwargs
         )

@@ -11,12 +11,13 @@ import pytensor.tensor as pt
 from anonbayes.errors import ModelError
 from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
 from anonbayes.inference.vertical.engine import layout_of
-from anonbayes.inference.vertical.model import vertical_model
+from anonbayes.inference.vertical.model import ASSIGNMENT, vertical_model
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["build_model", "coords_of"]
 
-RESERVED = ("chain", "draw", "row", "cell", "record")
+RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
+PREFIXES = ("pi_", "beta_", "cleartext_")
 
 
 def build_model(
@@ -56,6 +57,9 @@ def build_model(
     (['pi_Dis', 'pi_Nat'], ('J', 'M'))
     """
     prior = resolve_prior(table, alpha=alpha, beta=beta)
+    slash = next((column for column in table.domains if "/" in column), None)
+    if slash is not None:
+        raise ModelError(f"Column {slash!r}: PyMC allows no slash in names; rename it.")
     if table.scheme == "vertical":
         layout = layout_of(table)
         return vertical_model(
@@ -81,12 +85,19 @@ def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
     >>> coords_of(ab.ReleasedTable.horizontal(frame, "Dis"))["Dis"]
     ('Flu', 'Heart')
     """
+    reserved = (*RESERVED, ASSIGNMENT) if table.scheme == "vertical" else RESERVED
     for name in table.domains:
-        if name in RESERVED:
+        if name in reserved:
             raise ModelError(
                 f"Column {name!r} has a name that the draws use for themselves; rename it "
-                f"(reserved: {', '.join(RESERVED)})."
+                f"(reserved: {', '.join(reserved)})."
             )
+        for prefix in PREFIXES:
+            if name.startswith(prefix) and name.removeprefix(prefix) in table.domains:
+                raise ModelError(
+                    f"Column {name!r} has the name of the draws that belong to column "
+                    f"{name.removeprefix(prefix)!r}; rename it."
+                )
     return {name: domain.labels for name, domain in table.domains.items()}
 
 
@@ -117,7 +128,10 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
         dims=secret,
     )
     for name, column in table.columns.items():
-        cells = model.name_for(f"{name}_cell")
+        cells = f"{name}_cell"
+        while cells in table.domains:
+            cells += "_"
+        cells = model.name_for(cells)
         model.add_coord(cells, [str(label) for label in column.evidence.labels])
         counts = pm.Data(
             f"released_{name}", table.counts[name].toarray().astype(float), dims=(cells, secret)

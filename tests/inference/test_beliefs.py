@@ -198,3 +198,15 @@ def test_weights_of_the_secret_must_be_numbers():
     post = ab.fit(nested(), seed=1, draws=10, chains=1, progressbar=False)
     with pytest.raises(ab.AnonbayesError, match="weight 'x' of 'flu' is no number"):
         post.attacker({"age": 20}, secret={"flu": "x"})
+
+
+@pytest.mark.parametrize("make", [crossing, latent])
+def test_weights_so_small_that_probabilities_vanish(make):
+    """Cells of zero probability under a secret that never shows them are no division by zero."""
+    table = make()
+    post = ab.fit(table, beta=1e-4, seed=1, draws=300, chains=1, tune=50, progressbar=False)
+    for victim in all_victims(table).to_dict("records"):
+        for belief in (
+            post.attacker(victim), post.learner(victim), post.learner(victim, kind="conditional")
+        ):  # fmt: skip
+            assert belief.sum() == pytest.approx(1.0)

@@ -290,6 +290,23 @@ def test_other_objects_and_reserved_names_are_refused():
         ab.fit(ab.ReleasedTable.horizontal(frame, "ill"), **QUIET)
 
 
+@pytest.mark.parametrize("name", ["alpha", "pi_ill", "beta_nat", "cleartext_nat"])
+def test_names_of_draws_are_refused_before_any_work(name):
+    """They would be a variable and a coordinate at once, which ends badly after the sampling."""
+    frame = pd.DataFrame({"nat": list("MJ"), name: list("xy"), "ill": ["flu", "hiv"]})
+    with pytest.raises(ab.AnonbayesError, match=f"Column '{name}' has"):
+        ab.fit(ab.ReleasedTable.horizontal(frame, "ill"), **QUIET)
+
+
+def test_the_assignment_is_a_name_of_vertical_tables_only():
+    frame = pd.DataFrame({"assignment": list("xy"), "ill": ["flu", "hiv"], "gid": [1, 1]})
+    ab.fit(ab.ReleasedTable.horizontal(frame.drop(columns="gid"), "ill"), **QUIET)
+    parts = frame[["assignment", "gid"]], frame[["gid", "ill"]]
+    table = ab.ReleasedTable.vertical(*parts, group="gid", sensitive="ill")
+    with pytest.raises(ab.AnonbayesError, match="'assignment'"):
+        ab.fit(table, **QUIET)
+
+
 def test_a_slash_in_a_name_is_kept(tmp_path):
     """Trees of draws and netCDF groups use the slash for themselves."""
     frame = pd.DataFrame({"town/city": ["a", "b"], "ill/well": ["x", "y"]})

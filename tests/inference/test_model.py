@@ -1,6 +1,7 @@
 """The PyMC model: NUTS and our step on it agree with enumeration, and users can extend it."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from enumeration import enumerate_posterior
@@ -138,3 +139,12 @@ def test_two_tables_with_the_same_columns_in_one_model():
             error = compat.mcse({"x": found})["x"].to_numpy()
             gap = np.abs(found.mean(("chain", "draw")).to_numpy() - expected)
             assert (gap < 4.2 * error).all(), (name, attribute)
+
+
+def test_columns_may_be_named_like_cells_but_not_with_a_slash():
+    frame = pd.DataFrame({"age": ["{1, 2}", "1"], "age_cell": ["u", "v"], "ill": ["flu", "hiv"]})
+    model = ab.build_model(ab.ReleasedTable.horizontal(frame, "ill"))
+    assert (model.coords["age_cell"], model.coords["age_cell_"]) == (("u", "v"), ("{1, 2}", "1"))
+    slash = frame.rename(columns={"age": "age/years"})
+    with pytest.raises(ab.AnonbayesError, match=r"'age/years'.*no slash"):
+        ab.build_model(ab.ReleasedTable.horizontal(slash, "ill"))

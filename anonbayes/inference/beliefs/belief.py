@@ -89,14 +89,15 @@ def random_worlds_belief(
 
 
 def normalise(weights: Floats) -> Floats:
-    """Divide by the sum over the last axis.
+    """Divide by the sum over the last axis; NaN where nothing has any weight.
 
     Examples
     --------
     >>> normalise(np.array([[1.0, 3.0]])).tolist()
     [[0.25, 0.75]]
     """
-    return weights / weights.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:

@@ -65,6 +65,9 @@ def _add_fits(draws, weight, cells, pairs, out):  # type: ignore[no-untyped-def]
                     fit = 0.0
                     for i in range(c_pointer[y], c_pointer[y + 1]):
                         fit += known[c_index[i]] * pi[c_index[i]] * c_data[i]
-                    out[p, s] += fit / total[y]
+                    # Where tiny weights leave a secret's cell without any probability, no row of
+                    # that secret shows it.
+                    if total[y] > 0.0:
+                        out[p, s] += fit / total[y]
                 for i in range(w_pointer[v], w_pointer[v + 1]):
                     known[w_index[i]] = 0.0

@@ -116,5 +116,6 @@ def _add(codes, start, known, secret, conditional, total):  # type: ignore[no-un
             for s in range(n_secrets):
                 product[s] *= known[row, s]
         norm = product.sum() if conditional else 1.0
-        for s in range(n_secrets):
-            total[v, s] += product[s] / norm
+        if norm > 0.0:  # else the draw knows nobody like that, and has no say
+            for s in range(n_secrets):
+                total[v, s] += product[s] / norm
