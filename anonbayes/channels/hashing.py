@@ -249,7 +249,7 @@ class LocalHashing(PureChannel):
         ----------
         reports : HashReports
             What `release` returned, of many users.
-        method : {"mle", "em", "bayes", "empirical", "threshold"}
+        method : {"mle", "em", "bayes", "empirical", "threshold", "shrinkage"}
             As in `Channel.estimate`. Maximum likelihood is in closed form for invertible hash
             functions.
         values : iterable, optional
@@ -311,7 +311,7 @@ class LocalHashing(PureChannel):
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Support counts do not determine the likelihood of hash reports; give the "
-                "reports, or use method='empirical' or 'threshold'."
+                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
             )
         found = self.read(reports)
         if not self.is_invertible:

@@ -199,7 +199,8 @@ class SupportCounts:
     """Reports that were counted elsewhere: how many of `n` support each value.
 
     It stands for the reports themselves wherever only their counts matter: in all estimators of
-    the randomized-response family, and in ``"empirical"`` and ``"threshold"`` for bit channels.
+    the randomized-response family, and in ``"empirical"``, ``"threshold"`` and ``"shrinkage"`` for
+    all pure channels.
 
     Examples
     --------

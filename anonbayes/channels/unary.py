@@ -107,7 +107,7 @@ class BitChannel(BoundedChannel):
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Counts of raised bits do not determine the likelihood of bit reports; give the "
-                "reports, or use method='empirical' or 'threshold'."
+                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
             )
         if isinstance(reports, BitReports):
             bits = reports
