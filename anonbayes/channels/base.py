@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.channels.secure import generator
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import bayes, em
@@ -110,7 +111,7 @@ class Channel(ABC):
         >>> channel.estimate(reports).n
         1000
         """
-        source = None if seed is None else np.random.default_rng(seed)
+        source = None if seed is None else generator(seed)
         return lambda value: self.release([value], seed=source)[0]
 
     # -- the analyst -------------------------------------------------------------------------

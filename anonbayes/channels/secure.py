@@ -20,12 +20,15 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SecureSource", "Source", "randomness", "stream", "words"]
+__all__ = ["SecureSource", "Source", "generator", "randomness", "stream", "words"]
 
 T = TypeVar("T")
 
 # Bytes asked of the operating system at once; larger requests are put together.
 BLOCK = 1 << 24
+
+# Sets the streams of simulated noise apart from those of NumPy for the same seed.
+NOISE = (0x6E6F697365,)
 
 # Bytes of words drawn ahead.
 AHEAD = 1 << 12
@@ -83,9 +86,27 @@ class SecureSource:
         return (words % np.uint64(span)).astype(np.int64) + int(low)
 
 
+def generator(seed: Any = None) -> np.random.Generator:
+    """NumPy generator for simulated noise.
+
+    An integer gives a stream of its own, apart from the one that ``numpy.random.default_rng`` gives
+    for it: people who were simulated with the same number must not be correlated with their noise.
+
+    Examples
+    --------
+    >>> generator(1).random() == np.random.default_rng(1).random()
+    False
+    >>> generator(1).random() == generator(1).random()
+    True
+    """
+    if isinstance(seed, int | np.integer):
+        seed = np.random.SeedSequence(int(seed), spawn_key=NOISE)
+    return np.random.default_rng(seed)
+
+
 def randomness(seed: Any = None) -> Source:
-    """Secure source when `seed` is None, else the NumPy generator of that seed."""
-    return SecureSource() if seed is None else np.random.default_rng(seed)
+    """Secure source when `seed` is None, else the generator of simulated noise for that seed."""
+    return SecureSource() if seed is None else generator(seed)
 
 
 class _Stock(list[T]):
