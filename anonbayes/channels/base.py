@@ -165,8 +165,9 @@ class Channel(ABC):
             * ``"threshold"``: significant empirical estimates only (`alpha`, `remainder`; pure
               channels), and what is left spread evenly;
             * ``"shrinkage"``: posterior means under a prior that is learnt from all counts
-              (`iterations`; pure channels). Where the noise outweighs most shares, it is the most
-              accurate as a rule, and nearly as fast as the empirical one.
+              (`iterations`; pure channels). With a hundred values or more and noise that outweighs
+              most shares, it is the most accurate as a rule, and nearly as fast as the empirical
+              one; from a dozen values there is little to learn.
         **settings
             Of the method, and `level` for the intervals.
         """
