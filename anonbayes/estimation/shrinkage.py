@@ -159,6 +159,8 @@ def condition(mean: Array, variance: Array) -> Array:
             break
         free &= p > 0
         p = np.maximum(p, 0.0)
+    if not p.any():  # no value has support beyond the noise, so all are alike
+        p = np.ones(len(p))
     return p / p.sum()
 
 

@@ -175,6 +175,9 @@ def test_edges():
     sure = ab.UtilityOptimizedRR(ab.Domain("x", "abc"), [], 1.0)
     found = sure.estimate(["a"] * 6 + ["b"] * 4, method="shrinkage")
     assert found.p.sum() == pytest.approx(1.0) and found.p[0] > found.p[1] > found.p[2] >= 0
+    silent = ab.RAPPOR(ab.Domain("x", "abcd"), 1.0)
+    none = ab.SupportCounts([0, 0, 0, 0], n=3)
+    assert silent.estimate(none, method="shrinkage").p.tolist() == [0.25] * 4
     with pytest.raises(ChannelError, match="no information"):
         ab.RandomizedResponse(ab.Domain("x", "ab"), 0.0).estimate(["a"], method="shrinkage")
     with pytest.raises(ChannelError, match="iterations"):
