@@ -133,7 +133,7 @@ class UtilityOptimizedRR(BoundedChannel):
         if None in codes:
             return None
         out = np.zeros(len(self.domain), dtype=np.int64)
-        out[codes] = list(tally.values())
+        np.add.at(out, codes, list(tally.values()))
         return out
 
     def n_reports(self, reports: Any) -> int:
