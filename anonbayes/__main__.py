@@ -1,4 +1,4 @@
-"""``python -m anonbayes``: the command line where its command is not on the path."""
+"""``python -m anonbayes``: the command line, where its script is not on the path."""
 
 from anonbayes.cli import main
 

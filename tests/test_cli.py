@@ -95,9 +95,11 @@ def test_pipes_are_plain_and_may_close():
     closed.wait(timeout=60)
 
 
-def test_the_package_is_a_command_too():
-    """Where scripts are not on the path, and for schedulers that name the interpreter."""
+def test_the_package_can_be_run_as_a_module():
     done = subprocess.run(
-        [sys.executable, "-m", "anonbayes", "--version"], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-m", "anonbayes", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert (done.returncode, done.stdout) == (0, f"anonbayes {anonbayes.__version__}\n")
+    assert anonbayes.__version__ in done.stdout
