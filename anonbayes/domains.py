@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -257,6 +257,26 @@ def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
     (2,)
     """
     return np.fromiter(items, dtype=object, count=len(items))
+
+
+def weights_by_value(
+    weights: Mapping[Any, Any], domain: Domain, *, what: str
+) -> npt.NDArray[np.float64]:
+    """Weights in the order of a domain; values left out weigh 1.
+
+    Examples
+    --------
+    >>> weights_by_value({"m": 3}, Domain("sex", ["f", "m"]), what="weights").tolist()
+    [1.0, 3.0]
+    """
+    vector = np.ones(len(domain))
+    for value, weight in weights.items():
+        place = domain.index(value)
+        try:
+            vector[place] = weight
+        except (TypeError, ValueError):
+            raise DomainError(f"{what}: the weight {weight!r} of {value!r} is no number.") from None
+    return vector
 
 
 def in_domain_order(labels: pd.Index, domain: Domain, *, what: str) -> npt.NDArray[np.int64]:

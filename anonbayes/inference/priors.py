@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, in_domain_order
+from anonbayes.domains import Domain, in_domain_order, weights_by_value
 from anonbayes.errors import ModelError, nearest
 from anonbayes.release.table import ReleasedTable
 
@@ -95,18 +95,6 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     return Prior(resolved, betas)
 
 
-def _vector(weights: Mapping[Any, Any], domain: Domain, what: str) -> Weights:
-    """Weights in the order of the domain; values left out weigh 1."""
-    vector = np.ones(len(domain))
-    for value, weight in weights.items():
-        place = domain.index(value)
-        try:
-            vector[place] = weight
-        except (TypeError, ValueError):
-            raise ModelError(f"{what}: the weight {weight!r} of {value!r} is no number.") from None
-    return vector
-
-
 def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
     """Labelled weights in the order of the domains; without labels, as they stand."""
     for axis, own in enumerate([domain] if labelled.ndim == 1 else [secret, domain]):
@@ -121,7 +109,7 @@ def _shape(
     if isinstance(weights, pd.Series | pd.DataFrame):
         weights = _by_label(weights, domain, secret, what)
     if isinstance(weights, Mapping):
-        weights = _vector(weights, domain, what)
+        weights = weights_by_value(weights, domain, what=what)
     try:
         array = np.asarray(weights, dtype=float)
     except (TypeError, ValueError):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.domains import is_missing
+from anonbayes.domains import is_missing, weights_by_value
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
 from anonbayes.release.build import check_frame, distinct_rows
 from anonbayes.release.cells import CellParser
@@ -190,15 +190,7 @@ def secret_weights(
         return None
     domain = table.secret.domain
     if isinstance(secret, Mapping):
-        out = np.ones(len(domain))
-        for value, weight in secret.items():
-            place = domain.index(value)
-            try:
-                out[place] = weight
-            except (TypeError, ValueError):
-                raise AnonbayesError(
-                    f"secret=: the weight {weight!r} of {value!r} is no number."
-                ) from None
+        out = weights_by_value(secret, domain, what="secret=")
     elif isinstance(secret, set | frozenset | list | tuple):
         out = np.zeros(len(domain))
         for value in secret:
