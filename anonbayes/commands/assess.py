@@ -32,7 +32,7 @@ from anonbayes.commands.options import (
     Sep,
 )
 from anonbayes.commands.screen import is_terminal, say, show_table
-from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
+from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
 from anonbayes.files import remove_leftovers, write_text, write_together
 from anonbayes.locks import locked
@@ -89,7 +89,7 @@ def assess(
     """
     import anonbayes
     from anonbayes.reporting.limits import check_limit_values, check_limits
-    from anonbayes.textfiles import read_csv_text
+    from anonbayes.scenario.people import read_people_of
 
     # Everything that can be wrong is found before the expensive part.
     given = {"max_relative_threat": max_relative_threat, "max_threatened": max_threatened}
@@ -103,9 +103,9 @@ def assess(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
         drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
-    people = None if cleartext is None else read_csv_text(cleartext, sep=sep)
+    people = None if cleartext is None else read_people_of([table], cleartext, sep=sep)
     if people is not None:
-        check_cleartext(table, people)
+        people.check(table)
 
     with locked(out):
         _check_out(out, force=force)  # another run may have ended meanwhile
@@ -118,7 +118,7 @@ def assess(
                 table, method=method, step=step, draws=draws, tune=tune, chains=chains, seed=seed,
                 progressbar=sys.stderr.isatty(),
             )  # fmt: skip
-        risk = None if people is None else post.assess(people, harm=harm or None)
+        risk = None if people is None else people.assess(post, harm=harm or None)
         diagnostics = anonbayes.diagnose(post)
         limits = () if risk is None else check_limits(risk, **given)
         command = shlex.join(["anonbayes", *sys.argv[1:]])

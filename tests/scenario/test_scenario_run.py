@@ -82,7 +82,7 @@ def test_sweep_compares_and_notes_what_does_not_exist(write):
 
 def test_a_mixed_table_has_a_channel_per_column():
     prepared = prepare(model("mixed_table"))
-    table, people = prepared.table, prepared.people
+    table, people = prepared.table, prepared.people.frame
     assert set(table.attributes) == {"sex", "age", "zip", "profession"}
     shown = table.to_frame()
     assert (shown["sex"] == people["sex"]).all()
