@@ -179,8 +179,9 @@ def exact_victims(
     """Victims of whom every attribute is known, from value codes; no text is parsed."""
     known, weights = [], []
     for code, name in zip(codes, table.attributes, strict=True):
-        values, inverse = np.unique(code, return_inverse=True)
-        known.append(inverse.astype(np.int64))
+        shown = np.bincount(code, minlength=len(table.domains[name])) > 0
+        values = np.flatnonzero(shown)
+        known.append((np.cumsum(shown) - 1)[code])
         weights.append(
             sparse.csr_array(
                 (np.ones(len(values)), values, np.arange(len(values) + 1)),
