@@ -24,6 +24,7 @@ from anonbayes.commands.options import (
     Group,
     Harm,
     Hierarchies,
+    MaxCost,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
@@ -71,6 +72,7 @@ def assess(
     seed: Seed = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
+    max_cost: MaxCost = None,
     require_convergence: Annotated[
         bool,
         typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
@@ -92,7 +94,11 @@ def assess(
     from anonbayes.scenario.people import read_people_of
 
     # Everything that can be wrong is found before the expensive part.
-    given = {"max_relative_threat": max_relative_threat, "max_threatened": max_threatened}
+    given = {
+        "max_relative_threat": max_relative_threat,
+        "max_threatened": max_threatened,
+        "max_cost": max_cost,
+    }
     check_limit_values(**given)
     if cleartext is None and any(value is not None for value in given.values()):
         raise AnonbayesError("Limits on threats need --cleartext to compare guesses with.")

@@ -24,6 +24,7 @@ from anonbayes.commands.options import (
     Group,
     Harm,
     Hierarchies,
+    MaxCost,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
@@ -119,6 +120,7 @@ def compare(
     ] = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
+    max_cost: MaxCost = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -133,7 +135,11 @@ def compare(
     from anonbayes.risk.compare import THREATS
     from anonbayes.scenario.people import read_people_of
 
-    limits = {"max_relative_threat": max_relative_threat, "max_threatened": max_threatened}
+    limits = {
+        "max_relative_threat": max_relative_threat,
+        "max_threatened": max_threatened,
+        "max_cost": max_cost,
+    }
     check_limit_values(**limits)
     if threat not in THREATS:
         raise AnonbayesError(

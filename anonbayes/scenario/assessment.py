@@ -201,6 +201,7 @@ def _threats(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[LimitCheck
         risk,
         max_relative_threat=limits.max_relative_threat,
         max_threatened=limits.max_threatened,
+        max_cost=limits.max_cost,
     )
 
 

@@ -51,6 +51,10 @@ def test_an_assessment_is_that_of_the_python_interface(write):
     assert found.measures == pytest.approx(risk.summary.to_dict(), nan_ok=True)
     assert found.exceeded
     assert found.tables["population"]["mean"].sum() == pytest.approx(1)
+    cost = float(risk.summary["RGT_A"])
+    for limit, exceeded in ((cost + 0.01, False), (cost - 0.01, True)):
+        text = f'release.dataset = "table1_recoded"\nlimits.max_cost = {limit}\n'
+        assert run(write(TABLE1 + text)).exceeded == exceeded
 
 
 def test_beliefs_about_victims(write):
