@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.cli import app, main
-from anonbayes.files import write_together
+from anonbayes.filesets import write_together
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"

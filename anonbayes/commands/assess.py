@@ -35,7 +35,8 @@ from anonbayes.commands.options import (
 from anonbayes.commands.screen import is_terminal, say, show_table
 from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
-from anonbayes.files import remove_leftovers, write_text, write_together
+from anonbayes.files import write_text
+from anonbayes.filesets import mend, needs_mending, write_together
 from anonbayes.locks import locked
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["assess"]
 
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
+FILES = (REPORT, POSTERIOR, RISK)
+"""In the order in which they get their names: where the last one is, the others belong to it."""
 
 
 def assess(
@@ -104,6 +107,9 @@ def assess(
         raise AnonbayesError("Limits on threats need --cleartext to compare guesses with.")
     if cleartext is None and harm:
         raise AnonbayesError("--harm needs --cleartext.")
+    if needs_mending(out):
+        with locked(out):
+            mend(out, FILES)
     _check_out(out, force=force)
     table = read_release(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
@@ -114,9 +120,8 @@ def assess(
         people.check(table)
 
     with locked(out):
+        mend(out, FILES)
         _check_out(out, force=force)  # another run may have ended meanwhile
-        for name in (REPORT, RISK, POSTERIOR):
-            remove_leftovers(out, name)
         with warnings.catch_warnings():
             # The report says so in its verdict; twice would be once too often.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -137,8 +142,8 @@ def assess(
                     post, risk, file, show_values=show_values, title=released.name,
                     diagnostics=diagnostics, limits=limits, command=command,
                 ),
-                RISK: lambda file: write_text(file, text + "\n"),
                 POSTERIOR: post.to_netcdf,
+                RISK: lambda file: write_text(file, text + "\n"),
             },
         )  # fmt: skip
 
