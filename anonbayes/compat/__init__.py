@@ -355,7 +355,7 @@ def tail_quantile(ordered: np.ndarray, prob: float) -> np.ndarray:
     if not has_inference_data():
         return np.quantile(ordered, prob, axis=-1)
     n = ordered.shape[-1]
-    place = n * prob + (1.0 + prob * -1.0)
+    place = n * prob + (1.0 - prob)
     k = int(np.floor(np.clip(place, 1, n - 1)))
     share = np.clip(place - k, 0, 1)
     return (1.0 - share) * ordered[..., k - 1] + share * ordered[..., k]

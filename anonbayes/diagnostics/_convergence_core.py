@@ -1,10 +1,11 @@
 """R-hat, effective sample sizes and Monte-Carlo errors of many quantities at once.
 
-The definitions are those of Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), *Rank-normalization,
-folding, and localization: an improved R-hat*, and the numbers those of ArviZ, which computes them a
-quantity at a time (and in its 0.x generation loses digits of draws that are far from zero). Here each quantity is sorted once, scores of ranks come from one table, and
-Fourier transforms are taken of whole blocks. Arrays in and out.
-"""  # noqa: E501
+The definitions are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021),
+*Rank-normalization, folding, and localization: an improved R-hat*, and the numbers those of ArviZ,
+which computes them a quantity at a time (and in its 0.x generation loses digits of draws that are
+far from zero). Here each quantity is sorted once, scores of ranks come from one table, and Fourier
+transforms are taken of whole blocks. Arrays in and out.
+"""
 
 from __future__ import annotations
 
