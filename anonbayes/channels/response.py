@@ -129,11 +129,12 @@ class UtilityOptimizedRR(BoundedChannel):
             tally = Counter(reports)
         except TypeError:  # unhashable
             return None
-        codes = [self.domain.find(value) for value in tally]
-        if None in codes:
-            return None
         out = np.zeros(len(self.domain), dtype=np.int64)
-        out[codes] = list(tally.values())
+        for value, number in tally.items():
+            code = self.domain.find(value)
+            if code is None:
+                return None
+            out[code] += number
         return out
 
     def n_reports(self, reports: Any) -> int:
