@@ -1,20 +1,18 @@
 """How fast the diagnostics are, and what they say about chains on the Adult tables.
 
-*Speed*: against SciPy's contingency test in a loop (which knows nothing of autocorrelation),
-ArviZ's Monte Carlo errors, and ArviZ's sizes and R-hat, which are the same numbers. *Paper*: the
-convergence study of Groups, Section VI-D, on ``adult_5692_l4``: Weiß of all rows in five pieces,
-Geweke of all parameters against five blocks, block sampler and swap sampler side by side. *Trap*:
-four chains on ``adult_5692_l6``, whose posterior has several modes: `diagnose` must fail for the
-block sampler, must not assess one of its chains alone, and must pass for the tempered sampler.
-Paper and trap need the tables in ``../shared/data/anatomy`` and take minutes; ``--short`` leaves
-them out.
+*Speed*: against SciPy's contingency test in a loop (which knows nothing of autocorrelation) and
+ArviZ's Monte Carlo errors. *Paper*: the convergence study of Groups, Section VI-D, on
+``adult_5692_l4``: Weiß of all rows in five pieces, Geweke of all parameters against five blocks,
+block sampler and swap sampler side by side. *Trap*: four chains on ``adult_5692_l6``, whose
+posterior has several modes: `diagnose` must fail for the block sampler, must not assess one of its
+chains alone, and must pass for the tempered sampler. Paper and trap need the tables in
+``../shared/data/anatomy`` and take minutes; ``--short`` leaves them out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,6 @@ from scipy import stats
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import GEWEKE_PAPER, DiagnosticReport, summarize_tests
-from anonbayes.diagnostics._convergence_core import convergence_statistics
 from anonbayes.diagnostics.multiple import two_sided
 
 ANATOMY = Path(__file__).parents[2] / "shared" / "data" / "anatomy"
@@ -62,16 +59,6 @@ def speed(n_rows: int, n_draws: int) -> None:
     print(
         f"geweke, 500 parameters x 4 chains x 1,000 draws: {ours:.3f} s; ArviZ's errors of the "
         f"two windows, chains pooled, {theirs:.3f} s: {theirs / ours:.1f}x"
-    )
-
-    def arviz() -> None:
-        for ask in (compat.mcse, compat.ess, partial(compat.ess, method="tail"), compat.rhat):
-            ask(real)
-
-    ours, theirs = seconds(lambda: convergence_statistics(real)), seconds(arviz)
-    print(
-        f"mcse, bulk and tail sizes, R-hat, 500 parameters x 4 chains x 1,000 draws: {ours:.3f} s; "
-        f"ArviZ {theirs:.3f} s: {theirs / ours:.1f}x"
     )
 
 

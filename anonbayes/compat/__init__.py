@@ -341,26 +341,6 @@ def mcse(data: Any, *, method: str = "mean", group: str = "posterior") -> xr.Dat
     return arviz.mcse(_floats(data, group), method=method)
 
 
-def tail_quantile(ordered: np.ndarray, prob: float) -> np.ndarray:
-    """Return a quantile of sorted draws, with the rounding of the tail sizes of `ess`.
-
-    Both generations interpolate between two draws; where these are equal, ArviZ 0.x may return a
-    number that is smaller by rounding, so that neither counts as reaching it.
-
-    Examples
-    --------
-    >>> tail_quantile(np.array([[0.0, 1.0, 2.0], [4.0, 4.0, 4.0]]), 0.25)
-    array([0.5, 4. ])
-    """
-    if not has_inference_data():
-        return np.quantile(ordered, prob, axis=-1)
-    n = ordered.shape[-1]
-    place = n * prob + (1.0 - prob)
-    k = int(np.floor(np.clip(place, 1, n - 1)))
-    share = np.clip(place - k, 0, 1)
-    return (1.0 - share) * ordered[..., k - 1] + share * ordered[..., k]
-
-
 def select(
     data: Any,
     *,

@@ -12,7 +12,6 @@ import xarray as xr
 
 from .. import compat
 from ..errors import AnonbayesError
-from ._convergence_core import convergence_statistics
 from ._labels import flat_labels
 from .geweke import geweke
 from .multiple import two_sided
@@ -180,9 +179,8 @@ def _measure_real(
         index=pd.Index(names, name="quantity"),
     )
     sound = finite & moves
-    if n_draws >= 4 and sound.any():  # below, halves of chains have no spread
-        found = convergence_statistics(draws[..., sound])
-        frame = frame.join(pd.DataFrame(found, index=frame.index[sound]))
+    if n_draws >= 4 and sound.any():  # ArviZ needs as many draws
+        frame = frame.join(_arviz_statistics(draws[..., sound], frame.index[sound]))
     if n_draws >= 40:  # below, Geweke's first tenth holds less than four draws
         z = _flatten(geweke(dataset))[2]
         frame["geweke_z"] = _largest(z)
@@ -190,6 +188,17 @@ def _measure_real(
         z = np.full((n_chains, len(names)), np.nan)
     means = pd.DataFrame(draws.mean(axis=1).T, index=frame.index)
     return frame, Family(names, two_sided(z)), means
+
+
+def _arviz_statistics(draws: np.ndarray, names: pd.Index) -> pd.DataFrame:
+    columns = {
+        "mcse": compat.mcse(draws),
+        "ess_bulk": compat.ess(draws),
+        "ess_tail": compat.ess(draws, method="tail"),
+    }
+    if draws.shape[0] > 1:
+        columns["r_hat"] = compat.rhat(draws)
+    return pd.DataFrame({k: v["x"].values for k, v in columns.items()}, index=names)
 
 
 def _largest(z: np.ndarray) -> np.ndarray:
