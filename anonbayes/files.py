@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "explain",
     "is_finished",
+    "keep_names",
     "make_folder",
     "new_file",
     "no_space",
@@ -35,7 +36,6 @@ __all__ = [
     "write_files",
     "write_frame",
     "write_text",
-    "write_together",
 ]
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -93,7 +93,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
-        _keep_names(target.parent)
+        keep_names(target.parent)
     except AnonbayesError:
         raise
     except OSError as error:
@@ -171,15 +171,10 @@ def write_files(writers: Mapping[Path, Writer]) -> None:
         for file, part in parts.items():
             os.replace(part, file)
         for folder in {file.parent for file in writers}:
-            _keep_names(folder)
+            keep_names(folder)
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
-
-
-def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
-    """`write_files` for several files of one directory."""
-    write_files({folder / name: write for name, write in writers.items()})
 
 
 def remove_leftovers(folder: str | os.PathLike[str], name: str = "*") -> None:
@@ -234,7 +229,7 @@ def explain(error: BaseException, path: str | os.PathLike[str]) -> FileError:
     return FileError(f"{text}. Choose another place, or mend this one.")
 
 
-def _keep_names(folder: Path) -> None:
+def keep_names(folder: Path) -> None:
     """Force the names in a directory to the disk, where the system can."""
     with contextlib.suppress(OSError):  # not on Windows, and not on every network disk
         handle = os.open(folder, os.O_RDONLY)

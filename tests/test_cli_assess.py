@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.cli import app, main
-from anonbayes.files import write_together
+from anonbayes.filesets import write_together
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"
@@ -92,6 +92,7 @@ def test_limits_decide_the_exit_code(recoded, tmp_path):
         ("--max-relative-threat", "1e6"),
         ("--max-relative-threat", "1.0"),
         ("--max-relative-threat", "1e6", "--max-threatened", "0.1"),
+        ("--max-threatened", "1", "--max-cost", "0"),  # the learner guesses as well
     ):
         done = run(*recoded, "--out", tmp_path / "out", "--force", "--json", *limits)
         codes[limits] = done.exit_code
@@ -99,7 +100,25 @@ def test_limits_decide_the_exit_code(recoded, tmp_path):
         assert content["exceeded"] == (done.exit_code == 3)
         assert len(content["limits"]) == len(limits) // 2
         assert {f.name for f in (tmp_path / "out").iterdir()} == FILES  # written all the same
-    assert list(codes.values()) == [0, 3, 0, 3, 3]
+    assert list(codes.values()) == [0, 3, 0, 3, 3, 0]
+
+
+def test_the_cost_of_being_in_the_table_can_be_limited(tmp_path):
+    clinic = [
+        "assess", DATA / "clinic_k4_l3_local.csv", "--hierarchies", DATA / "clinic_hierarchies",
+        "--cleartext", DATA / "clinic.csv", "--sensitive", "diagnosis", "--draws", 10, "--seed", 1,
+        "--out", tmp_path / "out", "--force", "--json",
+    ]  # fmt: skip
+    for limit, code in (("0.05", 3), ("0.06", 0)):  # README: RGT_A is 0.058
+        done = run(*clinic, "--max-cost", limit)
+        content = json.loads(done.stdout)
+        assert done.exit_code == code
+        assert content["limits"] == [
+            {
+                "name": "max_cost", "measure": "RGT_A", "limit": float(limit),
+                "found": content["assessment"]["measures"]["RGT_A"], "exceeded": code == 3,
+            }
+        ]  # fmt: skip
 
 
 def test_convergence_can_be_required(tmp_path):
@@ -173,6 +192,7 @@ def test_harmful_values(recoded, tmp_path):
     ("extra", "part"),
     [
         (["--max-threatened", "30"], "share of people between 0 and 1"),
+        (["--max-cost", "7"], "max_cost=7.0 must be a share of people between 0 and 1"),
         (["--max-relative-threat", "-1"], "positive factor"),
         (["--method", "magic"], "method='magic' is not known"),
         (["--draws", "0"], "draws=0 must be"),
@@ -204,11 +224,10 @@ def test_bad_files_exit_with_2(recoded, tmp_path, monkeypatch, capsys):
     assert code == 2 and "is a file; name a directory" in err
     code, _, err = failing(monkeypatch, capsys, "diagnose", tmp_path / "file")
     assert code == 2 and "is not a netCDF 4 file" in err
-    code, _, err = failing(
-        monkeypatch, capsys, *(a for a in recoded if a != "--cleartext" and "people" not in a),
-        "--max-threatened", "0.5", *out,
-    )  # fmt: skip
-    assert code == 2 and "need --cleartext" in err
+    alone = [a for a in recoded if a != "--cleartext" and "people" not in a]
+    for limit in ("--max-threatened", "--max-cost"):
+        code, _, err = failing(monkeypatch, capsys, *alone, limit, "0.5", *out)
+        assert code == 2 and "need --cleartext" in err
 
 
 def test_pipes_are_plain_and_quiet(recoded, tmp_path):

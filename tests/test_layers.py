@@ -30,7 +30,6 @@ FACADES = {
     "budgets": "guarantees",
     "pie": "risk",
     "reidentify": "risk",
-    "__main__": "cli",
 }
 LAYERS |= {name: LAYERS[home] for name, home in FACADES.items()}
 # Imports against the order, each inside a function: `Posterior.assess` is where people look for it.

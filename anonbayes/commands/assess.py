@@ -24,6 +24,7 @@ from anonbayes.commands.options import (
     Group,
     Harm,
     Hierarchies,
+    MaxCost,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
@@ -32,9 +33,10 @@ from anonbayes.commands.options import (
     Sep,
 )
 from anonbayes.commands.screen import is_terminal, say, show_table
-from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
+from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
-from anonbayes.files import remove_leftovers, write_text, write_together
+from anonbayes.files import write_text
+from anonbayes.filesets import mend, needs_mending, write_together
 from anonbayes.locks import locked
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["assess"]
 
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
+FILES = (REPORT, POSTERIOR, RISK)
+"""In the order in which they get their names: where the last one is, the others belong to it."""
 
 
 def assess(
@@ -71,6 +75,7 @@ def assess(
     seed: Seed = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
+    max_cost: MaxCost = None,
     require_convergence: Annotated[
         bool,
         typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
@@ -89,28 +94,34 @@ def assess(
     """
     import anonbayes
     from anonbayes.reporting.limits import check_limit_values, check_limits
-    from anonbayes.textfiles import read_csv_text
+    from anonbayes.scenario.people import read_people_of
 
     # Everything that can be wrong is found before the expensive part.
-    given = {"max_relative_threat": max_relative_threat, "max_threatened": max_threatened}
+    given = {
+        "max_relative_threat": max_relative_threat,
+        "max_threatened": max_threatened,
+        "max_cost": max_cost,
+    }
     check_limit_values(**given)
     if cleartext is None and any(value is not None for value in given.values()):
         raise AnonbayesError("Limits on threats need --cleartext to compare guesses with.")
     if cleartext is None and harm:
         raise AnonbayesError("--harm needs --cleartext.")
+    if needs_mending(out):
+        with locked(out):
+            mend(out, FILES)
     _check_out(out, force=force)
     table = read_release(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
         drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
-    people = None if cleartext is None else read_csv_text(cleartext, sep=sep)
+    people = None if cleartext is None else read_people_of([table], cleartext, sep=sep)
     if people is not None:
-        check_cleartext(table, people)
+        people.check(table)
 
     with locked(out):
+        mend(out, FILES)
         _check_out(out, force=force)  # another run may have ended meanwhile
-        for name in (REPORT, RISK, POSTERIOR):
-            remove_leftovers(out, name)
         with warnings.catch_warnings():
             # The report says so in its verdict; twice would be once too often.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -118,7 +129,7 @@ def assess(
                 table, method=method, step=step, draws=draws, tune=tune, chains=chains, seed=seed,
                 progressbar=sys.stderr.isatty(),
             )  # fmt: skip
-        risk = None if people is None else post.assess(people, harm=harm or None)
+        risk = None if people is None else people.assess(post, harm=harm or None)
         diagnostics = anonbayes.diagnose(post)
         limits = () if risk is None else check_limits(risk, **given)
         command = shlex.join(["anonbayes", *sys.argv[1:]])
@@ -131,8 +142,8 @@ def assess(
                     post, risk, file, show_values=show_values, title=released.name,
                     diagnostics=diagnostics, limits=limits, command=command,
                 ),
-                RISK: lambda file: write_text(file, text + "\n"),
                 POSTERIOR: post.to_netcdf,
+                RISK: lambda file: write_text(file, text + "\n"),
             },
         )  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +24,7 @@ from anonbayes.commands.options import (
     Group,
     Harm,
     Hierarchies,
+    MaxCost,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
@@ -30,7 +33,7 @@ from anonbayes.commands.options import (
     Sep,
 )
 from anonbayes.commands.screen import print_json, say, show_table, working
-from anonbayes.commands.shared import EXCEEDED, check_cleartext, read_release
+from anonbayes.commands.shared import EXCEEDED, read_release
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
 from anonbayes.files import write_files
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from anonbayes.release.table import ReleasedTable
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.compare import Comparison
+    from anonbayes.scenario.people import People
 
 __all__ = ["compare"]
 
@@ -116,6 +120,7 @@ def compare(
     ] = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
+    max_cost: MaxCost = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -128,23 +133,30 @@ def compare(
     """
     from anonbayes.reporting.limits import check_limit_values
     from anonbayes.risk.compare import THREATS
-    from anonbayes.textfiles import read_csv_text
+    from anonbayes.scenario.people import read_people_of
 
-    limits = {"max_relative_threat": max_relative_threat, "max_threatened": max_threatened}
+    limits = {
+        "max_relative_threat": max_relative_threat,
+        "max_threatened": max_threatened,
+        "max_cost": max_cost,
+    }
     check_limit_values(**limits)
     if threat not in THREATS:
         raise AnonbayesError(
             f"--threat {threat!r} is not known; choose one of {', '.join(THREATS)}."
         )
     check_free([plot], force=force)
-    people = read_csv_text(cleartext, sep=sep)
     tables = {
         source.name: _read(
-            source, people, sensitive=sensitive, hierarchies=hierarchies, domain=domain,
+            source, sensitive=sensitive, hierarchies=hierarchies, domain=domain,
             group=group, sep=sep, missing=missing,
         )
         for source in _sources(releases)
     }  # fmt: skip
+    people = read_people_of(tables.values(), cleartext, sep=sep)
+    for name, released in tables.items():
+        with _naming(name):
+            people.check(released)
     settings = {"method": method, "draws": draws, "chains": chains, "seed": seed}
     risks, converged = _answer(tables, people, harm, settings)
     found, table = _side_by_side(risks, converged, limits, threat)
@@ -176,7 +188,6 @@ def _sources(texts: list[str]) -> list[_Source]:
 
 def _read(
     source: _Source,
-    people: pd.DataFrame,
     *,
     sensitive: list[str],
     hierarchies: Path | None,
@@ -186,21 +197,26 @@ def _read(
     missing: str,
 ) -> ReleasedTable:
     vertical = source.anatomy is not None
-    try:
-        table = read_release(
+    with _naming(source.name):
+        return read_release(
             source.file, sensitive=sensitive, hierarchies=None if vertical else hierarchies,
             anatomy=source.anatomy, group=group if vertical else None, drop=None,
             domain=domain, sep=sep, missing=missing,
         )  # fmt: skip
-        check_cleartext(table, people)
+
+
+@contextmanager
+def _naming(release: str) -> Iterator[None]:
+    """Say which of the releases an error is about."""
+    try:
+        yield
     except AnonbayesError as error:
-        raise AnonbayesError(f"{source.name}: {error}") from None
-    return table
+        raise AnonbayesError(f"{release}: {error}") from None
 
 
 def _answer(
     tables: dict[str, ReleasedTable],
-    people: pd.DataFrame,
+    people: People,
     harm: list[str] | None,
     settings: dict[str, Any],
 ) -> tuple[dict[str, RiskAssessment], dict[str, bool]]:
@@ -212,7 +228,7 @@ def _answer(
         for name, table in tables.items():
             begin(name)
             post = anonbayes.fit(table, progressbar=False, **settings)
-            risks[name] = post.assess(people, harm=harm or None)
+            risks[name] = people.assess(post, harm=harm or None)
             converged[name] = anonbayes.diagnose(post).passed
     return risks, converged
 

@@ -25,6 +25,7 @@ __all__ = [
     "Group",
     "Harm",
     "Hierarchies",
+    "MaxCost",
     "MaxRelativeThreat",
     "MaxThreatened",
     "Mechanism",
@@ -86,6 +87,13 @@ MaxRelativeThreat = Annotated[
 ]
 MaxThreatened = Annotated[
     float | None, typer.Option(help="Exit with 3 if a larger share (0 to 1) is threatened.")
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 3 if being in the table costs more: the share (0 to 1) guessed right "
+        "beyond what the population gives away."
+    ),
 ]
 
 # -- mechanisms ------------------------------------------------------------------------------------

@@ -10,11 +10,9 @@ from anonbayes.commands.values import parse_domains
 from anonbayes.errors import AnonbayesError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from anonbayes.release.table import ReleasedTable
 
-__all__ = ["EXCEEDED", "check_cleartext", "read_release"]
+__all__ = ["EXCEEDED", "read_release"]
 
 EXCEEDED = 3
 """Exit code when a limit is exceeded."""
@@ -61,10 +59,3 @@ def read_release(
         sep=sep,
         missing=missing,
     )
-
-
-def check_cleartext(table: ReleasedTable, people: pd.DataFrame) -> None:
-    """Find mistakes in the cleartext before the model is fitted."""
-    from anonbayes.risk.truth import check_same_secrets, read_truth
-
-    check_same_secrets(table, read_truth(table, people))

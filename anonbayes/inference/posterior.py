@@ -215,9 +215,10 @@ class Posterior:
         ----------
         cleartext : pandas.DataFrame or dask.dataframe.DataFrame
             The people of the table: its attributes and its sensitive column, in clear. The order of
-            the rows does not matter, their labels are kept. A Dask dataframe, which may be larger
-            than memory, is counted where it is; the assessment then has one row per distinct
-            record, with its ``weight``.
+            the rows does not matter, their labels are kept; reports show numbers instead, unless
+            the index is called ``row`` and numbers them itself. A Dask dataframe, which may be
+            larger than memory, is counted where it is; the assessment then has one row per
+            distinct record, with its ``weight``.
         harm : iterable, optional
             Sensitive values of which any must not be inferred (``{"HIV", "Cancer"}``); by default
             a threat is the right guess of the exact value.

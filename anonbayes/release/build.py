@@ -19,6 +19,7 @@ from anonbayes.release.groups import (
     distinct_rows,
     given_groups,
     matched_groups,
+    rows_by_group,
     suppressed_rows,
 )
 from anonbayes.textfiles import check_names
@@ -207,8 +208,7 @@ def vertical_parts(
     named = missing if isinstance(missing, Mapping) else None
     check_known(named, [*attributes, sensitive], "missing")
     item_groups, slot_groups, labels = matched_groups(qit[group], st[group], group)
-    items = np.argsort(item_groups, kind="stable")
-    slots = np.argsort(slot_groups, kind="stable")
+    items, slots = (rows_by_group(codes, len(labels)) for codes in (item_groups, slot_groups))
 
     def column(frame: pd.DataFrame, name: str) -> Column:
         policy = policy_of(missing, name)

@@ -53,11 +53,11 @@ class Reading:
     client: Any = None
     progressbar: bool = True
 
-    def only(self, names: Iterable[str]) -> Reading:
-        """Read these columns only."""
+    def only(self, names: Iterable[str], *, presence: Iterable[str] = ()) -> Reading:
+        """Read these columns only, and of those in `presence` only whether a cell is empty."""
         kept, source = tuple(names), self.source
         if isinstance(source, TableFiles):
-            source = replace(source, names=kept)
+            source = replace(source, names=kept, presence=frozenset(presence))
         return replace(self, source=source, names=kept)
 
     def without(self, drop: Iterable[str]) -> Reading:

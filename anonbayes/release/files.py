@@ -17,11 +17,13 @@ from anonbayes.errors import TableError
 from anonbayes.textfiles import check_names, read_csv_names
 
 __all__ = [
+    "PRESENT",
     "Source",
     "TableFiles",
     "find_files",
     "frame_of",
     "no_damage",
+    "only_presence",
     "open_parquet",
     "parquet_module",
     "read_columns",
@@ -29,6 +31,8 @@ __all__ = [
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 PARQUET = (".parquet", ".pq")
+PRESENT = "x"
+"""Stands for any filled cell of a column of which only that counts."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,16 @@ class TableFiles:
         Columns to read, in the order of the first file.
     sep : str
         Separator of a delimited text.
+    presence : frozenset of str
+        Columns of a delimited text of which only counts whether a cell is empty; see
+        `only_presence`. Millions of identifiers are then no millions of distinct rows.
     """
 
     paths: tuple[Path, ...]
     kind: str
     names: tuple[str, ...]
     sep: str = ";"
+    presence: frozenset[str] = frozenset()
 
     @cached_property
     def size(self) -> int:
@@ -192,6 +200,17 @@ def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
     wanted, file = list(names), open_parquet(path)
     with no_damage(path):
         return frame_of(file.read(columns=wanted))[wanted]
+
+
+def only_presence(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Replace the filled cells of some columns by `PRESENT`; empty ones stay the empty text.
+
+    Examples
+    --------
+    >>> only_presence(pd.DataFrame({"name": ["Ann", ""], "sex": ["f", "m"]}), ["name"])["name"].tolist()
+    ['x', '']
+    """  # noqa: E501
+    return frame.assign(**{name: frame[name].where(frame[name] == "", PRESENT) for name in names})
 
 
 def frame_of(table: Any) -> pd.DataFrame:

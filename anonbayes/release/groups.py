@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import sparse
 
 from anonbayes.domains import Domain, factorize, is_missing, object_array, plain, sorted_values
 from anonbayes.errors import TableError
@@ -18,6 +19,7 @@ __all__ = [
     "distinct_rows",
     "given_groups",
     "matched_groups",
+    "rows_by_group",
     "suppressed_rows",
 ]
 
@@ -98,8 +100,8 @@ def given_groups(
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iu" and np.can_cast(dtype, np.int64):
         # Millions of numbered groups are not worth a Python object each.
-        codes, numbers = pd.factorize(series.to_numpy(dtype=np.int64), sort=True)
-        return codes.astype(np.int32), pd.Index(numbers, name=name)
+        codes, numbers = _numbered(series.to_numpy(dtype=np.int64))
+        return codes, pd.Index(numbers, name=name)
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
     missing = np.array([is_missing(label) for label in distinct], dtype=bool)
     gaps = missing[inverse]
@@ -116,6 +118,35 @@ def given_groups(
     lookup = np.full(len(distinct), -1, dtype=np.int32)
     lookup[~missing] = [place[label] for label in named]
     return lookup[inverse], pd.Index(object_array(ordered), name=name).infer_objects()
+
+
+def _numbered(
+    numbers: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Codes of whole numbers, in ascending order, and the distinct numbers."""
+    least, most = int(numbers.min()), int(numbers.max())
+    if most - least > 4 * len(numbers):
+        codes, distinct = pd.factorize(numbers, sort=True)
+        return codes.astype(np.int32), distinct
+    # Numbers without large gaps are ticked off; a hash table of millions would miss every cache.
+    shown = np.zeros(most - least + 1, dtype=bool)
+    shown[numbers - least] = True
+    code = np.cumsum(shown, dtype=np.int32) - np.int32(1)
+    return code[numbers - least], np.flatnonzero(shown) + least
+
+
+def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.int64]:
+    """Rows sorted by group, in their order inside each: counted, not compared.
+
+    Examples
+    --------
+    >>> rows_by_group(np.array([1, 0, 1, 0], dtype=np.int32), 2).tolist()
+    [1, 3, 0, 2]
+    """
+    n = len(codes)
+    shape = (n, n_groups)
+    rows = sparse.csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=shape)
+    return rows.tocsc().indices.astype(np.int64)
 
 
 def matched_groups(

@@ -19,7 +19,15 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.release.counting import ROWS_PER_PART, Counted
-from anonbayes.release.files import TableFiles, frame_of, no_damage, open_parquet, parquet_module
+from anonbayes.release.files import (
+    PRESENT,
+    TableFiles,
+    frame_of,
+    no_damage,
+    only_presence,
+    open_parquet,
+    parquet_module,
+)
 from anonbayes.release.partitions import categories, count_in_order
 from anonbayes.release.progress import reading
 from anonbayes.textfiles import blocks, read_csv_names, read_csv_parts
@@ -161,7 +169,10 @@ def _copying_query(path: Path, files: TableFiles, target: Path) -> str:
     """Every column is declared as text, and nothing stands for a missing cell."""
     own = read_csv_names(path, sep=files.sep)
     columns = ", ".join(f"c{i}: 'VARCHAR'" for i in range(len(own)))
-    cells = ", ".join(f"coalesce(c{own.index(n)}, '') AS {_name(n)}" for n in files.names)
+    shown = {n: f"coalesce(c{own.index(n)}, '')" for n in files.names}
+    for n in files.presence:
+        shown[n] = f"CASE WHEN {shown[n]} = '' THEN '' ELSE {_text(PRESENT)} END"
+    cells = ", ".join(f"{cell} AS {_name(n)}" for n, cell in shown.items())
     return (
         f"COPY (SELECT {cells} FROM read_csv({_text(str(path))}, delim = {_text(files.sep)}, "
         f"quote = '\"', escape = '\"', header = true, auto_detect = false, "
@@ -236,7 +247,7 @@ def _copy_in_chunks(path: Path, files: TableFiles, target: Path) -> None:
     schema = pyarrow.schema([(name, pyarrow.string()) for name in files.names])
     with parquet_module().ParquetWriter(target, schema) as writer:
         for part in read_csv_parts(path, sep=files.sep, rows=CHUNK):
-            cells = part[list(files.names)]
+            cells = only_presence(part[list(files.names)], files.presence)
             writer.write_table(pyarrow.Table.from_pandas(cells, schema, preserve_index=False))
 
 

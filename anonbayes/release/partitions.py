@@ -16,7 +16,7 @@ import pandas as pd
 
 from anonbayes.errors import TableError
 from anonbayes.release.counting import Counted, count_frame, merge, place_key
-from anonbayes.release.files import TableFiles, frame_of, no_damage, open_parquet
+from anonbayes.release.files import TableFiles, frame_of, no_damage, only_presence, open_parquet
 from anonbayes.release.progress import reading
 from anonbayes.textfiles import read_csv_parts
 
@@ -144,7 +144,8 @@ def _batches(part: Part, texts: list[str]) -> Iterator[tuple[pd.DataFrame, int]]
     files, path = part.files, part.files.paths[part.number]
     if part.groups is None:
         for frame in read_csv_parts(path, sep=files.sep, rows=BATCH):
-            yield frame[list(files.names)], int(frame.index[0]) if len(frame) else 0
+            cells = only_presence(frame[list(files.names)], files.presence)
+            yield cells, int(frame.index[0]) if len(frame) else 0
         return
     file, start = open_parquet(path, read_dictionary=texts), part.start
     names, groups = list(files.names), list(part.groups)

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LimitCheck", "check_limit_values", "check_limits"]
 
+WORDS = {
+    "max_Ti": ("The largest relative threat", False),
+    "GT_A": ("The share of threatened people", True),
+    "RGT_A": ("The cost of being in the table", True),
+}
+"""How a measure is called, and whether it is a share of people."""
+
 
 @dataclass(frozen=True)
 class LimitCheck:
@@ -48,16 +55,14 @@ class LimitCheck:
     @property
     def text(self) -> str:
         """The comparison in a sentence."""
-        if self.measure == "GT_A":
-            what, show = "The share of threatened people", share
-        else:
-            what, show = "The largest relative threat", number
+        what, is_share = WORDS[self.measure]
+        show = share if is_share else number
         if math.isnan(self.found):
             return f"{what} is not defined, as nobody is threatened; the limit is kept."
         verb = "exceeds" if self.exceeded else "keeps"
         doubt = ""
         if self.close and self.standard_error > 0:
-            error = standard_error(self.standard_error, of_share=self.measure == "GT_A")
+            error = standard_error(self.standard_error, of_share=is_share)
             doubt = f" The simulation error ({error}) could turn this: take more draws."
         return f"{what} is {show(self.found)} and {verb} the limit of {show(self.limit)}.{doubt}"
 
@@ -73,17 +78,19 @@ class LimitCheck:
 
 
 def check_limit_values(
-    *, max_relative_threat: float | None = None, max_threatened: float | None = None
+    *,
+    max_relative_threat: float | None = None,
+    max_threatened: float | None = None,
+    max_cost: float | None = None,
 ) -> None:
     """Refuse limits that no assessment could be compared with, before anything expensive."""
     if max_relative_threat is not None and not max_relative_threat > 0:
         raise AnonbayesError(
             f"max_relative_threat={max_relative_threat!r} must be a positive factor, such as 2."
         )
-    if max_threatened is not None and not 0 <= max_threatened <= 1:
-        raise AnonbayesError(
-            f"max_threatened={max_threatened!r} must be a share of people between 0 and 1."
-        )
+    for name, limit in (("max_threatened", max_threatened), ("max_cost", max_cost)):
+        if limit is not None and not 0 <= limit <= 1:
+            raise AnonbayesError(f"{name}={limit!r} must be a share of people between 0 and 1.")
 
 
 def check_limits(
@@ -91,6 +98,7 @@ def check_limits(
     *,
     max_relative_threat: float | None = None,
     max_threatened: float | None = None,
+    max_cost: float | None = None,
 ) -> tuple[LimitCheck, ...]:
     """Compare an assessment with the largest acceptable threats.
 
@@ -102,19 +110,27 @@ def check_limits(
         Largest acceptable relative threat of anybody, compared with ``max_Ti``.
     max_threatened : float, optional
         Largest acceptable share of threatened people, compared with ``GT_A``.
+    max_cost : float, optional
+        Largest acceptable cost of being in the table, compared with ``RGT_A``: the share of people
+        whom the attacker guesses right beyond those whom a learner does, who knows the release but
+        not that they are in it.
 
     Examples
     --------
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> risk = post.assess(ab.datasets.load("table1"))
-    >>> [check.exceeded for check in check_limits(risk, max_relative_threat=1.2, max_threatened=1)]
-    [True, False]
+    >>> checks = check_limits(risk, max_relative_threat=1.2, max_threatened=1, max_cost=0.05)
+    >>> [check.exceeded for check in checks]
+    [True, False, True]
     """
-    check_limit_values(max_relative_threat=max_relative_threat, max_threatened=max_threatened)
+    check_limit_values(
+        max_relative_threat=max_relative_threat, max_threatened=max_threatened, max_cost=max_cost
+    )
     wanted = (
         ("max_relative_threat", "max_Ti", max_relative_threat),
         ("max_threatened", "GT_A", max_threatened),
+        ("max_cost", "RGT_A", max_cost),
     )
     return tuple(
         LimitCheck(

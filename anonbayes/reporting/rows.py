@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.reporting.formats import Table, ratio
+from anonbayes.risk.assessment import ROW
 
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
@@ -53,8 +54,11 @@ class RowTable:
 def by_number(risk: RiskAssessment) -> RiskAssessment:
     """Return the same assessment with rows numbered from 0 in the order of the cleartext.
 
-    Labels of the cleartext's index may be names or identifiers of people.
+    Labels of the cleartext's index may be names or identifiers of people, unless they are known to
+    be numbers of rows.
     """
+    if _numbers_rows(risk.rows.index):
+        return risk
     return replace(
         risk,
         rows=risk.rows.reset_index(drop=True),
@@ -97,7 +101,7 @@ def row_table(
     cells += [[_plain(v) for v in found[name]] for name, *_ in numbers]
     if labels is not None:
         table = risk.post.table
-        if not isinstance(labels, pd.RangeIndex):
+        if not (isinstance(labels, pd.RangeIndex) or _numbers_rows(labels)):
             columns.append(_column("label", "Label", "text", "Label of the row in the cleartext"))
             cells.append([str(label) for label in labels[found.index]])
         columns.append(_column("secret", table.sensitive, "text", "The true sensitive value"))
@@ -129,6 +133,10 @@ def row_contributions(risk: RiskAssessment, *, top: int = 10) -> Table | None:
         rows,
         "Factor by which knowing an attribute changes the relative threat of a row",
     )
+
+
+def _numbers_rows(index: pd.Index) -> bool:
+    return bool(index.name == ROW and pd.api.types.is_integer_dtype(index.dtype))
 
 
 def _column(name: str, label: str, kind: str, title: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.wp29 import Answer
 
-__all__ = ["WEIGHT", "RiskAssessment"]
+__all__ = ["ROW", "WEIGHT", "RiskAssessment", "weight_name"]
 
 WEIGHT = "weight"
 """Column of `RiskAssessment.rows` with the number of people that a row stands for."""
+
+ROW = "row"
+"""Name of an index of whole numbers that are no identifiers but numbers of rows: reports show them.
+
+Other labels of a cleartext may be names of people."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,6 +311,20 @@ class RiskAssessment:
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.text)}</p>{self.measures.to_html(float_format='{:.4g}'.format)}"
+
+
+def weight_name(columns: Collection[str]) -> str:
+    """Return a name for a column of weights that is none of these columns.
+
+    Examples
+    --------
+    >>> weight_name(["height", "weight"])
+    'weight_'
+    """
+    name = WEIGHT
+    while name in columns:
+        name += "_"
+    return name
 
 
 def _number(value: float) -> float | None:

@@ -13,15 +13,14 @@ from anonbayes.cluster import check_client
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.guarantees.nonstochastic import GroupLeakage, table_leakage
 from anonbayes.inference.beliefs.belief import normalise
-from anonbayes.release.build import JOIN
 from anonbayes.release.engines import count_records
-from anonbayes.risk.assessment import WEIGHT, RiskAssessment
+from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
 from anonbayes.risk.faithfulness import Faithfulness, faithfulness
 from anonbayes.risk.gains import Gain, read_gain
 from anonbayes.risk.ideal import ideal_of
 from anonbayes.risk.measures import PairThreats, pair_threats, table_measures
 from anonbayes.risk.threats import Found, Replicates, threats_of
-from anonbayes.risk.truth import Truth, check_same_secrets, read_truth
+from anonbayes.risk.truth import Truth, check_same_secrets, read_truth, truth_columns
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -93,15 +92,8 @@ def _counted(
             "The rows of a Dask dataframe are counted by themselves; give weights= with a pandas "
             "DataFrame of counted records."
         )
-    secret = [table.sensitive]
-    if table.sensitive not in people.columns and set(table.sensitive.split(JOIN)) <= set(
-        people.columns
-    ):
-        secret = table.sensitive.split(JOIN)
-    columns = [*table.attributes, *secret]
-    name = WEIGHT
-    while name in columns:
-        name += "_"
+    columns = truth_columns(table, people.columns)
+    name = weight_name(columns)
     found = count_records(people, columns, weights=name, client=client, progressbar=False)
     return found, name
 

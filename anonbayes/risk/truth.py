@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.domains import Domain, factorize, object_array
+from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.inference.beliefs.victims import Victims
 from anonbayes.release.build import (
@@ -32,6 +33,7 @@ __all__ = [
     "exact_victims",
     "read_attributes",
     "read_truth",
+    "truth_columns",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -74,7 +76,7 @@ class Truth:
     def name_pair(self, pair: int) -> str:
         """Label of the first row of a pair, for messages."""
         assert self.victims.index is not None
-        return repr(self.victims.index[int(np.argmax(self.pair == pair))])
+        return repr(plain(self.victims.index[int(np.argmax(self.pair == pair))]))
 
 
 def read_truth(
@@ -99,13 +101,15 @@ def read_truth(
     >>> truth.n_rows, len(truth.victims)
     (8, 8)
     """
-    frame = _with_joined(table, cleartext)
-    codes = read_attributes(table, frame)
-    secret = _column(frame, table.secret.domain, "cleartext")
+    check_frame(cleartext, "The cleartext table")
+    truth_columns(table, cleartext.columns)
     people = None
     if weights is not None:
         check_column(cleartext, weights, "weights")
         people = multiplicities(cleartext, weights)
+    frame = _with_joined(table, cleartext)
+    codes = read_attributes(table, frame, people=people)
+    secret = _column(frame, table.secret.domain, "cleartext", people)
     victims = exact_victims(codes, table, index=cleartext.index)
     pair, first, _ = distinct_rows([victims.inverse, secret])
     return Truth(
@@ -120,12 +124,35 @@ def read_truth(
     )
 
 
+def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
+    """Columns of a cleartext that count: the attributes of a release, then its secret.
+
+    A secret of several columns may come as one column, or as its parts.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> truth_columns(ab.datasets.load("table1_recoded"), ["Name", "ZIP", "Nat", "Dis"])
+    ['Nat', 'ZIP', 'Dis']
+    """
+    known, secret = list(names), [table.sensitive]
+    if table.sensitive not in known and set(table.sensitive.split(JOIN)) <= set(known):
+        secret = table.sensitive.split(JOIN)
+    for name in (*table.attributes, *secret):
+        _check_known(name, known, "cleartext")
+    return [*table.attributes, *secret]
+
+
 def read_attributes(
-    table: ReleasedTable, frame: pd.DataFrame, *, what: str = "cleartext"
+    table: ReleasedTable,
+    frame: pd.DataFrame,
+    *,
+    what: str = "cleartext",
+    people: Ints | None = None,
 ) -> list[Ints]:
     """Value codes of a frame's columns, one array per attribute of the table."""
     check_frame(frame, f"The {what} table")
-    return [_column(frame, table.domains[name], what) for name in table.attributes]
+    return [_column(frame, table.domains[name], what, people) for name in table.attributes]
 
 
 def clear_release(
@@ -152,8 +179,9 @@ def exact_victims(
     """Victims of whom every attribute is known, from value codes; no text is parsed."""
     known, weights = [], []
     for code, name in zip(codes, table.attributes, strict=True):
-        values, inverse = np.unique(code, return_inverse=True)
-        known.append(inverse.astype(np.int64))
+        shown = np.bincount(code, minlength=len(table.domains[name])) > 0
+        values = np.flatnonzero(shown)
+        known.append((np.cumsum(shown) - 1)[code])
         weights.append(
             sparse.csr_array(
                 (np.ones(len(values)), values, np.arange(len(values) + 1)),
@@ -189,7 +217,6 @@ def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
 
 def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
     """Add the joined column when the table's secret is a tuple of several columns."""
-    check_frame(frame, "The cleartext table")
     parts = table.sensitive.split(JOIN)
     if table.sensitive in frame.columns or not set(parts) <= set(frame.columns):
         return frame
@@ -197,23 +224,28 @@ def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{table.sensitive: pd.Series(object_array(tuples), index=frame.index)})
 
 
-def _column(frame: pd.DataFrame, domain: Domain, what: str) -> Ints:
-    """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
-    name = domain.name
-    if name not in frame.columns:
+def _check_known(name: str, names: Collection[str], what: str) -> None:
+    if name not in names:
         raise TableError(
             f"The {what} table has no column {name!r}, which the released table has. "
-            f"{nearest(name, frame.columns)}"
+            f"{nearest(name, names)}"
         )
+
+
+def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None) -> Ints:
+    """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
+    name = domain.name
+    _check_known(name, frame.columns, what)
     series = frame[name]
     inverse, distinct = factorize(series, where=f"Column {name!r} of the {what} table")
     found: list[Any] = [domain.find(value) for value in distinct]
     if None in found:
         bad = found.index(None)
         rows = np.flatnonzero(inverse == bad)
+        n = len(rows) if people is None else int(people[rows].sum())
         raise DomainError(
-            f"Column {name!r} of the {what} table, row {series.index[rows[0]]!r}: "
-            f"{distinct[bad]!r} is not in the released table's domain ({len(rows)} rows). "
+            f"Column {name!r} of the {what} table, row {plain(series.index[rows[0]])!r}: "
+            f"{distinct[bad]!r} is not in the released table's domain ({n} rows). "
             f"{nearest(distinct[bad], domain.labels)}"
         )
     return np.array(found, dtype=np.int64)[inverse]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from anonbayes.inference.priors import resolve_prior
 from anonbayes.reporting.html import report
 from anonbayes.reporting.limits import LimitCheck, check_limits
 from anonbayes.risk.compare import compare
-from anonbayes.risk.truth import check_same_secrets, read_truth
+from anonbayes.scenario.people import People, count_cleartext
 from anonbayes.scenario.result import Limit, Result, plain
 from anonbayes.scenario.tables import make_release, read_cleartext
 
@@ -40,7 +40,7 @@ class Prepared:
 
     settings: Assessment
     table: ReleasedTable
-    people: pd.DataFrame | None
+    people: People | None
     client: Any = None
 
     def run(self) -> Result:
@@ -90,16 +90,30 @@ class Prepared:
 
 def prepare(settings: Assessment) -> Prepared:
     """Read everything and find what is wrong with it before anything expensive runs."""
-    people = None if settings.cleartext is None else read_cleartext(settings.cleartext)
-    return _prepare(settings, people)
+    people = _rows(settings, [settings])
+    table = _release(settings, people)
+    if people is None and settings.cleartext is not None:
+        people = count_cleartext(settings.cleartext, [table])
+    return _checked(settings, table, people)
 
 
-def _prepare(settings: Assessment, people: pd.DataFrame | None) -> Prepared:
+def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None:
+    """Read the cleartext row by row where a release is made from it; else it may be counted."""
+    if settings.cleartext is None or all(one.release.scheme is None for one in variants):
+        return None
+    return People(read_cleartext(settings.cleartext))
+
+
+def _release(settings: Assessment, people: People | None) -> ReleasedTable:
     dataset = None if settings.cleartext is None else settings.cleartext.dataset
-    table = make_release(settings.release, people, dataset=dataset, seed=settings.seed)
+    rows = None if people is None else people.frame
+    return make_release(settings.release, rows, dataset=dataset, seed=settings.seed)
+
+
+def _checked(settings: Assessment, table: ReleasedTable, people: People | None) -> Prepared:
     resolve_prior(table, alpha=settings.model.alpha, beta=settings.model.beta)
     if people is not None:
-        check_same_secrets(table, read_truth(table, people))
+        people.check(table)
         for value in settings.threats.harm:
             table.secret.domain.index(value)
     for victim in settings.victims:
@@ -137,7 +151,8 @@ def _answer(
     risk = None
     if prepared.people is not None:
         harm = settings.threats.harm or None
-        risk = post.assess(prepared.people, harm=harm, kind=settings.threats.kind, client=client)
+        kind = settings.threats.kind
+        risk = prepared.people.assess(post, harm=harm, kind=kind, client=client)
     return post, risk, diagnose(post)
 
 
@@ -186,6 +201,7 @@ def _threats(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[LimitCheck
         risk,
         max_relative_threat=limits.max_relative_threat,
         max_threatened=limits.max_threatened,
+        max_cost=limits.max_cost,
     )
 
 
@@ -283,7 +299,7 @@ class PreparedSweep:
             progressbar=sys.stderr.isatty(),
         )  # fmt: skip
         for name, (risk, converged) in found.items():
-            risks[name], passed[name] = replace(risk, cleartext=people), converged
+            risks[name], passed[name] = replace(risk, cleartext=people.frame), converged
         return risks, passed
 
     def _words(self, table: pd.DataFrame, limited: bool) -> str:
@@ -304,26 +320,31 @@ class PreparedSweep:
         return "\n".join(lines)
 
 
-def _assess_member(people: pd.DataFrame, member: Prepared) -> tuple[RiskAssessment, bool]:
+def _assess_member(people: People, member: Prepared) -> tuple[RiskAssessment, bool]:
     """Assess one release of a sweep on a worker; the people, who are known, do not travel back."""
     _, risk, judged = _answer(replace(member, people=people), alone=False)
     assert risk is not None
-    return replace(risk, cleartext=people.iloc[:0]), judged.passed
+    return replace(risk, cleartext=people.frame.iloc[:0]), judged.passed
 
 
 def prepare_sweep(scenario: Scenario) -> PreparedSweep:
     """Make every release of a sweep; what cannot be made is noted, not fatal."""
     settings: Assessment = scenario.settings
     assert settings.cleartext is not None
-    people = read_cleartext(settings.cleartext)
-    members, impossible = {}, {}
+    people = _rows(settings, scenario.variants.values())
+    tables, impossible = {}, {}
     for name, variant in scenario.variants.items():
         try:
-            members[name] = _prepare(variant, people)
+            tables[name] = _release(variant, people)
         except AnonymizationError as error:
             impossible[name] = str(error)
-    if not members:
+    if not tables:
         raise AnonymizationError(
             "No release of the sweep exists: " + next(iter(impossible.values()))
         )
+    if people is None:
+        people = count_cleartext(settings.cleartext, tables.values())
+    members = {
+        name: _checked(scenario.variants[name], table, people) for name, table in tables.items()
+    }
     return PreparedSweep(settings, members, impossible)

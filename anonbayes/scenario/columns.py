@@ -8,9 +8,10 @@ import pandas as pd
 
 from anonbayes.domains import numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.risk.assessment import ROW
 from anonbayes.textfiles import read_csv_text
 
-__all__ = ["MISSING", "filled", "read_named", "read_people", "with_numbers"]
+__all__ = ["MISSING", "filled", "read_named", "read_people", "settle_missing", "with_numbers"]
 
 MISSING = ("error", "category", "drop")
 """What an empty cell of a table in clear can mean."""
@@ -52,6 +53,8 @@ def read_people(
 ) -> pd.DataFrame:
     r"""Read a table in clear; columns that spell numbers become numbers.
 
+    Rows keep the number that they have in the file.
+
     Parameters
     ----------
     file : path
@@ -73,21 +76,48 @@ def read_people(
     """
     one_of(option, missing, MISSING)
     frame = read_csv_text(file, sep=sep)
+    return with_numbers(settle_missing(frame, file, missing=missing, option=option), missing)
+
+
+def settle_missing(
+    frame: pd.DataFrame,
+    file: Path,
+    *,
+    missing: str,
+    option: str,
+    people: pd.Series | None = None,
+) -> pd.DataFrame:
+    """Give empty cells of a frame of texts their meaning; see `read_people`.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Labelled by numbers of rows.
+    file, missing, option
+        As in `read_people`.
+    people : pandas.Series, optional
+        How many rows of the file each stands for, 1 by default.
+    """
+    if missing == "category":
+        return frame.replace("", LABEL)
     if missing == "drop":
-        frame = frame[(frame != "").all(axis=1)].reset_index(drop=True)
-        if frame.empty:
+        whole = (frame != "").all(axis=1)
+        if whole.all():
+            return frame
+        if not whole.any():
             raise TableError(f"{str(file)!r}: every row has an empty cell, so none is left.")
-    elif missing == "category":
-        frame = frame.replace("", LABEL)
-    else:
-        choices = " or ".join(repr(choice) for choice in MISSING[1:])
-        for name in frame.columns:
-            filled(frame[name], advice=f"Or say what they mean: {option} = {choices}.")
-    return with_numbers(frame, beside=LABEL if missing == "category" else None)
+        return frame[whole].rename_axis(ROW)
+    choices = " or ".join(repr(choice) for choice in MISSING[1:])
+    for name in frame.columns:
+        filled(frame[name], advice=f"Or say what they mean: {option} = {choices}.", people=people)
+    return frame
 
 
-def filled(column: pd.Series, *, advice: str = "") -> pd.Series:
+def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = None) -> pd.Series:
     """Return the column; raise `TableError` when a cell of it is empty.
+
+    The error names the label of the first, and counts those like it, of which each may stand for
+    several `people`.
 
     Examples
     --------
@@ -98,17 +128,19 @@ def filled(column: pd.Series, *, advice: str = "") -> pd.Series:
     """
     empty = (column == "").to_numpy()
     if empty.any():
+        n = int(empty.sum() if people is None else people[empty].sum())
+        row = column.index[int(empty.argmax())]
         raise TableError(
-            f"Column {column.name!r}, row {int(empty.argmax())}: the cell is empty (rows like it: "
-            f"{int(empty.sum())}). Fill it. {advice}".rstrip()
+            f"Column {column.name!r}, row {row}: the cell is empty (rows like it: {n}). Fill it. "
+            f"{advice}".rstrip()
         )
     return column
 
 
-def with_numbers(frame: pd.DataFrame, *, beside: str | None = None) -> pd.DataFrame:
+def with_numbers(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
     """Return a frame of texts in which columns that spell numbers are numbers.
 
-    Codes such as 007 stay texts, and so does the label `beside` numbers.
+    Codes such as 007 stay texts, and so does the label of cells that are `missing` by category.
 
     Examples
     --------
@@ -116,7 +148,7 @@ def with_numbers(frame: pd.DataFrame, *, beside: str | None = None) -> pd.DataFr
     >>> int(frame["age"].sum()), frame["zip"].tolist()
     (71, ['04104', '1'])
     """
-    out = frame.copy()
+    out, beside = frame.copy(), LABEL if missing == "category" else None
     for name in frame.columns:
         texts = [text for text in frame[name].unique().tolist() if text != beside]
         numbers = numbers_of(texts)

@@ -118,6 +118,7 @@ def _lines(
     yield "# [limits]"
     yield "# max_relative_threat = 5.0"
     yield "# max_threatened = 0.5"
+    yield "# max_cost = 0.1"
     yield ""
     yield "# Compare several releases instead of one:"
     yield "# [sweep]"

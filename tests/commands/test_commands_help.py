@@ -124,7 +124,7 @@ def test_completed_names_are_those_of_the_package():
         ("channel ", ["describe", "release", "estimate"]),
         ("datasets show clinic_", ["clinic_global", "clinic_local", "clinic_anatomy"]),
         ("channel describe -m utility", ["utility_optimized_rr", "utility_optimized_rappor"]),
-        ("assess --max-", ["--max-relative-threat", "--max-threatened"]),
+        ("assess --max-", ["--max-relative-threat", "--max-threatened", "--max-cost"]),
         ("channel estimate x.csv --method ba", ["bayes"]),
     ],
 )

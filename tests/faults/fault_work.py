@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ import anonbayes as ab
 import anonbayes.cli
 from anonbayes import compat
 from anonbayes.errors import FileError
+from anonbayes.files import write_text
+from anonbayes.filesets import mend, write_together
 from anonbayes.inference import chains
 from anonbayes.locks import locked
 
@@ -110,6 +113,23 @@ def stopped_command(
     """Run the command line and get a signal at the nth call of a function of `os`."""
     die_when(function, nth, number)
     command(arguments, said)
+
+
+SET = ("page", "draws", "seal")
+
+
+def write_set(folder: Path, text: str, function: str = "", nth: int = 0) -> None:
+    """Write three files that belong together, and die meanwhile."""
+    if function:
+        die_when(function, nth)
+    mend(folder, SET)
+    write_together(folder, {name: partial(write_text, text=text) for name in SET})
+
+
+def mend_set(folder: Path, function: str, nth: int) -> None:
+    """Clear up after a killed run, and die meanwhile."""
+    die_when(function, nth)
+    mend(folder, SET)
 
 
 def add_up(place: Path, number: Path, times: int) -> None:

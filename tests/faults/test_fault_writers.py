@@ -1,4 +1,4 @@
-"""Only `anonbayes.files` writes; a writer that goes its own way is found in the source."""
+"""Only a few files of the package write; a writer that goes its own way is found in the source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "anonbayes"
-OWN = {"files.py", "locks.py"}
+OWN = {"files.py", "filesets.py", "locks.py"}
 METHODS = {
     "write_text", "write_bytes", "to_csv", "to_excel", "to_feather", "to_hdf", "to_html",
     "to_json", "to_markdown", "to_netcdf", "to_parquet", "to_pickle", "to_stata", "to_string",

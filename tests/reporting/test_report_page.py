@@ -3,6 +3,7 @@
 import base64
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 import anonbayes as ab
 from anonbayes.diagnostics import plot_geweke
 from anonbayes.reporting import pictures
-from anonbayes.reporting.formats import ratio
+from anonbayes.reporting.formats import number, ratio, share
 from anonbayes.reporting.html import render
 from anonbayes.reporting.limits import check_limits
 from anonbayes.reporting.rows import by_number, row_contributions, row_table
@@ -187,11 +188,34 @@ def test_limits(post, risk):
 
 
 @pytest.mark.parametrize(
+    ("setting", "measure", "words"),
+    [
+        ("max_relative_threat", "max_Ti", "The largest relative threat is "),
+        ("max_threatened", "GT_A", "The share of threatened people is "),
+        ("max_cost", "RGT_A", "The cost of being in the table is "),
+    ],
+)
+def test_each_limit_is_about_its_measure(post, risk, setting, measure, words):
+    risk = replace(risk, summary=risk.summary + 0.02)  # nothing is 0
+    found = float(risk.summary[measure])
+    (kept,), (broken,) = (check_limits(risk, **{setting: found * f}) for f in (1.0, 0.9))
+    assert (kept.exceeded, broken.exceeded) == (False, True)
+    assert kept.to_dict() == {
+        "name": setting, "measure": measure, "limit": found, "found": found, "exceeded": False
+    }  # fmt: skip
+    shown = number(found) if measure == "max_Ti" else share(found)
+    assert broken.text.startswith(f"{words}{shown} and exceeds the limit of "), broken.text
+    assert broken.text in render(post, risk, limits=(broken,))
+
+
+@pytest.mark.parametrize(
     ("limits", "part"),
     [
         ({"max_relative_threat": 0.0}, "positive factor"),
         ({"max_relative_threat": np.nan}, "positive factor"),
-        ({"max_threatened": 30.0}, "share of people"),
+        ({"max_threatened": 30.0}, "max_threatened=30.0 must be a share of people"),
+        ({"max_cost": -0.1}, "max_cost=-0.1 must be a share of people"),
+        ({"max_cost": np.nan}, "max_cost=nan must be a share of people"),
     ],
 )
 def test_impossible_limits(risk, limits, part):

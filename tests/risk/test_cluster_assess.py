@@ -123,7 +123,7 @@ def test_a_dask_dataframe_is_counted_where_it_is(client, make):
         assert found.text == whole.text
     with pytest.raises(ab.AnonbayesError, match="counted by themselves"):
         post.assess(parts, weights="extra")
-    with pytest.raises(ab.AnonbayesError, match="'nat' is not in the table"):
+    with pytest.raises(ab.AnonbayesError, match="has no column 'nat', which the released"):
         post.assess(parts.drop(columns="nat"), client=client)
 
 

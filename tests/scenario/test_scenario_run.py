@@ -51,6 +51,10 @@ def test_an_assessment_is_that_of_the_python_interface(write):
     assert found.measures == pytest.approx(risk.summary.to_dict(), nan_ok=True)
     assert found.exceeded
     assert found.tables["population"]["mean"].sum() == pytest.approx(1)
+    cost = float(risk.summary["RGT_A"])
+    for limit, exceeded in ((cost + 0.01, False), (cost - 0.01, True)):
+        text = f'release.dataset = "table1_recoded"\nlimits.max_cost = {limit}\n'
+        assert run(write(TABLE1 + text)).exceeded == exceeded
 
 
 def test_beliefs_about_victims(write):
@@ -82,7 +86,7 @@ def test_sweep_compares_and_notes_what_does_not_exist(write):
 
 def test_a_mixed_table_has_a_channel_per_column():
     prepared = prepare(model("mixed_table"))
-    table, people = prepared.table, prepared.people
+    table, people = prepared.table, prepared.people.frame
     assert set(table.attributes) == {"sex", "age", "zip", "profession"}
     shown = table.to_frame()
     assert (shown["sex"] == people["sex"]).all()

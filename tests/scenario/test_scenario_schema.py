@@ -65,6 +65,7 @@ def test_every_problem_is_listed_at_once():
         ({"release": {"file": "nowhere.csv", "sensitive": "Dis"}}, "there is no file"),
         ({"cleartext": {"dataset": "a", "file": __file__}}, "either dataset or file"),
         ({"limits": {"max_threatened": 1.5}}, "must be at most 1"),
+        ({"limits": {"max_cost": 1.5}}, "must be at most 1"),
         ({"limits": {"max_relative_threat": 0}}, "must be larger than 0"),
         ({"limits": {"max_belief": 0.5}}, "needs [[victims]]"),
         ({"victims": {"name": "x"}}, "victims must be a list"),

@@ -47,8 +47,8 @@ def layout_of(table: ReleasedTable) -> VerticalLayout:
         raise ModelError("Only a vertical table hides who owns which values.")
     sizes = table.group_sizes.to_numpy()
     return VerticalLayout(
-        items=np.stack([c.codes.astype(np.int64) for c in table.columns.values()], axis=1),
-        secrets=table.secret_codes.astype(np.int64),
+        items=np.stack([c.codes for c in table.columns.values()], axis=1),
+        secrets=table.secret_codes,
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         sizes=np.array([len(c.domain) for c in table.columns.values()]),
         n_secrets=len(table.secret.domain),

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from anonbayes.errors import ModelError, TableError
+from anonbayes.inference.vertical.groupwise import distinct_inside, order_inside
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -124,8 +125,9 @@ class VerticalLayout:
             raise TableError(
                 f"items has {self.items.shape[1]} attributes, sizes has {len(self.sizes)}."
             )
-        bad = (self.items < 0) | (self.items >= self.sizes)
-        if bad.any():
+        # Extremes first: marks of every cell are a large array that is seldom needed.
+        if self.items.min(initial=0) < 0 or (self.items.max(axis=0) >= self.sizes).any():
+            bad = (self.items < 0) | (self.items >= self.sizes)
             row, a = map(int, np.argwhere(bad)[0])
             raise TableError(
                 f"items[{row}, {a}] = {self.items[row, a]} is not a code of attribute {a}, "
@@ -183,11 +185,7 @@ class VerticalLayout:
     @cached_property
     def _distinct(self) -> tuple[Ints, Ints, Ints]:
         """Distinct sensitive values group by group, where each group's begin, rank of each slot."""
-        pair = self.groups * self.n_secrets + self.secrets
-        distinct, inverse = np.unique(pair, return_inverse=True)
-        first = np.searchsorted(distinct, np.arange(self.n_groups + 1) * self.n_secrets)
-        ranks = inverse.ravel() - first[self.groups]
-        return distinct % self.n_secrets, first.astype(np.int64), ranks.astype(np.int64)
+        return distinct_inside(self.secrets, self.offsets, self.n_secrets)
 
     @cached_property
     def arrays(self) -> Arrays:
@@ -195,11 +193,11 @@ class VerticalLayout:
         _, first, ranks = self._distinct
         width = np.diff(first)
         return Arrays(
-            cells=np.ascontiguousarray(self.starts[:-1] + self.items, dtype=np.uint32),
+            cells=np.add(self.items, self.starts[:-1], dtype=np.uint32, casting="unsafe"),
             strides=self.sizes.astype(np.uint32),
             secrets=self.secrets.astype(np.uint32),
             offsets=self.offsets,
-            links=np.concatenate([[0], np.cumsum(width[self.groups])]).astype(np.int64),
+            links=np.concatenate([[0], np.cumsum(width[self.groups])]),
             ranks=ranks,
             repeats=width < self.group_sizes,
         )
@@ -207,7 +205,7 @@ class VerticalLayout:
     # ------------------------------------------------------------------ states
     def random_assignment(self, rng: np.random.Generator) -> Ints:
         """Draw a start: every group permuted uniformly at random."""
-        return np.lexsort((rng.random(self.n_rows), self.groups))
+        return order_inside(rng.random(self.n_rows), self.offsets)
 
     def check_assignment(self, assignment: ArrayLike) -> Ints:
         """Return `assignment` as int64, or say where it is not a permutation inside the groups."""

@@ -162,6 +162,9 @@ class AssessmentLimits:
     max_relative_threat: float | None = key("Largest relative threat of anybody.", None, above=0)
     max_threatened: float | None = key("Largest share of threatened people.", None, least=0,
                                        most=1)  # fmt: skip
+    max_cost: float | None = key("Largest cost of being in the table: share of people guessed "
+                                 "right beyond what the population gives away.", None, least=0,
+                                 most=1)  # fmt: skip
     max_belief: float | None = key("Largest belief of the attacker in a victim's secret.",
                                    None, least=0, most=1)  # fmt: skip
     require_convergence: bool = key("Whether the chains must be trustworthy.", False)
@@ -200,7 +203,8 @@ class Assessment:
                 yield "release.scheme needs [cleartext] to make the release from."
             if self.threats.harm or self.sweep:
                 yield "threats.harm and sweep need [cleartext]."
-            if self.limits.max_relative_threat or self.limits.max_threatened is not None:
+            threats = ("max_relative_threat", "max_threatened", "max_cost")
+            if any(getattr(self.limits, name) is not None for name in threats):
                 yield "limits on threats need [cleartext]."
         named = any(victim.secret is not None for victim in self.victims)
         if self.limits.max_belief is not None and not named:
