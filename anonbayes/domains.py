@@ -301,6 +301,21 @@ def in_domain_order(labels: pd.Index, domain: Domain, *, what: str) -> npt.NDArr
     return np.argsort(codes)
 
 
+def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
+    """Bring a mapping or a pandas Series into the order of a domain; leave all else as it is.
+
+    Examples
+    --------
+    >>> by_value({"m": 0.3, "f": 0.7}, Domain("sex", ["f", "m"]), what="p").tolist()
+    [0.7, 0.3]
+    """
+    if isinstance(numbers, Mapping):
+        numbers = pd.Series([*numbers.values()], index=pd.Index([*numbers], tupleize_cols=False))
+    if isinstance(numbers, pd.Series):
+        return numbers.to_numpy()[in_domain_order(numbers.index, domain, what=what)]
+    return numbers
+
+
 def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Codes and distinct values of a column, in order of appearance.
 

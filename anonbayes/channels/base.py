@@ -28,12 +28,12 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.channels.secure import generator
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import bayes, em
 from anonbayes.estimation.empirical import check_level
 from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
 from anonbayes.guarantees.ldp import Audit, Notion
 
 __all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
@@ -136,8 +136,12 @@ class Channel(ABC):
         )
 
     def apply(self, p: npt.ArrayLike) -> Array:
-        """Distribution of the reports when the true values have distribution `p`: ``p Q``."""
-        return check_distribution(p, len(self.domain)) @ self.matrix()
+        """Distribution of the reports when the true values have distribution `p`: ``p Q``.
+
+        Here and below, `p` is an array in the order of the domain, or a mapping or pandas Series
+        whose labels are its values.
+        """
+        return shares_of(p, self.domain) @ self.matrix()
 
     def adjoint(self, weights: npt.ArrayLike) -> Array:
         """Mean of ``weights`` (one per report) given each true value: ``Q weights``."""
@@ -145,7 +149,7 @@ class Channel(ABC):
 
     def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
         """Log-likelihood of the distribution `p` given the reports, constants included."""
-        return self.likelihood(reports).log(check_distribution(p, len(self.domain)))
+        return self.likelihood(reports).log(shares_of(p, self.domain))
 
     def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values.
@@ -209,7 +213,9 @@ class Channel(ABC):
         likelihood = usable(self.likelihood(reports))
         size = len(self.domain)
         begin = (
-            self.starting_distribution(reports) if start is None else em.starting_point(start, size)
+            self.starting_distribution(reports)
+            if start is None
+            else em.starting_point(by_value(start, self.domain, what="start"), size)
         )
         climb = em.maximize if method == "mle" else em.reconstruct
         limit = {} if iterations is None else {"iterations": iterations}
@@ -266,6 +272,8 @@ class Channel(ABC):
             few = [self.domain.find(value) for value in values]
             if None not in few:
                 return np.array(few, dtype=np.int64)
+        if isinstance(values, np.ndarray) and values.ndim != 1:
+            raise ChannelError(f"values must be one column, got an array of shape {values.shape}.")
         column = pd.Series(values) if isinstance(values, np.ndarray) else values
         return self.domain.encode(column).astype(np.int64, copy=False)
 

@@ -13,7 +13,7 @@ from anonbayes.estimation import bounds, information
 from anonbayes.estimation.bayes import check_prior
 from anonbayes.estimation.empirical import check_informative
 from anonbayes.estimation.information import Information, Kinds, Law
-from anonbayes.estimation.likelihood import check_distribution
+from anonbayes.estimation.likelihood import shares_of
 
 __all__ = ["BoundedChannel"]
 
@@ -54,7 +54,7 @@ class BoundedChannel(PureChannel):
         True
         """
         check_informative(self.hit, self.miss)
-        known = check_distribution(p, len(self.domain))
+        known = shares_of(p, self.domain)
         kinds = Kinds.of(self.hit, self.miss, known)
         return bounds.cramer_rao(self._information(kinds, information.fixed), n, norm=norm)
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, by_value
 from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.guarantees.ldp import Audit, Bound, Notion, audit_ratios
 from anonbayes.guarantees.uldp import ULDP, audit_types
@@ -46,7 +46,7 @@ class PersonalChannel(Channel):
 
     def apply(self, p: npt.ArrayLike) -> Array:
         """Support probabilities of the common channel under this user's replacement."""
-        weights = np.asarray(p, dtype=float)
+        weights = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.common.apply(
             np.bincount(self.codes, weights=weights, minlength=len(self.common.domain))
         )

@@ -15,7 +15,7 @@ from anonbayes.channels.pure import PureChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
 from anonbayes.guarantees.ldp import LDP, Audit, Notion, Witness
 
 __all__ = ["ErrorBound", "Personalized"]
@@ -231,8 +231,8 @@ class Personalized(Channel):
         for tag, distribution in (knowledge or {}).items():
             if tag not in self.tags:
                 raise ChannelError(f"{tag!r} is not a tag; the tags are {list(self.tags)}.")
-            known[self.tags.index(tag)] = check_distribution(
-                distribution, len(self.domain), f"knowledge[{tag!r}]"
+            known[self.tags.index(tag)] = shares_of(
+                distribution, self.domain, f"knowledge[{tag!r}]"
             )
         return known
 
@@ -286,11 +286,11 @@ class Personalized(Channel):
             raise ChannelError("The bound needs an estimate made by this channel.")
         r_hat = estimate.intermediate.p
         known = self._knowledge(knowledge)
-        true_r = check_distribution(r, len(self.common.domain), "r")
+        true_r = shares_of(r, self.common.domain, "r")
         first = float(np.abs(r_hat - true_r).sum())
         second = 0.0
         for k, tag in enumerate(self.tags):
-            pi = check_distribution(truth[tag], len(self.domain), f"truth[{tag!r}]")
+            pi = shares_of(truth[tag], self.domain, f"truth[{tag!r}]")
             used = self._tag_distribution(r_hat, k, known)
             second += abs(float(r_hat[self._tag_codes[k]])) * float(np.abs(used - pi).sum())
         return ErrorBound(first, second)

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from anonbayes.channels.base import Channel
 from anonbayes.channels.reports import SupportCounts
+from anonbayes.domains import by_value
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em, empirical, losses, shrinkage
 from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.likelihood import check_distribution
+from anonbayes.estimation.likelihood import shares_of
 from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
 from anonbayes.guarantees.uldp import ULDP, audit_types
 
@@ -67,7 +68,7 @@ class PureChannel(Channel):
 
         For the randomized-response family this is the distribution of the reports.
         """
-        p = np.asarray(p, dtype=float)
+        p = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
     def adjoint(self, weights: npt.ArrayLike) -> Array:
@@ -182,7 +183,7 @@ class PureChannel(Channel):
             Whether the users are a sample from `p` (ULDP). If not, `p` holds their own
             frequencies, and only the channel's noise counts (PIE).
         """
-        p = check_distribution(p, len(self.domain))
+        p = shares_of(p, self.domain)
         return losses.expected_loss(p, n, self.hit, self.miss, norm=norm, sampled=sampled)
 
     def worst_case_distribution(self, *, norm: str = "l2") -> Array:

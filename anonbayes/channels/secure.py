@@ -20,6 +20,8 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.errors import ChannelError
+
 __all__ = ["SecureSource", "Source", "generator", "randomness", "stream", "words"]
 
 T = TypeVar("T")
@@ -99,9 +101,14 @@ def generator(seed: Any = None) -> np.random.Generator:
     >>> generator(1).random() == generator(1).random()
     True
     """
-    if isinstance(seed, int | np.integer):
-        seed = np.random.SeedSequence(int(seed), spawn_key=NOISE)
-    return np.random.default_rng(seed)
+    try:
+        if isinstance(seed, int | np.integer):
+            return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=NOISE))
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ChannelError(
+            f"seed={seed!r} must be a whole number of at least 0, or a NumPy generator."
+        ) from None
 
 
 def randomness(seed: Any = None) -> Source:

@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import kernels
 
-__all__ = ["MixtureLikelihood", "SimplexLikelihood", "check_distribution"]
+__all__ = ["MixtureLikelihood", "SimplexLikelihood", "check_distribution", "shares_of"]
 
 Array = npt.NDArray[np.float64]
 
@@ -251,6 +252,20 @@ class MixtureLikelihood(SimplexLikelihood):
         return sparse.csr_array(full)
 
 
+def shares_of(p: Any, domain: Domain, argument: str = "p") -> Array:
+    """Distribution on a domain: labelled by its values, or an array in its order.
+
+    Raise `DomainError` for labels that are not its values, `ChannelError` for what is no
+    distribution.
+
+    Examples
+    --------
+    >>> shares_of({"no": 0.25, "yes": 0.75}, Domain("answer", ["yes", "no"]))
+    array([0.75, 0.25])
+    """
+    return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
+
+
 def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Array:
     """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
 
@@ -259,7 +274,10 @@ def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Arra
     >>> check_distribution([0.25, 0.75], 2)
     array([0.25, 0.75])
     """
-    array = np.asarray(p, dtype=float)
+    try:
+        array = np.asarray(p, dtype=float)
+    except (TypeError, ValueError):
+        raise ChannelError(f"{argument} must hold numbers, got {p!r}.") from None
     if array.shape != (size,):
         raise ChannelError(
             f"{argument} must hold one probability for each of the {size} values, "

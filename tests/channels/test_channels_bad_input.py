@@ -1,9 +1,11 @@
 """Bad input: errors that name the value, or a defined result."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.errors import ChannelError
 
 DOMAIN = ab.Domain("x", list("abc"))
 MAKERS = [
@@ -136,3 +138,51 @@ def test_estimates_show_themselves():
     assert list(estimate.summary().columns) == ["p", "lower", "upper"]
     assert "mle estimate of x from 4 reports" in estimate._repr_html_()
     assert repr(channel) == "RandomizedResponse('x', 3 values, epsilon=1)"
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, -1])
+def test_seeds_that_are_none_are_refused(seed):
+    channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    for draw in (channel.release, lambda v, seed: channel.simulate([3, 4], seed=seed)):
+        with pytest.raises(ChannelError, match="seed="):
+            draw(["a"], seed=seed)
+
+
+def test_a_table_of_values_is_refused():
+    channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    with pytest.raises(ChannelError, match=r"one column.*\(1, 2\)"):
+        channel.release(np.array([["a", "b"]], dtype=object))
+
+
+def test_labelled_shares_are_taken_by_their_labels():
+    domain = ab.Domain("x", ["a", "b", "c"])
+    channel = ab.UtilityOptimizedRR(domain, ["a"], 1.0)
+    plain = np.array([0.1, 0.2, 0.7])
+    reports = ["a", "b", "c", "c"]
+    for p in (pd.Series({"c": 0.7, "b": 0.2, "a": 0.1}), {"c": 0.7, "a": 0.1, "b": 0.2}):
+        assert channel.expected_loss(p, 10) == channel.expected_loss(plain, 10)
+        assert channel.cramer_rao_bound(p, 10) == channel.cramer_rao_bound(plain, 10)
+        np.testing.assert_array_equal(channel.apply(p), channel.apply(plain))
+        assert channel.log_likelihood(p, reports) == channel.log_likelihood(plain, reports)
+        np.testing.assert_array_equal(
+            channel.estimate(reports, method="em", iterations=3, start=p).p,
+            channel.estimate(reports, method="em", iterations=3, start=plain).p,
+        )
+    with pytest.raises(ab.errors.DomainError, match="each value of 'x' once"):
+        channel.expected_loss({"a": 1.0}, 10)
+    with pytest.raises(ab.errors.DomainError, match="'z'"):
+        channel.apply(pd.Series({"a": 0.5, "b": 0.2, "z": 0.3}))
+    with pytest.raises(ChannelError, match="numbers"):
+        channel.expected_loss(["p", "q", "r"], 10)
+
+
+def test_labelled_knowledge_of_tags_is_taken_by_its_labels():
+    places = ab.Domain("place", ["clinic", "park", "mall", "<home>"])
+    common = ab.UtilityOptimizedRR(places, ["clinic", "<home>"], epsilon=2.0)
+    channel = ab.Personalized(common, tags=["<home>"])
+    reports = ["<home>"] * 5 + ["park"] * 3 + ["clinic"] * 4
+    found = [
+        channel.estimate(reports, method="mle", knowledge={"<home>": known}).p
+        for known in ([0.5, 0.2, 0.3], pd.Series({"mall": 0.3, "clinic": 0.5, "park": 0.2}))
+    ]
+    np.testing.assert_array_equal(*found)
