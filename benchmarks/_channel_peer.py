@@ -1,9 +1,9 @@
 """One peer's clients and servers, timed in the peer's own environment.
 
 Run by `benchmarks.channel_peers`: ``python _channel_peer.py <peer> <n> <k> <epsilon> <runs>``
-prints one JSON line per run, ``{mechanism: {"client": seconds, "one": seconds of one call,
-"server": {estimator: [seconds, estimate]}}}``. It imports the peer and NumPy only, because the
-peers need older versions of common packages than ours.
+prints one JSON line per run, ``{mechanism: {"client": seconds, "server": {estimator: [seconds,
+estimate]}}}``. It imports the peer and NumPy only, because the peers need older versions of common
+packages than ours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def timed(client: Callable[[int], object], servers: dict[str, Server], values: l
         start = time.perf_counter()
         estimate = server(reports)
         found[name] = [time.perf_counter() - start, [float(p) for p in estimate]]
-    return {"client": seconds, "server": found, "one": seconds / len(values)}
+    return {"client": seconds, "server": found}
 
 
 def multi_freq(values: list, k: int, epsilon: float) -> dict:

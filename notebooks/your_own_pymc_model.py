@@ -233,5 +233,4 @@ assert gap < (0.05 if short else 0.02)
 #   surveys, knowledge from the literature.
 # - Use `ab.build_model` for what needs nothing special, `ab.Released` for whatever came through a channel, and give
 #   `ab.steps` only those variables that nothing but the table depends on. The rest is NUTS.
-# - Draw people and noise from different seeds: equal ones make the noise depend on the truth, and every estimate wrong.
 # - Check against something that is not your sampler, as often as you can: a closed form, a grid, a smaller problem.

@@ -93,3 +93,13 @@ def test_pipes_are_plain_and_may_close():
     assert closed.stderr.read() == ""
     closed.stderr.close()
     closed.wait(timeout=60)
+
+
+def test_the_package_can_be_run_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "anonbayes", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert anonbayes.__version__ in done.stdout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,12 @@ class PersonalChannel(Channel):
         """Report of each value."""
         codes = self.codes[self._encode(values)]
         return self.common.release(self.common.domain.decode(codes), seed=seed)
+
+    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+        """Return a function that reports one value; see `Channel.reporter`."""
+        report, index = self.common.reporter(seed=seed), self.domain.index
+        seen = [self.common.domain.values[code] for code in self.codes]
+        return lambda value: report(seen[index(value)])
 
     def matrix(self) -> Array:
         """``Q^(i)``, rows of the common channel's matrix."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from scipy import sparse
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.reporters import hash_reporter
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.secure import randomness
 from anonbayes.domains import Domain
@@ -69,8 +70,27 @@ class HashReports:
     def __len__(self) -> int:
         return len(self.y)
 
-    def __getitem__(self, rows: Any) -> HashReports:
+    def __getitem__(self, rows: Any) -> HashReports | tuple[int, int, int]:
+        """Some of the reports, or with one number the triple ``(a, b, y)`` of that report."""
+        if isinstance(rows, int | np.integer):
+            return int(self.a[rows]), int(self.b[rows]), int(self.y[rows])
         return HashReports(self.a[rows], self.b[rows], self.y[rows])
+
+    @classmethod
+    def from_triples(cls, rows: Iterable[tuple[int, int, int]]) -> HashReports:
+        """Read ``(a, b, y)`` of each report, as a channel's reporter returns them.
+
+        Examples
+        --------
+        >>> HashReports.from_triples([(3, 1, 0), (0, 4, 4)])[1]
+        (0, 4, 4)
+        """
+        reports = list(rows)
+        for i, row in enumerate(reports):
+            if not isinstance(row, tuple | list) or len(row) != 3:
+                raise ChannelError(f"Report {i} must be a triple (a, b, y), got {row!r}.")
+        columns = zip(*reports, strict=True) if reports else [np.empty(0, dtype=np.int64)] * 3
+        return cls(*map(np.asarray, columns))
 
 
 class LocalHashing(PureChannel):
@@ -166,10 +186,16 @@ class LocalHashing(PureChannel):
             y[noisy] = source.integers(0, self.g, len(noisy))
         return HashReports(a, b, y)
 
+    def reporter(self, *, seed: Any = None) -> Callable[[object], tuple[int, int, int]]:
+        """Return a function that reports ``(a, b, y)`` of one value; see `Channel.reporter`."""
+        return hash_reporter(self.domain, self.prime, self.g, self.theta, randomness(seed))
+
     # -- the analyst -------------------------------------------------------------------------
 
     def read(self, reports: Any) -> HashReports:
         """Return the reports when this channel can produce them, else raise `ChannelError`."""
+        if isinstance(reports, list):
+            reports = HashReports.from_triples(reports)
         if not isinstance(reports, HashReports):
             raise ChannelError(
                 f"{self!r} needs HashReports(a, b, y), got {type(reports).__name__}."
@@ -223,7 +249,7 @@ class LocalHashing(PureChannel):
         ----------
         reports : HashReports
             What `release` returned, of many users.
-        method : {"mle", "em", "bayes", "empirical", "threshold"}
+        method : {"mle", "em", "bayes", "empirical", "threshold", "shrinkage"}
             As in `Channel.estimate`. Maximum likelihood is in closed form for invertible hash
             functions.
         values : iterable, optional
@@ -285,7 +311,7 @@ class LocalHashing(PureChannel):
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Support counts do not determine the likelihood of hash reports; give the "
-                "reports, or use method='empirical' or 'threshold'."
+                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
             )
         found = self.read(reports)
         if not self.is_invertible:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from anonbayes.channels.base import Channel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import em, empirical, losses
+from anonbayes.estimation import em, empirical, losses, shrinkage
 from anonbayes.estimation.estimate import Estimate
 from anonbayes.estimation.likelihood import check_distribution
 from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
@@ -42,7 +42,7 @@ class PureChannel(Channel):
 
     hit: Array
     miss: Array
-    methods = ("empirical", "threshold", "mle", "em", "bayes")
+    methods = ("empirical", "threshold", "shrinkage", "mle", "em", "bayes")
 
     @abstractmethod
     def counts(self, reports: Any) -> npt.NDArray[np.int64]:
@@ -126,6 +126,21 @@ class PureChannel(Channel):
             self._threshold(counts, n, alpha, remainder),
             interval=self._interval(reports, level),
             level=level,
+        )
+
+    def _estimate_shrinkage(
+        self, reports: Any, *, iterations: int = 30, level: float = 0.95
+    ) -> Estimate:
+        counts, n = self._support(reports)
+        reports = SupportCounts(counts, n)
+        return Estimate(
+            self.domain,
+            "shrinkage",
+            n,
+            shrinkage.shrink(counts, n, self.hit, self.miss, iterations=iterations),
+            interval=self._interval(reports, level),
+            level=level,
+            iterations=iterations,
         )
 
     def _threshold(

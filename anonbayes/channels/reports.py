@@ -97,6 +97,20 @@ class BitReports:
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         return cls(indptr, np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), size)
 
+    @classmethod
+    def from_bytes(cls, rows: Iterable[bytes], size: int) -> BitReports:
+        r"""Read what a bit channel's reporter returned, one byte 0 or 1 per bit.
+
+        Examples
+        --------
+        >>> BitReports.from_bytes([b"\x01\x00\x01", b"\x00\x00\x00"], 3)
+        BitReports(2 reports of 3 bits, 2 ones)
+        """
+        matrix = bit_matrix(rows, size)
+        row, column = np.nonzero(matrix)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
+        return cls.trusted(indptr, column.astype(code_dtype(size)), size)
+
     def to_dense(self) -> npt.NDArray[np.uint8]:
         """Matrix of zeros and ones, one row per report: for small numbers of reports."""
         dense = np.zeros((len(self), self.size), dtype=np.uint8)
@@ -152,12 +166,41 @@ class BitReports:
         return f"BitReports({len(self)} reports of {self.size} bits, {len(self.indices)} ones)"
 
 
+def is_one_by_one(reports: Any) -> bool:
+    """Whether these are bit reports as a channel's reporter makes them."""
+    if isinstance(reports, BitReports | SupportCounts):
+        return False
+    return isinstance(next(iter(reports), None), bytes)
+
+
+def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
+    r"""Matrix of the bits of each report; raise `ChannelError` for one that is no bit report.
+
+    Examples
+    --------
+    >>> bit_matrix([b"\x01\x00", b"\x00\x02"], 2)
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.ChannelError: Report 1, bit 1 is 2; bits are 0 or 1.
+    """
+    reports = list(rows)
+    for i, row in enumerate(reports):
+        if not isinstance(row, bytes) or len(row) != size:
+            raise ChannelError(f"Report {i} must be {size} bytes, one per value, got {row!r}.")
+    matrix = np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(len(reports), size)
+    if matrix.size and matrix.max() > 1:
+        i, bit = np.argwhere(matrix > 1)[0]
+        raise ChannelError(f"Report {i}, bit {bit} is {matrix[i, bit]}; bits are 0 or 1.")
+    return matrix
+
+
 @dataclass(frozen=True)
 class SupportCounts:
     """Reports that were counted elsewhere: how many of `n` support each value.
 
     It stands for the reports themselves wherever only their counts matter: in all estimators of
-    the randomized-response family, and in ``"empirical"`` and ``"threshold"`` for bit channels.
+    the randomized-response family, and in ``"empirical"``, ``"threshold"`` and ``"shrinkage"`` for
+    all pure channels.
 
     Examples
     --------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pandas as pd
 
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.bounded import BoundedChannel
+from anonbayes.channels.reporters import response_reporter
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.secure import randomness
+from anonbayes.channels.secure import generator, randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation import information, kernels
@@ -55,7 +57,7 @@ class UtilityOptimizedRR(BoundedChannel):
            [0.25, 0.75, 0.  ],
            [0.25, 0.  , 0.75]])
     >>> channel.release(["HIV", "flu", "cold"], seed=1).tolist()
-    ['HIV', 'HIV', 'cold']
+    ['HIV', 'flu', 'HIV']
     >>> channel.estimate(["HIV"] * 40 + ["flu"] * 30 + ["cold"] * 30).p.round(6)
     array([0.2, 0.4, 0.4])
     """
@@ -101,6 +103,11 @@ class UtilityOptimizedRR(BoundedChannel):
             reports[noisy] = pool[source.integers(0, len(pool), len(noisy))]
         return reports
 
+    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+        """Return a function that reports one value; see `Channel.reporter`."""
+        pool = np.flatnonzero(self.sensitive)
+        return response_reporter(self.domain, self._kept, pool, randomness(seed))
+
     def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Codes of reports; raise `ChannelError` for one that the channel cannot produce."""
         try:
@@ -110,7 +117,24 @@ class UtilityOptimizedRR(BoundedChannel):
 
     def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Count the reports of each value."""
+        if isinstance(reports, list) and (found := self._tally(reports)) is not None:
+            return found
         return kernels.count(self.report_codes(reports), len(self.domain))
+
+    def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
+        """Count without coding each report; None when that is not sure to tell values apart."""
+        if len(set(map(type, reports))) != 1:
+            return None
+        try:
+            tally = Counter(reports)
+        except TypeError:  # unhashable
+            return None
+        codes = [self.domain.find(value) for value in tally]
+        if None in codes:
+            return None
+        out = np.zeros(len(self.domain), dtype=np.int64)
+        out[codes] = list(tally.values())
+        return out
 
     def n_reports(self, reports: Any) -> int:
         """Count the reports."""
@@ -154,7 +178,7 @@ class UtilityOptimizedRR(BoundedChannel):
         >>> channel.simulate([10**9, 0, 0], seed=1).n
         1000000000
         """
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         users = np.asarray(held, dtype=np.int64)
         counts = rng.binomial(users, self._kept)
         n_sensitive = int(self.sensitive.sum())
@@ -195,8 +219,8 @@ class UtilityOptimizedRR(BoundedChannel):
         The reports are counted first, once: nothing else of them matters here.
         """
         if not isinstance(reports, SupportCounts):
-            codes = self.report_codes(reports)
-            reports = SupportCounts(kernels.count(codes, len(self.domain)), len(codes))
+            counts = self.counts(reports)
+            reports = SupportCounts(counts, int(counts.sum()))
         return super().estimate(reports, method=method, **settings)
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
@@ -265,7 +289,7 @@ class RandomizedResponse(UtilityOptimizedRR):
            [0.25, 0.75]])
     >>> reports = channel.release(["yes"] * 300 + ["no"] * 700, seed=1)
     >>> channel.estimate(reports, method="mle").p.round(2)
-    array([0.27, 0.73])
+    array([0.3, 0.7])
     """
 
     def __init__(self, domain: Domain, epsilon: float) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.secure import generator
 from anonbayes.channels.unary import BitChannel
 from anonbayes.errors import ChannelError
 
@@ -42,7 +43,7 @@ def collect_support(
     >>> collect_support(channel, np.array([0, 2, 2])).counts.tolist()
     [1, 0, 2]
     """
-    source = None if seed is None else np.random.default_rng(seed)
+    source = None if seed is None else generator(seed)
     step = max(1, int(CHUNK / (1.0 + float(channel.miss.sum()))))
     total = np.zeros(len(channel.domain), dtype=np.int64)
     for start in range(0, len(codes), step):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy.typing as npt
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.bounded import BoundedChannel
-from anonbayes.channels.reports import BitReports, SupportCounts
-from anonbayes.channels.secure import randomness
+from anonbayes.channels.reporters import bit_reporter
+from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
+from anonbayes.channels.secure import generator, randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import information, kernels
@@ -45,7 +46,7 @@ class BitChannel(BoundedChannel):
     >>> import anonbayes as ab
     >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=2).to_dense()
-    array([[1, 1, 0],
+    array([[1, 0, 0],
            [0, 0, 1]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849
@@ -83,19 +84,35 @@ class BitChannel(BoundedChannel):
         """Release on codes instead of values."""
         return draw_bits(codes.astype(np.int64), self.hit, self.miss, randomness(seed))
 
+    def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
+        """Return a function that reports one value, a byte 0 or 1 per bit; see `Channel.reporter`.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.UnaryEncoding(ab.Domain("x", ["a", "b", "c"]), 0.9, 0.2)
+        >>> report = channel.reporter(seed=1)
+        >>> reports = [report("a"), report("c")]
+        >>> channel.counts(reports).tolist()
+        [1, 0, 1]
+        """
+        return bit_reporter(self.domain, self.hit, self.miss, randomness(seed))
+
     def read(self, reports: Any) -> BitReports:
         """Return the reports as `BitReports`.
 
-        A matrix of zeros and ones is read too, and a column of a data frame whose cells list the
-        positions of the ones.
+        A matrix of zeros and ones is read too, a list of what a `reporter` returned, and a column
+        of a data frame whose cells list the positions of the ones.
         """
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Counts of raised bits do not determine the likelihood of bit reports; give the "
-                "reports, or use method='empirical' or 'threshold'."
+                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
             )
         if isinstance(reports, BitReports):
             bits = reports
+        elif is_one_by_one(reports):
+            bits = BitReports.from_bytes(reports, len(self.domain))
         elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
             bits = BitReports.from_ones(reports, len(self.domain))
         else:
@@ -108,6 +125,8 @@ class BitChannel(BoundedChannel):
 
     def counts(self, reports: Any) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
+        if is_one_by_one(reports):
+            return kernels.count_columns(bit_matrix(reports, len(self.domain)))
         return self.read(reports).counts()
 
     def n_reports(self, reports: Any) -> int:
@@ -124,7 +143,7 @@ class BitChannel(BoundedChannel):
         seed : int, numpy.random.Generator or None
             Source of the draws; not the secure one.
         """
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         users = np.asarray(held, dtype=np.int64)
         n = int(users.sum())
         counts = rng.binomial(users, self.hit) + rng.binomial(n - users, self.miss)

@@ -220,7 +220,8 @@ def estimate(
     method: Annotated[
         str,
         typer.Option(
-            help="empirical, threshold, mle, em or bayes.", autocompletion=complete_method
+            help="empirical, threshold, shrinkage, mle, em or bayes.",
+            autocompletion=complete_method,
         ),
     ] = "mle",
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,

@@ -35,6 +35,7 @@ MECHANISMS = {
 METHODS = {
     "empirical": "unbiased; shares may be negative",
     "threshold": "significant shares only",
+    "shrinkage": "posterior means under a prior learnt from all counts",
     "mle": "maximum likelihood",
     "em": "plain expectation maximization",
     "bayes": "posterior mean and credible limits",

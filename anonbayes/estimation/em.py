@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import ChannelError
-from anonbayes.estimation.likelihood import MixtureLikelihood, check_distribution
+from anonbayes.estimation.likelihood import SimplexLikelihood, check_distribution
 
 __all__ = ["Fixpoint", "maximize", "reconstruct", "starting_point"]
 
@@ -53,7 +53,7 @@ def starting_point(p: npt.ArrayLike | None, size: int) -> Array:
 
 
 def reconstruct(
-    likelihood: MixtureLikelihood,
+    likelihood: SimplexLikelihood,
     start: npt.ArrayLike,
     *,
     iterations: int = 1000,
@@ -63,7 +63,7 @@ def reconstruct(
 
     Parameters
     ----------
-    likelihood : MixtureLikelihood
+    likelihood : SimplexLikelihood
         The reports.
     start : array-like
         Distribution without zeros, see `starting_point`.
@@ -71,7 +71,7 @@ def reconstruct(
         Largest number of iterations. Stopping early regularises.
     tolerance : float
         Stop when the log-likelihood can gain at most this much **per report** any more, by its
-        certified bound (`MixtureLikelihood.step`).
+        certified bound (`SimplexLikelihood.step`).
     """
     p = check_distribution(start, likelihood.size, "start")
     _check_limits(iterations, tolerance)
@@ -87,7 +87,7 @@ def reconstruct(
 
 
 def maximize(
-    likelihood: MixtureLikelihood,
+    likelihood: SimplexLikelihood,
     start: npt.ArrayLike,
     *,
     iterations: int = 5000,
@@ -133,7 +133,7 @@ def maximize(
     return Fixpoint(end.p, end.log_likelihood, np.concatenate(path), passes, end.converged, end.gap)
 
 
-def _climb(likelihood: MixtureLikelihood, p: Array, iterations: int, target: float) -> Fixpoint:
+def _climb(likelihood: SimplexLikelihood, p: Array, iterations: int, target: float) -> Fixpoint:
     """EM with squared extrapolation (SQUAREM, scheme S3) until the gap is at most `target`.
 
     Two EM steps give a direction and its curvature; the extrapolated point is kept when it does

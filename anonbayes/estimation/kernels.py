@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["allocate", "count", "expectation", "mixture"]
+__all__ = ["allocate", "count", "count_columns", "expectation", "mixture"]
 
 
 @njit(cache=True)
@@ -16,6 +16,23 @@ def count(codes: Any, size: int) -> Any:
     out = np.zeros(size, dtype=np.int64)
     for i in range(len(codes)):
         out[codes[i]] += 1
+    return out
+
+
+@njit(cache=True)
+def count_columns(matrix: Any) -> Any:
+    """Sum each column of a matrix of zeros and ones in bytes."""
+    n, size = matrix.shape
+    out = np.zeros(size, dtype=np.int64)
+    # A byte holds the sum of 255 rows, and many bytes are added at once.
+    part = np.empty(size, dtype=np.uint8)
+    for start in range(0, n, 255):
+        part[:] = 0
+        for i in range(start, min(start + 255, n)):
+            for j in range(size):
+                part[j] += matrix[i, j]
+        for j in range(size):
+            out[j] += part[j]
     return out
 
 

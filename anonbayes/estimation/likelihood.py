@@ -12,6 +12,7 @@ where it holds the values that hash to the report. Nothing of size ``n x K`` is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from scipy import sparse
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import kernels
 
-__all__ = ["MixtureLikelihood", "check_distribution"]
+__all__ = ["MixtureLikelihood", "SimplexLikelihood", "check_distribution"]
 
 Array = npt.NDArray[np.float64]
 
@@ -31,8 +32,51 @@ Array = npt.NDArray[np.float64]
 MAX_FULL = 50_000_000
 
 
+class SimplexLikelihood(ABC):
+    """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Length of `p`."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Sum of the weights."""
+
+    @abstractmethod
+    def log(self, p: npt.ArrayLike) -> float:
+        """Log-likelihood of `p`."""
+
+    @abstractmethod
+    def gradient(self, p: Array) -> tuple[Array, float]:
+        """Gradient of the log-likelihood, ``sum_r w_r Q(r|k)/P(r)``, and its value, at `p`."""
+
+    @abstractmethod
+    def restrict(self, keep: npt.NDArray[np.bool_]) -> SimplexLikelihood:
+        """Likelihood of distributions on the entries in `keep`, all others being zero."""
+
+    def step(self, p: Array) -> tuple[Array, float, float]:
+        """One EM step from `p`.
+
+        Returns
+        -------
+        p : ndarray
+            The next distribution.
+        log_likelihood : float
+            At the distribution that came in.
+        gap : float
+            Certified upper bound on what the log-likelihood can still gain:
+            ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
+        """
+        gradient, total = self.gradient(p)
+        updated = p * gradient
+        return updated / updated.sum(), total, float(gradient.max() - self.n)
+
+
 @dataclass(frozen=True)
-class MixtureLikelihood:
+class MixtureLikelihood(SimplexLikelihood):
     """Likelihood of the true values' distribution, from distinct reports and their numbers.
 
     Attributes
@@ -126,25 +170,8 @@ class MixtureLikelihood:
             logs = np.log(self.probabilities(p)[seen])
         return float(self._weights[seen] @ logs) + self._constant
 
-    def step(self, p: Array) -> tuple[Array, float, float]:
-        """One EM step from `p`.
-
-        Returns
-        -------
-        p : ndarray
-            The next distribution.
-        log_likelihood : float
-            At the distribution that came in.
-        gap : float
-            Certified upper bound on what the log-likelihood can still gain:
-            ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
-        """
-        gradient, total = self.gradient(p)
-        updated = p * gradient
-        return updated / updated.sum(), total, float(gradient.max() - self.n)
-
     def gradient(self, p: Array) -> tuple[Array, float]:
-        """Gradient of the log-likelihood, ``sum_r w_r Q(r|k)/P(r)``, and its value, at `p`."""
+        """Gradient of the log-likelihood, and its value, at `p`."""
         pull = np.empty(self.size)
         total, floor_pull = kernels.expectation(
             float(self.tilt @ p),

@@ -207,7 +207,7 @@ def test_impossible_reports_are_named():
     channel = ab.LocalHashing(10, g=11, epsilon=1.0)
     with pytest.raises(ChannelError, match="Report 1: y = 11"):
         channel.counts(ab.HashReports([1, 1], [0, 0], [3, 11]))
-    with pytest.raises(ChannelError, match="HashReports"):
+    with pytest.raises(ChannelError, match=r"triple \(a, b, y\)"):
         channel.counts([1, 2])
     with pytest.raises(ChannelError, match="one a, b and y"):
         ab.HashReports([1], [0], [3, 4])

@@ -325,7 +325,10 @@ def test_secrets_behind_a_channel():
     """With hardly any noise the assessment is that of secrets in clear; with noise it is not."""
     rng = np.random.default_rng(3)
     n = 120
-    people = pd.DataFrame({"x": rng.choice(list("abcd"), n), "s": rng.choice(["u", "v", "w"], n)})
+    x = rng.choice(list("abcd"), n)
+    # Secrets that mostly follow from x, so that noise has something to hide.
+    usual = pd.Series(x).map({"a": "u", "b": "u", "c": "v", "d": "w"})
+    people = pd.DataFrame({"x": x, "s": usual.where(rng.random(n) < 0.9, "u")})
     clear = people.replace({"x": {"a": "{a, b}", "b": "{a, b}"}})
     domains = {"x": list("abcd"), "s": ["u", "v", "w"]}
     found = {}

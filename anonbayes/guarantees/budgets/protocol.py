@@ -13,6 +13,7 @@ import pandas as pd
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.secure import generator
 from anonbayes.channels.support import collect_support, support_of
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
@@ -126,9 +127,9 @@ def collect(
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("x", ["a", "b", "c"])
-    >>> found = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=1)
+    >>> found = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=3)
     >>> found.budgets[1].epsilon.round(1)
-    array([inf, 8.1, 2.3])
+    array([inf, 2.9, 2.3])
     >>> found.estimate.p.round(1).tolist()
     [0.8, 0.2, 0.0]
     """
@@ -143,7 +144,7 @@ def collect(
     if not 0 < first < 1:
         raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
     size = min(max(round(first * n), 1), n - 1)
-    rng = None if seed is None else np.random.default_rng(seed)
+    rng = None if seed is None else generator(seed)
     in_first = np.zeros(n, dtype=bool)
     in_first[np.random.default_rng(rng).choice(n, size, replace=False)] = True
 

@@ -69,7 +69,7 @@ class Estimation:
     methods: tuple[str, ...] = key(
         "Estimators, side by side; the last one counts for limits.",
         ("empirical", "mle", "bayes"),
-        choices=("empirical", "threshold", "mle", "em", "bayes"),
+        choices=("empirical", "threshold", "shrinkage", "mle", "em", "bayes"),
     )
     level: float = key("Probability of the intervals.", 0.95, above=0, most=0.9999)
     draws: int = key("Draws per chain (bayes).", 1000, least=1)

@@ -1,0 +1,254 @@
+"""Shares that borrow strength from each other: empirical Bayes with a prior learnt from the counts.
+
+Where the noise outweighs most shares, each count alone says little about its own value; together
+they say a lot about how shares are spread. The number of reports that support value ``x`` is
+``Binomial(n, miss + (hit - miss) p_x)``. The shares of values that the channel treats alike are
+taken as draws from one distribution ``G`` on [0, 1], which is learnt from their counts: by EM
+without a parametric form, towards the maximum likelihood (Kiefer and Wolfowitz 1956), and stopped
+early, which keeps ``G`` smooth. The estimate is the mean of each share's posterior under ``G``,
+given that the shares sum to one. As the number of values grows, no rule that treats all counts
+alike has a smaller mean squared error than this one at the maximum (Robbins 1956; Jiang and Zhang
+2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy import special
+
+from anonbayes.errors import ChannelError
+from anonbayes.estimation import em
+from anonbayes.estimation.empirical import check_informative
+from anonbayes.estimation.likelihood import SimplexLikelihood
+
+__all__ = ["PriorLikelihood", "Seen", "candidates", "condition", "shrink"]
+
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+# Candidate shares per standard deviation of the noise.
+FINENESS = 4
+
+# Standard deviations around each count within which there are candidates.
+AROUND = 3
+
+# Standard deviations between a count and a share beyond which the one excludes the other.
+REACH = 9.0
+
+# A prior of their own is learnt from at least so many values.
+ENOUGH = 20
+
+
+def shrink(
+    counts: npt.ArrayLike, n: int, hit: Array, miss: Array, *, iterations: int = 30
+) -> Array:
+    """Posterior mean of each share under priors learnt from all counts.
+
+    Parameters
+    ----------
+    counts : array-like of int, shape (K,)
+        Number of reports that support each value.
+    n : int
+        Number of reports.
+    hit, miss : ndarray, shape (K,)
+        Of the channel. Values with the same pair share a prior; rare pairs share one.
+    iterations : int
+        Steps of EM towards the most likely prior. Fewer give a smoother prior.
+
+    Examples
+    --------
+    Randomized response among six values; the four rare ones are pulled together:
+
+    >>> hit, miss = np.full(6, 0.5), np.full(6, 0.1)
+    >>> shrink([350, 250, 106, 102, 98, 94], 1000, hit, miss).round(3)
+    array([0.622, 0.372, 0.002, 0.001, 0.001, 0.001])
+    """
+    check_informative(hit, miss)
+    if iterations < 1:
+        raise ChannelError(f"iterations={iterations!r}: EM needs at least one.")
+    # Kinds of values by their pair of probabilities, written as one complex number.
+    pairs, kind, number = np.unique(hit + 1j * miss, return_inverse=True, return_counts=True)
+    own = np.where(number >= ENOUGH, np.arange(len(pairs)), -1)[kind]
+    # Values with the same count and the same pair have the same posterior.
+    distinct, where = np.unique(kind * (n + 1) + np.asarray(counts), return_inverse=True)
+    seen = Seen(
+        distinct % (n + 1), n, pairs.real[distinct // (n + 1)], pairs.imag[distinct // (n + 1)]
+    )
+    many = np.bincount(where)
+    group = np.empty(len(distinct), dtype=np.int64)
+    group[where] = own
+    moments = np.empty((2, len(distinct)))
+    for prior in np.unique(group):
+        members = group == prior
+        moments[:, members] = _moments(seen.only(members), many[members], iterations)
+    return condition(*moments[:, where])
+
+
+class Seen(NamedTuple):
+    """Distinct counts of supporting reports among `n`, with the channel's probabilities."""
+
+    counts: Array
+    n: int
+    hit: Array
+    miss: Array
+
+    def only(self, members: npt.NDArray[np.bool_]) -> Seen:
+        """Return some of them."""
+        return Seen(self.counts[members], self.n, self.hit[members], self.miss[members])
+
+
+def _moments(seen: Seen, many: Codes, iterations: int) -> Array:
+    """Posterior means and variances of the shares behind counts that have a common prior."""
+    shares = candidates(seen)
+    likelihood = PriorLikelihood.of(seen, many, shares)
+    even = np.full(len(shares), 1.0 / len(shares))
+    prior = em.reconstruct(likelihood, even, iterations=iterations, tolerance=0.0).p
+    mean = likelihood.expect(prior, shares)
+    variance = likelihood.expect(prior, shares**2) - mean**2
+    return np.stack([mean, np.maximum(variance, 0.0)])
+
+
+def candidates(seen: Seen) -> Array:
+    """Shares that a prior may put weight on, ascending: steps of the noise around all counts.
+
+    On the scale of ``2 sqrt(n) arcsin(sqrt(.))`` the noise of a share of reports is 1 everywhere.
+
+    Examples
+    --------
+    >>> shares = candidates(Seen(np.array([0, 500]), 1000, np.ones(2), np.zeros(2)))
+    >>> float(shares.min()), float((np.abs(shares - 0.5) < 0.05).mean().round(2))
+    (0.0, 0.66)
+    """
+    scale = FINENESS * 2.0 * np.sqrt(seen.n)
+    steps = np.arange(-AROUND * FINENESS, AROUND * FINENESS + 1)
+    pair = seen.hit + 1j * seen.miss
+    place = np.round(scale * np.arcsin(np.sqrt(seen.counts / seen.n)))
+    found = []
+    for one in np.unique(pair):
+        places = np.unique(np.unique(place[pair == one])[:, None] + steps)
+        raised = np.sin(np.clip(places / scale, 0.0, np.pi / 2)) ** 2
+        found.append((raised - one.imag) / (one.real - one.imag))
+    return np.unique(np.clip(np.concatenate(found), 0.0, 1.0))
+
+
+def condition(mean: Array, variance: Array) -> Array:
+    """Means of independent shares, given that they sum to one and that none is negative.
+
+    As for normal distributions, what is missing to one (or too much) is shared out in proportion
+    to the variances; shares that would fall below zero are zero.
+
+    Examples
+    --------
+    >>> condition(np.array([0.5, 0.3, 0.01]), np.array([0.01, 0.02, 0.001])).round(3)
+    array([0.561, 0.423, 0.016])
+    >>> condition(np.array([0.8, 0.4, 0.01]), np.array([0.01, 0.02, 0.01])).round(3)
+    array([0.733, 0.267, 0.   ])
+    """
+    free = variance > 0
+    p = mean
+    while free.any():
+        missing = 1.0 - p[~free].sum() - mean[free].sum()
+        p = np.where(free, mean + variance * missing / variance[free].sum(), p)
+        if (p >= 0).all():
+            break
+        free &= p > 0
+        p = np.maximum(p, 0.0)
+    return p / p.sum()
+
+
+@dataclass(frozen=True)
+class PriorLikelihood(SimplexLikelihood):
+    """Likelihood of the prior's weights on given shares, from the counts of many values.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (m,)
+        Number of values with each distinct count.
+    indptr, indices, data : ndarray
+        Probability of a distinct count (row) from a share (column), relative to its largest; shares
+        that the count excludes are left out.
+    columns : int
+        Number of shares.
+    """
+
+    weights: Array
+    indptr: Codes
+    indices: Codes
+    data: Array
+    columns: int
+
+    @classmethod
+    def of(cls, seen: Seen, many: Codes, grid: Array) -> PriorLikelihood:
+        """Binomial probabilities of the counts, where they matter."""
+        counts, n, hit, miss = seen
+        # Shares far from the most likely one are left out.
+        share, gain = np.clip(counts / n, miss, hit), hit - miss
+        # The second term is what a small count adds to the normal approximation.
+        width = REACH * np.sqrt(share * (1 - share) / n) + REACH**2 / n
+        first = np.searchsorted(grid, (share - width - miss) / gain)
+        last = np.searchsorted(grid, (share + width - miss) / gain, side="right")
+        indptr = np.concatenate([[0], np.cumsum(last - first)])
+        row = np.repeat(np.arange(len(counts)), last - first)
+        indices = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - first, last - first)
+        raised = miss[row] + gain[row] * grid[indices]
+        log = special.xlogy(counts[row], raised) + special.xlog1py(n - counts[row], -raised)
+        log -= np.maximum.reduceat(log, indptr[:-1])[row]
+        return cls(many.astype(float), indptr, indices, np.exp(log), len(grid))
+
+    @property
+    def size(self) -> int:
+        """Number of shares."""
+        return self.columns
+
+    @cached_property
+    def n(self) -> int:
+        """Number of values."""
+        return int(self.weights.sum())
+
+    def log(self, p: npt.ArrayLike) -> float:
+        """Log-likelihood of the weights `p`, up to a constant."""
+        return self.gradient(np.asarray(p, dtype=float))[1]
+
+    def gradient(self, p: Array) -> tuple[Array, float]:
+        """Gradient of the log-likelihood, and its value, at the weights `p`."""
+        return _pull(p, self.weights, self.indptr, self.indices, self.data)
+
+    def restrict(self, keep: npt.NDArray[np.bool_]) -> PriorLikelihood:
+        """Likelihood of priors on the shares in `keep` only."""
+        inside = keep[self.indices]
+        ends = np.concatenate([[0], np.cumsum(inside)])[self.indptr]
+        place = np.cumsum(keep) - 1
+        return PriorLikelihood(
+            self.weights, ends, place[self.indices[inside]], self.data[inside], int(keep.sum())
+        )
+
+    def expect(self, p: Array, values: Array) -> Array:
+        """Posterior mean, given each distinct count, of what `values` says of the share."""
+        weighted = self.data * p[self.indices]
+        total = np.add.reduceat(weighted, self.indptr[:-1])
+        return np.add.reduceat(weighted * values[self.indices], self.indptr[:-1]) / total
+
+
+@njit(cache=True)
+def _pull(p: Any, weights: Any, indptr: Any, indices: Any, data: Any) -> Any:
+    """Gradient and value of ``sum_r w_r log sum_g data[r, g] p_g``."""
+    gradient = np.zeros(len(p))
+    value = 0.0
+    for r in range(len(weights)):
+        total = 0.0
+        for j in range(indptr[r], indptr[r + 1]):
+            total += data[j] * p[indices[j]]
+        if total <= 0.0:
+            value = -np.inf
+            continue
+        value += weights[r] * np.log(total)
+        share = weights[r] / total
+        for j in range(indptr[r], indptr[r + 1]):
+            gradient[indices[j]] += share * data[j]
+    return gradient, value
