@@ -7,8 +7,9 @@ DEV    := $(VENV)/.installed-dev
 BOOKS  := $(VENV)/.installed-notebooks
 DOCS   := $(VENV)/.installed-docs
 JOBS   ?= 2
+comma  := ,
 
-.PHONY: help report test doctest lint types bench notebooks docs pictures clean
+.PHONY: help setup report test doctest lint types bench notebooks docs pictures clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -35,6 +36,10 @@ $(BOOKS): pyproject.toml
 $(DOCS): pyproject.toml
 	$(call install,.[docs])
 	@touch $(RUN) $@
+
+setup:            ## the environment of tests, checks and documentation, in one request to pip
+	$(call install,.[dev$(comma)docs])
+	@touch $(RUN) $(DEV) $(DOCS)
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
 	@$(BIN)/anonbayes assess data/clinic_k4_l3_local.csv --cleartext data/clinic.csv --sensitive diagnosis \

@@ -134,7 +134,7 @@ def _kd_tree(genuine: np.ndarray, impostor: np.ndarray) -> float:
 
 
 def attacks(*, short: bool) -> None:
-    users = 1000 if short else 10_000
+    users = 300 if short else 10_000
     places, length = 10_000, 100
     habits = ab.reidentify.synthetic_traces(users, 2 * length, places, seed=1)
     ab.reidentify.markov_attack(habits[:10, :5], habits[:10, 5:10])

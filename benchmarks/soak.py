@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import theilslopes
 
-SHORT_SECONDS = 20.0
+SHORT_SECONDS = 8.0
 LIMIT = 2_000.0
 """Bytes per round that count as none: 24 hours at a round per second would make 170 MB of them."""
 WARM = 0.3

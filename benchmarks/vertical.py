@@ -76,7 +76,7 @@ def speed(*, short: bool) -> None:
     for _ in range(200 if short else 2000):
         warm.sweep()
     start = warm.assignment.copy()
-    scale = 0.1 if short else 1.0
+    scale = 0.03 if short else 1.0
     # Slow mixers get more sweeps per draw, so that the effective sizes can be told from zero.
     plan: dict[str, tuple[Sampler, int]] = {
         "block": (compiled(layout, "block", start, 1), int(2000 * scale)),

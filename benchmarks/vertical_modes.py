@@ -1,7 +1,7 @@
 """Do chains agree on a table with many modes? With and without tempering, in a given time.
 
     python -m benchmarks vertical_modes                         # 5 + 25 minutes on two cores
-    python -m benchmarks vertical_modes --short                 # half a minute
+    python -m benchmarks vertical_modes --short                 # ten seconds
     python -m benchmarks.vertical_modes --minutes 10 --step collapsed --seed 2
 
 Four chains from dispersed starts advance side by side. Reported are the R-hat of every attacker
@@ -148,11 +148,12 @@ def compare(
 
 def main(*, short: bool = False) -> None:
     """Compare chains without and with tempering."""
-    compare(step="collapsed", minutes=0.05 if short else 5, thin=5, reports=1)
-    compare(
-        minutes=0.1 if short else 25, tune=15 if short else 800, thin=5 if short else 40,
-        reports=1 if short else 5,
-    )  # fmt: skip
+    if short:
+        compare(step="collapsed", minutes=0.02, tune=100, thin=5, reports=1)
+        compare(minutes=0.05, tune=15, thin=2, reports=1)
+    else:
+        compare(step="collapsed", minutes=5, thin=5, reports=1)
+        compare(minutes=25)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_every_make_target_that_texts_name_exists():
     for name in [*pages(), ".ci/run"]:
         text = (ROOT / name).read_text(encoding="utf-8")
         # In code only: `make test`, or a line of a script that starts with it.
-        for words in re.findall(r"(?:^|`)make ((?:[a-z]+ ?)+)", text, re.MULTILINE):
+        for words in re.findall(r"(?:^ *|[{`] ?)make ((?:[a-z]+ ?)+)", text, re.MULTILINE):
             assert set(words.split()) <= docs_blocks.make_targets(), (name, words)
 
 

@@ -95,6 +95,7 @@ def hold_workers(pids: Path) -> None:
 def command(arguments: list[str], said: Path, limit: int | None = None) -> None:
     """Run the command line; what it says on either stream goes to a file."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     if limit is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
