@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.channels.secure import Source, randomness
+from anonbayes.channels.secure import SecureSource, Source
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
 from anonbayes.release.columns import Column
@@ -158,7 +158,7 @@ def _check_eligible(cleartext: Cleartext, l: int) -> None:  # noqa: E741
 
 def _source(seed: Seed) -> Source:
     try:
-        return randomness(seed)
+        return SecureSource() if seed is None else np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
         raise AnonymizationError(
             f"seed={seed!r} is neither None, a non-negative whole number nor a Generator: {error}."
