@@ -37,8 +37,6 @@ __all__ = ["as_parquet", "count_with_duckdb", "duckdb_module", "open_duckdb"]
 RESERVED = frozenset({"file_row_number", "file_index"})
 """Names that DuckDB gives to the places of rows."""
 CHUNK = 500_000
-# Where DuckDB and pandas read text differently: NUL, blanks after a closing quote, a lone CR.
-_DOUBTFUL = (b"\x00", b'" ', b'"\t')
 _LONE_CR = re.compile(rb"\r[^\n]")
 SETTINGS = {
     "autoinstall_known_extensions": "false",
@@ -102,7 +100,11 @@ def as_parquet(
     out = []
     for i, path in enumerate(files.paths):
         target = folder / f"{i}.parquet"
-        if con is None or _is_doubtful(path) or not _copied(con, path, files, target, progressbar):
+        if (
+            con is None
+            or _is_doubtful(path, files.sep)
+            or not _copied(con, path, files, target, progressbar)
+        ):
             # Reads what DuckDB refuses, as pandas does, or says what is wrong with it.
             _copy_in_chunks(path, files, target)
         out.append(target)
@@ -218,13 +220,19 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
 # -- delimited text ---------------------------------------------------------------------------
 
 
-def _is_doubtful(path: Path) -> bool:
-    """Whether a file has what the two readers of text disagree about."""
+def _is_doubtful(path: Path, sep: str) -> bool:
+    """Whether a file has what DuckDB and pandas read differently.
+
+    These are NUL, blanks beside a quote (DuckDB takes a quote after blanks for the beginning of a
+    quoted cell, over the ends of lines), and a lone CR.
+    """
+    blanks = [blank for blank in (b" ", b"\t") if blank != sep.encode()]
+    doubtful = [b"\x00", *(b'"' + blank for blank in blanks), *(blank + b'"' for blank in blanks)]
     if path.stat().st_size < 2:
         return True
     start = True
     for block in blocks(path):
-        if (start and block[:1] in b"\r\n") or any(text in block for text in _DOUBTFUL):
+        if (start and block[:1] in b"\r\n") or any(text in block for text in doubtful):
             return True
         if b"\r" in block and _LONE_CR.search(block):
             return True

@@ -396,6 +396,18 @@ def test_text_is_read_as_pandas_reads_it(text, database):
         pd.testing.assert_frame_equal(found, want)
 
 
+@pytest.mark.parametrize("blank", [" ", "\t"])
+def test_a_quote_after_blanks_is_a_letter(blank, tmp_path):
+    """DuckDB would take both lines for one."""
+    file = tmp_path / "a.csv"
+    file.write_text(f'x;y\na;{blank}"\na;b"\n')
+    with outofcore.open_duckdb() as (con, folder):
+        parts = outofcore.as_parquet(find_files(file), con, folder, progressbar=False)
+        found = frame_of(pq.read_table(parts.paths[0]))
+    pd.testing.assert_frame_equal(found, read_csv_text(file))
+    assert len(found) == 2
+
+
 # -- Anatomy ----------------------------------------------------------------------------------
 
 
