@@ -16,7 +16,8 @@ calls returned. There is a row for every estimator that a peer offers for a mech
 * *shrink*: ``"shrinkage"``, what our documentation tells to use with noise like this. It is judged
   by time and accuracy at once. Among a dozen variants its settings were chosen for their squared
   error over eight shapes of populations, with other seeds. The population here is one of the eight,
-  in these sizes, so its accuracy is not that of a fresh population.
+  in these sizes, so its accuracy is not that of a fresh population: on a flatter one (weights
+  ``1 / (5 + i)^1.2``, 15,000 users, 150 values, 12 runs) ``IBU`` of OUE was as accurate.
 
 *bulk* is our `Channel.release`, all users in one call, which the peers do not offer.
 
