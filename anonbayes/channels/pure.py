@@ -100,15 +100,8 @@ class PureChannel(Channel):
 
     def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
         counts, n = self._support(reports)
-        reports = SupportCounts(counts, n)
-        return Estimate(
-            self.domain,
-            "empirical",
-            n,
-            empirical.empirical(counts, n, self.hit, self.miss),
-            interval=self._interval(reports, level),
-            level=level,
-        )
+        p = empirical.empirical(counts, n, self.hit, self.miss)
+        return self._from_counts("empirical", p, counts, n, level)
 
     def _estimate_threshold(
         self,
@@ -119,30 +112,27 @@ class PureChannel(Channel):
         level: float = 0.95,
     ) -> Estimate:
         counts, n = self._support(reports)
-        reports = SupportCounts(counts, n)
-        return Estimate(
-            self.domain,
-            "threshold",
-            n,
-            self._threshold(counts, n, alpha, remainder),
-            interval=self._interval(reports, level),
-            level=level,
-        )
+        p = self._threshold(counts, n, alpha, remainder)
+        return self._from_counts("threshold", p, counts, n, level)
 
     def _estimate_shrinkage(
         self, reports: Any, *, iterations: int = 30, level: float = 0.95
     ) -> Estimate:
         counts, n = self._support(reports)
-        reports = SupportCounts(counts, n)
-        return Estimate(
-            self.domain,
-            "shrinkage",
-            n,
-            shrinkage.shrink(counts, n, self.hit, self.miss, iterations=iterations),
-            interval=self._interval(reports, level),
-            level=level,
-            iterations=iterations,
-        )
+        p = shrinkage.shrink(counts, n, self.hit, self.miss, iterations=iterations)
+        return self._from_counts("shrinkage", p, counts, n, level, iterations=iterations)
+
+    def _from_counts(
+        self,
+        method: str,
+        p: Array,
+        counts: npt.NDArray[np.int64],
+        n: int,
+        level: float,
+        **more: Any,
+    ) -> Estimate:
+        interval = self._interval(SupportCounts(counts, n), level)
+        return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)
 
     def _threshold(
         self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
