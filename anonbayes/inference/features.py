@@ -1,0 +1,392 @@
+"""Features of released cells: what each cell says about each secret, its own row taken out.
+
+``log pi_a|s(y)`` of every distinct cell, from counts alone (MODEL 1.2, 1.3), with the change that
+taking one row out makes; and pooling, ``pi_a|s ~ Dir(kappa_a m_a)`` (MODEL 1.9).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+
+from anonbayes.errors import ModelError
+from anonbayes.inference.priors import Prior
+from anonbayes.inference.tree import DirichletTree
+from anonbayes.release.evidence import Evidence
+from anonbayes.release.table import ReleasedTable
+
+__all__ = ["FLAT", "CellLogs", "Features", "cell_logs", "pooled_beta"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+KAPPA_RANGE = (0.1, 1e5)
+SEARCH = {"xatol": 0.05}
+LARGE = 1000
+"""Domains beyond which crossing cells are not resolved jointly."""
+FLAT = 1e-9
+"""Features that differ by less between secrets say nothing."""
+
+
+# -- distributions from counts ----------------------------------------------------------------
+
+
+class CellLogs(NamedTuple):
+    """What the cells of one attribute say about each secret.
+
+    Attributes
+    ----------
+    mean : numpy.ndarray
+        ``pi_a|s(k)``, shape ``(S, K)``.
+    cell : numpy.ndarray
+        ``log pi_a|s(y)``, shape ``(cells, S)``.
+    step : numpy.ndarray
+        Change of `cell` when a row that shows the cell and has the secret is taken out.
+    """
+
+    mean: Floats
+    cell: Floats
+    step: Floats
+
+
+def cell_logs(evidence: Evidence, counts: Floats, beta: Floats) -> CellLogs:
+    """Distributions behind counted cells, and the same with one row taken out of its own counts.
+
+    Nested cells have both in closed form (MODEL 1.3): a row that is taken out leaves all nodes
+    from the root to its cell, so ``(m(u) - 1) / (M(v) - 1)`` is multiplied along the path. Where
+    cells cross or are soft, ``pi`` solves ``(B + n) pi(k) = beta(k) + sum_y n(y) pi(k) E_y(k) /
+    pi(y)``, which on nested cells is the mean of the tree, and a row leaves by its leverage.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The distinct cells.
+    counts : numpy.ndarray
+        Number of rows per cell and secret, shape ``(cells, S)``; need not be whole.
+    beta : numpy.ndarray
+        Prior weights, shape ``(S, K)``.
+
+    Examples
+    --------
+    >>> from anonbayes import Domain
+    >>> cells = Evidence.from_members(Domain("x", list("abc")), [[0, 1], [0]], ["ab", "a"])
+    >>> logs = cell_logs(cells, np.array([[1.0], [1.0]]), np.ones((1, 3)))
+    >>> np.exp(logs.cell).round(3).tolist()
+    [[0.8], [0.533]]
+    >>> np.exp(logs.cell + logs.step).round(3).tolist()  # 3 / 4, and 3 / 4 * 1 / 2
+    [[0.75], [0.375]]
+    """
+    out = np.minimum(counts, 1.0)  # of less than one expected row, no more than that can leave
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if evidence.is_nested:
+            tree = DirichletTree(evidence, sparse.csr_array(counts), beta)
+            cell, mean = tree.cell_log_mean.T, tree.mean
+            step = _path_steps(tree, out.T).T
+        else:
+            mean = _fixed_point(evidence.matrix, counts, beta)
+            cell = np.log(evidence.matrix @ mean.T)
+            step = np.log1p(-out * _leverage(evidence.matrix, counts, beta, mean))
+        step = np.where(counts > 0, step / np.where(counts > 0, out, 1.0), 0.0)
+    return CellLogs(mean, np.ascontiguousarray(cell), np.ascontiguousarray(step))
+
+
+def _path_steps(tree: DirichletTree, out: Floats) -> Floats:
+    """Change of ``log E[pi(y)]`` when ``out[s, y]`` rows leave cell y, along its path."""
+    shape = tree.tree
+    total = shape.sum_children(tree.weight)
+    change = np.zeros_like(out)
+    node = shape.cell_node.copy()
+    while (node > 0).any():
+        above = shape.parent[node]
+        moved = np.log1p(-out / tree.weight[:, node]) - np.log1p(-out / total[:, above])
+        change += np.where(node > 0, moved, 0.0)
+        node = np.where(node > 0, above, 0)
+    return change
+
+
+def _fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats:
+    """Solve ``(B + n) pi = beta + expected counts``: one mode, since it is that of Dir(beta + 1).
+
+    Plain rounds, with an extrapolated one after every two (SQUAREM) that is kept while positive.
+    """
+    total = (beta.sum(axis=1) + counts.sum(axis=0))[:, None]
+    turned = sparse.csr_array(cells.T)
+
+    def round_of(pi: Floats) -> Floats:
+        share = counts / np.maximum(cells @ pi.T, np.finfo(float).tiny)
+        return np.asarray((beta + pi * (turned @ share).T) / total)
+
+    pi = beta / beta.sum(axis=1, keepdims=True)
+    for _ in range(200):
+        one = round_of(pi)
+        two = round_of(one)
+        first, second = one - pi, two - 2.0 * one + pi
+        bend = np.sqrt((second**2).sum(axis=1, keepdims=True))
+        length = np.sqrt((first**2).sum(axis=1, keepdims=True))
+        pace = np.where(bend > 0, np.maximum(length / np.where(bend > 0, bend, 1.0), 1.0), 1.0)
+        ahead = pi + 2.0 * pace * first + pace**2 * second
+        good = (ahead > 0).all(axis=1, keepdims=True)
+        new = round_of(np.where(good, ahead, two))
+        moved = np.abs(new - pi).max()
+        pi = new
+        if moved < 1e-10:
+            break
+    return pi
+
+
+def _leverage(cells: sparse.csr_array, counts: Floats, beta: Floats, mean: Floats) -> Floats:
+    """Leverage ``u' V u`` of a row of each cell, ``u(k) = E_y(k) / pi(y)``, shape ``(cells, S)``.
+
+    V is the inverse information on the simplex, by one factorisation per secret. For domains too
+    large for that the rows are taken as if their hidden values were known.
+    """
+    out = np.zeros_like(counts)
+    size = cells.shape[1]
+    for s in range(counts.shape[1]):
+        seen = np.flatnonzero(counts[:, s])
+        if not len(seen):
+            continue
+        pi = mean[s]
+        u = cells[seen] / (cells[seen] @ pi)[:, None]
+        if size > LARGE:
+            total = beta[s].sum() + counts[:, s].sum()
+            out[seen, s] = (sparse.csr_array(u).power(2) @ pi - 1.0) / total
+            continue
+        dense = np.asarray(u.toarray()) * pi  # in units of pi, where the prior's part is beta
+        information = dense.T @ (dense * counts[seen, s][:, None])
+        information[np.diag_indices(size)] += beta[s]
+        factor = cho_factor(information)
+        solved = cho_solve(factor, np.column_stack([dense.T, pi]))
+        away = pi @ solved
+        direct = np.einsum("yk,ky->y", dense, solved[:, :-1])
+        out[seen, s] = direct - away[:-1] ** 2 / away[-1]
+    return np.clip(out, 0.0, 1.0 - 1e-9)
+
+
+def _expected_counts(
+    evidence: Evidence, observed: Floats, likelihood: Floats, share: Floats, beta: Floats
+) -> Floats:
+    """Rows per cell and secret, where secrets were released through a channel.
+
+    The attribute's own table of cells and secret reports is unmixed, without the other attributes:
+    it is right whether or not these depend on each other, and no row confirms itself through them.
+    """
+    counts = observed @ (likelihood * share / (likelihood @ share)[:, None])
+    for _ in range(100):
+        if evidence.is_nested:
+            mean = DirichletTree(evidence, sparse.csr_array(counts), beta).mean
+        else:
+            mean = _fixed_point(evidence.matrix, counts, beta)
+        prior = (evidence.matrix @ mean.T) * share  # (cells, S)
+        weight = prior @ likelihood.T
+        new = prior * ((observed / np.where(weight > 0, weight, 1.0)) @ likelihood)
+        moved = np.abs(new - counts).max(initial=0.0)
+        counts = new
+        if moved < 1e-6 * observed.sum():
+            break
+    return np.asarray(counts)
+
+
+class _Counts(NamedTuple):
+    """Rows per secret, and per attribute rows per cell and secret; expected where latent."""
+
+    secret: Floats
+    cells: dict[str, Floats]
+
+
+def _counts(table: ReleasedTable, prior: Prior) -> _Counts:
+    if table.secrets_known:
+        cells = {name: n.toarray().astype(np.float64) for name, n in table.counts.items()}
+        return _Counts(table.secret_counts.astype(np.float64), cells)
+    likelihood = table.secret.evidence.matrix.toarray()
+    reports = table.tally(table.secret.codes, len(likelihood)).astype(np.float64)
+    share = prior.alpha / prior.alpha.sum()
+    for _ in range(1000):
+        secret = share * ((reports / (likelihood @ share)) @ likelihood)
+        new = (prior.alpha + secret) / (prior.alpha.sum() + reports.sum())
+        moved = np.abs(new - share).max()
+        share = new
+        if moved < 1e-9:
+            break
+    cells = {}
+    for name, column in table.columns.items():
+        size = (len(column.evidence), len(likelihood))
+        keys = column.codes.astype(np.int64) * size[1] + table.secret.codes
+        observed = table.tally(keys, size[0] * size[1]).reshape(size).astype(np.float64)
+        cells[name] = _expected_counts(
+            column.evidence, observed, likelihood, share, prior.beta[name]
+        )
+    return _Counts(np.asarray(secret), cells)
+
+
+# -- pooling ----------------------------------------------------------------------------------
+
+
+def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], Floats]:
+    """Prior weights ``kappa_a m_a``: rare secrets borrow from the population (MODEL 1.9).
+
+    ``m_a`` is the attribute's distribution over all secrets. Of nested cells ``kappa_a`` maximises
+    the marginal likelihood, in closed form. Cells that cross, or are soft, are spread over their
+    values by ``m_a`` first, and the prior never outweighs the rows of an average secret: which
+    cell a row shows then depends on its other attributes, and a sharper answer that reads more
+    into the cells predicts them better and the people behind them worse.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A horizontal table.
+    prior : Prior
+        The prior before pooling: its ``alpha``, and what shapes secrets behind a channel.
+
+    Returns
+    -------
+    beta : dict of str to numpy.ndarray
+        Weights of shape ``(S, K)`` per attribute.
+    kappa : numpy.ndarray
+        Their sums, one per attribute.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> from anonbayes.inference.priors import resolve_prior
+    >>> table = ab.datasets.load("table1_recoded")
+    >>> beta, kappa = pooled_beta(table, resolve_prior(table))
+    >>> beta["Nat"].shape, bool((kappa > 0).all())
+    ((5, 4), True)
+    """
+    if table.scheme != "horizontal":
+        raise ModelError("Cells of a vertical table are not linked to secrets; pool its items.")
+    counts = _counts(table, prior).cells
+    size = len(table.secret.domain)
+    betas, kappa = {}, np.empty(len(table.attributes))
+    for a, (name, column) in enumerate(table.columns.items()):
+        rows = counts[name]
+        ones = np.ones((1, len(column.domain)))
+        marginal = cell_logs(column.evidence, rows.sum(axis=1, keepdims=True), ones).mean
+        kappa[a] = _kappa(column.evidence, rows, marginal)
+        betas[name] = np.tile(kappa[a] * marginal, (size, 1))
+    return betas, kappa
+
+
+def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
+    """Weight of the common distribution; see `pooled_beta`."""
+    size = rows.shape[1]
+    low, high = np.log(KAPPA_RANGE)
+    if evidence.is_nested:
+        counts = sparse.csr_array(rows)
+
+        def loss(log_kappa: float) -> float:
+            beta = np.tile(np.exp(log_kappa) * marginal, (size, 1))
+            return -float(DirichletTree(evidence, counts, beta).log_evidence.sum())
+
+    else:
+        share = rows / (evidence.matrix @ marginal[0])[:, None]
+        spread = (evidence.matrix.T @ share).T * marginal
+        high = min(high, max(np.log(max(rows.sum() / size, 1.0)), low + 1.0))
+
+        def loss(log_kappa: float) -> float:
+            whole = np.exp(log_kappa)
+            beta = np.maximum(whole * marginal, np.finfo(float).tiny)
+            up = (gammaln(beta + spread) - gammaln(beta)).sum()
+            return -float(up - (gammaln(whole + spread.sum(axis=1)) - gammaln(whole)).sum())
+
+    if abs(loss(low) - loss(high)) < FLAT * max(rows.sum(), 1.0):  # nothing to learn it from
+        return float(len(evidence.domain))
+    best = minimize_scalar(loss, bounds=(low, high), method="bounded", options=SEARCH)
+    return float(np.exp(best.x))
+
+
+# -- features ---------------------------------------------------------------------------------
+
+
+class Features(NamedTuple):
+    """Features of the distinct records, as the kernels read them.
+
+    Cells of all attributes are numbered through. A record's own secret s has the feature
+    ``cell[y, s] + f step[y, s]``, with f = 1 the row's share in the counts of s (below 1 where its
+    secret is latent); other secrets keep ``cell[y, s]``.
+
+    Attributes
+    ----------
+    share, share_step : numpy.ndarray
+        ``log pi_S`` up to a constant, and its change when a row is taken out, shape ``(S,)``.
+    cell, step : numpy.ndarray
+        See `CellLogs`, all attributes below each other.
+    codes : numpy.ndarray
+        Cells of the distinct records, ``(records, attributes)``.
+    rows : numpy.ndarray
+        How many rows show each.
+    secret : numpy.ndarray
+        Secret of each record, or its row in `likelihood`.
+    likelihood : numpy.ndarray
+        ``E_z(s)`` of the reports of a latent secret; no rows where secrets are known.
+    """
+
+    share: Floats
+    share_step: Floats
+    cell: Floats
+    step: Floats
+    codes: Ints
+    rows: Floats
+    secret: Ints
+    likelihood: Floats
+
+    @classmethod
+    def of(cls, table: ReleasedTable, prior: Prior) -> Features:
+        """Features of a horizontal table under a prior."""
+        if table.scheme != "horizontal":
+            raise ModelError("Features of released cells need a horizontal table.")
+        counts = _counts(table, prior)
+        logs = [
+            cell_logs(column.evidence, counts.cells[name], prior.beta[name])
+            for name, column in table.columns.items()
+        ]
+        start = np.concatenate([[0], np.cumsum([len(x.cell) for x in logs])[:-1]]).astype(np.int64)
+        records = table.records
+        size = len(table.secret.domain)
+        latent = not table.secrets_known
+        out = np.minimum(counts.secret, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.log1p(-out / (prior.alpha + counts.secret)) / np.where(out > 0, out, 1.0)
+        matrix = table.secret.evidence.matrix
+        return cls(
+            np.log(prior.alpha + counts.secret),
+            np.where(out > 0, step, 0.0),
+            np.concatenate([x.cell for x in logs]),
+            np.concatenate([x.step for x in logs]),
+            np.ascontiguousarray(records.codes + start),
+            records.count.astype(np.float64),
+            records.secret if latent else matrix.indices[records.secret].astype(np.int64),
+            matrix.toarray() if latent else np.empty((0, size)),
+        )
+
+    @property
+    def telling(self) -> npt.NDArray[np.bool_]:
+        """Whether an attribute's cells differ between secrets at all."""
+        spread = np.ptp(self.cell, axis=1) > FLAT
+        return np.array([spread[self.codes[:, a]].any() for a in range(self.codes.shape[1])])
+
+    def dense(self) -> Floats:
+        """Features of every record with its own row taken out, ``(records, attributes, S)``.
+
+        For a PyMC model and for tests; the kernels never build them. Known secrets only.
+        """
+        if len(self.likelihood):
+            raise ModelError("Features of latent secrets depend on their reports; use the kernels.")
+        out = self.cell[self.codes]
+        rows = np.arange(len(self.secret))
+        for a in range(self.codes.shape[1]):
+            out[rows, a, self.secret] += self.step[self.codes[:, a], self.secret]
+        return out
+
+    def dense_share(self) -> Floats:
+        """``log pi_S`` for every record with its own row taken out, ``(records, S)``."""
+        out = np.tile(self.share, (len(self.secret), 1))
+        out[np.arange(len(self.secret)), self.secret] += self.share_step[self.secret]
+        return out

@@ -1,0 +1,514 @@
+"""Evidence weights: how much each attribute may count, learned from the release alone (MODEL 1.9).
+
+The product model counts attributes that depend on each other twice. Weighted evidence keeps its
+features, ``log lam_a(y | s) = log pi_a|s(y) - log m_a(y)``, and gives each attribute one weight,
+
+    L(s | y) = log pi_S(s) + sum_a eta_a log lam_a(y_a | s),    p(s | y) = softmax(L).
+
+Weights of one are the product model, a weight of zero ignores an attribute. No row may testify for
+itself: the features of a row come from the counts of all the others. What is maximised is then a
+held-out score, a conditional logit with one coefficient per attribute, by distinct records; and
+the same score says, without any cleartext, whether the weights are worth having.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numba import njit
+from scipy.special import ndtr, ndtri
+
+from anonbayes.inference.features import FLAT, Features
+from anonbayes.inference.priors import Prior
+from anonbayes.release.table import ReleasedTable
+
+__all__ = ["EvidenceWeights", "fit_weights", "maximise", "tempered_fit"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+CENTRE, SPREAD = 0.7, 0.5
+"""Prior of a weight: normal, cut off at zero."""
+CANDIDATES = ("margin", "independent", "weighted")
+STEPS = 60
+SWEEPS = 40
+
+
+# -- kernels ----------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _record(r, f, x, own):  # type: ignore[no-untyped-def]
+    """Features of record r into ``x[0]`` (share) and ``x[1:]`` (attributes), its own row out."""
+    n_secrets = len(f.share)
+    latent = len(f.likelihood) > 0
+    z = f.secret[r]
+    for a in range(x.shape[0]):
+        base = f.share if a == 0 else f.cell[f.codes[r, a - 1]]
+        step = f.share_step if a == 0 else f.step[f.codes[r, a - 1]]
+        if not latent:
+            for s in range(n_secrets):
+                x[a, s] = base[s]
+            x[a, z] += step[z]
+            continue
+        # How much of the row stands in the counts of each secret, by this attribute alone.
+        top = -np.inf
+        for s in range(n_secrets):
+            own[s] = f.share[s] + (base[s] if a > 0 else 0.0)
+            top = max(top, own[s])
+        total = 0.0
+        for s in range(n_secrets):
+            own[s] = np.exp(own[s] - top) * f.likelihood[z, s]
+            total += own[s]
+        for s in range(n_secrets):
+            x[a, s] = base[s] + own[s] / total * step[s]
+
+
+@njit(cache=True, nogil=True)
+def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
+    """Log score of record r; its belief into `p`, and given its own report into `w`."""
+    n_secrets = len(p)
+    top = -np.inf
+    for s in range(n_secrets):
+        p[s] = x[0, s]
+        for a in range(len(eta)):
+            p[s] += eta[a] * x[a + 1, s]
+        top = max(top, p[s])
+    total = 0.0
+    for s in range(n_secrets):
+        p[s] = np.exp(p[s] - top)
+        total += p[s]
+    mine = 0.0
+    z = f.secret[r]
+    for s in range(n_secrets):
+        p[s] /= total
+        if len(f.likelihood) > 0:
+            w[s] = p[s] * f.likelihood[z, s]
+        else:
+            w[s] = p[s] if s == z else 0.0
+        mine += w[s]
+    if mine <= 0.0:  # below what a double holds: by its logarithm, for a known secret
+        for s in range(n_secrets):
+            w[s] = 1.0 if s == z else 0.0
+        score = x[0, z] - top - np.log(total)
+        for a in range(len(eta)):
+            score += eta[a] * x[a + 1, z]
+        return score
+    for s in range(n_secrets):
+        w[s] /= mine
+    return np.log(mine)
+
+
+@njit(cache=True, nogil=True)
+def _gradient(x, p, w, g):  # type: ignore[no-untyped-def]
+    """Gradient of a record's log score: mean features given its secret less those before."""
+    for a in range(len(g)):
+        g[a] = 0.0
+        for s in range(len(p)):
+            g[a] += (w[s] - p[s]) * x[a + 1, s]
+
+
+@njit(cache=True, nogil=True)
+def _derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-def]
+    """Value, gradient and information of the log scores, summed over all rows."""
+    n_secrets, size = len(f.share), len(eta)
+    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
+    p, w = np.empty(n_secrets), np.empty(n_secrets)
+    before, after = np.empty(size), np.empty(size)
+    value = 0.0
+    gradient[:] = 0.0
+    fisher[:] = 0.0
+    observed[:] = 0.0
+    latent = len(f.likelihood) > 0
+    for r in range(len(f.rows)):
+        n = f.rows[r]
+        _record(r, f, x, own)
+        value += n * _log_score(r, f, x, eta, p, w)
+        for a in range(size):
+            before[a] = 0.0
+            after[a] = 0.0
+            for s in range(n_secrets):
+                before[a] += p[s] * x[a + 1, s]
+                after[a] += w[s] * x[a + 1, s]
+            gradient[a] += n * (after[a] - before[a])
+        for a in range(size):
+            for b in range(a + 1):
+                spread, inside = 0.0, 0.0
+                for s in range(n_secrets):
+                    spread += p[s] * (x[a + 1, s] - before[a]) * (x[b + 1, s] - before[b])
+                    if latent:
+                        inside += w[s] * (x[a + 1, s] - after[a]) * (x[b + 1, s] - after[b])
+                fisher[a, b] += n * spread
+                observed[a, b] += n * (spread - inside)
+    for a in range(size):
+        for b in range(a):
+            fisher[b, a] = fisher[a, b]
+            observed[b, a] = observed[a, b]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _scores(eta, f, out):  # type: ignore[no-untyped-def]
+    """Log score of every record under fixed weights."""
+    n_secrets, size = len(f.share), len(eta)
+    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
+    p, w = np.empty(n_secrets), np.empty(n_secrets)
+    for r in range(len(f.rows)):
+        _record(r, f, x, own)
+        out[r] = _log_score(r, f, x, eta, p, w)
+
+
+@njit(cache=True, nogil=True)
+def _left_out_scores(eta, covariance, f, out):  # type: ignore[no-untyped-def]
+    """Log score of every record under the weights that the other rows would give (one step)."""
+    n_secrets, size = len(f.share), len(eta)
+    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
+    p, w = np.empty(n_secrets), np.empty(n_secrets)
+    g, other = np.empty(size), np.empty(size)
+    for r in range(len(f.rows)):
+        _record(r, f, x, own)
+        _log_score(r, f, x, eta, p, w)
+        _gradient(x, p, w, g)
+        for a in range(size):
+            other[a] = eta[a]
+            for b in range(size):
+                other[a] -= covariance[a, b] * g[b]
+            other[a] = max(other[a], 0.0)
+        out[r] = _log_score(r, f, x, other, p, w)
+
+
+# -- the weights ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceWeights:
+    """How much each attribute counts, and how the candidates score on rows held out.
+
+    Made by `fit_weights`. Near its mode the posterior of the weights is a normal distribution cut
+    off at zero, ``exp(g'(x - eta) - (x - eta)' H (x - eta) / 2)`` for ``x >= 0``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Attributes.
+    eta : numpy.ndarray
+        Weights: the mode.
+    precision, gradient : numpy.ndarray
+        ``H`` and ``g`` there; the gradient is zero except where a weight is held at zero.
+    kappa : numpy.ndarray
+        Prior rows that each attribute borrows from the population; NaN where it is not pooled.
+    alone, added : numpy.ndarray
+        Held-out log score (nats per row) that an attribute gains alone at full weight, and that it
+        adds to the others with the weights.
+    telling : numpy.ndarray
+        Whether the attribute's cells differ between secrets at all.
+    candidates : tuple of str
+        What was scored.
+    score, score_covariance : numpy.ndarray
+        Held-out log score per row of each candidate, and the covariance of these averages.
+    n_rows : int
+        Rows behind them.
+    """
+
+    names: tuple[str, ...]
+    eta: Floats
+    precision: Floats
+    gradient: Floats
+    kappa: Floats
+    alone: Floats
+    added: Floats
+    telling: npt.NDArray[np.bool_]
+    candidates: tuple[str, ...]
+    score: Floats
+    score_covariance: Floats
+    n_rows: int
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Laplace covariance, before the cut at zero."""
+        return np.asarray(np.linalg.inv(self.precision))
+
+    @cached_property
+    def standard_error(self) -> Floats:
+        """Standard deviation of each weight, the cut at zero included."""
+        centre = self.eta + self.covariance @ self.gradient
+        sd = np.sqrt(np.diag(self.covariance))
+        low = -centre / sd
+        # Mean and variance of a normal variable above `low`, by the inverse Mills ratio.
+        tail = np.maximum(ndtr(-low), np.finfo(float).tiny)
+        mills = np.exp(-0.5 * low**2) / np.sqrt(2 * np.pi) / tail
+        far = low > 8.0  # there the tail is exponential
+        variance = np.where(far, 1.0 / np.maximum(low, 1.0) ** 2, 1.0 + low * mills - mills**2)
+        return np.asarray(sd * np.sqrt(np.maximum(variance, 0.0)))
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Floats:
+        """Independent draws of the weights from the Laplace posterior, shape ``(draws, A)``."""
+        factor = np.linalg.cholesky(self.covariance)
+        centre = self.eta + self.covariance @ self.gradient
+        out = centre + rng.standard_normal((draws, len(self.eta))) @ factor.T
+        if (out >= 0).all():
+            return np.asarray(out)
+        # Gibbs sweeps from the mode, all draws side by side: each weight is a cut normal.
+        out = np.tile(self.eta, (draws, 1))
+        diagonal = np.diag(self.precision)
+        for _ in range(SWEEPS):
+            for a, weight in enumerate(diagonal):
+                away = (out - centre) @ self.precision[a] - weight * (out[:, a] - centre[a])
+                mean, sd = centre[a] - away / weight, 1.0 / np.sqrt(weight)
+                # P(Z > z) = u P(Z > low), worked in the upper tail.
+                tail = ndtr(mean / sd) * rng.uniform(size=draws)
+                out[:, a] = np.maximum(mean - sd * ndtri(np.maximum(tail, 1e-300)), 0.0)
+        return np.asarray(out)
+
+    # -- which evidence --------------------------------------------------------------------
+
+    def difference(self, one: str, other: str) -> tuple[float, float]:
+        """Held-out log score of one candidate above another, per row, and its standard error."""
+        i, j = self.candidates.index(one), self.candidates.index(other)
+        c = self.score_covariance
+        return (
+            float(self.score[i] - self.score[j]),
+            float(np.sqrt(max(c[i, i] + c[j, j] - 2 * c[i, j], 0.0))),
+        )
+
+    @property
+    def preferred(self) -> str:
+        """``"weighted"`` if it scores better by more than the standard error."""
+        gain, error = self.difference("weighted", "independent")
+        return "weighted" if gain > error and gain > FLAT else "independent"
+
+    @property
+    def reason(self) -> str:
+        """Why `preferred` is, in a sentence."""
+        gain, error = self.difference("weighted", "independent")
+        if self.preferred == "weighted":
+            verdict = "better by more than its standard error"
+        elif gain > 0:
+            verdict = "not better by more than its standard error"
+        else:
+            verdict = "no better"
+        return (
+            f"on rows held out, weighted evidence scores {gain:+.4f} (s.e. {error:.4f}) nats per "
+            f"row against independent evidence: {verdict}"
+        )
+
+    # -- views -----------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> pd.DataFrame:
+        """One line per attribute: weight, standard error, what it tells, and that in words."""
+        words = [
+            weight_in_words(*one)
+            for one in zip(self.eta, self.standard_error, self.telling, strict=True)
+        ]
+        return pd.DataFrame(
+            {
+                "weight": self.eta,
+                "se": self.standard_error,
+                "alone": self.alone,
+                "added": self.added,
+                "kappa": self.kappa,
+                "meaning": words,
+            },
+            index=pd.Index(self.names, name="attribute"),
+        )
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Held-out log score per row of each candidate, the best first."""
+        order = np.argsort(-self.score, kind="stable")
+        best = self.candidates[order[0]]
+        differences = [self.difference(self.candidates[i], best) for i in order]
+        return pd.DataFrame(
+            {
+                "log_score": self.score[order],
+                "difference": [d for d, _ in differences],
+                "se": [e for _, e in differences],
+            },
+            index=pd.Index([self.candidates[i] for i in order], name="evidence"),
+        )
+
+
+FRACTIONS = (
+    (0.06, "next to nothing of"),
+    (0.15, "about a tenth of"),
+    (0.29, "about a quarter of"),
+    (0.41, "about a third of"),
+    (0.58, "about half of"),
+    (0.71, "about two thirds of"),
+    (0.83, "about three quarters of"),
+    (0.94, "most of"),
+    (1.15, "all of"),
+    (np.inf, "more than"),
+)
+
+
+def weight_in_words(weight: float, error: float, telling: bool) -> str:
+    """Say what a weight means.
+
+    Examples
+    --------
+    >>> weight_in_words(0.24, 0.03, True)
+    'tells about a quarter of what it seems to tell alone'
+    """
+    if not telling:
+        return "tells nothing: its cells do not differ between the secrets"
+    if error > 0.8 * SPREAD:
+        return "tells too little here for its weight to be known"
+    part = next(text for limit, text in FRACTIONS if weight < limit)
+    return f"tells {part} what it seems to tell alone"
+
+
+def fit_weights(
+    table: ReleasedTable,
+    prior: Prior,
+    *,
+    kappa: Floats | None = None,
+) -> EvidenceWeights:
+    """Learn the weights of a horizontal table from its released rows (MODEL 1.9).
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        What was released.
+    prior : Prior
+        Of all candidates, which so differ in the weights alone.
+    kappa : numpy.ndarray, optional
+        What `pooled_beta` gave with the prior, to be kept with the weights.
+
+    Returns
+    -------
+    EvidenceWeights
+        Of `independent` the score is the exact leave-one-out prediction of each row's secret;
+        of `weighted`, the weights too are those that the other rows would give, to first order.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> from anonbayes.inference.priors import resolve_prior
+    >>> table = ab.datasets.load("table1_recoded")
+    >>> found = fit_weights(table, resolve_prior(table))
+    >>> found.preferred
+    'independent'
+    """
+    features = Features.of(table, prior)
+    eta, precision, gradient = maximise(features)
+    size = len(eta)
+    free = (eta > 0) | (gradient >= 0)
+    covariance = np.zeros((size, size))
+    covariance[np.ix_(free, free)] = np.linalg.inv(precision[np.ix_(free, free)])
+    columns = np.empty((len(CANDIDATES), len(features.rows)))
+    _scores(np.zeros(size), features, columns[0])
+    _scores(np.ones(size), features, columns[1])
+    _left_out_scores(eta, covariance, features, columns[2])
+    n = features.rows.sum()
+    score = columns @ features.rows / n
+    spread = columns - score[:, None]
+    alone, added = np.zeros(size), np.zeros(size)
+    one = np.empty(len(features.rows))
+    _scores(eta, features, one)
+    whole, share = float(one @ features.rows), np.zeros(size)
+    _scores(share, features, one)
+    nothing = float(one @ features.rows)
+    telling = features.telling
+    for a in np.flatnonzero(telling):
+        _scores(np.eye(size)[a], features, one)
+        alone[a] = (float(one @ features.rows) - nothing) / n
+        if eta[a] > 0:
+            # Without the attribute the others move to the optimum of the same parabola.
+            moved = eta - covariance[:, a] / covariance[a, a] * eta[a]
+            moved[a] = 0.0
+            _scores(np.maximum(moved, 0.0), features, one)
+            added[a] = (whole - float(one @ features.rows)) / n
+    return EvidenceWeights(
+        names=tuple(table.attributes),
+        eta=eta,
+        precision=precision,
+        gradient=gradient,
+        kappa=np.full(size, np.nan) if kappa is None else np.asarray(kappa, dtype=float),
+        alone=alone,
+        added=added,
+        telling=telling,
+        candidates=CANDIDATES,
+        score=score,
+        score_covariance=(spread * features.rows) @ spread.T / n**2,
+        n_rows=round(n),
+    )
+
+
+def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
+    """Mode of the weights by Newton's method above zero; precision and gradient there.
+
+    A weight leaves zero only when the score pulls it up. Where the parabola overshoots, steps are
+    halved; where secrets are latent and the curvature is not that of a hill, the expected
+    information takes its place.
+    """
+    size = features.codes.shape[1]
+    eta = np.full(size, CENTRE)
+    work = np.empty(size), np.empty((size, size)), np.empty((size, size))
+    prior = np.eye(size) / SPREAD**2
+
+    def look(eta: Floats) -> tuple[float, Floats, Floats, Floats]:
+        gradient, fisher, observed = (w.copy() for w in work)
+        value = _derivatives(eta, features, gradient, fisher, observed)
+        away = (eta - CENTRE) / SPREAD**2
+        return (
+            value - 0.5 * float(away @ (eta - CENTRE)),
+            gradient - away,
+            fisher + prior,
+            observed + prior,
+        )
+
+    value, gradient, fisher, observed = look(eta)
+    for _ in range(STEPS):
+        free = (eta > 0) | (gradient > 0)
+        curve = observed if _is_hill(observed) else fisher
+        step = np.zeros(size)
+        step[free] = np.linalg.solve(curve[np.ix_(free, free)], gradient[free])
+        if np.abs(np.maximum(eta + step, 0.0) - eta).max(initial=0.0) < 1e-8:
+            break
+        pace = 1.0
+        while True:
+            new = np.maximum(eta + pace * step, 0.0)
+            found = look(new)
+            if found[0] >= value - 1e-12 * abs(value) or pace < 1e-6:
+                break
+            pace /= 2
+        eta, (value, gradient, fisher, observed) = new, found
+    precision = observed if _is_hill(observed) else fisher
+    return eta, precision, np.where(eta > 0, 0.0, np.minimum(gradient, 0.0))
+
+
+def _is_hill(matrix: Floats) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
+    """``P(knowledge | cell, s)`` with one attribute's weight: ``own^eta common^(1 - eta)``.
+
+    Parameters
+    ----------
+    own : numpy.ndarray
+        ``pi_a|s(known and y) / pi_a|s(y)``, secrets along the last axis.
+    common : numpy.ndarray
+        The same of the marginal ``m_a``, shape up to the last axis.
+    weight : float
+        ``eta_a``.
+
+    Examples
+    --------
+    >>> tempered_fit(np.array([[0.5, 0.1]]), np.array([0.2]), 0.0).round(3).tolist()
+    [[0.2, 0.2]]
+    """
+    with np.errstate(divide="ignore"):
+        logs = weight * np.log(own) if weight > 0 else np.zeros_like(own)
+        rest = (1.0 - weight) * np.log(common)[..., None] if weight != 1 else 0.0
+    return np.asarray(np.where(own > 0, np.exp(logs + rest), 0.0))
