@@ -19,11 +19,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numba import njit
 from scipy.special import ndtr, ndtri
 
 from anonbayes.inference.features import FLAT, Features
 from anonbayes.inference.priors import Prior
+from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["EvidenceWeights", "fit_weights", "maximise", "tempered_fit"]
@@ -36,152 +36,6 @@ CENTRE, SPREAD = 0.7, 0.5
 CANDIDATES = ("margin", "independent", "weighted")
 STEPS = 60
 SWEEPS = 40
-
-
-# -- kernels ----------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True)
-def _record(r, f, x, own):  # type: ignore[no-untyped-def]
-    """Features of record r into ``x[0]`` (share) and ``x[1:]`` (attributes), its own row out."""
-    n_secrets = len(f.share)
-    latent = len(f.likelihood) > 0
-    z = f.secret[r]
-    for a in range(x.shape[0]):
-        base = f.share if a == 0 else f.cell[f.codes[r, a - 1]]
-        step = f.share_step if a == 0 else f.step[f.codes[r, a - 1]]
-        if not latent:
-            for s in range(n_secrets):
-                x[a, s] = base[s]
-            x[a, z] += step[z]
-            continue
-        # How much of the row stands in the counts of each secret, by this attribute alone.
-        top = -np.inf
-        for s in range(n_secrets):
-            own[s] = f.share[s] + (base[s] if a > 0 else 0.0)
-            top = max(top, own[s])
-        total = 0.0
-        for s in range(n_secrets):
-            own[s] = np.exp(own[s] - top) * f.likelihood[z, s]
-            total += own[s]
-        for s in range(n_secrets):
-            x[a, s] = base[s] + own[s] / total * step[s]
-
-
-@njit(cache=True, nogil=True)
-def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
-    """Log score of record r; its belief into `p`, and given its own report into `w`."""
-    n_secrets = len(p)
-    top = -np.inf
-    for s in range(n_secrets):
-        p[s] = x[0, s]
-        for a in range(len(eta)):
-            p[s] += eta[a] * x[a + 1, s]
-        top = max(top, p[s])
-    total = 0.0
-    for s in range(n_secrets):
-        p[s] = np.exp(p[s] - top)
-        total += p[s]
-    mine = 0.0
-    z = f.secret[r]
-    for s in range(n_secrets):
-        p[s] /= total
-        if len(f.likelihood) > 0:
-            w[s] = p[s] * f.likelihood[z, s]
-        else:
-            w[s] = p[s] if s == z else 0.0
-        mine += w[s]
-    if mine <= 0.0:  # below what a double holds: by its logarithm, for a known secret
-        for s in range(n_secrets):
-            w[s] = 1.0 if s == z else 0.0
-        score = x[0, z] - top - np.log(total)
-        for a in range(len(eta)):
-            score += eta[a] * x[a + 1, z]
-        return score
-    for s in range(n_secrets):
-        w[s] /= mine
-    return np.log(mine)
-
-
-@njit(cache=True, nogil=True)
-def _gradient(x, p, w, g):  # type: ignore[no-untyped-def]
-    """Gradient of a record's log score: mean features given its secret less those before."""
-    for a in range(len(g)):
-        g[a] = 0.0
-        for s in range(len(p)):
-            g[a] += (w[s] - p[s]) * x[a + 1, s]
-
-
-@njit(cache=True, nogil=True)
-def _derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-def]
-    """Value, gradient and information of the log scores, summed over all rows."""
-    n_secrets, size = len(f.share), len(eta)
-    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
-    p, w = np.empty(n_secrets), np.empty(n_secrets)
-    before, after = np.empty(size), np.empty(size)
-    value = 0.0
-    gradient[:] = 0.0
-    fisher[:] = 0.0
-    observed[:] = 0.0
-    latent = len(f.likelihood) > 0
-    for r in range(len(f.rows)):
-        n = f.rows[r]
-        _record(r, f, x, own)
-        value += n * _log_score(r, f, x, eta, p, w)
-        for a in range(size):
-            before[a] = 0.0
-            after[a] = 0.0
-            for s in range(n_secrets):
-                before[a] += p[s] * x[a + 1, s]
-                after[a] += w[s] * x[a + 1, s]
-            gradient[a] += n * (after[a] - before[a])
-        for a in range(size):
-            for b in range(a + 1):
-                spread, inside = 0.0, 0.0
-                for s in range(n_secrets):
-                    spread += p[s] * (x[a + 1, s] - before[a]) * (x[b + 1, s] - before[b])
-                    if latent:
-                        inside += w[s] * (x[a + 1, s] - after[a]) * (x[b + 1, s] - after[b])
-                fisher[a, b] += n * spread
-                observed[a, b] += n * (spread - inside)
-    for a in range(size):
-        for b in range(a):
-            fisher[b, a] = fisher[a, b]
-            observed[b, a] = observed[a, b]
-    return value
-
-
-@njit(cache=True, nogil=True)
-def _scores(eta, f, out):  # type: ignore[no-untyped-def]
-    """Log score of every record under fixed weights."""
-    n_secrets, size = len(f.share), len(eta)
-    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
-    p, w = np.empty(n_secrets), np.empty(n_secrets)
-    for r in range(len(f.rows)):
-        _record(r, f, x, own)
-        out[r] = _log_score(r, f, x, eta, p, w)
-
-
-@njit(cache=True, nogil=True)
-def _left_out_scores(eta, covariance, f, out):  # type: ignore[no-untyped-def]
-    """Log score of every record under the weights that the other rows would give (one step)."""
-    n_secrets, size = len(f.share), len(eta)
-    x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
-    p, w = np.empty(n_secrets), np.empty(n_secrets)
-    g, other = np.empty(size), np.empty(size)
-    for r in range(len(f.rows)):
-        _record(r, f, x, own)
-        _log_score(r, f, x, eta, p, w)
-        _gradient(x, p, w, g)
-        for a in range(size):
-            other[a] = eta[a]
-            for b in range(size):
-                other[a] -= covariance[a, b] * g[b]
-            other[a] = max(other[a], 0.0)
-        out[r] = _log_score(r, f, x, other, p, w)
-
-
-# -- the weights ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,27 +256,27 @@ def fit_weights(
     covariance = np.zeros((size, size))
     covariance[np.ix_(free, free)] = np.linalg.inv(precision[np.ix_(free, free)])
     columns = np.empty((len(CANDIDATES), len(features.rows)))
-    _scores(np.zeros(size), features, columns[0])
-    _scores(np.ones(size), features, columns[1])
-    _left_out_scores(eta, covariance, features, columns[2])
+    log_scores(np.zeros(size), features, columns[0])
+    log_scores(np.ones(size), features, columns[1])
+    left_out_scores(eta, covariance, features, columns[2])
     n = features.rows.sum()
     score = columns @ features.rows / n
     spread = columns - score[:, None]
     alone, added = np.zeros(size), np.zeros(size)
     one = np.empty(len(features.rows))
-    _scores(eta, features, one)
+    log_scores(eta, features, one)
     whole, share = float(one @ features.rows), np.zeros(size)
-    _scores(share, features, one)
+    log_scores(share, features, one)
     nothing = float(one @ features.rows)
     telling = features.telling
     for a in np.flatnonzero(telling):
-        _scores(np.eye(size)[a], features, one)
+        log_scores(np.eye(size)[a], features, one)
         alone[a] = (float(one @ features.rows) - nothing) / n
         if eta[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
             moved = eta - covariance[:, a] / covariance[a, a] * eta[a]
             moved[a] = 0.0
-            _scores(np.maximum(moved, 0.0), features, one)
+            log_scores(np.maximum(moved, 0.0), features, one)
             added[a] = (whole - float(one @ features.rows)) / n
     return EvidenceWeights(
         names=tuple(table.attributes),
@@ -454,7 +308,7 @@ def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
 
     def look(eta: Floats) -> tuple[float, Floats, Floats, Floats]:
         gradient, fisher, observed = (w.copy() for w in work)
-        value = _derivatives(eta, features, gradient, fisher, observed)
+        value = derivatives(eta, features, gradient, fisher, observed)
         away = (eta - CENTRE) / SPREAD**2
         return (
             value - 0.5 * float(away @ (eta - CENTRE)),
