@@ -371,22 +371,3 @@ class Features(NamedTuple):
         """Whether an attribute's cells differ between secrets at all."""
         spread = np.ptp(self.cell, axis=1) > FLAT
         return np.array([spread[self.codes[:, a]].any() for a in range(self.codes.shape[1])])
-
-    def dense(self) -> Floats:
-        """Features of every record with its own row taken out, ``(records, attributes, S)``.
-
-        For a PyMC model and for tests; the kernels never build them. Known secrets only.
-        """
-        if len(self.likelihood):
-            raise ModelError("Features of latent secrets depend on their reports; use the kernels.")
-        out = self.cell[self.codes]
-        rows = np.arange(len(self.secret))
-        for a in range(self.codes.shape[1]):
-            out[rows, a, self.secret] += self.step[self.codes[:, a], self.secret]
-        return out
-
-    def dense_share(self) -> Floats:
-        """``log pi_S`` for every record with its own row taken out, ``(records, S)``."""
-        out = np.tile(self.share, (len(self.secret), 1))
-        out[np.arange(len(self.secret)), self.secret] += self.share_step[self.secret]
-        return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["derivatives", "left_out_scores", "log_scores"]
+__all__ = ["dense_features", "derivatives", "left_out_scores", "log_scores"]
 
 
 @njit(cache=True, nogil=True)
@@ -149,3 +149,11 @@ def left_out_scores(eta, covariance, f, out):  # type: ignore[no-untyped-def]
                 other[a] -= covariance[a, b] * g[b]
             other[a] = max(other[a], 0.0)
         out[r] = _log_score(r, f, x, other, p, w)
+
+
+@njit(cache=True, nogil=True)
+def dense_features(f, out):  # type: ignore[no-untyped-def]
+    """Features of every record, share first, ``out[record, 1 + attribute, s]``."""
+    own = np.empty(len(f.share))
+    for r in range(len(f.rows)):
+        _record(r, f, out[r], own)

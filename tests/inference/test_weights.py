@@ -6,14 +6,18 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from scipy import integrate, optimize
 from scipy.special import logsumexp
 
 import anonbayes as ab
+from anonbayes import compat
 from anonbayes.inference.features import Features, cell_logs, pooled_beta
 from anonbayes.inference.priors import Prior, resolve_prior
 from anonbayes.inference.tree import DirichletTree
+from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weighted_model import add_weights
 from anonbayes.inference.weights import (
     CENTRE,
     SPREAD,
@@ -47,6 +51,14 @@ def coarse(frame: pd.DataFrame, rng: np.random.Generator, share: float = 0.3) ->
 
 def table_of(frame: pd.DataFrame, **kwargs) -> ab.ReleasedTable:
     return ab.ReleasedTable.horizontal(frame, "s", **kwargs)
+
+
+def dense(features: Features) -> tuple[np.ndarray, np.ndarray]:
+    """Log share and features of every record, its own row out."""
+    shape = (len(features.rows), features.codes.shape[1] + 1, len(features.share))
+    out = np.empty(shape)
+    dense_features(features, out)
+    return out[:, 0], out[:, 1:]
 
 
 def pooled(table: ab.ReleasedTable) -> tuple[Prior, np.ndarray]:
@@ -122,7 +134,7 @@ def test_newton_finds_what_another_optimiser_finds():
     frame.insert(0, "copy", frame["x0"])  # dependence, so that weights leave one
     table = table_of(coarse(frame, rng))
     features = Features.of(table, resolve_prior(table))
-    x, share, own = features.dense(), features.dense_share(), features.secret
+    (share, x), own = dense(features), features.secret
     each = np.arange(len(own))
 
     def loss(eta):
@@ -187,7 +199,7 @@ def test_left_out_weights_are_those_of_a_fit_without_the_row():
     table = table_of(frame)
     features = Features.of(table, resolve_prior(table))
     found = fit_weights(table, resolve_prior(table))
-    x, share = features.dense(), features.dense_share()
+    share, x = dense(features)
     total = 0.0
     for r, n in enumerate(features.rows):
         fewer = features.rows.copy()
@@ -342,3 +354,36 @@ def test_tempered_fit_runs_from_the_marginal_to_the_secret():
     np.testing.assert_allclose(tempered_fit(own, common, 1.0), own)
     np.testing.assert_allclose(tempered_fit(own, common, 0.0), [[0.3, 0.0], [0.4, 0.4]])
     assert tempered_fit(own, common, 0.5)[0, 0] == pytest.approx(np.sqrt(0.15))
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_nuts_draws_the_weights_that_newton_and_laplace_give(latent):
+    rng = np.random.default_rng(11)
+    frame = product_frame(rng, 1500)
+    frame.insert(0, "again", frame["x1"])
+    frame["noise"] = rng.integers(0, 3, len(frame))
+    frame = frame[[c for c in frame.columns if c != "s"] + ["s"]]
+    channels = None
+    if latent:
+        channel = ab.RandomizedResponse(ab.Domain("s", range(3)), epsilon=3.0)
+        frame["s"] = channel.release(frame["s"], seed=3)
+        channels = {"s": channel}
+    table = table_of(frame, channels=channels)
+    prior = resolve_prior(table)
+    found = fit_weights(table, prior)
+    with pm.Model() as model:
+        add_weights(model, Features.of(table, prior), table.attributes, sensitive="s")
+        idata = pm.sample(
+            1000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    fast = found.draw(4000, np.random.default_rng(2))
+    for a, name in enumerate(found.names):
+        drawn = compat.posterior_dataset(idata)[f"weight_{name}"].to_numpy()
+        ess = float(compat.ess({"w": drawn})["w"])
+        sd = drawn.std()
+        # Monte-Carlo error of both, and a tenth of a standard deviation for the parabola.
+        assert (
+            abs(drawn.mean() - fast[:, a].mean()) < 4 * sd * np.sqrt(1 / ess + 1 / 4000) + 0.1 * sd
+        )
+        assert fast[:, a].std() == pytest.approx(sd, rel=0.2)

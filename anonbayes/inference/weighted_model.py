@@ -1,0 +1,86 @@
+"""Weighted evidence as part of a PyMC model: ``weight_<attribute>``, and secrets given the cells.
+
+The features of the records, each row's own taken out, are data; the weights are positive variables,
+and the secrets follow ``softmax(L)`` of MODEL 1.9. NUTS draws what `fit_weights` approximates by a
+normal distribution at the mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pymc as pm
+import pytensor.tensor as pt
+
+from anonbayes.errors import ModelError
+from anonbayes.inference.features import Features
+from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weights import CENTRE, SPREAD
+
+__all__ = ["WEIGHT", "add_weights"]
+
+WEIGHT = "weight_"
+MOST_NUMBERS = 50_000_000
+
+
+def add_weights(
+    model: pm.Model, features: Features, names: tuple[str, ...], *, sensitive: str
+) -> list[Any]:
+    """Add the weights of a horizontal table and the likelihood of its secrets to a model.
+
+    A record that many rows show is one line of a multinomial with as many trials, all of which
+    fall on its secret: that many categorical variables, at the price of one.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        To which they are added.
+    features : Features
+        Of the table's records.
+    names : tuple of str
+        Attributes.
+    sensitive : str
+        Name of the secret.
+
+    Returns
+    -------
+    list
+        The weights, one positive variable per attribute.
+    """
+    shape = (len(features.rows), len(names) + 1, len(features.share))
+    if np.prod(shape, dtype=float) > MOST_NUMBERS:
+        raise ModelError(
+            f"{shape[0]:,} distinct records by {shape[1]} features by {shape[2]} secrets are too "
+            "many for a PyMC model; fit(evidence='weighted') needs none of it."
+        )
+    x: npt.NDArray[np.float64] = np.empty(shape)
+    dense_features(features, x)
+    with model:
+        weights = [
+            pm.TruncatedNormal(
+                f"{WEIGHT}{name}", mu=CENTRE, sigma=SPREAD, lower=0.0, initval=CENTRE
+            )
+            for name in names
+        ]
+        logits = pt.as_tensor(x[:, 0])
+        for a, weight in enumerate(weights):
+            logits = logits + weight * pt.as_tensor(x[:, a + 1])
+        if len(features.likelihood):
+            log_p = logits - pt.logsumexp(logits, axis=1, keepdims=True)
+            with np.errstate(divide="ignore"):
+                report = np.log(np.maximum(features.likelihood, np.finfo(float).tiny))
+            each = pt.logsumexp(log_p + report[features.secret], axis=1)
+            pm.Potential(f"secrets_{sensitive}", (features.rows * each).sum())
+        else:
+            rows = features.rows.astype(np.int64)
+            observed = np.zeros((shape[0], shape[2]), dtype=np.int64)
+            observed[np.arange(shape[0]), features.secret] = rows
+            pm.Multinomial(
+                f"secrets_{sensitive}",
+                n=rows,
+                p=pt.special.softmax(logits, axis=1),
+                observed=observed,
+            )
+    return weights
