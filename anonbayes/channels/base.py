@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.secure import generator
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
@@ -38,7 +39,6 @@ from anonbayes.guarantees.ldp import Audit, Notion
 
 __all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
 
-Array = npt.NDArray[np.float64]
 
 # Up to this many values are looked up one by one: a device reports one at a time.
 FEW = 32
@@ -128,14 +128,14 @@ class Channel(ABC):
     def satisfies(self, notion: Notion) -> Audit:
         """Check a privacy notion on the exact probabilities; return the worst pair of values."""
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q``, shape (K, number of reports), rows and columns in order."""
         raise ChannelError(
             f"The reports of {type(self).__name__} cannot be listed; use apply, adjoint, "
             "likelihood or evidence."
         )
 
-    def apply(self, p: npt.ArrayLike) -> Array:
+    def apply(self, p: npt.ArrayLike) -> Floats:
         """Distribution of the reports when the true values have distribution `p`: ``p Q``.
 
         Here and below, `p` is an array in the order of the domain, or a mapping or pandas Series
@@ -143,7 +143,7 @@ class Channel(ABC):
         """
         return shares_of(p, self.domain) @ self.matrix()
 
-    def adjoint(self, weights: npt.ArrayLike) -> Array:
+    def adjoint(self, weights: npt.ArrayLike) -> Floats:
         """Mean of ``weights`` (one per report) given each true value: ``Q weights``."""
         return self.matrix() @ np.asarray(weights, dtype=float)
 
@@ -190,7 +190,7 @@ class Channel(ABC):
 
     # -- estimators that need the likelihood only ----------------------------------------------
 
-    def starting_distribution(self, reports: Any) -> Array:
+    def starting_distribution(self, reports: Any) -> Floats:
         """Where EM starts unless told otherwise: the uniform distribution."""
         return em.starting_point(None, len(self.domain))
 
@@ -259,7 +259,7 @@ class Channel(ABC):
             draws=draws,
         )
 
-    def _interval(self, reports: Any, level: float) -> Array | None:
+    def _interval(self, reports: Any, level: float) -> Floats | None:
         return None
 
     # -- for subclasses ----------------------------------------------------------------------

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.secure import Source
 from anonbayes.domains import code_dtype
 
 __all__ = ["draw_bits", "gap_table", "skips"]
 
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 # Ones drawn at a time; bounds the working memory beside the reports themselves.
 CHUNK = 1 << 18
@@ -33,12 +32,12 @@ ONE_BYTE = 0.2
 class Columns(NamedTuple):
     """Bits of nearly equal probability: where they are, and the largest of their ``miss``."""
 
-    places: Codes
+    places: Ints
     highest: float
     even: bool
 
 
-def draw_bits(codes: Codes, hit: Array, miss: Array, source: Source) -> BitReports:
+def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitReports:
     """Draw reports of users who hold `codes`: own bit one with ``hit``, others with ``miss``.
 
     Examples
@@ -64,7 +63,7 @@ def draw_bits(codes: Codes, hit: Array, miss: Array, source: Source) -> BitRepor
     return BitReports.trusted(indptr, ones, size)
 
 
-def _classes(miss: Array) -> list[Columns]:
+def _classes(miss: Floats) -> list[Columns]:
     """Columns by power of two of their probability: each is skipped through, then thinned."""
     if miss.min() == miss.max() > 0:
         return [Columns(np.arange(len(miss)), float(miss[0]), True)]
@@ -77,7 +76,7 @@ def _classes(miss: Array) -> list[Columns]:
     return found
 
 
-def _noise(n: int, classes: list[Columns], miss: Array, source: Source) -> Codes:
+def _noise(n: int, classes: list[Columns], miss: Floats, source: Source) -> Ints:
     """Positions ``row * K + column`` of raised bits, ascending, each with its ``miss``."""
     size = len(miss)
     parts = []
@@ -94,7 +93,7 @@ def _noise(n: int, classes: list[Columns], miss: Array, source: Source) -> Codes
     return np.sort(np.concatenate([*parts, np.empty(0, dtype=np.int64)]))
 
 
-def skips(total: int, probability: float, source: Source) -> Codes:
+def skips(total: int, probability: float, source: Source) -> Ints:
     """Positions below `total`, each present independently with that probability, ascending.
 
     Each position takes one or two random bytes for the gap before it (`gap_table`), and a 53-bit
@@ -145,7 +144,7 @@ def gap_table(probability: float) -> npt.NDArray[np.int32]:
     return np.where(smallest == largest, smallest, -1).astype(np.int32)
 
 
-def _room(array: Codes, used: int, number: int) -> Codes:
+def _room(array: Ints, used: int, number: int) -> Ints:
     """The array with room for `number` more entries after the first `used`."""
     if used + number <= len(array):
         return array

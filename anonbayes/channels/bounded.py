@@ -7,6 +7,7 @@ from abc import abstractmethod
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.pure import PureChannel
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import bounds, information
@@ -16,8 +17,6 @@ from anonbayes.estimation.information import Information, Kinds, Law
 from anonbayes.estimation.likelihood import shares_of
 
 __all__ = ["BoundedChannel"]
-
-Array = npt.NDArray[np.float64]
 
 
 class BoundedChannel(PureChannel):
@@ -94,7 +93,7 @@ class BoundedChannel(PureChannel):
         kinds = Kinds.of(self.hit[held], self.miss[held], prior[held])
         return bounds.van_trees(self._information, kinds, n)
 
-    def least_favourable_prior(self, n: int) -> Array:
+    def least_favourable_prior(self, n: int) -> Floats:
         """Dirichlet parameters with the largest `van_trees_bound`, protected values alike.
 
         They are found by search, and may leave out values (zeros) when there are few reports. Any

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
 from anonbayes.domains import Domain, by_value
@@ -18,8 +19,6 @@ from anonbayes.guarantees.ldp import Audit, Bound, Notion, audit_ratios
 from anonbayes.guarantees.uldp import ULDP, audit_types
 
 __all__ = ["PersonalChannel"]
-
-Array = npt.NDArray[np.float64]
 
 
 class PersonalChannel(Channel):
@@ -40,18 +39,18 @@ class PersonalChannel(Channel):
         seen = [self.common.domain.values[code] for code in self.codes]
         return lambda value: report(seen[index(value)])
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q^(i)``, rows of the common channel's matrix."""
         return self.common.matrix()[self.codes]
 
-    def apply(self, p: npt.ArrayLike) -> Array:
+    def apply(self, p: npt.ArrayLike) -> Floats:
         """Support probabilities of the common channel under this user's replacement."""
         weights = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.common.apply(
             np.bincount(self.codes, weights=weights, minlength=len(self.common.domain))
         )
 
-    def adjoint(self, weights: npt.ArrayLike) -> Array:
+    def adjoint(self, weights: npt.ArrayLike) -> Floats:
         """Mean of the supported values' weights given each true value."""
         return self.common.adjoint(weights)[self.codes]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
@@ -14,8 +15,6 @@ from anonbayes.guarantees.idldp import InputDiscriminative, MinID, OneID, budget
 from anonbayes.guarantees.idue_optimum import NOTIONS, objective, optimum
 
 __all__ = ["InputDiscriminativeUE"]
-
-Array = npt.NDArray[np.float64]
 
 
 class InputDiscriminativeUE(BitChannel):
@@ -60,12 +59,12 @@ class InputDiscriminativeUE(BitChannel):
             )
 
     @property
-    def a(self) -> Array:
+    def a(self) -> Floats:
         """Probability that a user's own bit stays one."""
         return self.hit
 
     @property
-    def b(self) -> Array:
+    def b(self) -> Floats:
         """Probability that another bit is raised."""
         return self.miss
 

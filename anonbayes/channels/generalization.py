@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel, ReportEvidence, check_matrix_size
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError, nearest
@@ -18,8 +19,6 @@ from anonbayes.guarantees.ldp import Audit, Notion, audit_matrix
 from anonbayes.guarantees.uldp import ULDP, audit_types_matrix
 
 __all__ = ["Generalization"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Generalization(Channel):
@@ -110,7 +109,7 @@ class Generalization(Channel):
             lookup[i] = cell
         return lookup[codes]
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q``, shape (K, number of cells): ones and zeros."""
         check_matrix_size(self, len(self.cells))
         return np.asarray(self._membership.toarray().T)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.pure import PureChannel
@@ -27,7 +28,6 @@ from anonbayes.guarantees.ldp import check_epsilon
 
 __all__ = ["HashReports", "LocalHashing"]
 
-Array = npt.NDArray[np.float64]
 
 # Hash evaluations that a likelihood may cost; some minutes.
 MOST_HASHES = 20_000_000_000
@@ -144,8 +144,8 @@ class LocalHashing(PureChannel):
         self.theta = -float(np.expm1(-self.epsilon)) / total
         collision = hash_kernels.collision_probability(self.prime, self.g)
         # One number for all values: views without memory.
-        self.hit: Array = np.broadcast_to(self.own, (size,))
-        self.miss: Array = np.broadcast_to(self.noise + self.theta * collision, (size,))
+        self.hit: Floats = np.broadcast_to(self.own, (size,))
+        self.miss: Floats = np.broadcast_to(self.noise + self.theta * collision, (size,))
 
     @classmethod
     def invertible(cls, domain: Domain | int, epsilon: float, *, at_least: int = 2) -> LocalHashing:
@@ -299,7 +299,7 @@ class LocalHashing(PureChannel):
         )
         return float(limit[0])
 
-    def value_loss(self, p: npt.ArrayLike, n: int) -> Array:
+    def value_loss(self, p: npt.ArrayLike, n: int) -> Floats:
         """Expected squared error for values with shares `p` among the users (PIE Prop. 16)."""
         return hashing_loss(p, n, self.g, self.epsilon)
 
@@ -396,7 +396,7 @@ class LocalHashing(PureChannel):
         a, b, y = np.indices((self.g,) * 3).reshape(3, -1)
         return HashReports(a, b, y)
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q``, shape (K, g^3), columns as in `all_reports`: for small invertible channels."""
         every = self.all_reports()
         hashes = (np.arange(len(self.domain))[:, None] * every.a + every.b) % self.g
@@ -404,12 +404,12 @@ class LocalHashing(PureChannel):
 
     # -- guarantees ----------------------------------------------------------------------------
 
-    def log_ratios(self) -> tuple[Array, Array]:
+    def log_ratios(self) -> tuple[Floats, Floats]:
         """``epsilon`` and zero: a symbol that ``x`` hashes to, and ``x'`` does not."""
         size = (len(self.domain),)
         return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
 
-    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
         """As `log_ratios`; no report proves a value."""
         return *self.log_ratios(), np.broadcast_to(np.False_, (len(self.domain),))
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.device import PersonalChannel
 from anonbayes.channels.pure import PureChannel
@@ -19,8 +20,6 @@ from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
 from anonbayes.guarantees.ldp import LDP, Audit, Notion, Witness
 
 __all__ = ["ErrorBound", "Personalized"]
-
-Array = npt.NDArray[np.float64]
 
 
 class ErrorBound(NamedTuple):
@@ -226,7 +225,7 @@ class Personalized(Channel):
             log_likelihood=None,
         )
 
-    def _knowledge(self, knowledge: Mapping[Any, npt.ArrayLike] | None) -> dict[int, Array]:
+    def _knowledge(self, knowledge: Mapping[Any, npt.ArrayLike] | None) -> dict[int, Floats]:
         known = {}
         for tag, distribution in (knowledge or {}).items():
             if tag not in self.tags:
@@ -236,14 +235,14 @@ class Personalized(Channel):
             )
         return known
 
-    def _spread(self, r: Array, known: Mapping[int, Array]) -> Array:
+    def _spread(self, r: Floats, known: Mapping[int, Floats]) -> Floats:
         """``p`` from ``r`` (or many draws of it, one per row)."""
         p = np.array(r[..., self._value_codes])
         for k, code in enumerate(self._tag_codes):
             p += r[..., code, None] * self._tag_distribution(r, k, known)
         return p
 
-    def _tag_distribution(self, r: Array, k: int, known: Mapping[int, Array]) -> Array:
+    def _tag_distribution(self, r: Floats, k: int, known: Mapping[int, Floats]) -> Floats:
         """Distribution of the values behind tag `k`: what is known, or in proportion to ``r``."""
         if k in known:
             return known[k]

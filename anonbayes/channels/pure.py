@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import by_value
@@ -26,8 +27,6 @@ from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
 from anonbayes.guarantees.uldp import ULDP, audit_types
 
 __all__ = ["PureChannel"]
-
-Array = npt.NDArray[np.float64]
 
 
 class PureChannel(Channel):
@@ -41,8 +40,8 @@ class PureChannel(Channel):
         Probability that a user who holds another value supports it.
     """
 
-    hit: Array
-    miss: Array
+    hit: Floats
+    miss: Floats
     methods = ("empirical", "threshold", "shrinkage", "mle", "em", "bayes")
 
     @abstractmethod
@@ -54,7 +53,7 @@ class PureChannel(Channel):
         """Count the reports."""
 
     @abstractmethod
-    def log_ratios(self) -> tuple[Array, Array]:
+    def log_ratios(self) -> tuple[Floats, Floats]:
         """Arrays ``U, W`` with ``max_y log Q(y|x)/Q(y|x') = U[x] + W[x']`` for ``x != x'``."""
 
     @abstractmethod
@@ -63,7 +62,7 @@ class PureChannel(Channel):
 
     # -- linear structure ----------------------------------------------------------------------
 
-    def apply(self, p: npt.ArrayLike) -> Array:
+    def apply(self, p: npt.ArrayLike) -> Floats:
         """Probability that a report supports each value, ``miss + (hit - miss) p``.
 
         For the randomized-response family this is the distribution of the reports.
@@ -71,7 +70,7 @@ class PureChannel(Channel):
         p = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
-    def adjoint(self, weights: npt.ArrayLike) -> Array:
+    def adjoint(self, weights: npt.ArrayLike) -> Floats:
         """Mean over a value's reports of the summed `weights` of the supported values."""
         weights = np.asarray(weights, dtype=float)
         return float(self.miss @ weights) + (self.hit - self.miss) * weights
@@ -92,7 +91,7 @@ class PureChannel(Channel):
             raise ChannelError("There are no reports to estimate from.")
         return counts, n
 
-    def _interval(self, reports: Any, level: float) -> Array | None:
+    def _interval(self, reports: Any, level: float) -> Floats | None:
         if not (self.hit > self.miss).all():
             return None
         counts, n = self._support(reports)
@@ -125,7 +124,7 @@ class PureChannel(Channel):
     def _from_counts(
         self,
         method: str,
-        p: Array,
+        p: Floats,
         counts: npt.NDArray[np.int64],
         n: int,
         level: float,
@@ -136,17 +135,17 @@ class PureChannel(Channel):
 
     def _threshold(
         self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
-    ) -> Array:
+    ) -> Floats:
         estimate = empirical.empirical(counts, n, self.hit, self.miss)
         return empirical.threshold(
             estimate, self.significance_threshold(n, alpha=alpha), remainder=remainder
         )
 
-    def significance_threshold(self, n: int, *, alpha: float = 0.05) -> Array:
+    def significance_threshold(self, n: int, *, alpha: float = 0.05) -> Floats:
         """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
         return empirical.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
-    def starting_distribution(self, reports: Any) -> Array:
+    def starting_distribution(self, reports: Any) -> Floats:
         """Warm start of EM: the threshold estimate without its zeros."""
         if not (self.hit > self.miss).all():
             return em.starting_point(None, len(self.domain))
@@ -176,7 +175,7 @@ class PureChannel(Channel):
         p = shares_of(p, self.domain)
         return losses.expected_loss(p, n, self.hit, self.miss, norm=norm, sampled=sampled)
 
-    def worst_case_distribution(self, *, norm: str = "l2") -> Array:
+    def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
         """Distribution with the largest expected loss (ULDP Props. 5, 6, 8, 16, 17, 19)."""
         return losses.worst_case_distribution(self.hit, self.miss, norm=norm)
 
@@ -208,7 +207,7 @@ class PureChannel(Channel):
         return audit_types(notion, self.domain, own, other, proof, self.describe_report)
 
     @abstractmethod
-    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
         """Log ratios on the reports that more than one value can produce (ULDP (5)).
 
         Returns ``U, W`` as `log_ratios`, but over those reports only, and the mask of values

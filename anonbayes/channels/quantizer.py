@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.channels.generalization import Generalization
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -20,9 +21,6 @@ from anonbayes.guarantees.nonstochastic.partitions import n_bins, uniform_edges
 from anonbayes.guarantees.nonstochastic.policies import Policy
 
 __all__ = ["UniformQuantizer"]
-
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 
 class UniformQuantizer(Generalization):
@@ -69,8 +67,8 @@ class UniformQuantizer(Generalization):
         if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
             raise ChannelError(f"bins={bins!r} must be a whole number, at least 1.")
         self.lower, self.upper, self.bins = float(lower), float(upper), int(bins)
-        self.edges: Array = uniform_edges(self.lower, self.upper, self.bins)
-        self.levels: Array = (self.edges[:-1] + self.edges[1:]) / 2
+        self.edges: Floats = uniform_edges(self.lower, self.upper, self.bins)
+        self.levels: Floats = (self.edges[:-1] + self.edges[1:]) / 2
         known = Domain("value", self.levels.tolist()) if domain is None else domain
         bin_of_value = self._bins(known.numbers, f"domain {known.name!r}")
         super().__init__(known, self.levels[bin_of_value].tolist())
@@ -97,7 +95,7 @@ class UniformQuantizer(Generalization):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Array:
+    def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
         """Middle of the bin of each value.
 
         Parameters
@@ -180,7 +178,7 @@ class UniformQuantizer(Generalization):
         return math.log(self.upper - self.lower)
 
     @property
-    def conditional_log_measures(self) -> Array:
+    def conditional_log_measures(self) -> Floats:
         """Log-width of each bin."""
         return np.full(self.bins, self.log_measure - math.log(self.bins))
 
@@ -191,7 +189,7 @@ class UniformQuantizer(Generalization):
 
     # -- the analyst -------------------------------------------------------------------------------
 
-    def report_codes(self, reports: Iterable[object]) -> Codes:
+    def report_codes(self, reports: Iterable[object]) -> Ints:
         """Cell of each report; raise `ChannelError` for one that no value of the domain gives."""
         bins = self._report_bins(reports)
         cells = self._cell_of_bin[bins]
@@ -205,7 +203,7 @@ class UniformQuantizer(Generalization):
             )
         return cells
 
-    def _report_bins(self, reports: Iterable[object]) -> Codes:
+    def _report_bins(self, reports: Iterable[object]) -> Ints:
         numbers = _numbers(reports, "reports")
         width = (self.upper - self.lower) / self.bins
         codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
@@ -237,7 +235,7 @@ class UniformQuantizer(Generalization):
     def __repr__(self) -> str:
         return f"UniformQuantizer({self.lower:g}, {self.upper:g}, {self.bins})"
 
-    def _bins(self, values: Iterable[object], what: str) -> Codes:
+    def _bins(self, values: Iterable[object], what: str) -> Ints:
         numbers = _numbers(values, what)
         outside = ~((numbers >= self.lower) & (numbers <= self.upper))
         if outside.any():
@@ -249,7 +247,7 @@ class UniformQuantizer(Generalization):
         return np.searchsorted(self.edges[1:-1], numbers, side="right").astype(np.int64)
 
 
-def _numbers(values: Iterable[object], what: str) -> Array:
+def _numbers(values: Iterable[object], what: str) -> Floats:
     try:
         numbers = np.asarray(
             values if isinstance(values, np.ndarray) else list(values), dtype=float

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.secure import Source, stream, words
 from anonbayes.domains import Domain
 
 __all__ = ["bit_reporter", "hash_reporter", "response_reporter"]
 
-Array = npt.NDArray[np.float64]
 Reporter = Callable[[object], Any]
 
 #: Number of equally likely random words.
@@ -88,7 +88,7 @@ def response_reporter(
     return report
 
 
-def bit_reporter(domain: Domain, hit: Array, miss: Array, source: Source) -> Reporter:
+def bit_reporter(domain: Domain, hit: Floats, miss: Floats, source: Source) -> Reporter:
     r"""One byte per value, 0 or 1: the own bit raised with `hit`, every other one with `miss`.
 
     Examples
@@ -113,7 +113,7 @@ def bit_reporter(domain: Domain, hit: Array, miss: Array, source: Source) -> Rep
     return report
 
 
-def noise_rows(miss: Array, source: Source) -> Iterator[bytes]:
+def noise_rows(miss: Floats, source: Source) -> Iterator[bytes]:
     """Endless rows of independent bits, bit ``i`` raised with ``miss[i] < 1``.
 
     The first byte of a uniform word nearly always tells on which side of the limit the word lies;

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.bounded import BoundedChannel
 from anonbayes.channels.reporters import response_reporter
@@ -25,8 +26,6 @@ from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
 
 __all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
-
-Array = npt.NDArray[np.float64]
 
 
 class UtilityOptimizedRR(BoundedChannel):
@@ -73,8 +72,8 @@ class UtilityOptimizedRR(BoundedChannel):
             own, noise, kept = 1.0, 0.0, 1.0
         else:
             own, noise, kept = 1.0 / total, shrink / total, -np.expm1(-self.epsilon) / total
-        self.hit: Array = np.where(self.sensitive, own, kept)
-        self.miss: Array = np.where(self.sensitive, noise, 0.0)
+        self.hit: Floats = np.where(self.sensitive, own, kept)
+        self.miss: Floats = np.where(self.sensitive, noise, 0.0)
         self._kept = kept
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
@@ -141,7 +140,7 @@ class UtilityOptimizedRR(BoundedChannel):
         """Count the reports."""
         return len(reports)
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q``, shape (K, K)."""
         check_matrix_size(self, len(self.domain))
         q = np.broadcast_to(self.miss, (len(self.domain),) * 2).copy()
@@ -248,7 +247,7 @@ class UtilityOptimizedRR(BoundedChannel):
 
     # -- guarantees ----------------------------------------------------------------------------
 
-    def log_ratios(self) -> tuple[Array, Array]:
+    def log_ratios(self) -> tuple[Floats, Floats]:
         """``log(hit/miss)`` and zero: the report that equals the value is the telling one."""
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
@@ -256,7 +255,7 @@ class UtilityOptimizedRR(BoundedChannel):
         own = np.where(self.hit == 0, 0.0, own)
         return own, np.zeros_like(own)
 
-    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
         """As `log_ratios`, over reports of values that others are turned into."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)

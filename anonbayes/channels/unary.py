@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.bounded import BoundedChannel
@@ -24,7 +25,6 @@ from anonbayes.guarantees.ldp import check_epsilon, largest_ratio, sensitive_mas
 
 __all__ = ["RAPPOR", "BitChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
 
-Array = npt.NDArray[np.float64]
 
 # Enormous budgets round theta to 1, where the formulas divide zero by zero.
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
@@ -155,7 +155,7 @@ class BitChannel(BoundedChannel):
         check_matrix_size(self, 2 ** min(size, 62))
         return BitReports.from_dense(list(itertools.product((0, 1), repeat=size)))
 
-    def matrix(self) -> Array:
+    def matrix(self) -> Floats:
         """``Q``, shape (K, 2^K), columns as in `all_reports`."""
         bits = self.all_reports().to_dense()
         own = np.where(np.eye(len(self.domain), dtype=bool), self.hit, self.miss)
@@ -229,7 +229,7 @@ class BitChannel(BoundedChannel):
             indices=indices,
         )
 
-    def _check_proofs(self, bits: BitReports, n_proofs: Array) -> None:
+    def _check_proofs(self, bits: BitReports, n_proofs: Floats) -> None:
         bad = np.flatnonzero(n_proofs > 1)
         if len(bad):
             row = int(bad[0])
@@ -253,7 +253,7 @@ class BitChannel(BoundedChannel):
 
     # -- guarantees ----------------------------------------------------------------------------
 
-    def log_ratios(self) -> tuple[Array, Array]:
+    def log_ratios(self) -> tuple[Floats, Floats]:
         """``ln(hit/miss)`` and ``ln((1-miss)/(1-hit))``: bit ``x`` raised, bit ``x'`` not."""
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
@@ -261,7 +261,7 @@ class BitChannel(BoundedChannel):
         # A bit that nobody ever raises tells nothing.
         return np.where(self.hit == 0, 0.0, own), other
 
-    def protected_log_ratios(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
         """As `log_ratios`, over reports in which no proving bit is raised."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)
@@ -425,7 +425,7 @@ def check_theta(theta: float | None, epsilon: float) -> float:
     return float(theta)
 
 
-def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Array:
+def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Floats:
     array = np.asarray(number, dtype=float)
     if array.ndim == 0:
         array = np.full(len(domain), float(array))

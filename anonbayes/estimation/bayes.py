@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MixtureLikelihood
 
 __all__ = ["check_prior", "sample"]
 
-Array = npt.NDArray[np.float64]
 
 MAX_THIN = 50
 
@@ -20,7 +20,7 @@ MAX_THIN = 50
 class Draws(NamedTuple):
     """Posterior draws of shape (chains, draws, K), and how far apart in sweeps they are."""
 
-    p: Array
+    p: Floats
     thin: int
 
 
@@ -77,7 +77,7 @@ def sample(
     return Draws(out, steps or 1)
 
 
-def _default_thin(likelihood: MixtureLikelihood, p: Array) -> int:
+def _default_thin(likelihood: MixtureLikelihood, p: Floats) -> int:
     """About half the reciprocal of the share of reports that tell their value under `p`."""
     total = likelihood.probabilities(p)
     noise = likelihood.floor * float(likelihood.tilt @ p)
@@ -85,7 +85,7 @@ def _default_thin(likelihood: MixtureLikelihood, p: Array) -> int:
     return int(np.clip(np.ceil(0.5 / max(telling, 1e-12)), 1, MAX_THIN))
 
 
-def dirichlet(alpha: Array, rng: np.random.Generator) -> Array:
+def dirichlet(alpha: Floats, rng: np.random.Generator) -> Floats:
     """Draw from a Dirichlet distribution; tiny parameters do not end in zeros only."""
     gammas = rng.standard_gamma(alpha)
     total = gammas.sum()
@@ -97,7 +97,7 @@ def dirichlet(alpha: Array, rng: np.random.Generator) -> Array:
     return weights / weights.sum()
 
 
-def check_prior(alpha: npt.ArrayLike, size: int) -> Array:
+def check_prior(alpha: npt.ArrayLike, size: int) -> Floats:
     """Return the prior parameters as an array of that size; raise `ModelError` for others."""
     array = np.asarray(alpha, dtype=float)
     if array.ndim == 0:

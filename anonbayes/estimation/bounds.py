@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.information import (
     MAX_TERMS,
@@ -41,7 +41,6 @@ from anonbayes.guarantees.ldp import check_epsilon
 
 __all__ = ["cramer_rao", "least_favourable", "uldp_bound", "van_trees"]
 
-Array = npt.NDArray[np.float64]
 
 # Terms of continued fractions while priors are searched for; the bound itself takes all.
 SEARCH_TERMS = 60
@@ -126,10 +125,10 @@ def _best_weights(
     held = kinds.size > 0
     present = Kinds(*(column[held] for column in kinds))
 
-    def weights(x: Array) -> Array:
+    def weights(x: Floats) -> Floats:
         return 2.0 + np.exp(np.clip(x, -30.0, 60.0))
 
-    def deficit(x: Array) -> float:
+    def deficit(x: Floats) -> float:
         bound = van_trees(
             information_of, present._replace(weight=weights(x)), n, terms=SEARCH_TERMS
         )
@@ -218,7 +217,7 @@ def _ldp_l2(size: int, epsilon: float, n: int) -> float:
     every = np.arange(1, size, dtype=float)
     some = np.unique(np.rint(np.linspace(1, size - 1, min(size - 1, 60))))
 
-    def bound(log_excess: float, ones: Array, terms: int) -> float:
+    def bound(log_excess: float, ones: Floats, terms: int) -> float:
         a = 2.0 + np.exp(log_excess)
         trace = float(np.max(_trace(size, epsilon, ones, a, terms)))
         prior = dirichlet(np.array([a]), np.array([float(size)])).within[0]
@@ -229,7 +228,7 @@ def _ldp_l2(size: int, epsilon: float, n: int) -> float:
     return float(bound(place, every, MAX_TERMS))
 
 
-def _trace(size: int, epsilon: float, ones: Array, a: float, terms: int = MAX_TERMS) -> Array:
+def _trace(size: int, epsilon: float, ones: Floats, a: float, terms: int = MAX_TERMS) -> Floats:
     """Mean trace of the information of an extreme column with that many entries ``e``.
 
     Written for the column over ``e``, with entries 1 and ``exp(-epsilon)``.

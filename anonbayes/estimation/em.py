@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.likelihood import SimplexLikelihood, check_distribution
 
 __all__ = ["Fixpoint", "maximize", "reconstruct", "starting_point"]
 
-Array = npt.NDArray[np.float64]
 
 # Share of the uniform distribution mixed into a start: EM never leaves a zero.
 UNIFORM_SHARE = 1e-3
@@ -24,15 +24,15 @@ BOUT = 24
 class Fixpoint(NamedTuple):
     """Where an iteration ended, and how it went."""
 
-    p: Array
+    p: Floats
     log_likelihood: float
-    path: Array
+    path: Floats
     iterations: int
     converged: bool
     gap: float
 
 
-def starting_point(p: npt.ArrayLike | None, size: int) -> Array:
+def starting_point(p: npt.ArrayLike | None, size: int) -> Floats:
     """Distribution without zeros near `p`: negative entries are cut, a little is spread evenly.
 
     Examples
@@ -133,7 +133,7 @@ def maximize(
     return Fixpoint(end.p, end.log_likelihood, np.concatenate(path), passes, end.converged, end.gap)
 
 
-def _climb(likelihood: SimplexLikelihood, p: Array, iterations: int, target: float) -> Fixpoint:
+def _climb(likelihood: SimplexLikelihood, p: Floats, iterations: int, target: float) -> Fixpoint:
     """EM with squared extrapolation (SQUAREM, scheme S3) until the gap is at most `target`.
 
     Two EM steps give a direction and its curvature; the extrapolated point is kept when it does

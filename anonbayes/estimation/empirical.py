@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
 
 __all__ = ["empirical", "share_interval", "significance_threshold", "threshold", "water_filling"]
 
-Array = npt.NDArray[np.float64]
 
-
-def empirical(counts: npt.ArrayLike, n: int, hit: Array, miss: Array) -> Array:
+def empirical(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> Floats:
     """Unbiased estimate ``(c/n - miss) / (hit - miss)`` (ULDP (3), solved).
 
     Examples
@@ -29,7 +28,7 @@ def empirical(counts: npt.ArrayLike, n: int, hit: Array, miss: Array) -> Array:
     return (np.asarray(counts) / n - miss) / gain
 
 
-def significance_threshold(n: int, hit: Array, miss: Array, *, alpha: float = 0.05) -> Array:
+def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 0.05) -> Floats:
     """Largest estimate that noise alone would explain, with Bonferroni's correction.
 
     ``z(1 - alpha/K)`` times the standard deviation of the empirical estimate of a value that
@@ -41,7 +40,7 @@ def significance_threshold(n: int, hit: Array, miss: Array, *, alpha: float = 0.
     return quantile * np.sqrt(miss * (1 - miss) / n) / check_informative(hit, miss)
 
 
-def threshold(estimate: Array, limit: Array, *, remainder: str = "uniform") -> Array:
+def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") -> Floats:
     """Keep significant estimates only.
 
     Parameters
@@ -75,7 +74,7 @@ def threshold(estimate: Array, limit: Array, *, remainder: str = "uniform") -> A
     return out / out.sum()
 
 
-def water_filling(counts: npt.ArrayLike, floor: Array, gain: Array) -> Array:
+def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:
     """Maximum-likelihood distribution when each report names one value, in closed form.
 
     Maximises ``sum c_y log(floor_y + gain_y p_y)`` on the simplex. The solution is
@@ -106,7 +105,7 @@ def water_filling(counts: npt.ArrayLike, floor: Array, gain: Array) -> Array:
 
 
 def share_interval(
-    counts: npt.ArrayLike, n: int, hit: Array, miss: Array, level: float
+    counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats, level: float
 ) -> npt.NDArray[np.float64]:
     """Confidence limits of each probability: Wilson's limits of the supporting share, mapped.
 
@@ -134,7 +133,7 @@ def check_level(level: float) -> None:
         raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
 
 
-def check_informative(hit: Array, miss: Array) -> Array:
+def check_informative(hit: Floats, miss: Floats) -> Floats:
     """Return ``hit - miss``; raise `ChannelError` when it is zero for some value."""
     gain = hit - miss
     if not (gain > 0).all():

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["Estimate"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,11 @@ class Estimate:
     domain: Domain
     method: str
     n: int
-    p: Array
-    interval: Array | None = None
+    p: Floats
+    interval: Floats | None = None
     level: float = 0.95
     log_likelihood: float | None = None
-    path: Array | None = field(default=None, repr=False)
+    path: Floats | None = field(default=None, repr=False)
     iterations: int = 0
     converged: bool = True
     gap: float = float("nan")

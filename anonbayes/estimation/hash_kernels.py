@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from anonbayes.arrays import Ints
+
 __all__ = [
     "MERSENNE",
     "collision_probability",
@@ -161,14 +163,11 @@ def _invert(a: Any, b: Any, y: Any, prime: Any) -> Any:
     return out
 
 
-Codes = npt.NDArray[np.int64]
-
-
 def _unsigned(*arrays: npt.ArrayLike) -> list[npt.NDArray[np.uint64]]:
     return [np.ascontiguousarray(x, dtype=np.uint64) for x in arrays]
 
 
-def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Codes:
+def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Ints:
     """Hash of each value under the hash function of the same position.
 
     Examples
@@ -181,19 +180,19 @@ def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int,
 
 def support_counts(
     a: npt.ArrayLike, b: npt.ArrayLike, y: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int
-) -> Codes:
+) -> Ints:
     """Number of reports ``(a, b, y)`` with ``h(x) = y``, for each candidate `x`."""
     return _support_counts(*_unsigned(a, b, y, x), np.uint64(prime), np.uint64(g))
 
 
 def support_rows(
     a: npt.ArrayLike, b: npt.ArrayLike, y: npt.ArrayLike, size: int, prime: int, g: int
-) -> tuple[Codes, Codes]:
+) -> tuple[Ints, Ints]:
     """Values below `size` that hash to each report, as compressed rows."""
     return _support_rows(*_unsigned(a, b, y), size, np.uint64(prime), np.uint64(g))
 
 
-def invert(a: npt.ArrayLike, b: npt.ArrayLike, y: npt.ArrayLike, prime: int) -> Codes:
+def invert(a: npt.ArrayLike, b: npt.ArrayLike, y: npt.ArrayLike, prime: int) -> Ints:
     """Return the one value that hashes to each report when ``g = p < 2^31``.
 
     Hash functions with ``a = 0`` are constant: -1 when every value hashes to the report, -2 when

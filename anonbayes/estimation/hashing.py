@@ -8,15 +8,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 from anonbayes.guarantees.ldp import check_epsilon
 
 __all__ = ["epsilon_of_theta", "hashing_loss", "limiting_loss", "response_loss"]
 
-Array = npt.NDArray[np.float64]
 
-
-def response_loss(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> Array:
+def response_loss(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> Floats:
     """Expected squared error of a value's empirical share under randomized response.
 
     ``(K+e-2)/(n(e-1)^2) + p(K-2)/(n(e-1))`` with ``e = exp(epsilon)`` (PIE Prop. 15).
@@ -43,7 +42,7 @@ def response_loss(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> Array:
     return (first + shares * (size - 2) * shrink / gain) / n
 
 
-def hashing_loss(p: npt.ArrayLike, n: int, g: int, epsilon: float) -> Array:
+def hashing_loss(p: npt.ArrayLike, n: int, g: int, epsilon: float) -> Floats:
     """Expected squared error of a value's empirical share under local hashing.
 
     ``(g+e-1)^2/(n(e-1)^2(g-1)) + p(g^2-2g-e+1)/(n(e-1)(g-1))`` (PIE Prop. 16).
@@ -60,7 +59,7 @@ def hashing_loss(p: npt.ArrayLike, n: int, g: int, epsilon: float) -> Array:
     return (first + second) / (n * (g - 1))
 
 
-def limiting_loss(p: npt.ArrayLike, n: int, theta: float) -> Array:
+def limiting_loss(p: npt.ArrayLike, n: int, theta: float) -> Floats:
     """Loss of local hashing as ``g`` grows with `theta` held: ``p(1-theta)/(n theta)``.
 
     At fixed `theta`, hence at a fixed bound on what a report says about who sent it, the loss
@@ -97,7 +96,7 @@ def _check_theta(theta: float) -> None:
         raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
 
 
-def _check(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> tuple[Array, float]:
+def _check(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> tuple[Floats, float]:
     shares = np.asarray(p, dtype=float)
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ChannelError("p holds numbers that are no shares between 0 and 1.")

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 
 __all__ = [
@@ -40,11 +41,10 @@ __all__ = [
     "response",
 ]
 
-Array = npt.NDArray[np.float64]
 
 # ``law(floor, gain, weight)``: ``1 / (floor + gain p(T))``, or its mean over a prior of ``p``, for
 # a set ``T`` of that weight, its probability or the sum of its Dirichlet parameters.
-Law = Callable[[npt.ArrayLike, npt.ArrayLike, Array], Array]
+Law = Callable[[npt.ArrayLike, npt.ArrayLike, Floats], Floats]
 
 # Terms of the continued fraction at most: enough for 14 digits up to gain/floor of 40,000.
 MAX_TERMS = 4000
@@ -53,13 +53,13 @@ MAX_TERMS = 4000
 class Kinds(NamedTuple):
     """Values that look alike: the channel's probabilities, the weight of each value, the number."""
 
-    hit: Array
-    miss: Array
-    weight: Array
-    size: Array
+    hit: Floats
+    miss: Floats
+    weight: Floats
+    size: Floats
 
     @classmethod
-    def of(cls, hit: Array, miss: Array, weight: Array) -> Kinds:
+    def of(cls, hit: Floats, miss: Floats, weight: Floats) -> Kinds:
         """Sort values with these numbers into kinds."""
         rows = np.stack([hit, miss, weight], axis=1)
         alike, size = np.unique(rows, axis=0, return_counts=True)
@@ -79,9 +79,9 @@ class Information(NamedTuple):
         Its eigenvalue for a change that all values of the class share.
     """
 
-    size: Array
-    within: Array
-    common: Array
+    size: Floats
+    within: Floats
+    common: Floats
 
     def plus(self, other: Information, times: float = 1.0) -> Information:
         """Sum with `other` (same classes), this one taken `times`."""
@@ -89,7 +89,7 @@ class Information(NamedTuple):
             self.size, times * self.within + other.within, times * self.common + other.common
         )
 
-    def variances(self) -> Array:
+    def variances(self) -> Floats:
         """Diagonal of the inverse on directions that sum to zero, one entry per class.
 
         The inverse of ``M`` on these directions is ``M^-1 - M^-1 1 1' M^-1 / (1' M^-1 1)``.
@@ -113,7 +113,7 @@ class Information(NamedTuple):
         return float(self.size @ self.variances())
 
 
-def fixed(floor: npt.ArrayLike, gain: npt.ArrayLike, weight: Array) -> Array:
+def fixed(floor: npt.ArrayLike, gain: npt.ArrayLike, weight: Floats) -> Floats:
     """Law of a known distribution: the weights are its probabilities."""
     with np.errstate(divide="ignore"):
         return 1.0 / (np.asarray(floor) + np.asarray(gain) * weight)
@@ -122,7 +122,7 @@ def fixed(floor: npt.ArrayLike, gain: npt.ArrayLike, weight: Array) -> Array:
 def drawn(total: float, *, terms: int = MAX_TERMS) -> Law:
     """Law of a Dirichlet distribution: a share with weight ``a`` is ``Beta(a, total - a)``."""
 
-    def reciprocal(floor: npt.ArrayLike, gain: npt.ArrayLike, weight: Array) -> Array:
+    def reciprocal(floor: npt.ArrayLike, gain: npt.ArrayLike, weight: Floats) -> Floats:
         return inverse_mean(floor, gain, weight, np.maximum(total - weight, 0.0), terms=terms)
 
     return reciprocal
@@ -176,7 +176,7 @@ def _raised(hit: float, miss: float, number: int, weight: float, law: Law) -> tu
     return within, float(share @ ones**2) / number
 
 
-def dirichlet(alpha: Array, size: Array) -> Information:
+def dirichlet(alpha: Floats, size: Floats) -> Information:
     """Information of a Dirichlet prior, one parameter (above 2) per class.
 
     The score is ``(alpha_k - 1)/p_k``; its covariance is diagonal,
@@ -206,7 +206,7 @@ def inverse_mean(
     b: npt.ArrayLike,
     *,
     terms: int = MAX_TERMS,
-) -> Array:
+) -> Floats:
     """Mean of ``1 / (floor + gain B)`` for ``B ~ Beta(a, b)``, ``a > 1``; never too small.
 
     It is ``2F1(1, a; a+b; -gain/floor) / floor``. The convergents of Gauss's continued fraction

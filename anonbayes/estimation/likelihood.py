@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import kernels
 
 __all__ = ["MixtureLikelihood", "SimplexLikelihood", "check_distribution", "shares_of"]
 
-Array = npt.NDArray[np.float64]
 
 # Entries of the largest full matrix that is written down.
 MAX_FULL = 50_000_000
@@ -51,14 +51,14 @@ class SimplexLikelihood(ABC):
         """Log-likelihood of `p`."""
 
     @abstractmethod
-    def gradient(self, p: Array) -> tuple[Array, float]:
+    def gradient(self, p: Floats) -> tuple[Floats, float]:
         """Gradient of the log-likelihood, ``sum_r w_r Q(r|k)/P(r)``, and its value, at `p`."""
 
     @abstractmethod
     def restrict(self, keep: npt.NDArray[np.bool_]) -> SimplexLikelihood:
         """Likelihood of distributions on the entries in `keep`, all others being zero."""
 
-    def step(self, p: Array) -> tuple[Array, float, float]:
+    def step(self, p: Floats) -> tuple[Floats, float, float]:
         """One EM step from `p`.
 
         Returns
@@ -105,10 +105,10 @@ class MixtureLikelihood(SimplexLikelihood):
     """
 
     weights: npt.NDArray[np.int64]
-    floor: Array
-    log_scale: Array
-    tilt: Array
-    gain: Array
+    floor: Floats
+    log_scale: Floats
+    tilt: Floats
+    gain: Floats
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[Any]
 
@@ -151,14 +151,14 @@ class MixtureLikelihood(SimplexLikelihood):
         return bool(np.ptp(self.tilt) <= 1e-12 * np.max(self.tilt))
 
     @cached_property
-    def _weights(self) -> Array:
+    def _weights(self) -> Floats:
         return self.weights.astype(float)
 
     @cached_property
     def _constant(self) -> float:
         return float(self._weights @ self.log_scale)
 
-    def probabilities(self, p: npt.ArrayLike) -> Array:
+    def probabilities(self, p: npt.ArrayLike) -> Floats:
         """Probability of each row under `p`, up to the row's factor ``exp(log_scale)``."""
         p = np.asarray(p, dtype=float)
         base = float(self.tilt @ p)
@@ -171,7 +171,7 @@ class MixtureLikelihood(SimplexLikelihood):
             logs = np.log(self.probabilities(p)[seen])
         return float(self._weights[seen] @ logs) + self._constant
 
-    def gradient(self, p: Array) -> tuple[Array, float]:
+    def gradient(self, p: Floats) -> tuple[Floats, float]:
         """Gradient of the log-likelihood, and its value, at `p`."""
         pull = np.empty(self.size)
         total, floor_pull = kernels.expectation(
@@ -201,7 +201,7 @@ class MixtureLikelihood(SimplexLikelihood):
             indices=place[self.indices[inside]].astype(self.indices.dtype),
         )
 
-    def allocate(self, p: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw the true values behind the reports given `p`, as counts per value.
 
         Reports that stem from a flat floor are left out: they carry no information on `p`.
@@ -252,7 +252,7 @@ class MixtureLikelihood(SimplexLikelihood):
         return sparse.csr_array(full)
 
 
-def shares_of(p: Any, domain: Domain, argument: str = "p") -> Array:
+def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
     """Distribution on a domain: labelled by its values, or an array in its order.
 
     Raise `DomainError` for labels that are not its values, `ChannelError` for what is no
@@ -266,7 +266,7 @@ def shares_of(p: Any, domain: Domain, argument: str = "p") -> Array:
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 
 
-def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Array:
+def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:
     """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
 
     Examples

@@ -14,20 +14,19 @@ and 19 without their side conditions on epsilon and on the size of the sensitive
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.empirical import check_informative
 
 __all__ = ["NORMS", "expected_loss", "worst_case_distribution"]
 
-Array = npt.NDArray[np.float64]
 
 NORMS = ("l1", "l2")
 
 
 def expected_loss(
-    p: Array, n: int, hit: Array, miss: Array, *, norm: str = "l2", sampled: bool = True
+    p: Floats, n: int, hit: Floats, miss: Floats, *, norm: str = "l2", sampled: bool = True
 ) -> float:
     """Return the expected ``sum |p_hat - p|`` (l1) or ``sum (p_hat - p)^2`` (l2).
 
@@ -56,7 +55,7 @@ def expected_loss(
     return float(np.sqrt(2 / (np.pi * n)) * np.sum(np.sqrt(variance) / gain))
 
 
-def worst_case_distribution(hit: Array, miss: Array, *, norm: str = "l2") -> Array:
+def worst_case_distribution(hit: Floats, miss: Floats, *, norm: str = "l2") -> Floats:
     """Distribution with the largest expected loss.
 
     l2: the loss is ``const + sum p (1 - 2 miss)/gain - sum p^2``, so the maximiser is the point
@@ -79,7 +78,7 @@ def worst_case_distribution(hit: Array, miss: Array, *, norm: str = "l2") -> Arr
     return _fill(miss, 1.0 / gain)
 
 
-def _fill(start: Array, slope: Array) -> Array:
+def _fill(start: Floats, slope: Floats) -> Floats:
     """Distribution ``max((level - start) * slope, 0)`` with the level that makes it sum to one."""
     order = np.argsort(start, kind="stable")
     slopes = np.cumsum(slope[order])

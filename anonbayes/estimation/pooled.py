@@ -12,17 +12,15 @@ which for a single group are Wilson's limits.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
+from anonbayes.arrays import Floats
 from anonbayes.estimation.empirical import check_informative, check_level
 
 __all__ = ["inverse_variance", "score_interval"]
 
-Array = npt.NDArray[np.float64]
 
-
-def inverse_variance(counts: Array, n: Array, hit: Array, miss: Array) -> Array:
+def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Floats:
     """Inverse-variance weighted empirical estimate of each value's share.
 
     Parameters
@@ -57,7 +55,7 @@ def inverse_variance(counts: Array, n: Array, hit: Array, miss: Array) -> Array:
     return estimate
 
 
-def score_interval(counts: Array, n: Array, hit: Array, miss: Array, level: float) -> Array:
+def score_interval(counts: Floats, n: Floats, hit: Floats, miss: Floats, level: float) -> Floats:
     """Limits of each share from the score test, within [0, 1]; shape (K, 2).
 
     Examples
@@ -71,7 +69,7 @@ def score_interval(counts: Array, n: Array, hit: Array, miss: Array, level: floa
     size = np.asarray(n, dtype=float)[:, None]
     z = float(stats.norm.ppf(0.5 + level / 2))
 
-    def score(share: Array) -> Array:
+    def score(share: Floats) -> Floats:
         variance = _variance(share, size, gain, miss)
         total = ((counts - size * (miss + gain * share)) * gain / variance).sum(axis=0)
         return total / np.sqrt((size * gain**2 / variance).sum(axis=0))
@@ -90,7 +88,7 @@ def score_interval(counts: Array, n: Array, hit: Array, miss: Array, level: floa
     return np.stack(limits, axis=-1)
 
 
-def _variance(share: Array, size: Array, gain: Array, miss: Array) -> Array:
+def _variance(share: Floats, size: Floats, gain: Floats, miss: Floats) -> Floats:
     """``r (1-r)``, kept above zero (a millionth of a report) so that it can be divided by."""
     rate = miss + gain * share
     return np.maximum(rate * (1 - rate), 1e-6 / size)

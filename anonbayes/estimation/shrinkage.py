@@ -22,6 +22,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy import special
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em
 from anonbayes.estimation.empirical import check_informative
@@ -29,8 +30,6 @@ from anonbayes.estimation.likelihood import SimplexLikelihood
 
 __all__ = ["PriorLikelihood", "Seen", "candidates", "condition", "shrink"]
 
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 # Candidate shares per standard deviation of the noise.
 FINENESS = 4
@@ -46,8 +45,8 @@ ENOUGH = 20
 
 
 def shrink(
-    counts: npt.ArrayLike, n: int, hit: Array, miss: Array, *, iterations: int = 30
-) -> Array:
+    counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats, *, iterations: int = 30
+) -> Floats:
     """Posterior mean of each share under priors learnt from all counts.
 
     Parameters
@@ -93,17 +92,17 @@ def shrink(
 class Seen(NamedTuple):
     """Distinct counts of supporting reports among `n`, with the channel's probabilities."""
 
-    counts: Array
+    counts: Floats
     n: int
-    hit: Array
-    miss: Array
+    hit: Floats
+    miss: Floats
 
     def only(self, members: npt.NDArray[np.bool_]) -> Seen:
         """Return some of them."""
         return Seen(self.counts[members], self.n, self.hit[members], self.miss[members])
 
 
-def _moments(seen: Seen, many: Codes, iterations: int) -> Array:
+def _moments(seen: Seen, many: Ints, iterations: int) -> Floats:
     """Posterior means and variances of the shares behind counts that have a common prior."""
     shares = candidates(seen)
     likelihood = PriorLikelihood.of(seen, many, shares)
@@ -114,7 +113,7 @@ def _moments(seen: Seen, many: Codes, iterations: int) -> Array:
     return np.stack([mean, np.maximum(variance, 0.0)])
 
 
-def candidates(seen: Seen) -> Array:
+def candidates(seen: Seen) -> Floats:
     """Shares that a prior may put weight on, ascending: steps of the noise around all counts.
 
     On the scale of ``2 sqrt(n) arcsin(sqrt(.))`` the noise of a share of reports is 1 everywhere.
@@ -137,7 +136,7 @@ def candidates(seen: Seen) -> Array:
     return np.unique(np.clip(np.concatenate(found), 0.0, 1.0))
 
 
-def condition(mean: Array, variance: Array) -> Array:
+def condition(mean: Floats, variance: Floats) -> Floats:
     """Means of independent shares, given that they sum to one and that none is negative.
 
     As for normal distributions, what is missing to one (or too much) is shared out in proportion
@@ -179,14 +178,14 @@ class PriorLikelihood(SimplexLikelihood):
         Number of shares.
     """
 
-    weights: Array
-    indptr: Codes
-    indices: Codes
-    data: Array
+    weights: Floats
+    indptr: Ints
+    indices: Ints
+    data: Floats
     columns: int
 
     @classmethod
-    def of(cls, seen: Seen, many: Codes, grid: Array) -> PriorLikelihood:
+    def of(cls, seen: Seen, many: Ints, grid: Floats) -> PriorLikelihood:
         """Binomial probabilities of the counts, where they matter."""
         counts, n, hit, miss = seen
         # Shares far from the most likely one are left out.
@@ -217,7 +216,7 @@ class PriorLikelihood(SimplexLikelihood):
         """Log-likelihood of the weights `p`, up to a constant."""
         return self.gradient(np.asarray(p, dtype=float))[1]
 
-    def gradient(self, p: Array) -> tuple[Array, float]:
+    def gradient(self, p: Floats) -> tuple[Floats, float]:
         """Gradient of the log-likelihood, and its value, at the weights `p`."""
         return _pull(p, self.weights, self.indptr, self.indices, self.data)
 
@@ -230,7 +229,7 @@ class PriorLikelihood(SimplexLikelihood):
             self.weights, ends, place[self.indices[inside]], self.data[inside], int(keep.sum())
         )
 
-    def expect(self, p: Array, values: Array) -> Array:
+    def expect(self, p: Floats, values: Floats) -> Floats:
         """Posterior mean, given each distinct count, of what `values` says of the share."""
         weighted = self.data * p[self.indices]
         total = np.add.reduceat(weighted, self.indptr[:-1])

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.guarantees.ldp import Bound, Notion, sensitive_mask
 
 __all__ = ["MinID", "OneID", "budget_array", "chosen_mask", "value_array"]
-
-Array = npt.NDArray[np.float64]
 
 
 class InputDiscriminative(Notion):
@@ -38,7 +37,7 @@ class InputDiscriminative(Notion):
     def __init__(self, budgets: Any) -> None:
         self.budgets = budgets
 
-    def epsilon(self, domain: Domain) -> Array:
+    def epsilon(self, domain: Domain) -> Floats:
         """Budget of each value, in domain order."""
         return budget_array(self.budgets, domain)
 
@@ -114,7 +113,7 @@ class MinID(InputDiscriminative):
         return MinID(_sum(self, other)) if isinstance(other, MinID) else NotImplemented
 
 
-def budget_array(budgets: Any, domain: Domain) -> Array:
+def budget_array(budgets: Any, domain: Domain) -> Floats:
     """Budget of each value in domain order; raise `AnonbayesError` for a wrong or missing one.
 
     Examples
@@ -140,7 +139,7 @@ def budget_array(budgets: Any, domain: Domain) -> Array:
 
 def value_array(
     argument: str, numbers: Any, domain: Domain, *, default: float | None = None
-) -> Array:
+) -> Floats:
     """One number for each value, from a number, an array in domain order, or a mapping.
 
     With a `default`, a mapping may leave values out.
@@ -199,7 +198,7 @@ def _plain(budgets: Any) -> Any:
     return budgets.epsilon
 
 
-def _numbers(budgets: Any) -> Array:
+def _numbers(budgets: Any) -> Floats:
     plain = _plain(budgets)
     return np.asarray(list(plain.values()) if isinstance(plain, Mapping) else plain, dtype=float)
 

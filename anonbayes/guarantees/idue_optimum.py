@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
 
 __all__ = ["NOTIONS", "Optimum", "objective", "optimum"]
 
-Array = npt.NDArray[np.float64]
 
 NOTIONS = ("oneid", "minid")
 
@@ -42,8 +42,8 @@ ROUNDING = 16 * float(np.finfo(float).eps)
 class Optimum(NamedTuple):
     """Bit probabilities of each class, and the worst-case squared error of counts over ``n``."""
 
-    a: Array
-    b: Array
+    a: Floats
+    b: Floats
     value: float
 
 
@@ -108,7 +108,7 @@ def objective(a: npt.ArrayLike, b: npt.ArrayLike, sizes: npt.ArrayLike) -> float
     return float(noise + np.max((1 - keep - raised) / gain))
 
 
-def _oneid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
+def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     """``w`` common to all, ``u = eps - w``; a root of the derivative in one dimension.
 
     With ``x = e^-w``, ``q = 1/E``, ``d = 1 - q`` and partial fractions
@@ -137,7 +137,7 @@ def _oneid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
     return epsilon - keep, np.full(len(epsilon), keep)
 
 
-def _minid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
+def _minid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     """``u = min(U, eps - W)`` and ``w = min(W, eps - U)``; nested searches over ``W`` and ``U``.
 
     Minimising a convex function over one coordinate leaves a convex function of the other, so
@@ -146,7 +146,7 @@ def _minid(epsilon: Array, sizes: Array) -> tuple[Array, Array]:
     smallest = float(epsilon.min())
     widest = min(smallest, LARGEST_KEEP)
 
-    def parts(top_u: float, top_w: float) -> tuple[Array, Array]:
+    def parts(top_u: float, top_w: float) -> tuple[Floats, Floats]:
         return np.minimum(top_u, epsilon - top_w), np.minimum(top_w, epsilon - top_u)
 
     def value(top_u: float, top_w: float) -> float:
@@ -175,12 +175,12 @@ def _search(function: object, upper: float) -> float:
     return float(found.x) * upper
 
 
-def _probabilities(u: Array, w: Array) -> tuple[Array, Array]:
+def _probabilities(u: Floats, w: Floats) -> tuple[Floats, Floats]:
     keep = np.expm1(-w) / np.expm1(-(u + w))
     return keep, keep * np.exp(-u)
 
 
-def _repair(u: Array, w: Array, epsilon: Array, notion: str) -> tuple[Array, Array]:
+def _repair(u: Floats, w: Floats, epsilon: Floats, notion: str) -> tuple[Floats, Floats]:
     """Bit probabilities whose rounded values satisfy the constraints.
 
     Where rounding carried a ratio above its limit, ``u`` (and for MinID ``w``) give way. Both
@@ -210,7 +210,7 @@ def _repair(u: Array, w: Array, epsilon: Array, notion: str) -> tuple[Array, Arr
     )
 
 
-def _excess(log_ratio: Array, epsilon: Array) -> Array:
+def _excess(log_ratio: Floats, epsilon: Floats) -> Floats:
     """By how much each class exceeds its budget; infinite budgets cannot be exceeded."""
     over = np.zeros(len(epsilon))
     limited = np.isfinite(epsilon)

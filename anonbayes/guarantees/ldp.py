@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["LDP", "Audit", "Bound", "Notion", "Witness", "audit_matrix", "audit_ratios"]
 
-Array = npt.NDArray[np.float64]
 
 # Ratios are products of a few rounded numbers: an excess below this is rounding, not leakage.
 TOLERANCE = 1e-9
@@ -82,8 +82,8 @@ class Audit:
 class Bound(NamedTuple):
     """``log Q(y|x) - log Q(y|x') <= row[x] + column[x']`` for all ``x != x'`` and all ``y``."""
 
-    row: Array
-    column: Array
+    row: Floats
+    column: Floats
 
 
 class Notion(ABC):
@@ -160,8 +160,8 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[n
 def audit_ratios(
     notion: Notion,
     domain: Domain,
-    own: Array,
-    other: Array,
+    own: Floats,
+    other: Floats,
     report: Callable[[int, int], Any],
 ) -> Audit:
     """Audit a channel whose largest log ratio of a pair ``x != x'`` is ``own[x] + other[x']``.
@@ -216,12 +216,12 @@ def _same_report(report: Any, x: int, other: int) -> Any:
     return report
 
 
-def largest_ratio(own: Array, other: Array) -> float:
+def largest_ratio(own: Floats, other: Floats) -> float:
     """Largest ``own[x] + other[x']`` over ``x != x'``: the LDP budget; 0 for a single value."""
     return 0.0 if len(own) == 1 else _worst_pair(own, other)[2]
 
 
-Candidate = tuple[Array, Array, Bound, Callable[[int, int], Any]]
+Candidate = tuple[Floats, Floats, Bound, Callable[[int, int], Any]]
 
 
 def _worst_of(
@@ -251,7 +251,7 @@ def _worst_of(
     return worst
 
 
-def _worst_pair(row: Array, column: Array) -> tuple[int, int, float]:
+def _worst_pair(row: Floats, column: Floats) -> tuple[int, int, float]:
     """Maximise ``row[x] + column[z]`` over ``x != z``: the two largest of each are enough."""
     best_row = np.argsort(-row, kind="stable")[:2]
     best_column = np.argsort(-column, kind="stable")[:2]
@@ -266,7 +266,7 @@ def _plus(left: float, right: float) -> float:
     return -np.inf if np.isneginf(left) or np.isneginf(right) else float(left + right)
 
 
-def _minus(left: Array, limit: Array) -> Array:
+def _minus(left: Floats, limit: Floats) -> Floats:
     """Excess over a limit; an infinite limit, or a ratio of zero, leaves none."""
     unlimited = np.isposinf(limit) | np.isneginf(left)
     return np.where(unlimited, -np.inf, left - np.where(unlimited, 0.0, limit))

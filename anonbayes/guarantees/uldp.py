@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Mask
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.ldp import (
@@ -28,9 +29,6 @@ from anonbayes.guarantees.ldp import (
 )
 
 __all__ = ["HLLDP", "OSLDP", "ULDP", "compose", "integrate", "post_process"]
-
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, init=False)
@@ -128,8 +126,8 @@ class ULDP(SensitiveNotion):
 def audit_types(
     notion: ULDP,
     domain: Domain,
-    own: Array,
-    other: Array,
+    own: Floats,
+    other: Floats,
     proof: Mask,
     report: Callable[[int, int], Any],
 ) -> Audit:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from anonbayes.arrays import Floats
 
 __all__ = ["from_unconstrained", "to_unconstrained"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def to_unconstrained(p: Floats) -> Floats:

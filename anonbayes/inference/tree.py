@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.special import gammaln
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import draw_trees
 from anonbayes.release.evidence import Evidence
 
 __all__ = ["CellTree", "DirichletTree"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

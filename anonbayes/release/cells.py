@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.domains import Domain, is_missing, is_number
 from anonbayes.errors import CellError, nearest, one_of
 
 __all__ = ["CellParser", "is_pattern", "is_set_text", "split_set"]
 
-Codes = npt.NDArray[np.int64]
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _END = rf"(?:{_NUMBER}|[+-]?inf(?:inity)?|[+-]?∞)"
@@ -101,7 +101,7 @@ class CellParser:
         self.missing = missing
         self.missing_label = missing_label
 
-    def parse(self, cell: Any, *, row: object = None) -> Codes:
+    def parse(self, cell: Any, *, row: object = None) -> Ints:
         """Return the sorted codes of the domain values that the cell allows.
 
         Parameters
@@ -134,7 +134,7 @@ class CellParser:
     # -- what the domain offers -------------------------------------------------------------
 
     @cached_property
-    def _everything(self) -> Codes:
+    def _everything(self) -> Ints:
         return np.arange(len(self.domain))
 
     @cached_property
@@ -150,7 +150,7 @@ class CellParser:
         return not bool(np.isnan(self._numbers).all())
 
     @cached_property
-    def _labels(self) -> dict[str, Codes]:
+    def _labels(self) -> dict[str, Ints]:
         """Codes below each label of the hierarchy, restricted to the domain."""
         hierarchy = self.domain.hierarchy
         if hierarchy is None:
@@ -178,7 +178,7 @@ class CellParser:
 
     # -- from the most to the least specific reading; None when a reading does not fit ---------
 
-    def _value_or_missing(self, cell: Any) -> Codes | None:
+    def _value_or_missing(self, cell: Any) -> Ints | None:
         code = self.domain.find(cell)
         if code is not None:
             return np.array([code])
@@ -193,7 +193,7 @@ class CellParser:
             "missing='category' (a value of its own)."
         )
 
-    def _several(self, cell: Any) -> Codes | None:
+    def _several(self, cell: Any) -> Ints | None:
         if isinstance(cell, str):
             text = cell.strip()
             match = _SET.fullmatch(text)
@@ -205,7 +205,7 @@ class CellParser:
             return self._members(np.ravel(cell) if isinstance(cell, np.ndarray) else cell)
         return None
 
-    def _text(self, cell: str) -> Codes | None:
+    def _text(self, cell: str) -> Ints | None:
         """Read a text that is no set in braces."""
         text = cell.strip()
         for spelling in (cell, text):
@@ -221,7 +221,7 @@ class CellParser:
             codes = self._mask(match.group(1), len(match.group(2)))
         return codes
 
-    def _numeric_text(self, text: str) -> Codes | None:
+    def _numeric_text(self, text: str) -> Ints | None:
         """Interval, range, comparison or another spelling of a number."""
         if match := _INTERVAL.fullmatch(text):
             left, low, high, right = match.groups()
@@ -238,7 +238,7 @@ class CellParser:
             return self._interval(-np.inf, bound, True, inclusive)
         return None
 
-    def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Codes:
+    def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Ints:
         if not self._has_numbers:
             raise _Unreadable(
                 f"is an interval, but the domain has no numbers. Known: {self._some_labels()}."
@@ -252,7 +252,7 @@ class CellParser:
         below = x <= high if with_high else x < high
         return np.flatnonzero(above & below)
 
-    def _mask(self, prefix: str, stars: int) -> Codes:
+    def _mask(self, prefix: str, stars: int) -> Ints:
         """Codes of the values that a mask fits: one star any ending, more stars that many."""
         length = len(prefix) + stars
         fitting = []
@@ -264,7 +264,7 @@ class CellParser:
                 fitting.append(code)
         return np.sort(np.array(fitting, dtype=np.int64))
 
-    def _members(self, members: Iterable[Any]) -> Codes:
+    def _members(self, members: Iterable[Any]) -> Ints:
         """Union of the members of a Python collection: values, labels, texts or intervals."""
         found = []
         for member in members:
@@ -284,14 +284,14 @@ class CellParser:
             found.append(codes)
         return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
 
-    def _set(self, body: str) -> Codes:
+    def _set(self, body: str) -> Ints:
         """Split ``M, J`` at commas; pieces that only together name a value are joined again."""
         if not body.strip():
             return np.array([], dtype=np.int64)
         pieces = body.split(",")
         # ways[i]: how many readings the first i pieces have; last[i]: the last member of one.
         ways = [1] + [0] * len(pieces)
-        last: list[tuple[int, Codes]] = [(0, np.array([], dtype=np.int64))] * len(ways)
+        last: list[tuple[int, Ints]] = [(0, np.array([], dtype=np.int64))] * len(ways)
         for start in range(len(pieces)):
             for end in self._ends(pieces, start) if ways[start] else ():
                 codes = self._set_member(",".join(pieces[start:end]))
@@ -325,7 +325,7 @@ class CellParser:
         }
         return [start + n + 1 for n in sorted(lengths) if start + n < len(pieces)]
 
-    def _set_member(self, text: str) -> Codes | None:
+    def _set_member(self, text: str) -> Ints | None:
         if not text.strip():
             return None
         try:

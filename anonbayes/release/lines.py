@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.domains import object_array
 from anonbayes.errors import TableError
 from anonbayes.release.groups import distinct_rows
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["counted_frame", "expanded", "first_rows", "frame_of_rows", "reduced"]
 
-Ints = npt.NDArray[np.int64]
 MOST_ROWS = 10_000_000
 """Longest frame into which a reduced table is unfolded without being asked to."""
 

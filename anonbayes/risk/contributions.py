@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import TableError
 from anonbayes.inference.beliefs.attacker import attacker_weights
 from anonbayes.inference.beliefs.belief import normalise
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["contributions", "places_of"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def places_of(risk: RiskAssessment, labels: list[Any]) -> npt.NDArray[np.int64]:

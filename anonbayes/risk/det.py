@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.risk.plots import make_axes
 from anonbayes.risk.system_entropy import read_scores
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DetCurve", "det_curve"]
 
-Array = npt.NDArray[np.float64]
 
 # Points drawn of a curve; a million would look the same.
 DRAWN = 600
@@ -35,9 +35,9 @@ class DetCurve:
         False acceptance rate (impostors accepted) and false rejection rate (genuine rejected).
     """
 
-    threshold: Array = field(repr=False)
-    far: Array = field(repr=False)
-    frr: Array = field(repr=False)
+    threshold: Floats = field(repr=False)
+    far: Floats = field(repr=False)
+    frr: Floats = field(repr=False)
 
     @property
     def equal_error_rate(self) -> float:

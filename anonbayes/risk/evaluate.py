@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.cluster import check_client
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.guarantees.nonstochastic import GroupLeakage, table_leakage
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from anonbayes.release.table import ReleasedTable
 
 __all__ = ["assess"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def assess(

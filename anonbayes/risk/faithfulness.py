@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.beliefs.batches import batch_slices
 from anonbayes.risk.ideal import Ideal
 from anonbayes.risk.replicates import replicate_error, replicate_weights
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Faithfulness", "faithfulness"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 MOST_CELLS = 1_000_000
 MOST_AVERAGED_CELLS = 20_000
 MOST_DRAWS = 2000

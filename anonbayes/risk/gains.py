@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["Gain", "read_gain"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
 from anonbayes.inference.beliefs.belief import normalise
@@ -26,8 +26,6 @@ from anonbayes.release.table import ReleasedTable
 from anonbayes.risk.truth import Truth, clear_release, read_truth
 
 __all__ = ["Ideal", "ideal", "ideal_of"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

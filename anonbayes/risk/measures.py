@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.risk.gains import Gain
 
 __all__ = ["QUANTILES", "PairThreats", "Threats", "pair_threats", "table_measures"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 TIE = 1e-9
 """Expected gains that differ by less than this share count as equal."""

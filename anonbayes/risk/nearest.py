@@ -14,17 +14,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy import special
 
+from anonbayes.arrays import Floats
+
 __all__ = ["log_ratios"]
 
-Array = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
-
-def log_ratios(first: Array, second: Array, k: int = 1) -> Array:
+def log_ratios(first: Floats, second: Floats, k: int = 1) -> Floats:
     """Log density ratio, in nats, at each point of `first`; their mean estimates the divergence.
 
     Where ties bring a distance down to zero, both samples are counted within the same radius, and

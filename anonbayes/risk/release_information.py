@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
 from anonbayes.inference.horizontal.layout import HorizontalLayout
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ReleaseInformation", "release_information"]
 
-Array = npt.NDArray[np.float64]
 MOST_ROWS = 10_000_000
 """Largest reduced table that is unfolded into its rows."""
 
@@ -60,8 +60,8 @@ class ReleaseInformation:
         Of the table.
     """
 
-    bits: Array
-    error: Array
+    bits: Floats
+    error: Floats
     n_people: int
     scheme: str
 
@@ -163,7 +163,7 @@ def release_information(
 
 def _horizontal(
     post: Posterior, draws: int, records: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
+) -> tuple[Floats, Floats]:
     table, n = post.table.expanded(), post.table.n_rows
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy().reshape(-1, len(table.secret.domain))
     number = len(secret)
@@ -194,7 +194,7 @@ def _horizontal(
     return bits, error
 
 
-def _secret_given(values: list[Any], pi_s: Array, pi: list[Array]) -> Array:
+def _secret_given(values: list[Any], pi_s: Floats, pi: list[Floats]) -> Floats:
     """``f(s | r)`` of each distinct record."""
     log_joint = np.tile(np.log(pi_s), (len(values[0]), 1))
     with np.errstate(divide="ignore"):
@@ -204,7 +204,7 @@ def _secret_given(values: list[Any], pi_s: Array, pi: list[Array]) -> Array:
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
-def _cell(column: Any, row: int) -> Array:
+def _cell(column: Any, row: int) -> Floats:
     """Evidence of one row's cell for each value."""
     matrix, code = column.evidence.matrix, int(column.codes[row])
     out = np.zeros(matrix.shape[1])
@@ -213,7 +213,7 @@ def _cell(column: Any, row: int) -> Array:
     return out
 
 
-def _entropy(weight: Array, count: npt.NDArray[np.int64]) -> tuple[float, float]:
+def _entropy(weight: Floats, count: npt.NDArray[np.int64]) -> tuple[float, float]:
     """Entropy (bits) and largest entry of ``P(u|y)``; `count` people share each weight."""
     total = float(weight @ count)
     each = weight[weight > 0] / total
@@ -221,7 +221,7 @@ def _entropy(weight: Array, count: npt.NDArray[np.int64]) -> tuple[float, float]
     return float(-(crowd * each) @ np.log2(each)), float(each.max())
 
 
-def _vertical(post: Posterior) -> tuple[Array, Array]:
+def _vertical(post: Posterior) -> tuple[Floats, Floats]:
     table, n = post.table, post.table.n_rows
     people, _, count = distinct_rows([c.codes for c in table.columns.values()])
     group = table.group_codes.astype(np.int64)

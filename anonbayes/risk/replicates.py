@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
+
+from anonbayes.arrays import Floats
 
 __all__ = ["matched", "replicate_error", "replicate_weights", "weighted_sum"]
 
-Floats = npt.NDArray[np.float64]
 REPLICATES = 24
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
 from anonbayes.risk.nearest import log_ratios
 from anonbayes.risk.plots import make_axes
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["SystemEntropy", "convergence", "plot_convergence", "read_scores", "system_entropy"]
-
-Array = npt.NDArray[np.float64]
 
 
 class SystemEntropy(float):
@@ -178,7 +177,7 @@ def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def read_scores(argument: str, scores: npt.ArrayLike) -> Array:
+def read_scores(argument: str, scores: npt.ArrayLike) -> Floats:
     """Scores as a flat array of their own; raise `AnonbayesError` unless all are finite."""
     array = np.array(scores, dtype=float).ravel()
     if len(array) == 0:

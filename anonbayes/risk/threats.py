@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.cluster import run_tasks, slots
 from anonbayes.errors import TableError
 from anonbayes.inference.beliefs.attacker import (
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Replicates", "threats_of"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 MOST_BYTES = 3e8
 """Largest array of beliefs by batches that is held at a time."""
 

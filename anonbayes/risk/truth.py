@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Ints
 from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.inference.beliefs.victims import Victims
@@ -35,8 +35,6 @@ __all__ = [
     "read_truth",
     "truth_columns",
 ]
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
+from anonbayes.arrays import Floats
 from anonbayes.channels.personalized import Personalized
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedSurvey", "plot_shares", "prepare"]
 
-Array = npt.NDArray[np.float64]
 ANSWER = "answer"
 
 
@@ -55,8 +54,8 @@ class PreparedSurvey:
     settings: Survey
     channel: Any
     reports: Any
-    truth: Array | None
-    knowledge: Mapping[str, Array]
+    truth: Floats | None
+    knowledge: Mapping[str, Floats]
 
     def run(self) -> Result:
         """Estimate the shares by every method, and audit the channel."""
@@ -196,7 +195,7 @@ def _simulate(settings: Survey, population: Population) -> PreparedSurvey:
     return PreparedSurvey(settings, channel, sender.release(held, seed=device), truth, knowledge)
 
 
-def _distribution(where: str, weights: Mapping[str, float], domain: Domain) -> Array:
+def _distribution(where: str, weights: Mapping[str, float], domain: Domain) -> Floats:
     out = np.zeros(len(domain))
     for value, weight in weights.items():
         if not weight >= 0:
@@ -223,7 +222,7 @@ def _write_draws(estimate: Estimate, path: Path) -> None:
     compat.write_netcdf(compat.make_idata(content), path)
 
 
-def plot_shares(estimate: Estimate, truth: Array | None) -> Any:
+def plot_shares(estimate: Estimate, truth: Floats | None) -> Any:
     """Shares with their intervals, and the truth where it is known."""
     place = np.arange(len(estimate.p))
     ax = make_axes(None, 6.0, 1.2 + 0.28 * len(place))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
 from anonbayes import pie, reidentify
+from anonbayes.arrays import Ints
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedTraces", "prepare"]
 
-Codes = npt.NDArray[np.int64]
 SHORTEST = 4
 
 
@@ -44,7 +43,7 @@ class PreparedTraces:
 
     settings: Traces
     domain: Domain
-    visits: list[Codes]
+    visits: list[Ints]
 
     def run(self) -> Result:
         """Measure and attack reports under every budget, and visits in clear."""
@@ -70,7 +69,7 @@ class PreparedTraces:
             plots={"budgets": lambda: _plot(table, float(clear))} if len(table) > 1 else {},
         )
 
-    def _joint(self, sent: list[Codes]) -> sparse.csr_array:
+    def _joint(self, sent: list[Ints]) -> sparse.csr_array:
         """Probability that a random report is that of a user and a region, ``p_UX``.
 
         Users are equally likely; what each reports is spread as her visits are.
@@ -81,7 +80,7 @@ class PreparedTraces:
         return sparse.csr_array((weight, (owner, np.concatenate(sent))), shape=shape)
 
     def _measure(
-        self, epsilon: float, joint: sparse.csr_array, sent: list[Codes], known: list[Codes]
+        self, epsilon: float, joint: sparse.csr_array, sent: list[Ints], known: list[Ints]
     ) -> dict[str, float]:
         channel, n = RandomizedResponse(self.domain, epsilon), len(sent)
         bits = float(pie.information(joint, channel))
@@ -118,7 +117,7 @@ def prepare(settings: Traces) -> PreparedTraces:
     return PreparedTraces(settings, Domain("region", range(movers.regions)), visits)
 
 
-def _read(movers: Movers) -> tuple[Domain, list[Codes]]:
+def _read(movers: Movers) -> tuple[Domain, list[Ints]]:
     assert movers.file is not None and movers.user is not None and movers.region is not None
     names = {"population.user": movers.user, "population.region": movers.region}
     frame = read_named(movers.file, names, sep=movers.sep)

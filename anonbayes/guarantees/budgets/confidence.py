@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special, stats
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.channels.support import support_of
@@ -30,8 +30,6 @@ from anonbayes.guarantees.budgets.tuning import (
 from anonbayes.guarantees.idldp import chosen_mask
 
 __all__ = ["exact_lower_counts", "from_confidence", "lower_counts", "read_support"]
-
-Array = npt.NDArray[np.float64]
 
 
 def from_confidence(
@@ -120,7 +118,7 @@ def from_confidence(
     )
 
 
-def lower_counts(support: SupportCounts, n: int, hit: Array, miss: Array, alpha: float) -> Array:
+def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alpha: float) -> Floats:
     """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5).
 
     Examples
@@ -139,8 +137,8 @@ def lower_counts(support: SupportCounts, n: int, hit: Array, miss: Array, alpha:
 
 
 def exact_lower_counts(
-    support: SupportCounts, n: int, hit: Array, miss: Array, level: float
-) -> Array:
+    support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float
+) -> Floats:
     """Clopper and Pearson's lower limit of the number of users per value, one-sided.
 
     Examples

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
@@ -31,7 +32,6 @@ from anonbayes.guarantees.idldp import chosen_mask, value_array
 
 __all__ = ["from_posterior"]
 
-Array = npt.NDArray[np.float64]
 
 # Posterior draws that are used.
 DRAWS = 1000
@@ -132,7 +132,7 @@ def from_posterior(
 
 def _quantiles(
     domain: Domain, n: int, evidence: Any, channel: PureChannel | None, weight: float
-) -> Callable[[float], Array]:
+) -> Callable[[float], Floats]:
     """Lower quantiles of all counts as a function of their level, whatever the evidence is."""
     if channel is not None:
         support = read_support(domain, n, evidence, channel)
@@ -147,12 +147,12 @@ def _quantiles(
 
 
 def _keep_bound(
-    quantile: Callable[[float], Array],
+    quantile: Callable[[float], Floats],
     alpha: float,
     n: int,
     gamma: float,
     tuned: npt.NDArray[np.bool_],
-) -> tuple[Array, Allowance]:
+) -> tuple[Floats, Allowance]:
     """Quantiles at the level that keeps the bound; only values counted on can be wrong.
 
     A value that is counted on for one user at most is never wrong about a sender, who is one. A
@@ -179,7 +179,7 @@ def _survey(domain: Domain, n: int, counts: Any) -> SupportCounts:
     return SupportCounts(held.astype(np.int64), int(respondents))
 
 
-def _share_draws(domain: Domain, posterior: Any) -> Array:
+def _share_draws(domain: Domain, posterior: Any) -> Floats:
     """Draws of the shares of the domain's values, shape (draws, K), thinned to `DRAWS`."""
     draws = posterior.draws
     table = getattr(posterior, "table", None)

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.estimation.empirical import check_informative
 
 __all__ = ["count_quantile", "predictive_quantile"]
 
-Array = npt.NDArray[np.float64]
 
 # Counts up to this one are told apart; larger ones in steps of their 512th part, far below the
 # standard deviation that any number of reports leaves.
@@ -25,8 +25,8 @@ BETA_NODES = 300
 
 
 def count_quantile(
-    support: SupportCounts, n: int, hit: Array, miss: Array, level: float, weight: float = 1.0
-) -> Array:
+    support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float, weight: float = 1.0
+) -> Floats:
     """Largest ``k`` with ``P(count < k | support) <= level``, for each value.
 
     Examples
@@ -56,7 +56,7 @@ def count_quantile(
 
 
 def _lower_edges(
-    t: npt.NDArray[np.int64], trials: float, rate: Array, log_prior: Array, level: float
+    t: npt.NDArray[np.int64], trials: float, rate: Floats, log_prior: Floats, level: float
 ) -> npt.NDArray[np.intp]:
     """Position in the grid of counts below which no more than `level` of the posterior lies."""
     with np.errstate(divide="ignore"):
@@ -74,7 +74,7 @@ def _lower_edges(
     return found
 
 
-def _times(number: Array, logarithm: Array) -> Array:
+def _times(number: Floats, logarithm: Floats) -> Floats:
     """Product in which zero times an infinite logarithm is zero."""
     if np.isfinite(logarithm).all():
         return number * logarithm
@@ -82,7 +82,7 @@ def _times(number: Array, logarithm: Array) -> Array:
         return np.where(number == 0, 0.0, number * logarithm)
 
 
-def predictive_quantile(shares: Array, n: int, level: float) -> Array:
+def predictive_quantile(shares: Floats, n: int, level: float) -> Floats:
     """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), share drawn.
 
     Far tails are not in the draws: there the smaller of this and of the quantile under beta
@@ -104,7 +104,7 @@ def predictive_quantile(shares: Array, n: int, level: float) -> Array:
     return np.minimum(found, _mixed_quantile(*_beta_nodes(shares, level), n, level))
 
 
-def _mixed_quantile(shares: Array, weight: Array, n: int, level: float) -> Array:
+def _mixed_quantile(shares: Floats, weight: Floats, n: int, level: float) -> Floats:
     """Quantile of the count over weighted shares, by bisection."""
     lower = np.zeros(shares.shape[1], dtype=np.int64)
     upper = np.full(shares.shape[1], n, dtype=np.int64)
@@ -115,7 +115,7 @@ def _mixed_quantile(shares: Array, weight: Array, n: int, level: float) -> Array
     return lower.astype(float)
 
 
-def _beta_nodes(shares: Array, level: float) -> tuple[Array, Array]:
+def _beta_nodes(shares: Floats, level: float) -> tuple[Floats, Floats]:
     """Beta distributions with the draws' means and variances, as weighted shares.
 
     Quantiles at the lower ends of bins that shrink towards the lower tail: never too large.
@@ -129,7 +129,7 @@ def _beta_nodes(shares: Array, level: float) -> tuple[Array, Array]:
     return np.where(spread, quantile, mean), np.diff(edges)
 
 
-def _count_grid(n: int) -> tuple[Array, Array, Array]:
+def _count_grid(n: int) -> tuple[Floats, Floats, Floats]:
     """Lower edge, middle and number of the counts that are treated together."""
     number = int(np.ceil(STEPS * np.log(max((n + 1) / EXACT_COUNTS, 1.0)))) + 2
     coarse = np.geomspace(EXACT_COUNTS, max(n + 1, EXACT_COUNTS), number)
@@ -139,7 +139,7 @@ def _count_grid(n: int) -> tuple[Array, Array, Array]:
     return edges[:-1], edges[:-1] + (width - 1) / 2, width
 
 
-def _log_beta_binomial(count: Array, n: int, first: float, total: float) -> Array:
+def _log_beta_binomial(count: Floats, n: int, first: float, total: float) -> Floats:
     rest = total - first
     return (
         special.gammaln(n + 1.0)

@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats, Mask
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.idldp import chosen_mask, value_array
 from anonbayes.guarantees.ldp import check_epsilon
 
 __all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
-
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,11 +48,11 @@ class Budgets:
     """
 
     domain: Domain
-    epsilon: Array
+    epsilon: Floats
     n: int
     gamma: float
     method: str
-    at_least: Array = field(repr=False)
+    at_least: Floats = field(repr=False)
     sensitive: Mask = field(repr=False)
     alpha: float | None = None
     level: float | None = None
@@ -136,7 +134,7 @@ class Budgets:
         return f"<p>{html.escape(repr(self))}</p>{self.summary().to_html(max_rows=20)}"
 
 
-def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Array:
+def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floats:
     """Largest budget of a value held by `counts` of `n` users (OneID (7)).
 
     ``log(gamma (n - c) / (n - gamma c))``, infinite from ``c = n/gamma`` on: then the value alone
@@ -286,7 +284,7 @@ def check_bound(n: float, gamma: float) -> None:
         )
 
 
-def check_counts(argument: str, counts: Array, domain: Domain, n: float) -> None:
+def check_counts(argument: str, counts: Floats, domain: Domain, n: float) -> None:
     """Raise `AnonbayesError` for a count that is negative, missing or above `n`."""
     bad = np.flatnonzero(~((counts >= 0) & (counts <= n)))
     if len(bad):
@@ -302,11 +300,11 @@ def make_budgets(
     n: int,
     gamma: float,
     method: str,
-    at_least: Array,
+    at_least: Floats,
     *,
     sensitive: Iterable[object],
     cap: float,
-    epsilon: Array | None = None,
+    epsilon: Floats | None = None,
     before: Mask | None = None,
     alpha: float | None = None,
     level: float | None = None,

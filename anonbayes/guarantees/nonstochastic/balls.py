@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 
 __all__ = ["smallest_enclosing_ball", "supported_ball"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:

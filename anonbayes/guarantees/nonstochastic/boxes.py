@@ -13,11 +13,11 @@ import numpy.typing as npt
 from scipy import optimize
 from scipy.stats import qmc
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, DomainError
 
 __all__ = ["Box", "LinearQuery", "Query", "as_query", "query_extremes", "query_range"]
 
-Floats = npt.NDArray[np.float64]
 Query = Callable[[Floats], Floats]
 """A query takes secrets as the last axis, shape ``(..., n)``, and returns answers ``(...)``."""
 

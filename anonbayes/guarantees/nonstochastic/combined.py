@@ -10,9 +10,9 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Codes, Floats
 from anonbayes.errors import ChannelError
 from anonbayes.guarantees.nonstochastic import measures
 from anonbayes.guarantees.nonstochastic.balls import smallest_enclosing_ball
@@ -25,9 +25,6 @@ from anonbayes.guarantees.nonstochastic.rendering import write_json
 from anonbayes.guarantees.nonstochastic.volumes import cell_volumes
 
 __all__ = ["JointPolicy", "joint"]
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import one_of
 from anonbayes.guarantees.nonstochastic.balls import smallest_enclosing_ball
 from anonbayes.guarantees.nonstochastic.measures import quality
@@ -16,8 +17,6 @@ from anonbayes.guarantees.nonstochastic.partitions import fewest_blocks, largest
 from anonbayes.guarantees.nonstochastic.relations import Relation
 
 __all__ = ["FinitePolicy", "adversary_errors", "optimal_finite_policy"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

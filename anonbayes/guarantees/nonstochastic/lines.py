@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Codes, Floats
 from anonbayes.guarantees.nonstochastic.boxes import Box, Query
 
 __all__ = ["Cells", "Segments", "segments"]
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 _GOLDEN = (5**0.5 - 1) / 2
 

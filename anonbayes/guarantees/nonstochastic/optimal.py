@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery, Query, as_query, query_range
 from anonbayes.guarantees.nonstochastic.lines import Cells
@@ -23,7 +24,6 @@ from anonbayes.guarantees.nonstochastic.volumes import cell_volumes, rough_volum
 
 __all__ = ["optimal_policy", "quantized_query"]
 
-Floats = npt.NDArray[np.float64]
 
 MAX_EXACT_TERMS = 2**14
 """Inclusion-exclusion sums longer than this are replaced by quasi-Monte Carlo."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import ndimage
 from scipy.stats import qmc
 
+from anonbayes.arrays import Codes, Floats
 from anonbayes.guarantees.nonstochastic.balls import supported_ball
 from anonbayes.guarantees.nonstochastic.boxes import Box
 from anonbayes.guarantees.nonstochastic.lines import Cells, segments
 
 __all__ = ["Ball", "connected_parts", "enclosing_balls"]
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)

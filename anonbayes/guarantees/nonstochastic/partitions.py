@@ -18,6 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Codes, Floats
 from anonbayes.errors import ChannelError
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
     "uniform_edges",
 ]
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.intp]
 
 SLACK = 1e-9
 """Relative excess of a width over ``2/gamma`` that counts as rounding."""

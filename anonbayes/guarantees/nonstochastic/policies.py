@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 from anonbayes.guarantees.nonstochastic import measures
 from anonbayes.guarantees.nonstochastic.balls import smallest_enclosing_ball
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Policy", "Region"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 
+from anonbayes.arrays import Floats
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery
 
 __all__ = ["MAX_HULL_DIMENSION", "Polytope", "linear_cells", "log_ball_volume"]
 
-Floats = npt.NDArray[np.float64]
 
 MAX_HULL_DIMENSION = 6
 """Beyond it convex hulls of slabs of a box become slow."""

@@ -12,16 +12,14 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.guarantees.nonstochastic.boxes import Box, LinearQuery
 
 __all__ = ["MAX_CORNER_DIMENSION", "corner_radius", "log_slab_measures", "n_terms", "slab_corners"]
 
 MAX_CORNER_DIMENSION = 10
 """Beyond it the corners of a slab are too many to list."""
-
-Floats = npt.NDArray[np.float64]
 
 
 def n_terms(query: LinearQuery, box: Box) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Codes
 from anonbayes.errors import TableError
 from anonbayes.guarantees.nonstochastic import measures
 from anonbayes.guarantees.nonstochastic.relations import Relation
@@ -31,8 +32,6 @@ __all__ = [
     "table_leakage",
     "table_relation",
 ]
-
-Codes = npt.NDArray[np.intp]
 
 
 class SupportsGroups(Protocol):

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
+from anonbayes.arrays import Floats
 from anonbayes.guarantees.nonstochastic.boxes import Box, query_extremes
 from anonbayes.guarantees.nonstochastic.lines import Cells, segments
 
 __all__ = ["cell_volumes", "rough_volumes"]
 
-Floats = npt.NDArray[np.float64]
 
 _MAX_ELEMENTS = 4_000_000
 

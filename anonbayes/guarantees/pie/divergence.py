@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, vectorize
 
+from anonbayes.arrays import Floats
+
 __all__ = ["LOG2E", "divergence_terms", "excess"]
 
-Array = npt.NDArray[np.float64]
 
 LOG2E = math.log2(math.e)
 
@@ -37,7 +38,7 @@ def _terms(q: Any, r: Any) -> Any:
     return r * _phi((q - r) / r) * LOG2E if r > 0.0 else 0.0
 
 
-def excess(deviation: npt.ArrayLike) -> Array:
+def excess(deviation: npt.ArrayLike) -> Floats:
     """``(1+d) ln(1+d) - d`` for ``d >= -1``, by its series near zero.
 
     Examples
@@ -48,7 +49,7 @@ def excess(deviation: npt.ArrayLike) -> Array:
     return _excess(np.asarray(deviation, dtype=float))
 
 
-def divergence_terms(q: npt.ArrayLike, r: npt.ArrayLike) -> Array:
+def divergence_terms(q: npt.ArrayLike, r: npt.ArrayLike) -> Floats:
     """Terms of ``D(q||r)`` in bits; they are positive, and sum to it when both sum to one.
 
     Where ``r`` is zero so must ``q`` be.

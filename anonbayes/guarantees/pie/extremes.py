@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
 from anonbayes.channels.hashing import LocalHashing
 from anonbayes.channels.pure import PureChannel
@@ -25,8 +26,6 @@ from anonbayes.channels.unary import BitChannel
 from anonbayes.guarantees.ldp import largest_ratio
 
 __all__ = ["Symbols", "common_mass", "contraction", "ldp_budget", "total_maximum"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def total_maximum(channel: Channel) -> float:
     return float(channel.matrix().max(axis=0).sum())
 
 
-def _factors(channel: BitChannel) -> tuple[Array, Array]:
+def _factors(channel: BitChannel) -> tuple[Floats, Floats]:
     """``Q(y|x)`` over the probability of ``y`` as noise, by whether the bit of x is raised."""
     with np.errstate(divide="ignore", invalid="ignore"):
         raised = np.where(channel.miss > 0, channel.hit / channel.miss, np.inf)
@@ -149,7 +148,7 @@ def _factors(channel: BitChannel) -> tuple[Array, Array]:
 
 
 def _sum_by_bit(
-    chance: Array, factor: Array, order: npt.NDArray[np.int64], otherwise: float
+    chance: Floats, factor: Floats, order: npt.NDArray[np.int64], otherwise: float
 ) -> float:
     """Mean, over independent bits, of the factor of the first bit in `order` that shows."""
     shows = chance[order]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
 from anonbayes.channels.hashing import LocalHashing
 from anonbayes.channels.response import UtilityOptimizedRR
@@ -19,7 +20,6 @@ from anonbayes.guarantees.pie.divergence import divergence_terms
 
 __all__ = ["Information", "conditional", "information", "mutual_information", "read_joint"]
 
-Array = npt.NDArray[np.float64]
 
 # Entries of the users-by-reports block that is held at a time.
 BLOCK = 4_000_000
@@ -140,7 +140,7 @@ def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
     return float(divergence_terms(table.data, independent).sum()) + missing * float(np.log2(np.e))
 
 
-def conditional(joint: sparse.csr_array) -> tuple[Array, sparse.csr_array]:
+def conditional(joint: sparse.csr_array) -> tuple[Floats, sparse.csr_array]:
     """``p_U`` and ``p_X|U``, without users of probability zero."""
     users = np.asarray(joint.sum(axis=1)).ravel()
     if not (users > 0).all():
@@ -175,7 +175,7 @@ def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
     return _dense(joint, q)
 
 
-def _named(joint: sparse.csr_array, floor: Array, gain: Array | float) -> float:
+def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> float:
     """Reports that name a value: ``Q(y|u) = floor_y + gain_y p(y|u)``, in ``O(entries + K)``.
 
     Reports that no value in use produces (more symbols than values) have the same probability
@@ -194,7 +194,7 @@ def _named(joint: sparse.csr_array, floor: Array, gain: Array | float) -> float:
     return float(users[rows] @ inside + outside.sum())
 
 
-def _dense(joint: sparse.csr_array, q: Array) -> float:
+def _dense(joint: sparse.csr_array, q: Floats) -> float:
     users, given = conditional(joint)
     marginal = np.asarray(joint.sum(axis=0)).ravel() @ q
     step = max(1, BLOCK // q.shape[1])

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.beliefs.batches import batch_slices
 from anonbayes.inference.beliefs.fits import mean_fit, pair_values
 from anonbayes.inference.beliefs.index import Compatibility, RecordIndex, accumulate, match_cells
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attacker_weights", "candidate_rows", "random_world_weights"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 MOST_DRAWS = 400
 
 

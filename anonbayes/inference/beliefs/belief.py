@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import TableError
 from anonbayes.inference.beliefs.attacker import attacker_weights, random_world_weights
 from anonbayes.inference.beliefs.batches import standard_error
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attacker_belief", "learner_belief", "normalise", "random_worlds_belief"]
 
-Floats = npt.NDArray[np.float64]
 Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 

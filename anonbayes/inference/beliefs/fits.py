@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy import sparse
 
+from anonbayes.arrays import Floats
 from anonbayes.inference.beliefs.index import Compatibility
 
 __all__ = ["mean_fit", "pair_values"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility) -> Floats:

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 from scipy import sparse
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.beliefs.victims import Victims
 
 __all__ = ["Compatibility", "RecordIndex", "match_cells"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Trie(NamedTuple):

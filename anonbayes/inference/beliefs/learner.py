@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import one_of
 from anonbayes.inference.beliefs.batches import batch_slices
 from anonbayes.inference.beliefs.victims import Victims
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "learner_weights"]
 
-Floats = npt.NDArray[np.float64]
 KINDS = ("predictive", "conditional")
 MOST_DRAWS = 2000
 

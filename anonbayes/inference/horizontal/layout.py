@@ -9,15 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.tree import CellTree
 from anonbayes.release.evidence import Evidence
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["Arrays", "HorizontalLayout"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class Arrays(NamedTuple):

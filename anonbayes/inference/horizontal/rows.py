@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import code_dtype
 from anonbayes.inference.horizontal.kernels import cell_probabilities
 from anonbayes.inference.horizontal.layout import Arrays, HorizontalLayout
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["HiddenRows"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

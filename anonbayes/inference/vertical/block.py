@@ -19,7 +19,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .layout import Arrays, Floats, Ints
+from anonbayes.arrays import Floats, Ints
+
+from .layout import Arrays
 
 MAX_BLOCK = 12
 """Largest group drawn in one piece; ``2**12`` subsets still fit the processor's cache."""

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, one_of
 
 from .block import MAX_BLOCK, SUB_BLOCK, block_sweep, lattice
 from .collapsed import collapsed_energy, collapsed_sweep, powers
-from .layout import Arrays, Floats, Ints, VerticalLayout
+from .layout import Arrays, VerticalLayout
 from .metropolis import permute_sweep, sequential_sweep, swap_sweep
 from .parameters import draw_log_simplexes, draw_simplexes, simplex_bounds
 from .shards import Shards

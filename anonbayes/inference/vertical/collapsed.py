@@ -17,6 +17,8 @@ import numpy as np
 from numba import njit
 from scipy.special import gammaln
 
+from anonbayes.arrays import Floats, Ints
+
 from .block import (
     Lattice,
     add_ownership,
@@ -28,7 +30,7 @@ from .block import (
     sum_orders,
     widest_group,
 )
-from .layout import Arrays, Floats, Ints, VerticalLayout
+from .layout import Arrays, VerticalLayout
 
 LARGEST_TABLE = 20_000_000
 """Numbers kept per table of powers (160 MB); beyond it powers are computed when needed."""

@@ -9,9 +9,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from anonbayes.arrays import Ints
+
 __all__ = ["distinct_inside", "order_inside"]
 
-Ints = NDArray[np.int64]
 SMALL = 32
 """Groups up to this size are sorted by insertion."""
 

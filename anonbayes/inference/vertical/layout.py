@@ -20,11 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.vertical.groupwise import distinct_inside, order_inside
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Arrays(NamedTuple):

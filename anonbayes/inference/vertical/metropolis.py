@@ -18,8 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from anonbayes.arrays import Floats, Ints
+
 from .block import shuffle, widest_group
-from .layout import Arrays, Floats, Ints
+from .layout import Arrays
 
 
 @njit(cache=True, nogil=True, forceinline=True)

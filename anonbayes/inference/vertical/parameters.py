@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.dirichlet import log_gamma_draw
 
-from .layout import Floats, Ints, VerticalLayout
+from .layout import VerticalLayout
 
 
 def simplex_bounds(layout: VerticalLayout) -> Ints:

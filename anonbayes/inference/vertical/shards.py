@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .layout import Arrays, Ints, VerticalLayout, count_cells
+from anonbayes.arrays import Ints
+
+from .layout import Arrays, VerticalLayout, count_cells
 
 __all__ = ["SHARD_ROWS", "Shards", "Threads"]
 

@@ -17,6 +17,7 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from anonbayes.arrays import Ints
 from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest, one_of
 from anonbayes.inference.dirichlet_step import (
@@ -36,7 +37,7 @@ from .chain import (
     sweep_given_parameters,
 )
 from .engine import layout_of
-from .layout import Ints, VerticalLayout
+from .layout import VerticalLayout
 from .model import ASSIGNMENT
 
 Point = dict[str, NDArray]

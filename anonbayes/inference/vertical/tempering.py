@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 
 from .block import MAX_BLOCK, SUB_BLOCK, lattice
 from .collapsed import Powers, collapsed_energy, collapsed_sweep, powers, retempered
-from .layout import Floats, Ints, VerticalLayout
+from .layout import VerticalLayout
 from .shards import Threads
 
 FIRST_ROUND = 32

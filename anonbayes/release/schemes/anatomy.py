@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, overload
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.channels.secure import SecureSource, Source
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
@@ -21,7 +21,6 @@ from anonbayes.release.table import ReleasedTable
 
 __all__ = ["anatomy"]
 
-Codes = npt.NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
 RESIDUE = ("assign", "report", "error")
@@ -165,7 +164,7 @@ def _source(seed: Seed) -> Source:
         ) from None
 
 
-def _compose(counts: Codes, l: int, source: Source) -> tuple[Codes, Codes, Codes]:  # noqa: E741
+def _compose(counts: Ints, l: int, source: Source) -> tuple[Ints, Ints, Ints]:  # noqa: E741
     """Sensitive value and group of each slot, and the values of the residue.
 
     Only the counts matter here; which row of a value goes where is drawn in `_publish`.
@@ -187,7 +186,7 @@ def _compose(counts: Codes, l: int, source: Source) -> tuple[Codes, Codes, Codes
     return slots, np.arange(len(slots)) // l, left
 
 
-def _hosts(values: Codes, groups: Codes, left: Codes, source: Source) -> Codes:
+def _hosts(values: Ints, groups: Ints, left: Ints, source: Source) -> Ints:
     """Group for each value of the residue, drawn from the groups that lack the value."""
     n_groups = int(groups.max()) + 1
     hosts = np.empty(len(left), dtype=np.int64)
@@ -198,7 +197,7 @@ def _hosts(values: Codes, groups: Codes, left: Codes, source: Source) -> Codes:
 
 
 def _publish(
-    cleartext: Cleartext, values: Codes, groups: Codes, source: Source, name: str
+    cleartext: Cleartext, values: Ints, groups: Ints, source: Source, name: str
 ) -> tuple[ReleasedTable, pd.DataFrame]:
     """Fill the slots with random rows of their values, then break the link inside the groups."""
     slots = np.lexsort((values, groups))

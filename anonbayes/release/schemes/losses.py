@@ -16,13 +16,12 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import one_of
 from anonbayes.release.schemes.levels import Levels
 
 __all__ = ["LOSSES", "Groups", "Loss", "make_loss"]
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 LOSSES = ("loss", "mean_loss", "entropy", "precision", "discernibility")
 
@@ -63,7 +62,7 @@ class Loss(Protocol):
     def below(self, node: Sequence[int], groups: Groups) -> Floats:
         """Lower bound for the node and every node below it, given the rows suppressed here."""
 
-    def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
         """Loss when every record has levels of its own and groups have these sizes.
 
         Records on the top level everywhere are the suppressed ones, and are in no group.
@@ -91,7 +90,7 @@ class SeparableLoss:
     def __init__(
         self,
         costs: Sequence[Floats],
-        records: Sequence[Codes],
+        records: Sequence[Ints],
         weights: Floats,
         *,
         geometric: bool,
@@ -150,7 +149,7 @@ class SeparableLoss:
         lost = [self._scaled(a, t + s) for a, (t, s) in enumerate(zip(shown, extra, strict=True))]
         return float(self._mean(np.sum(lost))), float(self._mean(np.sum(bound)))
 
-    def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
         """Loss when every record has levels of its own."""
         lost = [
             self._scaled(a, float((cost[h, codes] * self._weights).sum()))
@@ -186,13 +185,13 @@ class Discernibility:
         dropped = groups.dropped.sum()
         return np.asarray(dropped * self._rows + self._rows - dropped)
 
-    def mixed(self, heights: Sequence[Codes], sizes: Floats) -> float:
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
         """Loss of groups of these sizes; rows in none of them are suppressed."""
         return float((sizes**2).sum() + (self._rows - sizes.sum()) * self._rows)
 
 
 def make_loss(
-    name: str, levels: Sequence[Levels], records: Sequence[Codes], weights: Floats
+    name: str, levels: Sequence[Levels], records: Sequence[Ints], weights: Floats
 ) -> Loss:
     """Build the loss of that name over records (distinct rows with their multiplicities)."""
     one_of("loss", name, LOSSES)
@@ -213,7 +212,7 @@ def _height_cost(levels: Levels) -> Floats:
     return np.repeat(height[:, None], len(levels.domain), axis=1)
 
 
-def _entropy_cost(levels: Levels, codes: Codes, weights: Floats) -> Floats:
+def _entropy_cost(levels: Levels, codes: Ints, weights: Floats) -> Floats:
     """Bits by which a cell is less surprising than the value: ``log2(rows of cell / of value)``."""
     rows = np.bincount(codes, weights=weights, minlength=len(levels.domain))
     in_cell = np.vstack([np.bincount(cells, weights=rows)[cells] for cells in levels.cells])

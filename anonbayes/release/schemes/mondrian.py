@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.domains import Domain
 from anonbayes.errors import one_of
 from anonbayes.release.columns import Column
@@ -26,8 +27,6 @@ from anonbayes.release.schemes.mondrian_kernel import partition
 from anonbayes.release.table import ReleasedTable
 
 __all__ = ["mondrian"]
-
-Ints = npt.NDArray[np.int64]
 
 
 def mondrian(

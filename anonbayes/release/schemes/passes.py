@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.errors import AnonymizationError
 from anonbayes.release.schemes.lattice import Check, Found, Node, search
 from anonbayes.release.schemes.losses import make_loss
@@ -18,9 +19,8 @@ from anonbayes.release.schemes.records import RecordSet
 
 __all__ = ["Pass", "Recoder", "Recoding"]
 
-Codes = npt.NDArray[np.int64]
 # What each search found, and the records that it recodes.
-Plan = list[tuple[Found, Codes]]
+Plan = list[tuple[Found, Ints]]
 
 # A local recoding may put off half of the rows at first and must place at least a twentieth of
 # what is left in each further pass; both are the shares of ARX's published local tables.
@@ -105,7 +105,7 @@ class Recoder:
     def __init__(self, records: RecordSet, k: int, l: int, loss: str, limit: int) -> None:  # noqa: E741
         self.records, self.k, self.l, self.loss, self.limit = records, k, l, loss, limit
 
-    def _search(self, chosen: Codes, limit: int) -> Found | None:
+    def _search(self, chosen: Ints, limit: int) -> Found | None:
         part = self.records.take(chosen)
         loss = make_loss(self.loss, part.levels, part.codes, part.weights)
 
@@ -116,7 +116,7 @@ class Recoder:
 
         return search(loss.floor(), check, limit)
 
-    def _kept(self, found: Found, chosen: Codes) -> tuple[Codes, Codes]:
+    def _kept(self, found: Found, chosen: Ints) -> tuple[Ints, Ints]:
         dropped = self.records.take(chosen).groups(found.node, self.k, self.l).dropped > 0
         return chosen[~dropped], chosen[dropped]
 
@@ -154,7 +154,7 @@ class Recoder:
                 plan.append((found, placed))
         return plan or self.global_plan()
 
-    def describe(self, found: Found, rows: Codes, names: Sequence[str]) -> Pass:
+    def describe(self, found: Found, rows: Ints, names: Sequence[str]) -> Pass:
         """Levels, rows and loss of one search, for people."""
         shape = [len(level) for level in self.records.levels]
         numbers = [v.numbers[h] for v, h in zip(self.records.levels, found.node, strict=True)]
@@ -166,7 +166,7 @@ class Recoder:
             math.prod(shape),
         )
 
-    def heights(self, plan: Plan) -> list[Codes]:
+    def heights(self, plan: Plan) -> list[Ints]:
         """Level of each record, one array per attribute; the top for records of no pass."""
         heights = [np.full(len(self.records.secret), len(v) - 1) for v in self.records.levels]
         for found, rows in plan:

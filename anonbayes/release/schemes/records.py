@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.release.build import distinct_rows
 from anonbayes.release.schemes.cleartext import Cleartext
 from anonbayes.release.schemes.levels import Levels
@@ -16,8 +16,6 @@ from anonbayes.release.schemes.losses import Groups
 
 __all__ = ["RecordSet"]
 
-Codes = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 DENSE = 20_000_000
 
@@ -40,14 +38,14 @@ class RecordSet:
         Size of the sensitive domain.
     """
 
-    codes: list[Codes]
-    secret: Codes
+    codes: list[Ints]
+    secret: Ints
     weights: Floats
     levels: Sequence[Levels]
     n_secrets: int
 
     @classmethod
-    def of(cls, cleartext: Cleartext, levels: Sequence[Levels]) -> tuple[RecordSet, Codes]:
+    def of(cls, cleartext: Cleartext, levels: Sequence[Levels]) -> tuple[RecordSet, Ints]:
         """Return the records of a cleartext table, and the record of each of its rows."""
         inverse, first, count = distinct_rows([*cleartext.codes, cleartext.secret])
         records = cls(
@@ -64,7 +62,7 @@ class RecordSet:
         """Number of rows that the records stand for."""
         return int(self.weights.sum())
 
-    def take(self, rows: Codes) -> RecordSet:
+    def take(self, rows: Ints) -> RecordSet:
         """Return some of the records."""
         return RecordSet(
             [c[rows] for c in self.codes],
@@ -74,7 +72,7 @@ class RecordSet:
             self.n_secrets,
         )
 
-    def group(self, node: Sequence[int]) -> tuple[Codes, Floats, Codes]:
+    def group(self, node: Sequence[int]) -> tuple[Ints, Floats, Ints]:
         """Find the group of each record on these levels, its rows and its distinct secrets."""
         key = np.zeros(len(self.secret), dtype=np.int64)
         size = 1

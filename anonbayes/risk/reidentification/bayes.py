@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.unary import BitChannel
 from anonbayes.errors import AnonbayesError
 from anonbayes.estimation.kernels import mixture
@@ -24,7 +25,6 @@ from anonbayes.risk.reidentification.result import Attack, check_senders
 
 __all__ = ["WorstReport", "bayes_attack", "worst_report"]
 
-Array = npt.NDArray[np.float64]
 
 # Likelihoods that differ by less are rounded values of the same number.
 SAME = 1e-11
@@ -158,14 +158,14 @@ def bayes_attack(
     return Attack("bayes", guess, sent, success, confidence)
 
 
-def _ratios(channel: BitChannel) -> tuple[Array, Array]:
+def _ratios(channel: BitChannel) -> tuple[Floats, Floats]:
     """``a/b`` and ``(1-a)/(1-b)``; a bit that nobody raises tells nothing."""
     with np.errstate(divide="ignore", invalid="ignore"):
         raised = np.where(channel.hit > 0, channel.hit / channel.miss, 1.0)
     return raised, (1.0 - channel.hit) / (1.0 - channel.miss)
 
 
-def _rounded(ratio: Array) -> Array:
+def _rounded(ratio: Floats) -> Floats:
     """Equal numbers for ratios that differ by rounding only."""
     finite = np.isfinite(ratio)
     out = ratio.copy()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
@@ -21,8 +22,6 @@ from anonbayes.risk.reidentification.result import Attack, check_senders, raises
 
 __all__ = ["SimulatedAttack", "budget_attack", "simulate_budget_attack"]
 
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 # Bits are drawn in blocks of at least this many expected ones per user, most telling ones first:
 # then hardly anybody needs another block. And raised bits held at a time.
@@ -166,15 +165,15 @@ def simulate_budget_attack(
 
 
 def _pools(
-    reports: BitReports, epsilon: Array, counts: Codes, own: Codes, rng: np.random.Generator
-) -> Codes:
+    reports: BitReports, epsilon: Floats, counts: Ints, own: Ints, rng: np.random.Generator
+) -> Ints:
     out = np.zeros((len(reports), 4), dtype=np.int64)
     uniform = rng.random(len(reports))
     best_pools(reports.indptr, reports.indices, epsilon, counts, own, uniform, out)
     return out
 
 
-def _attack(users: Population, found: Codes, sent: Codes, rng: np.random.Generator) -> Attack:
+def _attack(users: Population, found: Ints, sent: Ints, rng: np.random.Generator) -> Attack:
     """Name the picked user; any user at all where no raised value has a holder."""
     size, inside, value, place = found.T
     lost = size == 0
@@ -184,7 +183,7 @@ def _attack(users: Population, found: Codes, sent: Codes, rng: np.random.Generat
     return Attack("budget", guess, sent, success)
 
 
-def _blocks(epsilon: Array, miss: Array) -> Iterator[Codes]:
+def _blocks(epsilon: Floats, miss: Floats) -> Iterator[Ints]:
     """Columns in order of falling budget, in blocks; equal budgets stay together."""
     order = np.argsort(-epsilon, kind="stable")
     falling = epsilon[order]
@@ -199,14 +198,14 @@ def _blocks(epsilon: Array, miss: Array) -> Iterator[Codes]:
         start = end
 
 
-def _pieces(rows: Codes, ones: float) -> Iterator[Codes]:
+def _pieces(rows: Ints, ones: float) -> Iterator[Ints]:
     step = max(1, int(CHUNK / (1.0 + ones)))
     return (rows[i : i + step] for i in range(0, len(rows), step))
 
 
 def _draw_columns(
-    channel: BitChannel, columns: Codes, own: Codes, rng: np.random.Generator
-) -> tuple[BitReports, Codes]:
+    channel: BitChannel, columns: Ints, own: Ints, rng: np.random.Generator
+) -> tuple[BitReports, Ints]:
     """Draw these columns of the users' reports; a last, silent one stands for all other values."""
     place = np.full(len(channel.domain), len(columns), dtype=np.int64)
     place[columns] = np.arange(len(columns))

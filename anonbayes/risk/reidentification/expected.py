@@ -17,8 +17,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
@@ -26,7 +26,6 @@ from anonbayes.guarantees.idldp import budget_array, chosen_mask, value_array
 
 __all__ = ["ExpectedAttack", "expected_budget_attack"]
 
-Array = npt.NDArray[np.float64]
 
 # Gauss-Legendre nodes on panels that grow geometrically: integrands decay anywhere between
 # exp(-z) and exp(-n z). Distinct (count, bit) pairs that are held at a time.
@@ -53,10 +52,10 @@ class ExpectedAttack:
     """
 
     domain: Domain
-    counts: Array = field(repr=False)
-    success: Array = field(repr=False)
-    opened: Array = field(repr=False)
-    opened_success: Array = field(repr=False)
+    counts: Floats = field(repr=False)
+    success: Floats = field(repr=False)
+    opened: Floats = field(repr=False)
+    opened_success: Floats = field(repr=False)
 
     @property
     def rate(self) -> float:
@@ -121,7 +120,7 @@ def expected_budget_attack(
     )
 
 
-def _success(hit: Array, miss: Array, held: Array, epsilon: Array) -> Array:
+def _success(hit: Floats, miss: Floats, held: Floats, epsilon: Floats) -> Floats:
     """Probability that a holder of each value is named."""
     n = float(held.sum())
     success = np.zeros(len(held))
@@ -145,7 +144,7 @@ def _success(hit: Array, miss: Array, held: Array, epsilon: Array) -> Array:
     return success + np.where(held > 0, np.exp(others) * (1 - hit) / n, 0.0)
 
 
-def _share(held: Array, miss: Array, n: float) -> Array:
+def _share(held: Floats, miss: Floats, n: float) -> Floats:
     """``E[1/(c + S)]`` for each value of a class, ``S`` the raised counts of its other values."""
     z, weight = _nodes(n)
     pairs, place, number = np.unique(held + 1j * miss, return_inverse=True, return_counts=True)
@@ -161,7 +160,7 @@ def _share(held: Array, miss: Array, n: float) -> Array:
     return found[place.ravel()]
 
 
-def _nodes(n: float) -> tuple[Array, Array]:
+def _nodes(n: float) -> tuple[Floats, Floats]:
     """Nodes and weights of integrals over the positive numbers, with scales from 1/n to 1."""
     node, weight = _gauss()
     edges = np.concatenate([[0.0], np.geomspace(0.01 / n, 50.0, PANELS)])
@@ -170,5 +169,5 @@ def _nodes(n: float) -> tuple[Array, Array]:
 
 
 @cache
-def _gauss() -> tuple[Array, Array]:
+def _gauss() -> tuple[Floats, Floats]:
     return np.polynomial.legendre.leggauss(NODES)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse, special
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.pie.errors import bayes_error
 from anonbayes.risk.det import DetCurve, det_curve
@@ -19,8 +20,6 @@ from anonbayes.risk.system_entropy import SystemEntropy, system_entropy
 
 __all__ = ["MarkovAttack", "markov_attack"]
 
-Array = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 # Scores held at a time.
 BLOCK = 8_000_000
@@ -44,11 +43,11 @@ class MarkovAttack(Attack):
         Number of users among whom the sender is looked for.
     """
 
-    genuine: Array = field(kw_only=True, repr=False)
-    impostor: Array = field(kw_only=True, repr=False)
-    above: Codes = field(kw_only=True, repr=False)
-    tied: Codes = field(kw_only=True, repr=False)
-    reference: Array = field(kw_only=True, repr=False)
+    genuine: Floats = field(kw_only=True, repr=False)
+    impostor: Floats = field(kw_only=True, repr=False)
+    above: Ints = field(kw_only=True, repr=False)
+    tied: Ints = field(kw_only=True, repr=False)
+    reference: Floats = field(kw_only=True, repr=False)
     n_users: int = field(kw_only=True)
 
     def top(self, k: int = 1) -> Rate:
@@ -211,14 +210,14 @@ def _features(
     return counts, habits
 
 
-def _transitions(traces: Traces) -> tuple[Codes, Codes, Codes]:
+def _transitions(traces: Traces) -> tuple[Ints, Ints, Ints]:
     """Trace, origin and target of every step within a trace."""
     owner = traces.owner
     inside = np.flatnonzero(owner[1:] == owner[:-1])
     return owner[inside], traces.events[inside], traces.events[inside + 1]
 
 
-def _best(scores: Array, rng: np.random.Generator) -> Codes:
+def _best(scores: Floats, rng: np.random.Generator) -> Ints:
     """User with the best score of each row; a random one of several."""
     guess = scores.argmax(axis=1)
     best = scores.max(axis=1, keepdims=True)
@@ -229,7 +228,7 @@ def _best(scores: Array, rng: np.random.Generator) -> Codes:
     return guess
 
 
-def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) -> Codes:
+def _others(owners: Ints, n_users: int, kept: int, rng: np.random.Generator) -> Ints:
     """Random users who are not the sender; all of them, once each, when that is what is kept."""
     if kept == n_users - 1:
         draw = np.tile(np.arange(kept), (len(owners), 1))
@@ -239,7 +238,7 @@ def _others(owners: Codes, n_users: int, kept: int, rng: np.random.Generator) ->
     return draw
 
 
-def _check(right: Codes, n: int, n_users: int, floor: float) -> None:
+def _check(right: Ints, n: int, n_users: int, floor: float) -> None:
     if not 0 < floor < 1:
         raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
     if n_users < 2:

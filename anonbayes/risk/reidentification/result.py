@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats
 from anonbayes.channels.reports import BitReports
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.guarantees.idldp import chosen_mask
 
 __all__ = ["Attack", "Rate", "outliers", "rate"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +41,8 @@ class Attack:
     method: str
     guess: npt.NDArray[np.int64] = field(repr=False)
     senders: npt.NDArray[np.int64] = field(repr=False)
-    success: Array = field(repr=False)
-    confidence: Array | None = field(default=None, repr=False)
+    success: Floats = field(repr=False)
+    confidence: Floats | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.guess)

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["Traces", "read_traces", "synthetic_traces"]
-
-Codes = npt.NDArray[np.int64]
 
 
 class Traces:
@@ -27,19 +25,19 @@ class Traces:
         Trace ``i`` is ``events[starts[i]:starts[i + 1]]``.
     """
 
-    def __init__(self, events: Codes, starts: Codes) -> None:
+    def __init__(self, events: Ints, starts: Ints) -> None:
         self.events, self.starts = events, starts
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @property
-    def lengths(self) -> Codes:
+    def lengths(self) -> Ints:
         """Number of events of each trace."""
         return np.diff(self.starts)
 
     @property
-    def owner(self) -> Codes:
+    def owner(self) -> Ints:
         """Trace of each event."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
@@ -89,7 +87,7 @@ def synthetic_traces(
     favourites: int = 6,
     wander: float = 0.2,
     seed: int | np.random.Generator | None = 0,
-) -> Codes:
+) -> Ints:
     """Made-up traces of users who each have habits: a matrix, users by events.
 
     A user moves among a few favourite places, drawn by popularity (place ``i`` in proportion to
@@ -109,7 +107,7 @@ def synthetic_traces(
     ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
     ladder /= ladder[-1]
 
-    def popular(*shape: int) -> Codes:
+    def popular(*shape: int) -> Ints:
         return np.searchsorted(ladder, rng.random(shape)).clip(0, n_places - 1)
 
     own = popular(n_users, favourites)
