@@ -14,7 +14,7 @@ import pandas as pd
 
 from anonbayes.domains import numbers_of, plain
 from anonbayes.errors import DomainError, nearest
-from anonbayes.textfiles import read_csv_text
+from anonbayes.io.text import read_csv_text
 
 if TYPE_CHECKING:
     from anonbayes.domains import Domain

@@ -9,7 +9,7 @@ import numpy as np
 
 import anonbayes as ab
 from anonbayes.channels.unary import BitChannel
-from anonbayes.estimation.pooled import inverse_variance
+from anonbayes.estimation.closed_forms import inverse_variance
 from benchmarks._oneid_data import Population
 
 GAMMA, ALPHA, FIRST, CAP = 100, 0.05, 0.1, 1.0

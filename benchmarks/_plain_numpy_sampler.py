@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 
 def plain_sampler(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "anatomy"
 SENSITIVE = "occupation"

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 import anonbayes as ab
-from anonbayes.channels.bits import skips
-from anonbayes.channels.secure import SecureSource
+from anonbayes.channels.randomness import SecureSource, skips
 
 
 def dense(total: int, probability: float, source: SecureSource) -> np.ndarray:

@@ -21,7 +21,7 @@ from scipy import stats
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import GEWEKE_PAPER, DiagnosticReport, summarize_tests
-from anonbayes.diagnostics.multiple import two_sided
+from anonbayes.diagnostics.quantities import two_sided
 
 ANATOMY = Path(__file__).parents[2] / "shared" / "data" / "anatomy"
 SETTINGS = {

@@ -141,7 +141,7 @@ def _child(job: Callable[..., Any], arguments: tuple[Any, ...], end: Any) -> Non
 def measured(job: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """Run a job in a process of its own; ``MB`` is its peak memory beyond the imports."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["anonbayes.inference.fit", "anonbayes.risk.evaluate", "duckdb"])
+    context.set_forkserver_preload(["anonbayes.inference.fit", "anonbayes.risk.assess", "duckdb"])
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(job, arguments, send))
     process.start()

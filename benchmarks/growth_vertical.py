@@ -72,8 +72,8 @@ def resident(line: str) -> float:
 def child(n: int) -> dict[str, dict[str, float]]:
     """All stages for one size."""
     import anonbayes as ab
-    from anonbayes.inference.priors import resolve_prior
-    from anonbayes.inference.vertical.engine import VerticalEngine
+    from anonbayes.inference.dirichlet import resolve_prior
+    from anonbayes.inference.vertical.group_engine import VerticalEngine
 
     def build(size: int) -> tuple[ab.ReleasedTable, pd.DataFrame]:
         qit, st, people = made_up(size)

@@ -20,11 +20,11 @@ import xarray as xr
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.inference.chains import ChainState
-from anonbayes.inference.horizontal.engine import HorizontalEngine
-from anonbayes.inference.priors import resolve_prior
-from anonbayes.release.columns import Column
-from anonbayes.release.table import ReleasedTable
+from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
+from anonbayes.inference.run import ChainState
+from anonbayes.tables.evidence import Column
+from anonbayes.tables.table import ReleasedTable
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

@@ -33,7 +33,7 @@ import pandas as pd
 from scipy import optimize
 
 import anonbayes as ab
-from anonbayes.guarantees.idue_optimum import objective, optimum
+from anonbayes.channels.discriminative import objective, optimum
 from benchmarks._oneid_claims import claims, verdicts
 from benchmarks._oneid_data import Population, population
 from benchmarks._oneid_mechanisms import GAMMA, Experiment, Privacy

@@ -94,7 +94,7 @@ def table(kind: str, rng: np.random.Generator):  # type: ignore[no-untyped-def]
 def one_round(number: int, scratch: Path) -> None:
     """Everything a user does, on a table of either kind, with files written and read."""
     import anonbayes as ab
-    from anonbayes.files import save_figure
+    from anonbayes.io.files import save_figure
 
     rng = np.random.default_rng(number)
     released, people = table(("horizontal", "vertical")[number % 2], rng)

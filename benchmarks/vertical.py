@@ -15,7 +15,7 @@ import numpy as np
 
 from anonbayes.compat import ess
 from anonbayes.inference.vertical.chain import VerticalChain
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 from benchmarks._plain_numpy_sampler import plain_sampler
 from benchmarks._vertical_data import load
 

@@ -135,7 +135,7 @@ def run_command_line(block: Block, arguments: list[str], code: int) -> None:
     """Run one command in this process and compare its exit code."""
     from typer.testing import CliRunner
 
-    from anonbayes.cli import app
+    from anonbayes.cli.app import app
     from anonbayes.errors import AnonbayesError
 
     short = SHORT if arguments[0] == "assess" and "--anatomy" in arguments else []

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import anonbayes
-from anonbayes.cli import app, main
+from anonbayes.cli.app import app, main
 
 ROOT = Path(__file__).parents[1]
 WARDS = ROOT / "tests" / "data" / "wards" / "wards.csv"
@@ -83,7 +83,7 @@ def test_version_and_help():
 
 
 def test_pipes_are_plain_and_may_close():
-    command = [sys.executable, "-c", "from anonbayes.cli import main; main()", *DESCRIBE]
+    command = [sys.executable, "-c", "from anonbayes.cli.app import main; main()", *DESCRIBE]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     assert "\x1b[" not in done.stdout and done.stderr == ""
     closed = subprocess.Popen(

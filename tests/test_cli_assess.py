@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.cli import app, main
-from anonbayes.filesets import write_together
+from anonbayes.cli.app import app, main
+from anonbayes.io.files import write_together
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"
@@ -30,7 +30,7 @@ FILES = {"report.html", "risk.json", "posterior.nc"}
 def plain_report(request, monkeypatch):
     """Most tests look at anything but the page, which takes longest."""
     if "whole_page" not in request.keywords:
-        monkeypatch.setattr("anonbayes.reporting.html.render", lambda *_, **__: "<!doctype html>")
+        monkeypatch.setattr("anonbayes.reporting.page.render", lambda *_, **__: "<!doctype html>")
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_bad_files_exit_with_2(recoded, tmp_path, monkeypatch, capsys):
 
 
 def test_pipes_are_plain_and_quiet(recoded, tmp_path):
-    command = [sys.executable, "-c", "from anonbayes.cli import main; main()", *recoded]
+    command = [sys.executable, "-c", "from anonbayes.cli.app import main; main()", *recoded]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "out"), "--max-threatened", "0.1"],
         capture_output=True, text=True, cwd=ROOT, check=False,

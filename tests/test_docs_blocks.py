@@ -30,7 +30,7 @@ def desk(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run_in_order(page, desk, monkeypatch):
     if page != WHOLE_REPORT:
-        monkeypatch.setattr("anonbayes.reporting.html.render", lambda *_, **__: "<!doctype html>")
+        monkeypatch.setattr("anonbayes.reporting.page.render", lambda *_, **__: "<!doctype html>")
     names: dict[str, Any] = {"__name__": page}
     for block in blocks(page):
         if block.note == "not run" or block.language == "text":

@@ -3,7 +3,7 @@
 import pytest
 
 from anonbayes.errors import TableError
-from anonbayes.textfiles import check_names, read_csv_text
+from anonbayes.io.text import check_names, read_csv_text
 
 
 def written(tmp_path, data):

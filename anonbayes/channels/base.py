@@ -28,14 +28,13 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Floats
-from anonbayes.channels.secure import generator
+from anonbayes.channels.randomness import generator
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import bayes, em
-from anonbayes.estimation.empirical import check_level
-from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation.closed_forms import Estimate, check_level
 from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
-from anonbayes.guarantees.ldp import Audit, Notion
+from anonbayes.notions.ldp import Audit, Notion
 
 __all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from anonbayes.arrays import Floats
 from anonbayes.channels.pure import PureChannel
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import bounds, information
+from anonbayes.estimation import bounds
 from anonbayes.estimation.bayes import check_prior
-from anonbayes.estimation.empirical import check_informative
-from anonbayes.estimation.information import Information, Kinds, Law
+from anonbayes.estimation.bounds import Information, Kinds, Law
+from anonbayes.estimation.closed_forms import check_informative
 from anonbayes.estimation.likelihood import shares_of
 
 __all__ = ["BoundedChannel"]
@@ -55,7 +55,7 @@ class BoundedChannel(PureChannel):
         check_informative(self.hit, self.miss)
         known = shares_of(p, self.domain)
         kinds = Kinds.of(self.hit, self.miss, known)
-        return bounds.cramer_rao(self._information(kinds, information.fixed), n, norm=norm)
+        return bounds.cramer_rao(self._information(kinds, bounds.fixed), n, norm=norm)
 
     def van_trees_bound(self, n: int, *, alpha: npt.ArrayLike) -> float:
         """Least mean squared error of any estimator, averaged over a Dirichlet prior, at every `n`.

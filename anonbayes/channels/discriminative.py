@@ -1,20 +1,24 @@
-"""Input-discriminative unary encoding: bits with probabilities of their own."""
+"""Input-discriminative unary encoding and its optimal probabilities."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import optimize
 
 from anonbayes.arrays import Floats
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.guarantees.idldp import InputDiscriminative, MinID, OneID, budget_array
-from anonbayes.guarantees.idue_optimum import NOTIONS, objective, optimum
+from anonbayes.notions.idldp import InputDiscriminative, MinID, OneID, budget_array
 
-__all__ = ["InputDiscriminativeUE"]
+__all__ = ["NOTIONS", "InputDiscriminativeUE", "Optimum", "objective", "optimum"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Input-discriminative unary encoding: bits with probabilities of their own.
 
 
 class InputDiscriminativeUE(BitChannel):
@@ -101,3 +105,209 @@ class InputDiscriminativeUE(BitChannel):
         channel = cls(domain, a[place], b[place])
         channel.notion = (OneID if notion == "oneid" else MinID)(budgets)
         return channel
+
+
+# -------------------------------------------------------------------------------------------------
+# The best bit probabilities for given budgets: a convex problem in one or two dimensions.
+#
+# Unary encoding keeps bit ``i`` with ``a_i`` and raises it with ``b_i``. The worst-case squared
+# error of estimated counts, divided by ``n``, is (OneID (5))
+#
+#     F = sum_i m_i b_i (1-b_i)/(a_i-b_i)^2 + max_i (1-a_i-b_i)/(a_i-b_i)
+#
+# over budget classes ``i`` of ``m_i`` values. With ``u = ln(a/b)`` and ``w = ln((1-b)/(1-a))`` the
+# constraints become linear, ``u_i + w_j <= r_ij``, and
+#
+#     F = sum_i m_i/((1-e^-w_i)(e^u_i-1)) + max_i [1/(e^w_i-1) - 1/(e^u_i-1)]
+#
+# is convex and falls in every ``u`` and ``w`` (the sum's slope outweighs the maximum's), so at the
+# optimum the constraints bind. OneID-LDP then leaves one unknown, the common ``w``; MinID-LDP two,
+# the largest ``u`` and the largest ``w`` (MODEL 3). As in the paper, the constraint of a class with
+# itself is kept for classes of one value too.
+
+NOTIONS = ("oneid", "minid")
+
+# Larger finite budgets are treated as this one, which is stricter and nowhere noticeable.
+LARGEST_BUDGET = 500.0
+# A bit kept with 1 - exp(-w) needs 1 - a to be a number of its own next to 1.
+LARGEST_KEEP = 34.0
+ROUNDING = 16 * float(np.finfo(float).eps)
+
+
+class Optimum(NamedTuple):
+    """Bit probabilities of each class, and the worst-case squared error of counts over ``n``."""
+
+    a: Floats
+    b: Floats
+    value: float
+
+
+def optimum(epsilon: npt.ArrayLike, sizes: npt.ArrayLike, *, notion: str = "oneid") -> Optimum:
+    """Best ``a`` and ``b`` of unary encoding for budget classes.
+
+    Parameters
+    ----------
+    epsilon : array-like
+        Budget of each class, positive; infinite ones lift their constraints.
+    sizes : array-like
+        Number of values of each class.
+    notion : {"oneid", "minid"}
+        Pair budget.
+
+    Returns
+    -------
+    Optimum
+        Its probabilities, as the floating-point numbers they are, satisfy every constraint.
+
+    Examples
+    --------
+    >>> best = optimum([1.0, np.log(100)], [9459, 61098])
+    >>> best.a.round(6), best.b.round(6), round(best.value, 6)
+    (array([0.510323, 0.325844]), array([0.277138, 0.00481 ]), 37689.376096)
+    >>> round(optimum([1.0, np.log(100)], [9459, 61098], notion="minid").value, 6)
+    204231.012621
+    """
+    one_of("notion", notion, NOTIONS)
+    budget, size = np.asarray(epsilon, dtype=float), np.asarray(sizes, dtype=float)
+    if budget.ndim != 1 or budget.shape != size.shape or len(budget) == 0:
+        raise ChannelError(
+            f"Budgets of shape {budget.shape} and sizes of shape {size.shape}: give one of each "
+            "for every class."
+        )
+    if not (budget > 0).all():
+        raise ChannelError(
+            f"A budget of {budget.min():g} makes all values look alike: no report could carry "
+            "information. Give positive budgets (for tuned ones, gamma > 1)."
+        )
+    if not (size >= 1).all():
+        raise ChannelError(f"A class of {size.min():g} values: leave empty classes out.")
+    budget = np.where(np.isinf(budget), np.inf, np.minimum(budget, LARGEST_BUDGET))
+    if np.isinf(budget).all():
+        return Optimum(np.ones(len(budget)), np.zeros(len(budget)), 0.0)
+    u, w = (_oneid if notion == "oneid" else _minid)(budget, size)
+    a, b = _repair(u, w, budget, notion)
+    return Optimum(a, b, objective(a, b, size))
+
+
+def objective(a: npt.ArrayLike, b: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
+    """``F``: the worst-case squared error of estimated counts, divided by ``n`` (OneID (5)).
+
+    Examples
+    --------
+    >>> objective([0.5], [0.25], [2])
+    7.0
+    """
+    keep, raised = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    gain = keep - raised
+    noise = np.asarray(sizes, dtype=float) @ (raised * (1 - raised) / gain**2)
+    return float(noise + np.max((1 - keep - raised) / gain))
+
+
+def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """``w`` common to all, ``u = eps - w``; a root of the derivative in one dimension.
+
+    With ``x = e^-w``, ``q = 1/E``, ``d = 1 - q`` and partial fractions
+    ``F = A/(1-x) + sum_i B_i q_i/(x-q_i) - 1``, ``A = 1 + sum m q/d``, ``B = m/d`` (less one for
+    the largest budget). With ``1 - x = d_min s`` the unknown ``s`` runs from 0 to 1, and the
+    derivative is zero where ``sum B q/((d-d_min)/d_min + 1-s)^2 = A/s^2``.
+    """
+    finite = np.isfinite(epsilon)
+    budget = epsilon[finite]
+    q, d = np.exp(-budget), -np.expm1(-budget)
+    smallest = float(d.min())
+    weight = sizes[finite] / d
+    if finite.all():
+        top = int(np.argmax(budget))
+        weight[top] = (sizes[top] - 1.0 + q[top]) / d[top]
+    log_rise = np.log(1.0 + sizes[finite] @ (q / d))
+    behind = (d - smallest) / smallest
+
+    def slope(logit: float) -> float:
+        s, rest = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))
+        return float(np.log(weight * q @ (behind + rest) ** -2.0) - log_rise + 2.0 * np.log(s))
+
+    root = optimize.brentq(slope, -300.0, 300.0, xtol=1e-13)
+    x = float(q.max()) + smallest / (1.0 + np.exp(root))
+    keep = min(-np.log(x), LARGEST_KEEP)
+    return epsilon - keep, np.full(len(epsilon), keep)
+
+
+def _minid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """``u = min(U, eps - W)`` and ``w = min(W, eps - U)``; nested searches over ``W`` and ``U``.
+
+    Minimising a convex function over one coordinate leaves a convex function of the other, so
+    the nested search finds the optimum across the kinks.
+    """
+    smallest = float(epsilon.min())
+    widest = min(smallest, LARGEST_KEEP)
+
+    def parts(top_u: float, top_w: float) -> tuple[Floats, Floats]:
+        return np.minimum(top_u, epsilon - top_w), np.minimum(top_w, epsilon - top_u)
+
+    def value(top_u: float, top_w: float) -> float:
+        u, w = parts(top_u, top_w)
+        if min(u.min(), w.min()) <= 0:  # at the very edge, after rounding
+            return np.inf
+        lift = 1.0 / np.expm1(u)
+        return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
+
+    def inner(top_w: float) -> tuple[float, float]:
+        found = _search(lambda top_u: value(top_u, top_w), smallest)
+        return found, value(found, top_w)
+
+    top_w = _search(lambda at: inner(at)[1], widest)
+    return parts(inner(top_w)[0], top_w)
+
+
+def _search(function: object, upper: float) -> float:
+    """Minimiser of a convex function on ``(0, upper)``."""
+    found = optimize.minimize_scalar(
+        lambda share: function(share * upper),  # type: ignore[operator]
+        bounds=(0.0, 1.0),
+        method="bounded",
+        options={"xatol": 1e-12, "maxiter": 300},
+    )
+    return float(found.x) * upper
+
+
+def _probabilities(u: Floats, w: Floats) -> tuple[Floats, Floats]:
+    keep = np.expm1(-w) / np.expm1(-(u + w))
+    return keep, keep * np.exp(-u)
+
+
+def _repair(u: Floats, w: Floats, epsilon: Floats, notion: str) -> tuple[Floats, Floats]:
+    """Bit probabilities whose rounded values satisfy the constraints.
+
+    Where rounding carried a ratio above its limit, ``u`` (and for MinID ``w``) give way. Both
+    only ever shrink, so the guarantee is never weakened.
+    """
+    for attempt in range(50):
+        a, b = _probabilities(u, w)
+        if not ((a > b) & (b < 1)).all():
+            break
+        with np.errstate(divide="ignore"):
+            log_a, log_b = np.log(a), np.log(b)
+            own, other = log_a - log_b, np.log1p(-b) - np.log1p(-a)
+        margin = ROUNDING * (1.0 + np.where(b > 0, own, 0.0) + np.max(other))
+        over = _excess(own + np.max(other) + margin, epsilon)
+        if notion == "minid":
+            over = np.maximum(over, _excess(np.max(own) + other + margin, epsilon))
+        if (over <= 0).all():
+            return a, b
+        # Each attempt gives way a little more than needed, or rounding could undo it for ever.
+        give = np.where(over > 0, over + attempt * margin, 0.0)
+        u = u - give
+        if notion == "minid":
+            w = w - give
+    raise ChannelError(
+        f"Budgets from {epsilon.min():.3g} to {epsilon.max():.3g} cannot be kept in double "
+        "precision; make the smallest larger."
+    )
+
+
+def _excess(log_ratio: Floats, epsilon: Floats) -> Floats:
+    """By how much each class exceeds its budget; infinite budgets cannot be exceeded."""
+    over = np.zeros(len(epsilon))
+    limited = np.isfinite(epsilon)
+    over[limited] = log_ratio[limited] - epsilon[limited]
+    return over

@@ -12,19 +12,16 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
-from anonbayes.channels.integers import IntegerDomain
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.reporters import hash_reporter
+from anonbayes.channels.randomness import hash_reporter, randomness
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.secure import randomness
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, IntegerDomain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation import empirical, hash_kernels
-from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.hash_kernels import MERSENNE, SMALL
-from anonbayes.estimation.hashing import hashing_loss
+from anonbayes.estimation import closed_forms, hash_support
+from anonbayes.estimation.closed_forms import Estimate
+from anonbayes.estimation.hash_support import MERSENNE, SMALL, hashing_loss
 from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.guarantees.ldp import check_epsilon
+from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["HashReports", "LocalHashing"]
 
@@ -135,14 +132,14 @@ class LocalHashing(PureChannel):
         size = len(self.domain)
         if size > MERSENNE:
             raise ChannelError(f"A domain of {size} values is too large to be hashed.")
-        self.is_invertible = self.g >= size and hash_kernels.is_prime(self.g)
+        self.is_invertible = self.g >= size and hash_support.is_prime(self.g)
         self.prime = self.g if self.is_invertible else MERSENNE
         shrink = float(np.exp(-self.epsilon))
         total = 1.0 + (self.g - 1) * shrink
         #: Probability of the true symbol, of each other one, and their difference (PIE's theta).
         self.own, self.noise = 1.0 / total, shrink / total
         self.theta = -float(np.expm1(-self.epsilon)) / total
-        collision = hash_kernels.collision_probability(self.prime, self.g)
+        collision = hash_support.collision_probability(self.prime, self.g)
         # One number for all values: views without memory.
         self.hit: Floats = np.broadcast_to(self.own, (size,))
         self.miss: Floats = np.broadcast_to(self.noise + self.theta * collision, (size,))
@@ -158,7 +155,7 @@ class LocalHashing(PureChannel):
         10500421
         """
         size = len(domain) if isinstance(domain, Domain) else int(domain)
-        return cls(domain, hash_kernels.next_prime(max(size, at_least, 2)), epsilon)
+        return cls(domain, hash_support.next_prime(max(size, at_least, 2)), epsilon)
 
     # -- the user's device -------------------------------------------------------------------
 
@@ -180,7 +177,7 @@ class LocalHashing(PureChannel):
         """Release on codes instead of values."""
         source, n = randomness(seed), len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
-        y = hash_kernels.hash_pairs(a, b, codes, self.prime, self.g)
+        y = hash_support.hash_pairs(a, b, codes, self.prime, self.g)
         noisy = np.flatnonzero(source.random(n) >= self.theta)
         if len(noisy):
             y[noisy] = source.integers(0, self.g, len(noisy))
@@ -223,7 +220,7 @@ class LocalHashing(PureChannel):
         found = self.read(reports)
         chosen = None if values is None else self._encode(values)
         if self.is_invertible:
-            only = hash_kernels.invert(found.a, found.b, found.y, self.prime)
+            only = hash_support.invert(found.a, found.b, found.y, self.prime)
             everybody = int((only == -1).sum())
             kept = only[(only >= 0) & (only < len(self.domain))]
             if chosen is None:
@@ -233,7 +230,7 @@ class LocalHashing(PureChannel):
             return last - first + everybody
         self._check_effort(len(found), len(self.domain) if chosen is None else len(chosen))
         codes = np.arange(len(self.domain)) if chosen is None else chosen
-        return hash_kernels.support_counts(found.a, found.b, found.y, codes, self.prime, self.g)
+        return hash_support.support_counts(found.a, found.b, found.y, codes, self.prime, self.g)
 
     def estimate(
         self,
@@ -277,7 +274,7 @@ class LocalHashing(PureChannel):
         if n == 0:
             raise ChannelError("There are no reports to estimate from.")
         hit, miss = self.hit[: len(chosen)], self.miss[: len(chosen)]
-        p = empirical.empirical(counts, n, hit, miss)
+        p = closed_forms.empirical(counts, n, hit, miss)
         if method == "threshold":
             p = np.where(p > self.noise_limit(n, alpha=alpha), p, 0.0)
         return Estimate(
@@ -285,7 +282,7 @@ class LocalHashing(PureChannel):
             method,
             n,
             p,
-            interval=empirical.share_interval(counts, n, hit, miss, level),
+            interval=closed_forms.share_interval(counts, n, hit, miss, level),
             level=level,
         )
 
@@ -294,7 +291,7 @@ class LocalHashing(PureChannel):
         one = slice(0, 1)
         if not 0 < alpha < 1:
             raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
-        limit = empirical.significance_threshold(
+        limit = closed_forms.significance_threshold(
             n, self.hit[one], self.miss[one], alpha=alpha / len(self.domain)
         )
         return float(limit[0])
@@ -316,7 +313,7 @@ class LocalHashing(PureChannel):
         found = self.read(reports)
         if not self.is_invertible:
             return self._rows(found)
-        only = hash_kernels.invert(found.a, found.b, found.y, self.prime)
+        only = hash_support.invert(found.a, found.b, found.y, self.prime)
         size = len(self.domain)
         supported = np.bincount(only[(only >= 0) & (only < size)], minlength=size)
         constant = int((only == -1).sum())
@@ -335,7 +332,7 @@ class LocalHashing(PureChannel):
         """Likelihood with one row per report, in their order."""
         n, size = len(found), len(self.domain)
         self._check_effort(n, size)
-        indptr, indices = hash_kernels.support_rows(
+        indptr, indices = hash_support.support_rows(
             found.a, found.b, found.y, size, self.prime, self.g
         )
         return MixtureLikelihood(
@@ -370,10 +367,10 @@ class LocalHashing(PureChannel):
         if not self.is_invertible or settings.keys() - {"level"}:
             return super()._estimate_mle(reports, **settings)
         likelihood = usable(self.likelihood(reports))
-        empirical.check_informative(self.hit, self.miss)
+        closed_forms.check_informative(self.hit, self.miss)
         counts, size = likelihood.weights[:-2], len(self.domain)
         if counts.any():
-            p = empirical.water_filling(counts, likelihood.floor[:size], likelihood.gain)
+            p = closed_forms.water_filling(counts, likelihood.floor[:size], likelihood.gain)
         else:
             p = np.full(size, 1.0 / size)
         level = settings.get("level", 0.95)

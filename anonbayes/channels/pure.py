@@ -20,11 +20,11 @@ from anonbayes.channels.base import Channel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import by_value
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import em, empirical, losses, shrinkage
-from anonbayes.estimation.estimate import Estimate
+from anonbayes.estimation import closed_forms, em, losses, shrinkage
+from anonbayes.estimation.closed_forms import Estimate
 from anonbayes.estimation.likelihood import shares_of
-from anonbayes.guarantees.ldp import Audit, Notion, audit_ratios
-from anonbayes.guarantees.uldp import ULDP, audit_types
+from anonbayes.notions.ldp import Audit, Notion, audit_ratios
+from anonbayes.notions.uldp import ULDP, audit_types
 
 __all__ = ["PureChannel"]
 
@@ -95,11 +95,11 @@ class PureChannel(Channel):
         if not (self.hit > self.miss).all():
             return None
         counts, n = self._support(reports)
-        return empirical.share_interval(counts, n, self.hit, self.miss, level)
+        return closed_forms.share_interval(counts, n, self.hit, self.miss, level)
 
     def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
         counts, n = self._support(reports)
-        p = empirical.empirical(counts, n, self.hit, self.miss)
+        p = closed_forms.empirical(counts, n, self.hit, self.miss)
         return self._from_counts("empirical", p, counts, n, level)
 
     def _estimate_threshold(
@@ -136,14 +136,14 @@ class PureChannel(Channel):
     def _threshold(
         self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
     ) -> Floats:
-        estimate = empirical.empirical(counts, n, self.hit, self.miss)
-        return empirical.threshold(
+        estimate = closed_forms.empirical(counts, n, self.hit, self.miss)
+        return closed_forms.threshold(
             estimate, self.significance_threshold(n, alpha=alpha), remainder=remainder
         )
 
     def significance_threshold(self, n: int, *, alpha: float = 0.05) -> Floats:
         """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
-        return empirical.significance_threshold(n, self.hit, self.miss, alpha=alpha)
+        return closed_forms.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
     def starting_distribution(self, reports: Any) -> Floats:
         """Warm start of EM: the threshold estimate without its zeros."""

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from anonbayes.domains import code_dtype
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import kernels
+from anonbayes.estimation import likelihood
 
 __all__ = ["BitReports", "SupportCounts"]
 
@@ -124,7 +124,7 @@ class BitReports:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
-        return kernels.count(self.indices, self.size)
+        return likelihood.count(self.indices, self.size)
 
     def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""

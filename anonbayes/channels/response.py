@@ -13,17 +13,15 @@ import pandas as pd
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
 from anonbayes.channels.bounded import BoundedChannel
-from anonbayes.channels.reporters import response_reporter
+from anonbayes.channels.randomness import generator, randomness, response_reporter
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.secure import generator, randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import information, kernels
-from anonbayes.estimation.empirical import check_informative, water_filling
-from anonbayes.estimation.estimate import Estimate
-from anonbayes.estimation.information import Information, Kinds, Law
+from anonbayes.estimation import bounds, likelihood
+from anonbayes.estimation.bounds import Information, Kinds, Law
+from anonbayes.estimation.closed_forms import Estimate, check_informative, water_filling
 from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.guarantees.ldp import check_epsilon, sensitive_mask
+from anonbayes.notions.ldp import check_epsilon, sensitive_mask
 
 __all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
 
@@ -118,7 +116,7 @@ class UtilityOptimizedRR(BoundedChannel):
         """Count the reports of each value."""
         if isinstance(reports, list) and (found := self._tally(reports)) is not None:
             return found
-        return kernels.count(self.report_codes(reports), len(self.domain))
+        return likelihood.count(self.report_codes(reports), len(self.domain))
 
     def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
         """Count without coding each report; None when that is not sure to tell values apart."""
@@ -243,7 +241,7 @@ class UtilityOptimizedRR(BoundedChannel):
         )
 
     def _information(self, kinds: Kinds, law: Law) -> Information:
-        return information.response(kinds, law)
+        return bounds.response(kinds, law)
 
     # -- guarantees ----------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.randomness import generator
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.secure import generator
 from anonbayes.channels.unary import BitChannel
 from anonbayes.errors import ChannelError
 

@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
-from anonbayes.channels.bits import draw_bits
 from anonbayes.channels.bounded import BoundedChannel
-from anonbayes.channels.reporters import bit_reporter
+from anonbayes.channels.randomness import bit_reporter, draw_bits, generator, randomness
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
-from anonbayes.channels.secure import generator, randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import information, kernels
-from anonbayes.estimation.information import Information, Kinds, Law
+from anonbayes.estimation import bounds, likelihood
+from anonbayes.estimation.bounds import Information, Kinds, Law
 from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.guarantees.ldp import check_epsilon, largest_ratio, sensitive_mask
+from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
 
 __all__ = ["RAPPOR", "BitChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
 
@@ -126,7 +124,7 @@ class BitChannel(BoundedChannel):
     def counts(self, reports: Any) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
         if is_one_by_one(reports):
-            return kernels.count_columns(bit_matrix(reports, len(self.domain)))
+            return likelihood.count_columns(bit_matrix(reports, len(self.domain)))
         return self.read(reports).counts()
 
     def n_reports(self, reports: Any) -> int:
@@ -203,12 +201,14 @@ class BitChannel(BoundedChannel):
             log_odds = np.where(decoy, np.log(self.miss) - np.log1p(-self.miss), 0.0)
         lowered = (1.0 - self.hit) / (1.0 - self.miss)
         none = np.zeros(len(bits))
-        noise = kernels.mixture(0.0, log_odds, none, bits.indptr, bits.indices)
+        noise = likelihood.mixture(0.0, log_odds, none, bits.indptr, bits.indices)
         log_scale = float(np.log1p(-self.miss).sum()) + noise
         indptr, indices, floor = bits.indptr, bits.indices, np.ones(len(bits))
         if not decoy.all():
             is_proof = ~decoy[indices]
-            n_proofs = kernels.mixture(0.0, (~decoy).astype(float), none, bits.indptr, bits.indices)
+            n_proofs = likelihood.mixture(
+                0.0, (~decoy).astype(float), none, bits.indptr, bits.indices
+            )
             self._check_proofs(bits, n_proofs)
             proven = n_proofs > 0
             value = indices[is_proof]
@@ -249,7 +249,7 @@ class BitChannel(BoundedChannel):
         return ReportEvidence(codes, labels, self._rows(distinct).matrix())
 
     def _information(self, kinds: Kinds, law: Law) -> Information:
-        return information.bits(kinds, law)
+        return bounds.bits(kinds, law)
 
     # -- guarantees ----------------------------------------------------------------------------
 

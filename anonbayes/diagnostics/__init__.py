@@ -3,12 +3,16 @@
 Array kernels live in `_geweke_core` and `_weiss_core`; the public functions take any ArviZ object.
 """
 
-from ._checks import Check, Limits
-from .geweke import GEWEKE_PAPER, geweke
-from .multiple import TestSummary, adjust_p_values, summarize_tests
-from .plots import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
-from .summary import DiagnosticReport, diagnose
-from .weiss import weiss
+from anonbayes.diagnostics.chain_plots import (
+    plot_autocorrelation,
+    plot_geweke,
+    plot_weiss,
+    plot_worst,
+)
+from anonbayes.diagnostics.geweke import GEWEKE_PAPER, geweke
+from anonbayes.diagnostics.quantities import TestSummary, adjust_p_values, summarize_tests
+from anonbayes.diagnostics.verdict import Check, DiagnosticReport, Limits, diagnose
+from anonbayes.diagnostics.weiss import weiss
 
 __all__ = [
     "GEWEKE_PAPER",

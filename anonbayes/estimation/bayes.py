@@ -12,8 +12,6 @@ from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MixtureLikelihood
 
 __all__ = ["check_prior", "sample"]
-
-
 MAX_THIN = 50
 
 

@@ -1,14 +1,4 @@
-"""The likelihood of a distribution given reports, in the one form that all channels share.
-
-For report ``r`` and true value ``k``
-
-    Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r]),
-
-where row ``r`` is a short list of values. Examples: randomized response, where the row holds
-the reported value alone and the floor is the noise; bit reports, where it holds the ones;
-generalization and quantization, where it holds the cell and the floor is zero; local hashing,
-where it holds the values that hash to the report. Nothing of size ``n x K`` is ever built.
-"""
+"""Mixture likelihoods of reports and their kernels."""
 
 from __future__ import annotations
 
@@ -19,15 +9,163 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import kernels
 
-__all__ = ["MixtureLikelihood", "SimplexLikelihood", "check_distribution", "shares_of"]
+__all__ = [
+    "MixtureLikelihood",
+    "SimplexLikelihood",
+    "allocate",
+    "check_distribution",
+    "count",
+    "count_columns",
+    "expectation",
+    "mixture",
+    "shares_of",
+]
 
+
+# -------------------------------------------------------------------------------------------------
+# Numeric kernels over the sparse rows of a mixture likelihood: plain arrays in and out.
+
+
+@njit(cache=True)
+def count(codes: Any, size: int) -> Any:
+    """Count each code below `size`; narrow integer types are not widened first."""
+    out = np.zeros(size, dtype=np.int64)
+    for i in range(len(codes)):
+        out[codes[i]] += 1
+    return out
+
+
+@njit(cache=True)
+def count_columns(matrix: Any) -> Any:
+    """Sum each column of a matrix of zeros and ones in bytes."""
+    n, size = matrix.shape
+    out = np.zeros(size, dtype=np.int64)
+    # A byte holds the sum of 255 rows, and many bytes are added at once.
+    part = np.empty(size, dtype=np.uint8)
+    for start in range(0, n, 255):
+        part[:] = 0
+        for i in range(start, min(start + 255, n)):
+            for j in range(size):
+                part[j] += matrix[i, j]
+        for j in range(size):
+            out[j] += part[j]
+    return out
+
+
+@njit(cache=True)
+def mixture(base: float, weighted: Any, floor: Any, indptr: Any, indices: Any) -> Any:
+    """Probability of each row, ``floor[r] * base + sum of weighted over its entries``."""
+    out = np.empty(len(floor))
+    for r in range(len(floor)):
+        total = floor[r] * base
+        for j in range(indptr[r], indptr[r + 1]):
+            total += weighted[indices[j]]
+        out[r] = total
+    return out
+
+
+@njit(cache=True)
+def expectation(
+    base: float, weighted: Any, weights: Any, floor: Any, indptr: Any, indices: Any, pull: Any
+) -> Any:
+    """One pass of EM: log-likelihood, and what each column and the floor pull towards them.
+
+    ``pull[k]`` becomes ``sum of weights[r] / P(r)`` over the rows that hold ``k``; the second
+    result is ``sum of weights[r] * floor[r] / P(r)``.
+    """
+    log_likelihood = 0.0
+    floor_pull = 0.0
+    pull[:] = 0.0
+    for r in range(len(floor)):
+        weight = weights[r]
+        if weight == 0.0:
+            continue
+        start, stop = indptr[r], indptr[r + 1]
+        total = floor[r] * base
+        for j in range(start, stop):
+            total += weighted[indices[j]]
+        if total <= 0.0:
+            log_likelihood = -np.inf
+            continue
+        log_likelihood += weight * np.log(total)
+        share = weight / total
+        floor_pull += floor[r] * share
+        for j in range(start, stop):
+            pull[indices[j]] += share
+    return log_likelihood, floor_pull
+
+
+@njit(cache=True)
+def allocate(
+    rng: Any,
+    base: float,
+    weighted: Any,
+    weights: Any,
+    floor: Any,
+    indptr: Any,
+    indices: Any,
+    counts: Any,
+) -> int:
+    """Draw which entry each report stems from; `counts` gets those per column.
+
+    Returns how many reports stem from the floor, which says nothing about the column.
+    """
+    noise = 0
+    for r in range(len(floor)):
+        left = weights[r]
+        if left == 0:
+            continue
+        start, stop = indptr[r], indptr[r + 1]
+        total = floor[r] * base
+        for j in range(start, stop):
+            total += weighted[indices[j]]
+        if left == 1:
+            rest = rng.random() * total - floor[r] * base
+            if rest < 0.0 or start == stop:
+                noise += 1
+                continue
+            j = start
+            rest -= weighted[indices[j]]
+            while rest >= 0.0 and j + 1 < stop:
+                j += 1
+                rest -= weighted[indices[j]]
+            counts[indices[j]] += 1
+            continue
+        if floor[r] > 0.0:
+            drawn = rng.binomial(left, min(1.0, floor[r] * base / total))
+            noise += drawn
+            left -= drawn
+            total -= floor[r] * base
+        for j in range(start, stop):
+            if left == 0:
+                break
+            share = 1.0 if j + 1 == stop else min(1.0, max(0.0, weighted[indices[j]] / total))
+            drawn = rng.binomial(left, share)
+            counts[indices[j]] += drawn
+            left -= drawn
+            total -= weighted[indices[j]]
+        noise += left
+    return noise
+
+
+# -------------------------------------------------------------------------------------------------
+# The likelihood of a distribution given reports, in the one form that all channels share.
+#
+# For report ``r`` and true value ``k``
+#
+#     Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r]),
+#
+# where row ``r`` is a short list of values. Examples: randomized response, where the row holds
+# the reported value alone and the floor is the noise; bit reports, where it holds the ones;
+# generalization and quantization, where it holds the cell and the floor is zero; local hashing,
+# where it holds the values that hash to the report. Nothing of size ``n x K`` is ever built.
 
 # Entries of the largest full matrix that is written down.
 MAX_FULL = 50_000_000
@@ -162,7 +300,7 @@ class MixtureLikelihood(SimplexLikelihood):
         """Probability of each row under `p`, up to the row's factor ``exp(log_scale)``."""
         p = np.asarray(p, dtype=float)
         base = float(self.tilt @ p)
-        return kernels.mixture(base, self.gain * p, self.floor, self.indptr, self.indices)
+        return mixture(base, self.gain * p, self.floor, self.indptr, self.indices)
 
     def log(self, p: npt.ArrayLike) -> float:
         """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
@@ -174,7 +312,7 @@ class MixtureLikelihood(SimplexLikelihood):
     def gradient(self, p: Floats) -> tuple[Floats, float]:
         """Gradient of the log-likelihood, and its value, at `p`."""
         pull = np.empty(self.size)
-        total, floor_pull = kernels.expectation(
+        total, floor_pull = expectation(
             float(self.tilt @ p),
             self.gain * p,
             self._weights,
@@ -189,7 +327,7 @@ class MixtureLikelihood(SimplexLikelihood):
         """Likelihood of distributions on the values in `keep`, all others having none."""
         inside = keep[self.indices]
         none = np.zeros(len(self.floor))
-        lengths = kernels.mixture(0.0, keep.astype(float), none, self.indptr, self.indices)
+        lengths = mixture(0.0, keep.astype(float), none, self.indptr, self.indices)
         place = np.cumsum(keep) - 1
         return MixtureLikelihood(
             weights=self.weights,
@@ -214,7 +352,7 @@ class MixtureLikelihood(SimplexLikelihood):
             counts += rng.binomial(self.weights, np.clip(share, 0.0, 1.0))
             noise = self.n - int(counts.sum())
         else:
-            noise = kernels.allocate(
+            noise = allocate(
                 rng,
                 base,
                 weighted,

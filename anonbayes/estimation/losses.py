@@ -17,7 +17,7 @@ import numpy as np
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.empirical import check_informative
+from anonbayes.estimation.closed_forms import check_informative
 
 __all__ = ["NORMS", "expected_loss", "worst_case_distribution"]
 

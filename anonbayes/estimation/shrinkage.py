@@ -25,7 +25,7 @@ from scipy import special
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em
-from anonbayes.estimation.empirical import check_informative
+from anonbayes.estimation.closed_forms import check_informative
 from anonbayes.estimation.likelihood import SimplexLikelihood
 
 __all__ = ["PriorLikelihood", "Seen", "candidates", "condition", "shrink"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anonbayes.cluster import Tasks
-from anonbayes.inference.chains import (
+from anonbayes.inference.run import (
     SAVE_SECONDS,
     ChainState,
     Engine,
@@ -29,11 +29,9 @@ from anonbayes.inference.chains import (
 )
 
 if TYPE_CHECKING:
-    from anonbayes.inference.chains import SweepMeter
-    from anonbayes.inference.checkpoint import RunStore
+    from anonbayes.inference.run import RunStore, SweepMeter
 
 __all__ = ["run_on_cluster"]
-
 TASK_SECONDS = 1.0
 """Sampling per task: long against the milliseconds that a task costs Dask."""
 

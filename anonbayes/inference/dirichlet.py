@@ -1,11 +1,44 @@
-"""Numba kernels that draw Dirichlet vectors and Dirichlet trees. Plain arrays in and out."""
+"""Dirichlet draws, priors, and their Gibbs step."""
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["dirichlet_rows", "draw_forest", "draw_trees"]
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from pymc.model import modelcontext
+from pymc.pytensorf import constant_fold
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.compat import ChainStep
+from anonbayes.domains import Domain, in_domain_order, weights_by_value
+from anonbayes.errors import ModelError, nearest
+from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = [
+    "Prior",
+    "PriorLike",
+    "dirichlet_rows",
+    "draw_forest",
+    "draw_trees",
+    "from_unconstrained",
+    "resolve_prior",
+    "to_unconstrained",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Numba kernels that draw Dirichlet vectors and Dirichlet trees. Plain arrays in and out.
 
 
 @njit(cache=True, nogil=True)
@@ -73,3 +106,317 @@ def draw_trees(parent, weight, leaf_node, out, rng):  # type: ignore[no-untyped-
             draw_forest(parent, weight[s], total, g, rng)
             for k in range(len(leaf_node)):
                 out[d, s, k] = g[leaf_node[k]]
+
+
+# -------------------------------------------------------------------------------------------------
+# PyMC's unconstrained coordinates of a simplex, in NumPy, for step methods that draw simplices.
+
+
+def to_unconstrained(p: Floats) -> Floats:
+    """Centred log ratios without the last one: PyMC's ``SimplexTransform.forward``.
+
+    Examples
+    --------
+    >>> to_unconstrained(np.array([0.5, 0.25, 0.25])).round(3).tolist()
+    [0.462, -0.231]
+    """
+    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
+    return log_p[..., :-1] - log_p.mean(axis=-1, keepdims=True)
+
+
+def from_unconstrained(x: Floats) -> Floats:
+    """Inverse of `to_unconstrained`.
+
+    Examples
+    --------
+    >>> from_unconstrained(to_unconstrained(np.array([0.5, 0.25, 0.25]))).round(6).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    full = np.concatenate([x, -x.sum(axis=-1, keepdims=True)], axis=-1)
+    full = np.exp(full - full.max(axis=-1, keepdims=True))
+    return full / full.sum(axis=-1, keepdims=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Dirichlet priors: background knowledge as positive weights of the right shape.
+
+Weights = npt.NDArray[np.float64]
+PriorLike = float | npt.ArrayLike | Mapping[Any, Any] | Callable[..., npt.ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Hyperparameters of the model, in the shapes in which the model uses them.
+
+    Parameters
+    ----------
+    alpha : numpy.ndarray
+        Weights of the sensitive values, shape ``(S,)``.
+    beta : dict of str to numpy.ndarray
+        Per attribute the weights of its values given each sensitive value, shape ``(S, K)``.
+    """
+
+    alpha: Weights
+    beta: Mapping[str, Weights]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the weights."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.alpha).tobytes())
+        for name, weights in self.beta.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(weights).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> Prior:
+    """Bring the prior into shape, or say which shape was expected.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The table to be analysed.
+    alpha : float, array, mapping or callable
+        Dirichlet weights of the sensitive values: one number for all, one per value (array of
+        shape ``(S,)``, or ``{value: weight}`` where values left out weigh 1), or a function of
+        the sensitive domain.
+    beta : float, array, mapping or callable
+        Dirichlet weights of the nonsensitive values: one number for all attributes, or per
+        attribute ``{name: ...}`` (attributes left out weigh 1) a number, a vector of shape
+        ``(K,)`` for all sensitive values, an array of shape ``(S, K)``, a mapping
+        ``{value: weight}``, or a function of ``(domain, sensitive_domain)``. A function given
+        instead of the mapping is called for every attribute. Labels of a pandas Series (values) or
+        DataFrame (sensitive values by values) say which weight is whose.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
+    >>> resolve_prior(table, alpha={"Flu": 5}, beta={"Nat": [1, 3]}).beta["Nat"].tolist()
+    [[1.0, 3.0], [1.0, 3.0]]
+    """
+    secret = table.secret.domain
+    weights: Any = alpha(secret) if callable(alpha) else alpha
+    what = f"alpha (sensitive {secret.name!r})"
+    resolved = _shape(weights, (len(secret),), secret, secret, what)
+    if isinstance(beta, Mapping):
+        for name in beta:
+            if name not in table.columns:
+                raise ModelError(
+                    f"beta names {name!r}, which is no nonsensitive attribute. "
+                    f"{nearest(name, table.attributes)}"
+                )
+    betas = {}
+    for name in table.attributes:
+        domain = table.domains[name]
+        weights = beta.get(name, 1.0) if isinstance(beta, Mapping) else beta
+        if callable(weights):
+            weights = weights(domain, secret)
+        betas[name] = _shape(weights, (len(secret), len(domain)), domain, secret, f"beta[{name!r}]")
+    return Prior(resolved, betas)
+
+
+def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
+    """Labelled weights in the order of the domains; without labels, as they stand."""
+    for axis, own in enumerate([domain] if labelled.ndim == 1 else [secret, domain]):
+        order = in_domain_order(labelled.axes[axis], own, what=what)
+        labelled = labelled.take(order, axis=axis)
+    return labelled.to_numpy()
+
+
+def _shape(
+    weights: Any, shape: tuple[int, ...], domain: Domain, secret: Domain, what: str
+) -> Weights:
+    if isinstance(weights, pd.Series | pd.DataFrame):
+        weights = _by_label(weights, domain, secret, what)
+    if isinstance(weights, Mapping):
+        weights = weights_by_value(weights, domain, what=what)
+    try:
+        array = np.asarray(weights, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what} must be numbers, got {weights!r}.") from None
+    if array.shape not in {(), shape[-1:], shape}:
+        expected = " or ".join(str(s) for s in dict.fromkeys(((), shape[-1:], shape)))
+        raise ModelError(
+            f"{what} has shape {array.shape}; expected {expected}, where the last axis is the "
+            f"domain of {domain.name!r} ({len(domain)} values)."
+        )
+    out = np.array(np.broadcast_to(array, shape))
+    bad = np.argwhere(~(np.isfinite(out) & (out > 0)))
+    if len(bad):
+        place = tuple(int(i) for i in bad[0])
+        raise ModelError(
+            f"{what} must be positive and finite (a proper Dirichlet prior), got "
+            f"{out[place]!r} for {domain.values[place[-1]]!r}. Use a small positive weight for "
+            "values that you hold nearly impossible, or leave them out of the domain."
+        )
+    out.setflags(write=False)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------
+# Conjugate draws of the parameters: independent Dirichlets, side by side in one flat array.
+
+
+def simplex_bounds(layout: VerticalLayout) -> Ints:
+    """Bounds of the simplexes ``pi_a|s`` in the flat parameter array of a layout."""
+    lengths = np.repeat(layout.sizes, layout.n_secrets)
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+@njit(cache=True, nogil=True)
+def draw_log_simplexes(
+    shape: Floats, bounds: Ints, log_pi: Floats, rng: np.random.Generator
+) -> None:
+    """Draw ``Dir(shape)`` for each stretch between bounds, as logs, which do not underflow."""
+    for r in range(len(bounds) - 1):
+        top = -np.inf
+        for c in range(bounds[r], bounds[r + 1]):
+            log_pi[c] = log_gamma_draw(shape[c], rng)
+            top = max(top, log_pi[c])
+        mass = 0.0
+        for c in range(bounds[r], bounds[r + 1]):
+            mass += np.exp(log_pi[c] - top)
+        shift = top + np.log(mass)
+        for c in range(bounds[r], bounds[r + 1]):
+            log_pi[c] -= shift
+
+
+def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Floats:
+    """Draw ``Dir(shape)`` for each stretch between bounds; entries stay positive.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> pi = draw_simplexes(np.array([1.0, 2.0, 1e-3, 1e-3]), np.array([0, 2, 4]), rng)
+    >>> bool(np.allclose(np.add.reduceat(pi, [0, 2]), 1)), bool((pi > 0).all())
+    (True, True)
+    """
+    log_pi = np.empty(len(shape))
+    draw_log_simplexes(shape, bounds, log_pi, rng)
+    return np.maximum(np.exp(log_pi), np.finfo(float).tiny)
+
+
+# -------------------------------------------------------------------------------------------------
+# The conjugate Gibbs step of Dirichlet parameters, for any model whose counts are known.
+
+Counts = Callable[[dict[str, NDArray]], Sequence[ArrayLike]] | str | Sequence[ArrayLike]
+
+
+@dataclass_state
+class DirichletStepState(StepMethodState):
+    """State of a `DirichletStep`: its variables and its generator."""
+
+
+class DirichletStep(ChainStep):
+    """Draw Dirichlet variables from ``Dir(concentration + counts)``, all at once.
+
+    Parameters
+    ----------
+    vars : list of Dirichlet variables
+        Made with ``default_transform=None``; simplexes along the last axis.
+    counts : callable, name of a variable, or arrays
+        What is added to the concentrations: a function of the point that returns one array per
+        variable, the name of a variable that holds the counts (one Dirichlet only), or arrays,
+        one per variable, when the counts never change.
+    concentration : list of array, optional
+        Prior concentrations, one per variable; read off the model when they are constants.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> with pm.Model() as model:
+    ...     p = pm.Dirichlet("p", a=[1.0, 1.0, 1.0], default_transform=None)
+    ...     step = DirichletStep([p], counts=[[5, 0, 2]], rng=1)
+    >>> point, _ = step.step(model.initial_point())
+    >>> float(point["p"].sum().round(12))
+    1.0
+    """
+
+    name = "dirichlet"
+    _state_class = DirichletStepState
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        counts: Counts,
+        concentration: Sequence[ArrayLike] | None = None,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
+        blocked: bool = True,
+    ) -> None:
+        model = modelcontext(model)
+        self.vars = get_value_vars_from_user_vars(_as_list(vars), model)
+        self.rng = get_random_generator(rng)
+        names = [v.name for v in self.vars]
+        variables = [model.values_to_rvs[v] for v in self.vars]
+        for variable, value in zip(variables, self.vars, strict=True):
+            if model.rvs_to_transforms[variable] is not None:
+                raise ModelError(
+                    f"{value.name} is sampled on a transformed scale; declare "
+                    f"pm.Dirichlet({variable.name!r}, ..., default_transform=None)."
+                )
+        priors = concentration or [fixed_concentration(v) for v in variables]
+        if len(priors) != len(names):
+            raise ModelError(f"{len(priors)} concentrations for {len(names)} variables.")
+        shapes = [model.initial_point()[n].shape for n in names]
+        self._names, self._shapes = names, shapes
+        self._prior = np.concatenate(
+            [
+                np.broadcast_to(np.asarray(a, dtype=float), shape).ravel()
+                for a, shape in zip(priors, shapes, strict=True)
+            ]
+        )
+        lengths = np.concatenate([np.repeat(s[-1], int(np.prod(s[:-1]))) for s in shapes])
+        self._bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._cuts = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
+        self._counts = counts
+
+    def step(self, point: dict[str, NDArray]) -> tuple[dict[str, NDArray], list[dict[str, Any]]]:
+        """Draw every variable given the counts at `point`."""
+        counts: Any = self._counts
+        if callable(counts):
+            counts = counts(point)
+        elif isinstance(counts, str):
+            counts = [point[counts]]
+        flat = np.concatenate([np.asarray(c, dtype=float).ravel() for c in counts])
+        drawn = draw_simplexes(self._prior + flat, self._bounds, self.rng)
+        new = dict(point)
+        for name, shape, part in zip(
+            self._names, self._shapes, np.split(drawn, self._cuts), strict=True
+        ):
+            new[name] = part.reshape(shape)
+        return new, [{}]
+
+
+def _as_list(variables: Any) -> list[Any]:
+    return list(variables) if isinstance(variables, list | tuple) else [variables]
+
+
+def fixed_concentration(variable: Any) -> NDArray:
+    """Concentration of a Dirichlet variable, when the model fixes it."""
+    op = variable.owner.op
+    if op.name != "dirichlet" and type(op).__name__ != "DirichletRV":
+        raise ModelError(f"{variable.name} is not a Dirichlet variable.")
+    (folded,) = constant_fold([op.dist_params(variable.owner)[0]], raise_not_constant=False)
+    if not isinstance(folded, np.ndarray):
+        raise ModelError(
+            f"The concentration of {variable.name} depends on other variables; a conjugate step "
+            "needs it fixed (pass concentration=...)."
+        )
+    return folded
+
+
+def check_concentration(variable: Any, weights: NDArray, what: str) -> None:
+    """Raise `ModelError` unless a Dirichlet variable of the model has these prior weights."""
+    found = fixed_concentration(variable)
+    if not np.allclose(found, weights, rtol=1e-6, atol=0.0):
+        raise ModelError(
+            f"The model's {variable.name} has other prior weights than {what}= of the step. Give "
+            "the step the alpha= and beta= that the model was built with."
+        )

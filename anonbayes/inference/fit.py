@@ -15,19 +15,18 @@ import numpy.typing as npt
 from anonbayes import compat
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
-from anonbayes.inference.chains import Engine, Recorded, join, run_chains
-from anonbayes.inference.checkpoint import RunStore
-from anonbayes.inference.horizontal.engine import HorizontalEngine
+from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
+from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
+from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.model import build_model, coords_of
 from anonbayes.inference.posterior import Posterior, make_posterior
-from anonbayes.inference.priors import Prior, PriorLike, resolve_prior
-from anonbayes.inference.tree import not_nested_message
+from anonbayes.inference.run import Engine, Recorded, RunStore, join, run_chains
 from anonbayes.inference.vertical.chain import layout_step
-from anonbayes.inference.vertical.engine import VerticalEngine, layout_of
-from anonbayes.inference.vertical.shards import SHARD_ROWS
-from anonbayes.locks import locked
-from anonbayes.release.table import ReleasedTable
+from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
+from anonbayes.inference.vertical.group_layout import SHARD_ROWS
+from anonbayes.io.files import locked
+from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["fit"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import ModelError
-from anonbayes.release.table import ReleasedTable
+from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["rows_to_keep"]
 

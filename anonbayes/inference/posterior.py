@@ -16,18 +16,14 @@ import xarray as xr
 from scipy import sparse
 
 from anonbayes import compat
+from anonbayes.beliefs.belief import attacker_belief, learner_belief, random_worlds_belief
+from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
-from anonbayes.inference.beliefs.batches import batch_slices
-from anonbayes.inference.beliefs.belief import (
-    attacker_belief,
-    learner_belief,
-    random_worlds_belief,
-)
+from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.model import coords_of
-from anonbayes.inference.priors import Prior
-from anonbayes.inference.tree import DirichletTree
-from anonbayes.release.storage import table_from_dataset, table_to_dataset
-from anonbayes.release.table import ReleasedTable
+from anonbayes.tables.storage import table_from_dataset, table_to_dataset
+from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
@@ -104,7 +100,7 @@ class Posterior:
         """
         if self.table.scheme != "vertical":
             raise ModelError("Only in a vertical table is it hidden who owns which values.")
-        from anonbayes.inference.vertical.engine import layout_of
+        from anonbayes.inference.vertical.group_engine import layout_of
 
         layout = layout_of(self.table)
         blocks = compat.groups(self.idata)[AVERAGES_GROUP]["ownership"].to_numpy()
@@ -251,7 +247,7 @@ class Posterior:
         [0.6, 0.3]
         """
         # The one import against the order of the layers: what people look for is on the posterior.
-        from anonbayes.risk.evaluate import assess
+        from anonbayes.risk.assess import assess
 
         return assess(
             self,

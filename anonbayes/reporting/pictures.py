@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
-
 LARGEST_SVG = 250_000
 """Bytes from which on a drawing with very many points becomes a bitmap."""
 MISSING_GLYPH = "missing from font"
@@ -137,8 +136,8 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
 def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Picture]:
     """Yield the pictures of convergence; none where there is no chain."""
     from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst
-    from anonbayes.diagnostics._quantities import rank_quantities
-    from anonbayes.diagnostics.plots import FEWEST_GEWEKE_DRAWS
+    from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
+    from anonbayes.diagnostics.quantities import rank_quantities
 
     if post.method == "exact" or not rank_quantities(report.table):
         return

@@ -1,34 +1,204 @@
-"""`RiskAssessment`: who is threatened by a release, how much, and what the release is good for."""
+"""The result of an assessment, by group and by attribute."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from scipy import sparse
 
-from anonbayes.errors import AnonbayesError, one_of
-from anonbayes.files import write_text
-from anonbayes.guarantees.nonstochastic import GroupLeakage
-from anonbayes.risk.breakdown import breakdown
+from anonbayes.arrays import Floats
+from anonbayes.beliefs.attacker import attacker_weights
+from anonbayes.beliefs.belief import normalise
+from anonbayes.beliefs.learner import learner_weights
+from anonbayes.beliefs.victims import Victims
+from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.io.files import write_text
+from anonbayes.nonstochastic import GroupLeakage
 from anonbayes.risk.faithfulness import Faithfulness
-from anonbayes.risk.gains import Gain
-from anonbayes.risk.measures import QUANTILES, weighted_quantiles
-from anonbayes.risk.words import EXPLANATIONS, verdict
+from anonbayes.risk.measures import (
+    EXPLANATIONS,
+    QUANTILES,
+    Gain,
+    pair_threats,
+    verdict,
+    weighted_quantiles,
+)
+from anonbayes.risk.people import Truth, read_truth
+from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from anonbayes.inference.posterior import Posterior
-    from anonbayes.risk.wp29 import Answer
+    from anonbayes.risk.syntactic import Answer
 
-__all__ = ["ROW", "WEIGHT", "RiskAssessment", "weight_name"]
+__all__ = [
+    "ROW",
+    "WEIGHT",
+    "RiskAssessment",
+    "breakdown",
+    "contributions",
+    "places_of",
+    "weight_name",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Threats by sensitive value or by any other column.
+
+
+def breakdown(
+    risk: RiskAssessment,
+    by: str | Iterable[Any] | None,
+    *,
+    bins: int | Sequence[float] | None = None,
+) -> pd.DataFrame:
+    """See `RiskAssessment.breakdown`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Per class: number of rows; shares ``GT_A, GT_L, GT_RW`` of its rows that are threatened;
+        ``RGT_A``; mean levels ``p_A, p_L``; ``max_Ti`` and ``doubled`` (share of its rows with Ti
+        of at least 2) among its rows threatened by the attacker.
+    """
+    rows = risk.rows
+    key = _key(risk, by)
+    if bins is not None:
+        if not pd.api.types.is_numeric_dtype(key):
+            raise TableError(f"bins= needs a numeric column; {key.name!r} is not.")
+        key = pd.Series(pd.cut(key, bins, include_lowest=True), index=key.index, name=key.name)
+    codes, classes = pd.factorize(key, sort=_sortable(key), use_na_sentinel=False)
+    people = risk.people.to_numpy()
+    n = tally(codes, people, len(classes))
+
+    def mean(column: str) -> Any:
+        values = rows[column].to_numpy(dtype=float)
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            return np.bincount(codes[known], values[known] * people[known], len(classes)) / tally(
+                codes[known], people[known], len(classes)
+            )
+
+    hit = rows["threatened_A"].to_numpy(dtype=float)
+    ratio = rows["Ti"].to_numpy(dtype=float)
+    most = np.full(len(classes), np.nan)
+    np.fmax.at(most, codes[hit > 0], ratio[hit > 0])
+    out = {
+        "rows": n,
+        "GT_A": mean("threatened_A"),
+        "GT_L": mean("threatened_L"),
+        "GT_RW": mean("threatened_RW"),
+        "p_A": mean("p_A"),
+        "p_L": mean("p_L"),
+        "max_Ti": most,
+        "doubled": np.bincount(codes, np.where(ratio >= 2, hit * people, 0.0), len(classes)) / n,
+    }
+    frame = pd.DataFrame(out, index=pd.Index(classes, name=key.name))
+    frame.insert(4, "RGT_A", np.maximum(0.0, frame["GT_A"] - frame["GT_L"]))
+    return frame
+
+
+def _key(risk: RiskAssessment, by: str | Iterable[Any] | None) -> pd.Series:
+    if by is None:
+        return risk.rows["secret"].rename(risk.post.table.sensitive)
+    if isinstance(by, str):
+        if by not in risk.cleartext.columns:
+            raise TableError(
+                f"The cleartext has no column {by!r}. {nearest(by, risk.cleartext.columns)}"
+            )
+        return risk.cleartext[by]
+    values = by.to_numpy() if isinstance(by, pd.Series) else list(by)
+    if len(values) != len(risk.rows):
+        raise TableError(f"by= has {len(values)} labels for {len(risk.rows)} rows.")
+    name = by.name if isinstance(by, pd.Series) else None
+    return pd.Series(values, index=risk.rows.index, name=name)
+
+
+def _sortable(key: pd.Series) -> bool:
+    return isinstance(key.dtype, pd.CategoricalDtype) or key.map(type).nunique() == 1
+
+
+# -------------------------------------------------------------------------------------------------
+# Leave one attribute out: how much of a threat is due to knowing it.
+
+
+def places_of(risk: RiskAssessment, labels: list[Any]) -> npt.NDArray[np.int64]:
+    """Positions of the rows with these labels."""
+    places: dict[Any, list[int]] = {}
+    for place, label in enumerate(risk.rows.index):
+        places.setdefault(label, []).append(place)
+    missing = [label for label in labels if label not in places]
+    if missing:
+        raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
+    return np.array([place for label in labels for place in places[label]], dtype=np.int64)
+
+
+def contributions(risk: RiskAssessment, place: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """See `RiskAssessment.contributions`.
+
+    Parameters
+    ----------
+    risk : RiskAssessment
+        The assessment.
+    place : numpy.ndarray
+        Positions of rows of the cleartext, whose labels need not be distinct.
+    """
+    table = risk.post.table
+    names = table.attributes
+    full = risk.rows.iloc[place]
+    level, ratio = np.empty((2, len(full), len(names)))
+    if len(full):
+        truth = read_truth(table, risk.cleartext.iloc[place])
+        for a in range(len(names)):
+            level[:, a], ratio[:, a] = _without(risk, truth, a)
+    return pd.DataFrame(
+        {
+            "p_A_without": level.ravel(),
+            "Ti_without": ratio.ravel(),
+            "adds_p_A": (full["p_A"].to_numpy()[:, None] - level).ravel(),
+            "adds_log2_Ti": np.log2(full["Ti"].to_numpy()[:, None] / ratio).ravel(),
+        },
+        index=pd.MultiIndex.from_arrays(
+            [full.index.to_flat_index().repeat(len(names)), list(names) * len(full)],
+            names=["row", "attribute"],
+        ),
+    )
+
+
+def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Floats, Floats]:
+    """Level and relative threat of each row when attribute `a` is not known."""
+    post = risk.post
+    victims = _forget(truth.victims, a, len(post.table.domains[post.table.attributes[a]]))
+    levels = []
+    for weights in (
+        attacker_weights(post, victims)[0],
+        learner_weights(post, victims, risk.settings["kind"])[0],
+    ):
+        found = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, risk.gain)
+        levels.append(found.level[truth.pair])
+    return levels[0], levels[0] / levels[1]
+
+
+def _forget(victims: Victims, a: int, size: int) -> Victims:
+    codes = victims.codes.copy()
+    codes[:, a] = 0
+    weights = list(victims.weights)
+    weights[a] = sparse.csr_array(np.ones((1, size)))
+    return replace(victims, codes=codes, weights=tuple(weights))
+
+
+# -------------------------------------------------------------------------------------------------
+# `RiskAssessment`: who is threatened by a release, how much, and what the release is good for.
 
 WEIGHT = "weight"
 """Column of `RiskAssessment.rows` with the number of people that a row stands for."""
@@ -199,8 +369,6 @@ class RiskAssessment:
             One line per row and attribute: level and relative threat without the attribute, and
             what it adds to both (``Ti`` in doublings, ``log2``).
         """
-        from anonbayes.risk.contributions import contributions, places_of
-
         if rows is None:
             places = self.rows.reset_index(drop=True)
             hit = places[places["threatened_A"] > 0].sort_values(
@@ -221,7 +389,7 @@ class RiskAssessment:
 
     def wp29(self, *, certain: float = 0.9) -> tuple[Answer, Answer, Answer]:
         """Singling out, linkability, inference: the questions of WP29 Opinion 05/2014."""
-        from anonbayes.risk.wp29 import wp29
+        from anonbayes.risk.syntactic import wp29
 
         return wp29(self, certain=certain)
 
@@ -229,31 +397,31 @@ class RiskAssessment:
 
     def plot_beliefs(self, under: str = "A", *, ax: Axes | None = None) -> Axes:
         """Attacker against learner on threatened rows (Groups Figures 2 and 3, left)."""
-        from anonbayes.risk.plots import plot_beliefs
+        from anonbayes.risk.threat_plots import plot_beliefs
 
         return plot_beliefs(self, under, ax=ax)
 
     def plot_relative_threat(self, under: str = "A", *, ax: Axes | None = None) -> Axes:
         """Histogram of log2 Ti on threatened rows (Groups Figures 2 and 3, right)."""
-        from anonbayes.risk.plots import plot_relative_threat
+        from anonbayes.risk.threat_plots import plot_relative_threat
 
         return plot_relative_threat(self, under, ax=ax)
 
     def plot_thresholds(self, *, ax: Axes | None = None) -> Axes:
         """Share of rows whose relative threat exceeds a threshold."""
-        from anonbayes.risk.plots import plot_thresholds
+        from anonbayes.risk.threat_plots import plot_thresholds
 
         return plot_thresholds(self, ax=ax)
 
     def plot_group_sizes(self, *, ax: Axes | None = None) -> Axes:
         """How many rows are in groups of which size."""
-        from anonbayes.risk.plots import plot_group_sizes
+        from anonbayes.risk.threat_plots import plot_group_sizes
 
         return plot_group_sizes(self, ax=ax)
 
     def plot_top_rows(self, top: int = 15, *, ax: Axes | None = None) -> Axes:
         """Belief of learner and attacker for the rows of the largest relative threat."""
-        from anonbayes.risk.plots import plot_top_rows
+        from anonbayes.risk.threat_plots import plot_top_rows
 
         return plot_top_rows(self, top, ax=ax)
 

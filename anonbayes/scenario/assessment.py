@@ -13,23 +13,23 @@ import pandas as pd
 from anonbayes.cluster import run_tasks
 from anonbayes.diagnostics import DiagnosticReport, diagnose
 from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
+from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.fit import fit
-from anonbayes.inference.priors import resolve_prior
-from anonbayes.reporting.html import report
-from anonbayes.reporting.limits import LimitCheck, check_limits
-from anonbayes.risk.compare import compare
-from anonbayes.scenario.people import People, count_cleartext
-from anonbayes.scenario.result import Limit, Result, plain
-from anonbayes.scenario.tables import make_release, read_cleartext
+from anonbayes.reporting.page import report
+from anonbayes.risk.comparison import compare
+from anonbayes.risk.limits import LimitCheck, check_limits
+from anonbayes.scenario.cleartext_file import People, count_cleartext
+from anonbayes.scenario.outputs import Limit, Result, plain
+from anonbayes.scenario.table_files import make_release, read_cleartext
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from anonbayes.inference.posterior import Posterior
-    from anonbayes.release.table import ReleasedTable
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.scenario.kinds.assessment import Assessment, AssessmentLimits
+    from anonbayes.scenario.kinds import Assessment, AssessmentLimits
     from anonbayes.scenario.load import Scenario
+    from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["Prepared", "prepare", "prepare_sweep"]
 

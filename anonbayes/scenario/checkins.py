@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.budgets import Collection, collect, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.domains import Domain
-from anonbayes.guarantees.budgets import Collection, collect, worst_case
-from anonbayes.risk.plots import make_axes
-from anonbayes.risk.reidentification.budget import simulate_budget_attack
-from anonbayes.risk.reidentification.result import Rate
-from anonbayes.scenario.columns import read_named
-from anonbayes.scenario.result import Result, compare_limits
+from anonbayes.reidentify.budget import simulate_budget_attack
+from anonbayes.reidentify.result import Rate
+from anonbayes.risk.threat_plots import make_axes
+from anonbayes.scenario.file_columns import read_named
+from anonbayes.scenario.outputs import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.checkins import Checkins, Users
+    from anonbayes.scenario.kinds import Checkins, Users
 
 __all__ = ["PreparedCheckins", "prepare"]
 

@@ -103,7 +103,7 @@ def keys_of(section: type) -> dict[str, Key]:
 
     Examples
     --------
-    >>> from anonbayes.scenario.kinds.assessment import Model
+    >>> from anonbayes.scenario.kinds import Model
     >>> keys_of(Model)["draws"].default
     1000
     """

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.channels.quantizer import UniformQuantizer
+from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.nonstochastic import Box, LinearQuery, plot_tradeoff, tradeoff
-from anonbayes.scenario.columns import read_named, with_numbers
-from anonbayes.scenario.result import Result, compare_limits
+from anonbayes.nonstochastic import Box, LinearQuery, plot_tradeoff, tradeoff
+from anonbayes.scenario.file_columns import read_named, with_numbers
+from anonbayes.scenario.outputs import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.query import Numbers, Query
+    from anonbayes.scenario.kinds import Numbers, Query
 
 __all__ = ["PreparedQuery", "prepare"]
 

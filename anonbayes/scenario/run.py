@@ -10,7 +10,7 @@ from anonbayes.scenario.schema import ScenarioError
 
 if TYPE_CHECKING:
     from anonbayes.scenario.load import Scenario
-    from anonbayes.scenario.result import Result
+    from anonbayes.scenario.outputs import Result
 
 __all__ = ["check_parallel", "on_cluster", "prepare", "run"]
 

@@ -38,7 +38,7 @@ def build(section: type, content: Mapping[str, Any], *, base: Path, source: str)
 
     Examples
     --------
-    >>> from anonbayes.scenario.kinds.assessment import Model
+    >>> from anonbayes.scenario.kinds import Model
     >>> build(Model, {"draws": 50, "method": "gibbs"}, base=Path(), source="x.toml").draws
     50
     >>> build(Model, {"drawz": 50}, base=Path(), source="x.toml")

@@ -1,21 +1,31 @@
-"""A commented scenario to begin with, from what a table's columns look like."""
+"""A first scenario file, and what is written from the declared keys."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import pandas as pd
 
 from anonbayes.domains import numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
-from anonbayes.textfiles import read_csv_text
+from anonbayes.io.files import write_text
+from anonbayes.io.text import read_csv_text
+from anonbayes.scenario.kinds import KINDS
+from anonbayes.scenario.load import load
+from anonbayes.scenario.schema import describe_keys, json_schema
 
-__all__ = ["starter"]
+__all__ = ["readme", "schema", "starter", "write_documents"]
+
+
+# -------------------------------------------------------------------------------------------------
+# A commented scenario to begin with, from what a table's columns look like.
 
 SEPARATORS = (";", ",", "\t", "|")
 NAME_LIKE = 0.9
@@ -171,3 +181,35 @@ def _relative(file: Path, folder: Path) -> str:
 def _text(value: str) -> str:
     """Text as TOML spells it; JSON's escapes are a part of TOML's."""
     return json.dumps(value, ensure_ascii=False)
+
+
+# -------------------------------------------------------------------------------------------------
+# Writes what is derived from the declared keys: the JSON schema and the README of the scenarios.
+#
+# ``python -m anonbayes.scenario.starter models`` brings both up to date.
+
+
+def schema() -> str:
+    """Text of ``scenario.schema.json``."""
+    return json.dumps(json_schema(KINDS), indent=2, ensure_ascii=False) + "\n"
+
+
+def readme(folder: Path) -> str:
+    """Text of the README beside the scenarios of a folder."""
+    template = resources.files("anonbayes.scenario").joinpath("README.template.md")
+    lines = [
+        f"| `{file.name}` | {load(file).settings.question} |"
+        for file in sorted(folder.glob("*.toml"))
+    ]
+    text = template.read_text(encoding="utf-8").replace("@MODELS@", "\n".join(lines))
+    return text.replace("@KEYS@\n", describe_keys(KINDS))
+
+
+def write_documents(folder: Path) -> None:
+    """Write both files into the folder of the scenarios."""
+    write_text(folder / "scenario.schema.json", schema())
+    write_text(folder / "README.md", readme(folder))
+
+
+if __name__ == "__main__":
+    write_documents(Path(sys.argv[1]))

@@ -15,18 +15,18 @@ from anonbayes.channels.personalized import Personalized
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.ldp import LDP, Audit
-from anonbayes.guarantees.uldp import ULDP
-from anonbayes.risk.plots import make_axes
-from anonbayes.scenario.columns import read_named
-from anonbayes.scenario.mechanisms import make_channel
-from anonbayes.scenario.result import Result, compare_limits
+from anonbayes.notions.ldp import LDP, Audit
+from anonbayes.notions.uldp import ULDP
+from anonbayes.risk.threat_plots import make_axes
+from anonbayes.scenario.file_columns import read_named
+from anonbayes.scenario.outputs import Result, compare_limits
+from anonbayes.scenario.table_files import make_channel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from anonbayes.estimation.estimate import Estimate
-    from anonbayes.scenario.kinds.survey import Mechanism, Population, Survey
+    from anonbayes.estimation.closed_forms import Estimate
+    from anonbayes.scenario.kinds import Mechanism, Population, Survey
 
 __all__ = ["PreparedSurvey", "plot_shares", "prepare"]
 

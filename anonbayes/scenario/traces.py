@@ -15,12 +15,12 @@ from anonbayes.arrays import Ints
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.risk.plots import make_axes
-from anonbayes.scenario.columns import read_named
-from anonbayes.scenario.result import Result, compare_limits
+from anonbayes.risk.threat_plots import make_axes
+from anonbayes.scenario.file_columns import read_named
+from anonbayes.scenario.outputs import Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds.traces import Movers, Traces
+    from anonbayes.scenario.kinds import Movers, Traces
 
 __all__ = ["PreparedTraces", "prepare"]
 

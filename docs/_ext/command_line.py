@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 import typer.main
 
-from anonbayes.cli import app as program
+from anonbayes.cli.app import app as program
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

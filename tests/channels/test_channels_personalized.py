@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.guarantees.ldp import audit_matrix
-from anonbayes.guarantees.uldp import audit_types_matrix
+from anonbayes.notions.ldp import audit_matrix
+from anonbayes.notions.uldp import audit_types_matrix
 
 PLACES = ab.Domain("place", ["clinic", "park", "mall", "school", "<home>", "<work>"])
 TAGS = ["<home>", "<work>"]

@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.bits import draw_bits, gap_table, skips
-from anonbayes.channels.secure import SecureSource, randomness
+from anonbayes.channels.randomness import SecureSource, draw_bits, gap_table, randomness, skips
 
 LEVEL = 1e-6
 N = 400_000
@@ -77,7 +76,7 @@ def test_whole_bit_reports_follow_the_matrix(make, seed):
 
 
 def test_many_bits_keep_their_marginals_across_chunks(monkeypatch):
-    monkeypatch.setattr("anonbayes.channels.bits.CHUNK", 5000)
+    monkeypatch.setattr("anonbayes.channels.randomness.CHUNK", 5000)
     domain = ab.Domain("x", range(300))
     channel = ab.RAPPOR(domain, 6.0)
     codes = np.arange(30_000) % 300
@@ -236,7 +235,7 @@ def test_more_ones_than_expected_find_room(monkeypatch):
         def random(self, size):
             return np.zeros(size)
 
-    monkeypatch.setattr("anonbayes.channels.bits.CHUNK", 64)
+    monkeypatch.setattr("anonbayes.channels.randomness.CHUNK", 64)
     channel = ab.UnaryEncoding(ab.Domain("x", range(20)), 0.6, 0.3)
     codes = np.arange(500) % 20
     reports = draw_bits(codes, channel.hit, channel.miss, Generous())

@@ -15,8 +15,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.reporters import limit, noise_rows, response_reporter
-from anonbayes.channels.secure import stream
+from anonbayes.channels.randomness import limit, noise_rows, response_reporter, stream
 
 LEVEL = 1e-6
 N = 15_000

@@ -8,8 +8,8 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import hash_kernels, hashing
-from anonbayes.estimation.hash_kernels import MERSENNE
+from anonbayes.estimation import hash_support
+from anonbayes.estimation.hash_support import MERSENNE
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "pie.json"
 
@@ -20,12 +20,12 @@ def test_large_products_agree_with_python_integers():
     a[:2], b[:2], x[:2] = MERSENNE - 1, [MERSENNE - 1, 0], MERSENNE - 1
     for g in (2, 1000, 2_000_000_000):
         exact = [(int(i) * int(k) + int(j)) % MERSENNE % g for i, j, k in zip(a, b, x, strict=True)]
-        assert hash_kernels.hash_pairs(a, b, x, MERSENNE, g).tolist() == exact
+        assert hash_support.hash_pairs(a, b, x, MERSENNE, g).tolist() == exact
 
 
 @pytest.mark.parametrize("number", [561, 25_326_001, 3_215_031_751, 2_152_302_898_747])
 def test_pseudoprimes_are_not_taken_for_primes(number):
-    assert not hash_kernels.is_prime(number)
+    assert not hash_support.is_prime(number)
 
 
 def test_collisions_of_the_invertible_family_are_exact():
@@ -56,7 +56,7 @@ def test_collision_probability_by_counting():
     for prime, g in ((7, 3), (11, 4), (13, 13)):
         residues = np.arange(prime) % g
         expected = np.mean(residues[:, None] == residues)
-        assert hash_kernels.collision_probability(prime, g) == pytest.approx(expected, rel=1e-14)
+        assert hash_support.collision_probability(prime, g) == pytest.approx(expected, rel=1e-14)
 
 
 @pytest.mark.parametrize("g", [11, 4])
@@ -115,10 +115,14 @@ def test_losses_are_those_of_the_reference():
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))["pie_l2"]
     response = golden["RR_K10_eps1_n1000"]
     hashed = golden["GLH_K_any_eps1_n1000_p.3"]
-    assert hashing.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(response["p=.3"], rel=1e-12)
-    assert hashing.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(response["p=0"], rel=1e-12)
-    assert hashing.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
-    assert hashing.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
+    assert hash_support.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(
+        response["p=.3"], rel=1e-12
+    )
+    assert hash_support.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(
+        response["p=0"], rel=1e-12
+    )
+    assert hash_support.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
+    assert hash_support.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
 
 
 def test_losses_agree_with_those_of_any_pure_channel():
@@ -129,7 +133,7 @@ def test_losses_agree_with_those_of_any_pure_channel():
         hashed.value_loss(p, 100).sum(), rel=1e-12
     )
     assert response.expected_loss(p, 100, sampled=False) == pytest.approx(
-        hashing.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
+        hash_support.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
     )
 
 
@@ -137,14 +141,17 @@ def test_loss_falls_with_g_to_its_limit_at_fixed_theta():
     """PIE Theorem 17; at a fixed epsilon it does not fall."""
     g = np.unique(np.logspace(0.5, 9.3, 60).astype(int))
     for theta in (0.05, 0.5, 0.9):
-        epsilons = [hashing.epsilon_of_theta(theta, int(k)) for k in g]
+        epsilons = [hash_support.epsilon_of_theta(theta, int(k)) for k in g]
         loss = np.array(
-            [hashing.hashing_loss(0.01, 1000, int(k), e) for k, e in zip(g, epsilons, strict=True)]
+            [
+                hash_support.hashing_loss(0.01, 1000, int(k), e)
+                for k, e in zip(g, epsilons, strict=True)
+            ]
         )
-        limit = hashing.limiting_loss(0.01, 1000, theta)
+        limit = hash_support.limiting_loss(0.01, 1000, theta)
         assert (np.diff(loss) < 0).all() and (loss > limit).all()
         assert loss[-1] == pytest.approx(limit, rel=1e-5)
-    fixed = [float(hashing.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
+    fixed = [float(hash_support.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
     assert fixed[-1] > min(fixed)
     assert abs(g[int(np.argmin(fixed))] - (np.exp(3.0) + 1)) < 8  # Wang et al.: e^eps + 1
 

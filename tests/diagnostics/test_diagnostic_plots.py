@@ -95,7 +95,7 @@ def test_axes_given_are_used(idata):
 
 
 def test_draws_by_name_name_the_nearest(idata):
-    from anonbayes.diagnostics._quantities import draws_of
+    from anonbayes.diagnostics.quantities import draws_of
 
     with pytest.raises(AnonbayesError, match="'mu\\[1\\]'"):
         draws_of(idata, "mu[11]")

@@ -48,7 +48,7 @@ from scipy import signal, stats
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import GEWEKE_PAPER
-from anonbayes.diagnostics._geweke_core import spectrum0_ar, windows
+from anonbayes.diagnostics.geweke import spectrum0_ar, windows
 from anonbayes.errors import AnonbayesError
 
 

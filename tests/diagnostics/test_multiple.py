@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from anonbayes.diagnostics.multiple import adjust_p_values, summarize_tests
+from anonbayes.diagnostics.quantities import adjust_p_values, summarize_tests
 from anonbayes.errors import AnonbayesError
 
 

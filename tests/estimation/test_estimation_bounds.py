@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.estimation import regimes
+from anonbayes.estimation import bounds
 from anonbayes.estimation.bounds import _trace, uldp_bound
 
 DOMAIN = ab.Domain("x", range(4))
@@ -171,7 +171,7 @@ def test_no_channel_falls_below_the_bound_of_its_guarantee(n, epsilon, norm):
 @pytest.mark.parametrize("norm, constant", [("l1", 1 / 4), ("l2", 4.0)])
 def test_it_is_a_fixed_multiple_of_the_published_rate(norm, constant):
     for k_s in (50, 500):
-        rate = regimes.minimax_rate(k_s, 1e-2, 10**14, norm=norm)
+        rate = bounds.minimax_rate(k_s, 1e-2, 10**14, norm=norm)
         bound = uldp_bound(k_s, 1e-2, 10**14, norm=norm)
         assert bound / rate == pytest.approx(constant, rel=0.05)
 

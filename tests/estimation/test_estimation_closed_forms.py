@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import anonbayes as ab
-from anonbayes.estimation import em, empirical
+from anonbayes.estimation import closed_forms, em
 
 DOMAIN = ab.Domain("x", range(6))
 
@@ -72,7 +72,7 @@ def test_water_filling_is_the_maximum(counts, sensitive, epsilon):
     chosen = [s for s in sensitive if s < len(counts)]
     channel = ab.UtilityOptimizedRR(domain, chosen, epsilon)
     likelihood = channel.likelihood_of_counts(counts)
-    p = empirical.water_filling(counts, channel.miss, channel.hit - channel.miss)
+    p = closed_forms.water_filling(counts, channel.miss, channel.hit - channel.miss)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
     _, value, gap = likelihood.step(p)
     assert abs(gap) <= 1e-8 * sum(counts)
@@ -83,7 +83,7 @@ def test_water_filling_is_the_maximum(counts, sensitive, epsilon):
 def test_water_filling_agrees_with_a_general_optimizer():
     channel = ab.UtilityOptimizedRR(DOMAIN, [0, 1, 2, 3], 1.0)
     counts = np.array([40, 25, 8, 3, 15, 9])
-    p = empirical.water_filling(counts, channel.miss, channel.hit - channel.miss)
+    p = closed_forms.water_filling(counts, channel.miss, channel.hit - channel.miss)
     found = optimize.minimize(
         lambda q: -counts @ np.log(channel.miss + (channel.hit - channel.miss) * q + 1e-300),
         np.full(6, 1 / 6),
@@ -115,19 +115,19 @@ def test_threshold_keeps_what_is_significant():
 def test_threshold_when_too_much_is_kept():
     limit = np.full(3, 0.1)
     np.testing.assert_allclose(
-        empirical.threshold(np.array([0.9, 0.3, -0.2]), limit), [0.75, 0.25, 0.0]
+        closed_forms.threshold(np.array([0.9, 0.3, -0.2]), limit), [0.75, 0.25, 0.0]
     )
     np.testing.assert_allclose(
-        empirical.threshold(np.array([0.9, 0.3, -0.2]), limit, remainder="zero"), [0.9, 0.3, 0]
+        closed_forms.threshold(np.array([0.9, 0.3, -0.2]), limit, remainder="zero"), [0.9, 0.3, 0]
     )
-    nothing = empirical.threshold(np.array([0.05, 0.0, -0.2]), limit)
+    nothing = closed_forms.threshold(np.array([0.05, 0.0, -0.2]), limit)
     np.testing.assert_allclose(nothing, np.full(3, 1 / 3))
-    everything = empirical.threshold(np.array([0.3, 0.3, 0.3]), limit)
+    everything = closed_forms.threshold(np.array([0.3, 0.3, 0.3]), limit)
     np.testing.assert_allclose(everything, np.full(3, 1 / 3))
 
 
 def test_wilson_limits_equal_those_of_scipy():
-    ours = empirical.share_interval([30], 100, np.ones(1), np.zeros(1), 0.95)
+    ours = closed_forms.share_interval([30], 100, np.ones(1), np.zeros(1), 0.95)
     theirs = stats.binomtest(30, 100).proportion_ci(0.95, method="wilson")
     np.testing.assert_allclose(ours[0], [theirs.low, theirs.high], rtol=1e-12)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 
 import anonbayes as ab
-from anonbayes.estimation import information
+from anonbayes.estimation import bounds
 
 DOMAIN = ab.Domain("x", range(5))
 EVEN = np.full(5, 0.2)
@@ -99,7 +99,7 @@ def test_mean_information_over_a_prior(name, alpha):
 
 def test_information_of_the_prior_is_the_covariance_of_its_score():
     alpha = np.array([7.0, 8.0, 9.0])
-    found = information.dirichlet(alpha, np.ones(3))
+    found = bounds.dirichlet(alpha, np.ones(3))
     draws = np.random.default_rng(3).dirichlet(alpha, 200_000)
     basis = tangent(3)
     score = ((alpha - 1) / draws) @ basis
@@ -125,14 +125,14 @@ def test_mean_reciprocal_is_that_of_quadrature_and_never_below(floor, gain, a, b
     exact = integrate.quad(
         lambda x: stats.beta.pdf(x, a, b) / (floor + gain * x), 0, 1, epsrel=1e-12, limit=400
     )[0]
-    found = float(information.inverse_mean(floor, gain, a, b))
+    found = float(bounds.inverse_mean(floor, gain, a, b))
     assert found == pytest.approx(exact, rel=1e-10)
 
 
 def test_the_mean_reciprocal_is_an_upper_bound_even_when_cut_short():
-    exact = float(information.inverse_mean(1e-3, 1.0, 3.0, 30.0))
+    exact = float(bounds.inverse_mean(1e-3, 1.0, 3.0, 30.0))
     for terms in (0, 2, 8, 20):
-        assert float(information.inverse_mean(1e-3, 1.0, 3.0, 30.0, terms=terms)) > exact
+        assert float(bounds.inverse_mean(1e-3, 1.0, 3.0, 30.0, terms=terms)) > exact
 
 
 def test_values_that_nobody_holds_leave_a_smaller_channel():
@@ -161,7 +161,7 @@ def test_what_has_no_closed_form_is_refused():
         with pytest.raises(ab.AnonbayesError, match=words):
             rappor.van_trees_bound(10, alpha=alpha)
     with pytest.raises(ab.AnonbayesError, match=r"alpha\[0\] = 2: .* above 2"):
-        information.dirichlet(np.array([2.0]), np.array([5.0]))
+        bounds.dirichlet(np.array([2.0]), np.array([5.0]))
     with pytest.raises(ab.AnonbayesError, match="n=0 reports"):
         rappor.minimax_bound(0)
     with pytest.raises(ab.AnonbayesError, match="carry no information"):

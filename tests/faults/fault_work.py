@@ -20,13 +20,11 @@ import numpy as np
 import pandas as pd
 
 import anonbayes as ab
-import anonbayes.cli
+import anonbayes.cli.app
 from anonbayes import compat
 from anonbayes.errors import FileError
-from anonbayes.files import write_text
-from anonbayes.filesets import mend, write_together
-from anonbayes.inference import chains
-from anonbayes.locks import locked
+from anonbayes.inference import run
+from anonbayes.io.files import locked, mend, write_text, write_together
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data"
@@ -60,7 +58,7 @@ def table(kind: str) -> ab.ReleasedTable:
 
 def fit(kind: str, draws: int, run: Path | None = None, **more: object) -> ab.Posterior:
     """Fit a kind of table, saving as often as can be."""
-    chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.003
+    run.SAVE_SECONDS = run.CHUNK_SECONDS = 0.003
     return ab.fit(table(kind), draws=draws, resume=run, **SETTINGS, **KINDS[kind], **more)
 
 
@@ -85,7 +83,7 @@ def doomed_fit(kind: str, run: Path, function: str, nth: int) -> None:
 
 def hold_workers(pids: Path) -> None:
     """Start the processes that chains may run in, write down their numbers, and wait."""
-    with chains._workers("processes", 1) as (pool, _, _):
+    with run._workers("processes", 1) as (pool, _, _):
         pool.submit(os.getpid).result()
         children = [child.pid for child in multiprocessing.active_children()]
         pids.write_text(" ".join(map(str, children)) + "\n")

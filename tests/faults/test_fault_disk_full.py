@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes import compat, files
+from anonbayes import compat
 from anonbayes.diagnostics import diagnose
 from anonbayes.errors import FileError
-from anonbayes.guarantees.nonstochastic.rendering import write_json
-from anonbayes.reporting.html import render
+from anonbayes.io import files
+from anonbayes.nonstochastic.ranges import write_json
+from anonbayes.reporting.page import render
 
 MESSAGE = r"{}' could not be written: No space left on device \([\d.,]+ MB free in .*Make room"
 
@@ -51,7 +52,7 @@ WRITERS = {
 @pytest.mark.parametrize("earlier", [None, b"earlier"])
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_file_is_whole_or_not_there(name, earlier, found, small_disk, tmp_path, monkeypatch):
-    monkeypatch.setattr("anonbayes.reporting.html.render", lambda *_, **__: found.page)
+    monkeypatch.setattr("anonbayes.reporting.page.render", lambda *_, **__: found.page)
     write = WRITERS[name]
     write(tmp_path / name, found)
     needed = (tmp_path / name).stat().st_size

@@ -8,7 +8,7 @@ import fault_work
 import pytest
 
 from anonbayes.errors import FileError
-from anonbayes.filesets import mend, needs_mending, write_together
+from anonbayes.io.files import mend, needs_mending, write_together
 
 FUNCTIONS = ["replace", "unlink", "fsync", "rename"]
 
@@ -120,7 +120,7 @@ def test_an_error_between_the_renames(nth, tmp_path, monkeypatch):
         file.write_text("new")
 
     writers = dict.fromkeys(fault_work.SET, write)
-    monkeypatch.setattr("anonbayes.filesets.write_text", lambda file, text: file.write_text(text))
+    monkeypatch.setattr("anonbayes.io.files.write_text", lambda file, text: file.write_text(text))
     monkeypatch.setattr(os, "replace", refusing)
     with pytest.raises(FileError, match="run' could not be written: Permission denied"):
         write_together(folder, writers)

@@ -11,9 +11,9 @@ import fault_work
 import pytest
 
 import anonbayes as ab
-from anonbayes import locks
 from anonbayes.errors import FileError
-from anonbayes.locks import locked
+from anonbayes.io import files
+from anonbayes.io.files import locked
 from anonbayes.scenario.outputs import claimed
 
 IN_USE = r"is being written to by process {} on .* \(since 20.*wait for it to end, or choose"
@@ -127,7 +127,7 @@ def test_disks_without_locks_are_used_with_a_warning(tmp_path, monkeypatch, capl
     with locked(tmp_path / "a"):
         pass
     assert "knows no locks (Function not implemented)" in caplog.text
-    assert locks.log.name == "anonbayes"
+    assert files.log.name == "anonbayes"
 
 
 # -- Ctrl-C and termination --------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_nobody_else_writes(file):
         return
     found = writers(file.read_text(encoding="utf-8"))
     unknown = {call for call in found if (name, call) not in HARMLESS}
-    assert not unknown, f"{name} calls {sorted(unknown)}; write through anonbayes.files instead"
+    assert not unknown, f"{name} calls {sorted(unknown)}; write through anonbayes.io.files instead"
 
 
 @pytest.mark.parametrize(("file", "call"), HARMLESS)

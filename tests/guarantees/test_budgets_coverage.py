@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.guarantees.budgets.coverage import allow_errors
-from anonbayes.guarantees.budgets.quantiles import predictive_quantile
+from anonbayes.budgets.confidence import allow_errors, predictive_quantile
 
 
 def best_accuracy(epsilon, count, n):

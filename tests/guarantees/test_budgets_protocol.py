@@ -5,8 +5,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.channels.support import collect_support
-from anonbayes.estimation.empirical import share_interval
-from anonbayes.estimation.pooled import inverse_variance, score_interval
+from anonbayes.estimation.closed_forms import inverse_variance, score_interval, share_interval
 
 SIZE = 12
 DOMAIN = ab.Domain("x", range(SIZE))

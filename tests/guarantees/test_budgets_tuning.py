@@ -11,8 +11,7 @@ import xarray as xr
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.guarantees.budgets.confidence import lower_counts
-from anonbayes.guarantees.budgets.quantiles import count_quantile, predictive_quantile
+from anonbayes.budgets.confidence import count_quantile, lower_counts, predictive_quantile
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden.json"
 DOMAIN = ab.Domain("place", ["clinic", "park", "station", "home"])

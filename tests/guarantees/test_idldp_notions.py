@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.guarantees.ldp import audit_matrix
+from anonbayes.notions.ldp import audit_matrix
 
 DOMAIN = ab.Domain("x", list("abcd"))
 INF = float("inf")

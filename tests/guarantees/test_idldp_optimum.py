@@ -9,9 +9,9 @@ import pytest
 from scipy import optimize
 
 import anonbayes as ab
+from anonbayes.channels.discriminative import objective, optimum
 from anonbayes.channels.unary import best_theta
 from anonbayes.errors import ChannelError
-from anonbayes.guarantees.idue_optimum import objective, optimum
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden.json"
 NOTIONS = ("oneid", "minid")

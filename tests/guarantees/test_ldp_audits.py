@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.guarantees.ldp import Bound, Notion, audit_matrix
-from anonbayes.guarantees.uldp import audit_types_matrix
+from anonbayes.notions.ldp import Bound, Notion, audit_matrix
+from anonbayes.notions.uldp import audit_types_matrix
 
 DOMAIN = ab.Domain("x", list("abcd"))
 CHANNELS = {

@@ -9,11 +9,18 @@ from scipy.spatial import ConvexHull
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.nonstochastic.boxes import as_query, query_range
-from anonbayes.guarantees.nonstochastic.lines import Cells, segments
-from anonbayes.guarantees.nonstochastic.outlines import connected_parts, enclosing_balls
-from anonbayes.guarantees.nonstochastic.slabs import corner_radius, log_slab_measures, slab_corners
-from anonbayes.guarantees.nonstochastic.volumes import cell_volumes, rough_volumes
+from anonbayes.nonstochastic.geometry import as_query, query_range
+from anonbayes.nonstochastic.regions import (
+    Cells,
+    cell_volumes,
+    connected_parts,
+    corner_radius,
+    enclosing_balls,
+    log_slab_measures,
+    rough_volumes,
+    segments,
+    slab_corners,
+)
 
 ns = ab.nonstochastic
 SQUARE = ns.Box.cube(-2, 2, 2)

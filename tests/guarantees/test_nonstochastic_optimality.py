@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from anonbayes.guarantees.nonstochastic.partitions import (
-    fewest_blocks,
-    largest_smallest_edges,
-    n_bins,
-)
+from anonbayes.nonstochastic.policies import fewest_blocks, largest_smallest_edges, n_bins
 
 ns = ab.nonstochastic
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.guarantees.pie import extremes
+from anonbayes.pie import bounds
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "pie.json"
 JOINT = np.array([[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]])
@@ -156,7 +156,7 @@ def test_contraction_of_any_channel_bounds_random_joints():
         assert theta == pytest.approx(1 - bits.matrix().min(axis=0).sum(), abs=1e-12)
         found = ab.pie.information(random_joint(rng, 5, k), bits)
         assert found <= theta * found.user_value + 1e-12
-        total = extremes.total_maximum(bits)
+        total = bounds.total_maximum(bits)
         assert total == pytest.approx(bits.matrix().max(axis=0).sum(), rel=1e-12)
 
 

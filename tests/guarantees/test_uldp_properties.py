@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.guarantees.ldp import audit_matrix
-from anonbayes.guarantees.uldp import audit_types_matrix, compose, integrate, post_process
+from anonbayes.notions.ldp import audit_matrix
+from anonbayes.notions.uldp import audit_types_matrix, compose, integrate, post_process
 
 DOMAIN = ab.Domain("x", list("abcd"))
 SENSITIVE = ["a", "b"]

@@ -9,7 +9,7 @@ from enumeration import enumerate_posterior
 from tables import ALL, PRIOR, crossing, latent, nested
 
 import anonbayes as ab
-from anonbayes.inference.priors import resolve_prior
+from anonbayes.inference.dirichlet import resolve_prior
 
 
 def fitted(table, **kwargs):

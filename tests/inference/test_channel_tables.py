@@ -7,7 +7,7 @@ from enumeration import enumerate_posterior
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.inference.priors import resolve_prior
+from anonbayes.inference.dirichlet import resolve_prior
 
 NAT = ab.Domain("nat", ["M", "J", "C"])
 ILL = ab.Domain("ill", ["flu", "hiv"])

@@ -17,10 +17,10 @@ from tables import crossing, latent, nested
 import anonbayes as ab
 from anonbayes.cluster import Tasks, check_client, local_client, run_tasks, slots
 from anonbayes.errors import ClusterError
-from anonbayes.inference import chains as chains_module
 from anonbayes.inference import cluster_chains
-from anonbayes.inference.horizontal.engine import HorizontalEngine
-from anonbayes.inference.priors import resolve_prior
+from anonbayes.inference import run as chains_module
+from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 
 QUIET = {"progressbar": False, "seed": 4}
 

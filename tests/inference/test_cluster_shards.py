@@ -9,10 +9,9 @@ from vertical_reference import batch_error, enumerate_tables, small_layout, unev
 from vertical_run import run_vertical
 
 import anonbayes as ab
-from anonbayes.inference.vertical import shards as module
+from anonbayes.inference.vertical import group_layout as module
 from anonbayes.inference.vertical.chain import VerticalChain
-from anonbayes.inference.vertical.layout import VerticalLayout
-from anonbayes.inference.vertical.shards import Shards
+from anonbayes.inference.vertical.group_layout import Shards, VerticalLayout
 
 GIVEN_PARAMETERS = ("block", "subblock", "swap", "permute", "sequential")
 

@@ -15,7 +15,7 @@ from tables import crossing, latent, nested
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.inference.priors import resolve_prior
+from anonbayes.inference.dirichlet import resolve_prior
 
 QUIET = {"progressbar": False, "seed": 4}
 
@@ -159,7 +159,7 @@ SCRIPT = """
     import sys
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
     sys.path[:0] = {path!r}
-    import anonbayes.inference.chains as chains
+    import anonbayes.inference.run as chains
     chains.SAVE_SECONDS = chains.CHUNK_SECONDS = 0.01
     from tables import crossing
     import anonbayes as ab

@@ -11,8 +11,8 @@ from tables import ALL, PRIOR, crossing, latent, nested
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.inference.horizontal.layout import HorizontalLayout
-from anonbayes.inference.priors import Prior, resolve_prior
+from anonbayes.inference.dirichlet import Prior, resolve_prior
+from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 
 
 def mcse(post):
@@ -161,7 +161,7 @@ def test_the_tree_takes_the_cells_of_most_rows():
 
 def test_log_likelihood_does_not_depend_on_the_bookkeeping():
     """Cells in the tree and cells that cross it add up to the likelihood of MODEL 1.2."""
-    from anonbayes.inference.horizontal.kernels import log_likelihood
+    from anonbayes.inference.horizontal.cell_engine import log_likelihood
 
     table = crossing()
     rng = np.random.default_rng(2)

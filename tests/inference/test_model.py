@@ -9,8 +9,7 @@ from tables import PRIOR, crossing, latent, nested
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.inference.priors import resolve_prior
-from anonbayes.inference.simplex import from_unconstrained, to_unconstrained
+from anonbayes.inference.dirichlet import from_unconstrained, resolve_prior, to_unconstrained
 
 SAMPLE = {"chains": 2, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
 

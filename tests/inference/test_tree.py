@@ -8,9 +8,9 @@ from scipy.special import gammaln
 from tables import PRIOR, crossing, nested
 
 import anonbayes as ab
-from anonbayes.inference.priors import resolve_prior
-from anonbayes.inference.tree import CellTree, DirichletTree
-from anonbayes.release.evidence import Evidence
+from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.horizontal.tree import CellTree, DirichletTree
+from anonbayes.tables.evidence import Evidence
 
 
 def trees(table, prior):

@@ -14,7 +14,7 @@ from anonbayes.inference.vertical.block import (
     order_marginals,
     sum_orders,
 )
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 
 def by_enumeration(log_weight):

@@ -11,7 +11,7 @@ from scipy import stats
 from vertical_run import run_vertical
 
 from anonbayes.inference.vertical.chain import STEPS
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 SECRETS = np.array([0, 1, 1, 0, 1, 2, 0, 2])  # one repeated value in the first and last group
 OFFSETS = np.array([0, 3, 6, 8])

@@ -7,9 +7,13 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.inference.vertical.groupwise import SMALL, distinct_inside, order_inside
-from anonbayes.inference.vertical.layout import VerticalLayout
-from anonbayes.release.groups import given_groups, rows_by_group
+from anonbayes.inference.vertical.group_layout import (
+    SMALL,
+    VerticalLayout,
+    distinct_inside,
+    order_inside,
+)
+from anonbayes.tables.groups import given_groups, rows_by_group
 
 
 def offsets_of(sizes):

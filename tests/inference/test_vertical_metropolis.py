@@ -7,7 +7,7 @@ import pytest
 
 from anonbayes.inference.vertical.block import fill_weights
 from anonbayes.inference.vertical.collapsed import block_log_target, log_proposal, powers
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.metropolis import (
     log_normaliser,
     order_log_ratio,

@@ -7,7 +7,7 @@ from vertical_run import run_vertical
 
 from anonbayes.errors import AnonbayesError, ModelError, TableError
 from anonbayes.inference.vertical.chain import STEPS, ChainState, VerticalChain, choose_step
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 LAYOUT = small_layout()
 SETTINGS = {"tempered": {"ladder": {"hottest": 0.3, "most": 6}}, "subblock": {"sub_block": 2}}

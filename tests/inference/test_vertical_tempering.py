@@ -8,12 +8,8 @@ from vertical_run import run_vertical
 
 from anonbayes.inference.vertical import collapsed
 from anonbayes.inference.vertical.chain import VerticalChain
-from anonbayes.inference.vertical.layout import VerticalLayout
-from anonbayes.inference.vertical.tempering import (
-    Ladder,
-    equalised_ladder,
-    exchange_probability,
-)
+from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.tempering import Ladder, equalised_ladder, exchange_probability
 
 
 def test_every_temperature_has_its_own_target():

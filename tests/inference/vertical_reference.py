@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from anonbayes.inference.vertical.layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 
 def small_layout() -> VerticalLayout:

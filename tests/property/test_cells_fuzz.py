@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from anonbayes import Domain, Hierarchy
 from anonbayes.errors import AnonbayesError, CellError
-from anonbayes.release.cells import CellParser
-from anonbayes.release.columns import encode_column
+from anonbayes.tables.cells import CellParser
+from anonbayes.tables.evidence import encode_column
 
 TREE = Hierarchy.from_intervals(range(-5, 30), 5, 10)
 PARSERS = [

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 import anonbayes as ab
 from anonbayes.diagnostics import plot_geweke
+from anonbayes.formats import number, ratio, share
 from anonbayes.reporting import pictures
-from anonbayes.reporting.formats import number, ratio, share
-from anonbayes.reporting.html import render
-from anonbayes.reporting.limits import check_limits
-from anonbayes.reporting.rows import by_number, row_contributions, row_table
+from anonbayes.reporting.page import render
+from anonbayes.reporting.sections import by_number, row_contributions, row_table
+from anonbayes.risk.limits import check_limits
 
 EVIL = "<script>alert(1)</script>"
 
@@ -238,7 +238,7 @@ def test_bad_arguments(post, risk, tmp_path):
 
 
 def test_a_report_is_replaced_only_when_complete(post, risk, tmp_path, monkeypatch):
-    monkeypatch.setattr("anonbayes.reporting.html.render", lambda *_, title, **__: str(title))
+    monkeypatch.setattr("anonbayes.reporting.page.render", lambda *_, title, **__: str(title))
     file = ab.report(post, risk, tmp_path / "report.html", title="one")
     assert file.read_bytes() == b"one"
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))

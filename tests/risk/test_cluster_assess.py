@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.risk import threats
-from anonbayes.risk.gains import read_gain
-from anonbayes.risk.replicates import weighted_sum
+from anonbayes.risk import assess as risk_assess
+from anonbayes.risk.measures import read_gain, weighted_sum
 
 
 def people(n=180):
@@ -87,7 +86,7 @@ def test_blocks_of_any_size_give_the_same(make, monkeypatch):
     gain = np.random.default_rng(1).random((4, 3))
     whole = post.assess(frame, gain=gain)
     for records in (1, 7):
-        monkeypatch.setattr(threats, "MOST_BYTES", records * 8 * 20 * 3)
+        monkeypatch.setattr(risk_assess, "MOST_BYTES", records * 8 * 20 * 3)
         assert_same(post.assess(frame, gain=gain), whole)
 
 

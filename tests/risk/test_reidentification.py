@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.risk.reidentification import budget as budget_module
+from anonbayes.reidentify import budget as budget_module
 
 DOMAIN = ab.Domain("x", list("abcde"))
 

@@ -10,7 +10,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, TableError
-from anonbayes.risk.plots import plot_relative_threat
+from anonbayes.risk.threat_plots import plot_relative_threat
 
 CLEAR = ab.datasets.load("clinic")
 

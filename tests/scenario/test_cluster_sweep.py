@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anonbayes import cluster
-from anonbayes.cli import app
+from anonbayes.cli.app import app
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.load import load
 from anonbayes.scenario.run import run

@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import anonbayes as ab
-from anonbayes.cli import app
+from anonbayes.cli.app import app
 from anonbayes.errors import AnonbayesError
-from anonbayes.release import engines, outofcore, partitions
-from anonbayes.reporting.rows import by_number, row_table
+from anonbayes.reporting.sections import by_number, row_table
 from anonbayes.scenario.assessment import prepare, prepare_sweep
+from anonbayes.scenario.cleartext_file import read_people_of
 from anonbayes.scenario.load import load
-from anonbayes.scenario.people import read_people_of
+from anonbayes.tables import outofcore, partitions, sources
 
 ENGINES = ("duckdb", "dask", "in order")
 N = 400
@@ -36,10 +36,10 @@ def large(monkeypatch):
     """Call everything large, to be counted by the engine of this name."""
 
     def declare(engine):
-        monkeypatch.setattr(engines, "LARGE_BYTES", 0)
-        monkeypatch.setattr(engines, "LARGE_ROWS", 0)
+        monkeypatch.setattr(sources, "LARGE_BYTES", 0)
+        monkeypatch.setattr(sources, "LARGE_ROWS", 0)
         if engine == "in order":  # as without DuckDB
-            monkeypatch.setattr(engines.importlib.util, "find_spec", lambda _: None)
+            monkeypatch.setattr(sources.importlib.util, "find_spec", lambda _: None)
 
     return declare
 

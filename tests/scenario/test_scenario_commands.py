@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import anonbayes as ab
-from anonbayes.cli import app, main
+from anonbayes.cli.app import app, main
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.load import load
 from anonbayes.scenario.starter import starter

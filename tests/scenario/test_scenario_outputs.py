@@ -9,8 +9,7 @@ import pytest
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.load import load
-from anonbayes.scenario.outputs import check_directory, write
-from anonbayes.scenario.result import Limit, Result, plain
+from anonbayes.scenario.outputs import Limit, Result, check_directory, plain, write
 
 
 @pytest.fixture

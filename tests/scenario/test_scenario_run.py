@@ -135,7 +135,7 @@ def test_files_of_ones_own(tmp_path, write):
 
 
 def test_adult_is_not_downloaded_behind_ones_back(monkeypatch, tmp_path):
-    monkeypatch.setattr("anonbayes.release.adult.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("anonbayes.datasets.cache_folder", lambda: tmp_path)
     with pytest.raises(AnonbayesError, match="not in the cache"):
         prepare(model("adult_anatomy"))
 

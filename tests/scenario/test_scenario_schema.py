@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from anonbayes.scenario.documents import readme, schema
 from anonbayes.scenario.keys import keys_of
-from anonbayes.scenario.kinds import KINDS
-from anonbayes.scenario.kinds.assessment import Assessment, Model, Release
+from anonbayes.scenario.kinds import KINDS, Assessment, Model, Release
 from anonbayes.scenario.schema import ScenarioError, build
+from anonbayes.scenario.starter import readme, schema
 
 MODELS = Path(__file__).parents[2] / "models"
 GOOD = {
@@ -122,7 +121,7 @@ def test_every_key_is_explained():
 
 
 def test_written_documents_are_up_to_date():
-    advice = "python -m anonbayes.scenario.documents models"
+    advice = "python -m anonbayes.scenario.starter models"
     assert (MODELS / "scenario.schema.json").read_text(encoding="utf-8") == schema(), advice
     assert (MODELS / "README.md").read_text(encoding="utf-8") == readme(MODELS), advice
 

@@ -20,8 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from anonbayes.arrays import Floats, Ints
-
-from .layout import Arrays
+from anonbayes.inference.vertical.group_layout import Arrays
 
 MAX_BLOCK = 12
 """Largest group drawn in one piece; ``2**12`` subsets still fit the processor's cache."""

@@ -15,14 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, one_of
-
-from .block import MAX_BLOCK, SUB_BLOCK, block_sweep, lattice
-from .collapsed import collapsed_energy, collapsed_sweep, powers
-from .layout import Arrays, VerticalLayout
-from .metropolis import permute_sweep, sequential_sweep, swap_sweep
-from .parameters import draw_log_simplexes, draw_simplexes, simplex_bounds
-from .shards import Shards
-from .tempering import NO_OWNER, Exchanges, Ladder, LadderState
+from anonbayes.inference.dirichlet import draw_log_simplexes, draw_simplexes, simplex_bounds
+from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, block_sweep, lattice
+from anonbayes.inference.vertical.collapsed import collapsed_energy, collapsed_sweep, powers
+from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout
+from anonbayes.inference.vertical.metropolis import permute_sweep, sequential_sweep, swap_sweep
+from anonbayes.inference.vertical.tempering import NO_OWNER, Exchanges, Ladder, LadderState
 
 STEPS = ("block", "collapsed", "tempered", "swap", "permute", "sequential", "subblock")
 """Names of the samplers of vertical tables."""

@@ -18,8 +18,7 @@ from numba import njit
 from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints
-
-from .block import (
+from anonbayes.inference.vertical.block import (
     Lattice,
     add_ownership,
     cut_group,
@@ -30,7 +29,7 @@ from .block import (
     sum_orders,
     widest_group,
 )
-from .layout import Arrays, VerticalLayout
+from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
 
 LARGEST_TABLE = 20_000_000
 """Numbers kept per table of powers (160 MB); beyond it powers are computed when needed."""

@@ -19,9 +19,8 @@ import numpy as np
 from numba import njit
 
 from anonbayes.arrays import Floats, Ints
-
-from .block import shuffle, widest_group
-from .layout import Arrays
+from anonbayes.inference.vertical.block import shuffle, widest_group
+from anonbayes.inference.vertical.group_layout import Arrays
 
 
 @njit(cache=True, nogil=True, forceinline=True)

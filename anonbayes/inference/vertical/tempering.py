@@ -24,11 +24,15 @@ from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
-
-from .block import MAX_BLOCK, SUB_BLOCK, lattice
-from .collapsed import Powers, collapsed_energy, collapsed_sweep, powers, retempered
-from .layout import VerticalLayout
-from .shards import Threads
+from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
+from anonbayes.inference.vertical.collapsed import (
+    Powers,
+    collapsed_energy,
+    collapsed_sweep,
+    powers,
+    retempered,
+)
+from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout
 
 FIRST_ROUND = 32
 """Sweeps before the ladder is tuned for the first time; each later round is twice as long."""

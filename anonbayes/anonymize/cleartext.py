@@ -1,0 +1,403 @@
+"""The table to be anonymized, and the release assembled from it."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.domains import Domain, code_dtype
+from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
+from anonbayes.hierarchies import Hierarchy
+from anonbayes.tables.build import check_column, check_frame, check_known, distinct_rows
+from anonbayes.tables.evidence import IDENTIFIER_SIZE, Column, Evidence
+from anonbayes.tables.readers import read_hierarchies
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = [
+    "Cleartext",
+    "Levels",
+    "Trees",
+    "cell_column",
+    "check_privacy",
+    "horizontal_table",
+    "set_labels",
+    "spell_out_stars",
+    "whole_label",
+    "whole_number",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# The cleartext table as codes, after every check that a scheme needs.
+
+# Hierarchies or their files by column, or a directory of such files.
+Trees = str | Path | Mapping[str, Hierarchy | str | Path]
+
+
+@dataclass(frozen=True, eq=False)
+class Cleartext:
+    """Codes of the quasi-identifiers and of the sensitive column of a frame.
+
+    Parameters
+    ----------
+    domains : dict of str to Domain
+        Domain of each quasi-identifier, with its hierarchy where one was given.
+    codes : list of numpy.ndarray
+        Domain code of each row, one array per quasi-identifier.
+    sensitive : Domain
+        Domain of the sensitive column.
+    secret : numpy.ndarray
+        Code of each row's sensitive value.
+    """
+
+    domains: dict[str, Domain]
+    codes: list[npt.NDArray[Any]]
+    sensitive: Domain
+    secret: npt.NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.secret)
+
+    @property
+    def secret_counts(self) -> npt.NDArray[np.int64]:
+        """Number of rows of each sensitive value."""
+        return np.bincount(self.secret, minlength=len(self.sensitive))
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        sensitive: str,
+        *,
+        quasi_identifiers: Iterable[str] | None = None,
+        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        hierarchies: Trees | None = None,
+    ) -> Cleartext:
+        """Encode a frame.
+
+        Columns that are neither sensitive nor among `quasi_identifiers` are left out of the
+        release. A hierarchy's leaves are the domain of a column for which none is given, the
+        sensitive one included.
+        """
+        check_frame(frame, "The cleartext table")
+        if not isinstance(sensitive, str):
+            raise TableError(
+                f"sensitive={sensitive!r} must be the name of one column; join several columns "
+                "into one of tuples first."
+            )
+        check_column(frame, sensitive, "sensitive")
+        names = _quasi_identifiers(frame, sensitive, quasi_identifiers)
+        trees = read_hierarchies(hierarchies, frame.columns) or {}
+        check_known(domains, frame.columns, "domains")
+        check_known(trees, frame.columns, "hierarchies")
+        for name in (*names, sensitive):
+            _check_filled(frame[name], name)
+
+        given = domains or {}
+        secret_domain = _domain(
+            sensitive, frame[sensitive], given.get(sensitive), trees.get(sensitive), discrete=True
+        )
+        secret = _encode(frame[sensitive], secret_domain)
+        if not (secret != secret[0]).any():
+            raise TableError(
+                f"The sensitive column {sensitive!r} is constant "
+                f"({secret_domain.values[secret[0]]!r}): no grouping can hide it."
+            )
+        known = {
+            name: _domain(name, frame[name], given.get(name), trees.get(name)) for name in names
+        }
+        codes = [_encode(frame[name], domain) for name, domain in known.items()]
+        return cls(known, codes, secret_domain, secret)
+
+
+def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # noqa: E741
+    """Return k and l as plain ints, after checking that the table as a whole satisfies them."""
+    k, l = whole_number("k", k), whole_number("l", l)  # noqa: E741
+    if k > cleartext.n_rows:
+        raise AnonymizationError(
+            f"k={k} is not possible: the table has only {cleartext.n_rows} rows."
+        )
+    distinct = int((cleartext.secret_counts > 0).sum())
+    if l > distinct:
+        raise AnonymizationError(
+            f"l={l} is not possible: column {cleartext.sensitive.name!r} has {distinct} distinct "
+            f"values, so l can be at most {distinct}."
+        )
+    return k, l
+
+
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` as an int, or raise an error naming the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least or isinstance(value, bool | np.bool_):
+        raise AnonymizationError(f"{name}={value!r} must be a whole number of at least {least}.")
+    return number
+
+
+def _quasi_identifiers(
+    frame: pd.DataFrame, sensitive: str, names: Iterable[str] | None
+) -> list[str]:
+    if isinstance(names, str):
+        raise TableError(f"quasi_identifiers={names!r} must be a list of column names.")
+    chosen = [c for c in frame.columns if c != sensitive] if names is None else list(names)
+    for name in chosen:
+        check_column(frame, name, "quasi-identifying")
+    if len(set(chosen)) < len(chosen):
+        raise TableError(f"quasi_identifiers names a column twice: {chosen}.")
+    if sensitive in chosen:
+        raise TableError(f"Column {sensitive!r} cannot be both sensitive and a quasi-identifier.")
+    if not chosen:
+        raise TableError(
+            f"There is no quasi-identifier beside the sensitive column {sensitive!r}: nothing to "
+            "anonymize."
+        )
+    return chosen
+
+
+def _check_filled(series: pd.Series, name: str) -> None:
+    gaps = series.isna().to_numpy()
+    if gaps.any():
+        raise TableError(
+            f"Column {name!r}, row {series.index[int(gaps.argmax())]}: the value is missing "
+            f"({int(gaps.sum())} rows). Give missing values a category of their own "
+            f"(frame[{name!r}].fillna('unknown')) or drop these rows."
+        )
+
+
+def _domain(
+    name: str,
+    series: pd.Series,
+    given: Domain | Iterable[Any] | None,
+    hierarchy: Hierarchy | None,
+    *,
+    discrete: bool = False,
+) -> Domain:
+    """Domain of a column; many distinct numbers are fine unless it has to be `discrete`."""
+    if isinstance(given, str):
+        raise DomainError(f"The domain of {name!r} is the text {given!r}; give a list of values.")
+    if isinstance(given, Domain):
+        return Domain(name, given.values, given.hierarchy if hierarchy is None else hierarchy)
+    if given is not None:
+        return Domain(name, given, hierarchy)
+    if hierarchy is not None:
+        return Domain(name, hierarchy.leaves, hierarchy)
+    try:
+        domain = Domain.infer(name, series)
+    except TypeError as error:  # pandas cannot hash the cells
+        raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
+    scale = domain.is_numeric and not discrete
+    if not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2):
+        advice = "Bin it" if discrete else "Leave it out with quasi_identifiers=[...]"
+        raise TableError(
+            f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
+            f"identifier. {advice}, or say that it is meant with domains={{{name!r}: [...]}}."
+        )
+    return domain
+
+
+def _encode(series: pd.Series, domain: Domain) -> npt.NDArray[Any]:
+    """Codes of a column; the text of a value stands for the value, as in released cells."""
+    inverse, distinct = pd.factorize(series)
+    lookup = np.empty(len(distinct), dtype=code_dtype(len(domain)))
+    for i, value in enumerate(distinct):
+        code = domain.find(value)
+        if code is None:
+            code = domain.by_label.get(str(value))
+        if code is None:
+            row = series.index[int(np.argmax(inverse == i))]
+            raise DomainError(
+                f"Column {domain.name!r}, row {row}: {value!r} is not in the domain. "
+                f"{nearest(value, domain.labels)}"
+            )
+        lookup[i] = code
+    return lookup[inverse]
+
+
+# -------------------------------------------------------------------------------------------------
+# The levels of one attribute's hierarchy as partitions of its domain.
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Partitions of a domain, from single values up to one cell.
+
+    Levels that split the domain exactly as the level below them are left out, so every step up
+    hides something.
+
+    Parameters
+    ----------
+    domain : Domain
+        The attribute's domain, with its hierarchy.
+    cells : numpy.ndarray
+        Cell of each value at each level, shape ``(n_levels, K)``; cells of a level count from 0.
+    numbers : tuple of int
+        Number of each level in the hierarchy.
+    leaves : numpy.ndarray
+        Position of each value among the hierarchy's leaves.
+    """
+
+    domain: Domain
+    cells: npt.NDArray[np.int64]
+    numbers: tuple[int, ...]
+    leaves: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @classmethod
+    def of(cls, domain: Domain) -> Levels:
+        """Levels of a domain that has a hierarchy."""
+        leaves = leaf_positions(domain)
+        hierarchy = domain.hierarchy
+        assert hierarchy is not None  # leaf_positions has checked it
+        rows: list[npt.NDArray[np.int64]] = []
+        numbers: list[int] = []
+        for number, level in enumerate(hierarchy.codes[:, leaves]):
+            cells = pd.factorize(level)[0].astype(np.int64)
+            if not rows or cells.max() < rows[-1].max():
+                rows.append(cells)
+                numbers.append(number)
+        return cls(domain, np.vstack(rows), tuple(numbers), leaves)
+
+    def members(self, level: int, cell: int) -> npt.NDArray[np.int64]:
+        """Codes of the values in a cell."""
+        return np.flatnonzero(self.cells[level] == cell)
+
+    def label(self, level: int, codes: npt.NDArray[Any]) -> Any:
+        """Label of a cell of the level, given its members."""
+        if len(codes) == len(self.domain):
+            return whole_label(self.domain)
+        assert self.domain.hierarchy is not None
+        return self.domain.hierarchy.label(int(self.leaves[codes[0]]), self.numbers[level])
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Count the values in the cell of each value, shape ``(n_levels, K)``."""
+        return np.vstack([np.bincount(row)[row] for row in self.cells])
+
+
+def leaf_positions(domain: Domain) -> npt.NDArray[np.int64]:
+    """Position among the hierarchy's leaves of each value of the domain."""
+    hierarchy = domain.hierarchy
+    if hierarchy is None:
+        raise TableError(
+            f"Column {domain.name!r} has no hierarchy. Add one to hierarchies (for example with "
+            "Hierarchy.from_levels, from_prefix or from_intervals), or leave the column out with "
+            "quasi_identifiers=[...]."
+        )
+    by_value = {leaf: i for i, leaf in enumerate(hierarchy.leaves)}
+    by_text = {str(leaf): i for i, leaf in enumerate(hierarchy.leaves)}
+    return np.array(
+        [by_value[v] if v in by_value else by_text[str(v)] for v in domain.values], dtype=np.int64
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# From cells per row to a `ReleasedTable`, without a detour through text.
+
+Codes = npt.NDArray[Any]
+_MISREAD = re.compile(r"[,{}]|^$")
+
+
+def cell_column(
+    domain: Domain,
+    ids: Codes,
+    members: Callable[[int], Codes],
+    label: Callable[[int, Codes], Any],
+) -> Column:
+    """Column from a cell number per row, what each number contains and how it is spelled.
+
+    Cells are numbered in order of appearance and equal cells share a number, as if the column had
+    been read from a file; a cell of a single value shows that value.
+    """
+    inverse, distinct = pd.factorize(ids)
+    position: dict[bytes, int] = {}
+    kept: list[Codes] = []
+    labels: list[Any] = []
+    lookup = np.empty(len(distinct), dtype=np.int64)
+    for i, cell in enumerate(distinct):
+        codes = np.sort(np.asarray(members(int(cell)), dtype=np.int64))
+        key = codes.tobytes()
+        if key not in position:
+            position[key] = len(kept)
+            kept.append(codes)
+            labels.append(domain.values[codes[0]] if len(codes) == 1 else label(int(cell), codes))
+        lookup[i] = position[key]
+    evidence = Evidence.from_members(domain, kept, labels)
+    return Column(evidence, lookup.astype(code_dtype(len(kept)))[inverse])
+
+
+def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> ReleasedTable:
+    """Horizontal table in the row order of the cleartext; equal cells form the groups."""
+    secret = cell_column(
+        cleartext.sensitive, cleartext.secret, lambda code: np.array([code]), lambda code, _: code
+    )
+    groups, first, _ = distinct_rows([c.codes for c in columns.values()])
+    return ReleasedTable(
+        scheme="horizontal",
+        sensitive=cleartext.sensitive.name,
+        columns=columns,
+        secret=secret,
+        group_codes=groups.astype(np.int32),
+        group_labels=pd.RangeIndex(len(first), name="group"),
+    )
+
+
+def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
+    """Columns in which no row shows a star everywhere, as only suppressed rows do.
+
+    A group can be so wide that each of its cells is a whole domain; then the first column lists
+    its values instead.
+    """
+    stars = [
+        np.array(
+            [
+                size == len(column.domain) and isinstance(text, str) and text == "*"
+                for size, text in zip(column.evidence.sizes, column.evidence.labels, strict=True)
+            ]
+        )
+        for column in columns.values()
+    ]
+    shown = [star[c.codes] for star, c in zip(stars, columns.values(), strict=True)]
+    if not np.logical_and.reduce(shown).any():
+        return columns
+    name, column = next(iter(columns.items()))
+    labels = list(column.evidence.labels)
+    labels[int(stars[0].argmax())] = set_labels(column.domain)(np.arange(len(column.domain)))
+    return {**columns, name: Column(replace(column.evidence, labels=tuple(labels)), column.codes)}
+
+
+def whole_label(domain: Domain) -> Any:
+    """How a cell that allows every value is spelled: a star, unless a star means something else."""
+    tree = domain.hierarchy
+    taken = "*" in domain.by_label or (
+        tree is not None and "*" in tree and len(tree.positions("*")) < len(tree.leaves)
+    )
+    return tuple(domain.values) if taken else "*"
+
+
+def set_labels(domain: Domain) -> Callable[[Codes], Any]:
+    """How sets of values are spelled: ``{a, b}``, or as tuples where the text could be misread.
+
+    Examples
+    --------
+    >>> set_labels(Domain("x", ["a", "b", "c"]))(np.array([0, 2]))
+    '{a, c}'
+    >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
+    ('a', 'b, c')
+    """
+    if any(_MISREAD.search(label) or label != label.strip() for label in domain.labels):
+        return lambda codes: tuple(domain.values[c] for c in codes)
+    return lambda codes: "{" + ", ".join(domain.labels[c] for c in codes) + "}"

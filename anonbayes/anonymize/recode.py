@@ -1,0 +1,529 @@
+"""Recoding along hierarchies, global and local."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.anonymize.cleartext import (
+    Cleartext,
+    Levels,
+    Trees,
+    cell_column,
+    check_privacy,
+    horizontal_table,
+)
+from anonbayes.anonymize.information_loss import LOSSES, Groups, make_loss
+from anonbayes.anonymize.lattice import Check, Found, Node, search
+from anonbayes.arrays import Floats, Ints
+from anonbayes.domains import Domain
+from anonbayes.errors import AnonymizationError, DomainError, one_of
+from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.evidence import Column
+from anonbayes.tables.readers import set_apart
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["Pass", "Recoder", "Recoding", "RecordSet", "recode", "what_is_possible"]
+
+
+# -------------------------------------------------------------------------------------------------
+# What is possible when a request is not: the message of an infeasible recoding.
+
+
+def what_is_possible(records: RecordSet, k: int, l: int, limit: int) -> str:  # noqa: E741
+    """Say which k and l the coarsest informative levels reach.
+
+    By monotonicity a request is feasible only if it holds one step below the top of the lattice,
+    so looking at these nodes, one per attribute, settles it.
+    """
+    top = [len(level) - 1 for level in records.levels]
+    best_k = best_l = 0
+    fewest = records.n_rows
+    for a, height in enumerate(top):
+        if height == 0:
+            continue
+        node = [*top[:a], height - 1, *top[a + 1 :]]
+        _, rows, secrets = records.group(node)
+        best_k = max(best_k, _largest(rows, np.where(secrets >= l, rows, 0), limit))
+        best_l = max(best_l, _largest(rows, np.where(rows >= k, secrets, 0), limit))
+        fewest = min(fewest, int(rows[(rows < k) | (secrets < l)].sum()))
+    reach = [
+        f"with l={l}, k can be at most {best_k}" if best_k else f"l={l} is out of reach for any k",
+        f"with k={k}, l can be at most {best_l}" if best_l else f"k={k} is out of reach for any l",
+    ]
+    if fewest < records.n_rows:
+        reach.append(
+            f"with both, suppression must be at least {fewest}/{records.n_rows} = "
+            f"{np.ceil(1e4 * fewest / records.n_rows) / 1e4:g}"
+        )
+    return (
+        f"No levels below '*' in every column satisfy k={k} and l={l} with at most {limit} "
+        f"suppressed rows: {'; '.join(reach)}. Lower k or l, allow more suppression, leave "
+        "columns out, or add levels to the hierarchies."
+    )
+
+
+def _largest(rows: npt.NDArray[np.float64], score: npt.NDArray[np.generic], limit: int) -> int:
+    """Largest demand on a group's score for which at most `limit` rows are in failing groups."""
+    order = np.argsort(score, kind="stable")
+    values = np.asarray(score)[order]
+    # below[i]: rows in groups that score less than the i-th group
+    total = np.concatenate([[0.0], np.cumsum(rows[order])])
+    below = total[np.searchsorted(values, values, side="left")]
+    feasible = values[below <= limit]
+    return int(feasible.max(initial=0))
+
+
+# -------------------------------------------------------------------------------------------------
+# Distinct cleartext records, and the groups they form on given levels.
+
+DENSE = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSet:
+    """Distinct rows (quasi-identifiers and secret) with their multiplicities.
+
+    Parameters
+    ----------
+    codes : list of numpy.ndarray
+        Value code of each record, one array per attribute.
+    secret : numpy.ndarray
+        Code of each record's sensitive value.
+    weights : numpy.ndarray
+        Rows of each record.
+    levels : sequence of Levels
+        Levels of each attribute.
+    n_secrets : int
+        Size of the sensitive domain.
+    """
+
+    codes: list[Ints]
+    secret: Ints
+    weights: Floats
+    levels: Sequence[Levels]
+    n_secrets: int
+
+    @classmethod
+    def of(cls, cleartext: Cleartext, levels: Sequence[Levels]) -> tuple[RecordSet, Ints]:
+        """Return the records of a cleartext table, and the record of each of its rows."""
+        inverse, first, count = distinct_rows([*cleartext.codes, cleartext.secret])
+        records = cls(
+            [c[first].astype(np.int64) for c in cleartext.codes],
+            cleartext.secret[first].astype(np.int64),
+            count.astype(np.float64),
+            levels,
+            len(cleartext.sensitive),
+        )
+        return records, inverse
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that the records stand for."""
+        return int(self.weights.sum())
+
+    def take(self, rows: Ints) -> RecordSet:
+        """Return some of the records."""
+        return RecordSet(
+            [c[rows] for c in self.codes],
+            self.secret[rows],
+            self.weights[rows],
+            self.levels,
+            self.n_secrets,
+        )
+
+    def group(self, node: Sequence[int]) -> tuple[Ints, Floats, Ints]:
+        """Find the group of each record on these levels, its rows and its distinct secrets."""
+        key = np.zeros(len(self.secret), dtype=np.int64)
+        size = 1
+        for level, codes, h in zip(self.levels, self.codes, node, strict=True):
+            cells = level.cells[h]
+            radix = int(cells.max()) + 1
+            if size > 2**62 // radix:  # the mixed-radix number would overflow: compress it first
+                key, distinct = pd.factorize(key)
+                size = len(distinct)
+            key = key * radix + cells[codes]
+            size *= radix
+        group, distinct = pd.factorize(key)
+        n_groups = len(distinct)
+        rows: Floats = np.bincount(group, weights=self.weights, minlength=n_groups).astype(float)
+        pair = group * self.n_secrets + self.secret
+        if n_groups * self.n_secrets <= DENSE:
+            seen = np.zeros(n_groups * self.n_secrets, dtype=bool)
+            seen[pair] = True
+            secrets = seen.reshape(n_groups, self.n_secrets).sum(axis=1, dtype=np.int64)
+        else:
+            secrets = np.bincount(np.unique(pair) // self.n_secrets, minlength=n_groups)
+        return group, rows, secrets
+
+    def groups(self, node: Sequence[int], k: int, l: int) -> Groups:  # noqa: E741
+        """Group the records on these levels; tell which groups satisfy k and distinct l."""
+        group, rows, secrets = self.group(node)
+        kept = (rows >= k) & (secrets >= l)
+        return Groups(rows, kept, np.where(kept[group], 0.0, self.weights))
+
+
+# -------------------------------------------------------------------------------------------------
+# One search, or several in a row: global and local recoding as plans.
+
+# What each search found, and the records that it recodes.
+Plan = list[tuple[Found, Ints]]
+
+# A local recoding may put off half of the rows at first and must place at least a twentieth of
+# what is left in each further pass; both are the shares of ARX's published local tables.
+FIRST_PASS = 0.5
+LATER_PASSES = 0.95
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One search over the lattice.
+
+    Parameters
+    ----------
+    levels : dict of str to int
+        Level of each attribute, counted as in its hierarchy.
+    rows : int
+        Rows that were recoded to these levels.
+    loss : float
+        Loss over the rows that the search was given; those it left over count as suppressed.
+    checked, nodes : int
+        Nodes looked at, and nodes of the lattice.
+    """
+
+    levels: dict[str, int]
+    rows: int
+    loss: float
+    checked: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Recoding:
+    """How a table was recoded.
+
+    Parameters
+    ----------
+    passes : tuple of Pass
+        One for global recoding, one or more for local recoding.
+    loss : float
+        Loss of the whole release.
+    loss_name : str
+        Which loss.
+    suppressed : int
+        Suppressed rows.
+    """
+
+    passes: tuple[Pass, ...]
+    loss: float
+    loss_name: str
+    suppressed: int
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Levels of the first pass: those of the table, if recoding was global."""
+        return self.passes[0].levels
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per pass: levels, rows, loss, nodes."""
+        return pd.DataFrame(
+            [
+                {**p.levels, "rows": p.rows, "loss": p.loss, "checked": p.checked, "nodes": p.nodes}
+                for p in self.passes
+            ]
+        ).rename_axis(index="pass")
+
+
+class Recoder:
+    """Searches over all records, or over those that earlier searches left.
+
+    Parameters
+    ----------
+    records : RecordSet
+        Distinct rows.
+    k, l : int
+        Demands on a group.
+    loss : str
+        Name of the loss.
+    limit : int
+        Most rows that the release may suppress.
+    """
+
+    def __init__(self, records: RecordSet, k: int, l: int, loss: str, limit: int) -> None:  # noqa: E741
+        self.records, self.k, self.l, self.loss, self.limit = records, k, l, loss, limit
+
+    def _search(self, chosen: Ints, limit: int) -> Found | None:
+        part = self.records.take(chosen)
+        loss = make_loss(self.loss, part.levels, part.codes, part.weights)
+
+        def check(node: Node) -> Check:
+            groups = part.groups(node, self.k, self.l)
+            value, above = loss.at(node, groups)
+            return Check(groups.suppressed, value, above, lambda: loss.below(node, groups))
+
+        return search(loss.floor(), check, limit)
+
+    def _kept(self, found: Found, chosen: Ints) -> tuple[Ints, Ints]:
+        dropped = self.records.take(chosen).groups(found.node, self.k, self.l).dropped > 0
+        return chosen[~dropped], chosen[dropped]
+
+    def global_plan(self) -> Plan:
+        """Search once, over everyone."""
+        everyone = np.arange(len(self.records.secret))
+        found = self._search(everyone, self.limit)
+        if found is None:
+            raise AnonymizationError(what_is_possible(self.records, self.k, self.l, self.limit))
+        return [(found, self._kept(found, everyone)[0])]
+
+    def local_plan(self) -> Plan:
+        """Search over what is left again, until nothing is, or nothing can be placed.
+
+        The first search may put off more rows than the global one, so its loss, in which they
+        count as suppressed, is no larger; recoding them later only lowers it.
+        """
+        plan: Plan = []
+        rest = np.arange(len(self.records.secret))
+        while len(rest):
+            rows = int(self.records.weights[rest].sum())
+            share = LATER_PASSES if plan else FIRST_PASS
+            most = max(math.floor(share * rows), 0 if plan else self.limit)
+            found = self._search(rest, min(most, rows - 1))
+            if found is None:
+                break
+            placed, rest = self._kept(found, rest)
+            plan.append((found, placed))
+        # Too many rows left over: undo passes until the rest fits in together with their rows.
+        while plan and self.records.weights[rest].sum() > self.limit:
+            rest = np.sort(np.concatenate([rest, plan.pop()[1]]))
+            found = self._search(rest, self.limit)
+            if found is not None:
+                placed, rest = self._kept(found, rest)
+                plan.append((found, placed))
+        return plan or self.global_plan()
+
+    def describe(self, found: Found, rows: Ints, names: Sequence[str]) -> Pass:
+        """Levels, rows and loss of one search, for people."""
+        shape = [len(level) for level in self.records.levels]
+        numbers = [v.numbers[h] for v, h in zip(self.records.levels, found.node, strict=True)]
+        return Pass(
+            dict(zip(names, numbers, strict=True)),
+            int(self.records.weights[rows].sum()),
+            found.check.loss,
+            found.checked,
+            math.prod(shape),
+        )
+
+    def heights(self, plan: Plan) -> list[Ints]:
+        """Level of each record, one array per attribute; the top for records of no pass."""
+        heights = [np.full(len(self.records.secret), len(v) - 1) for v in self.records.levels]
+        for found, rows in plan:
+            for height, level in zip(heights, found.node, strict=True):
+                height[rows] = level
+        return heights
+
+    def loss_of(self, plan: Plan, group_sizes: npt.NDArray[np.float64]) -> float:
+        """Loss of the whole release."""
+        r = self.records
+        return make_loss(self.loss, r.levels, r.codes, r.weights).mixed(
+            self.heights(plan), group_sizes
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Global and local recoding: every attribute is shown on a level of its hierarchy.
+
+LARGEST_LATTICE = 5_000_000
+
+
+@overload
+def recode(
+    df: pd.DataFrame,
+    sensitive: str,
+    hierarchies: Trees,
+    k: int,
+    l: int = ...,  # noqa: E741
+    *,
+    suppression: float = ...,
+    local: bool = ...,
+    loss: str = ...,
+    quasi_identifiers: Iterable[str] | None = ...,
+    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    return_recoding: Literal[False] = ...,
+) -> ReleasedTable: ...
+@overload
+def recode(
+    df: pd.DataFrame,
+    sensitive: str,
+    hierarchies: Trees,
+    k: int,
+    l: int = ...,  # noqa: E741
+    *,
+    suppression: float = ...,
+    local: bool = ...,
+    loss: str = ...,
+    quasi_identifiers: Iterable[str] | None = ...,
+    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    return_recoding: Literal[True],
+) -> tuple[ReleasedTable, Recoding]: ...
+def recode(
+    df: pd.DataFrame,
+    sensitive: str,
+    hierarchies: Trees,
+    k: int,
+    l: int = 1,  # noqa: E741
+    *,
+    suppression: float = 0.0,
+    local: bool = False,
+    loss: str = "loss",
+    quasi_identifiers: Iterable[str] | None = None,
+    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    return_recoding: bool = False,
+) -> ReleasedTable | tuple[ReleasedTable, Recoding]:
+    """Generalize each attribute to a level of its hierarchy, with the least loss possible.
+
+    Groups smaller than `k` or with fewer than `l` distinct sensitive values are suppressed: their
+    rows show ``*`` everywhere and keep their sensitive value. Global recoding uses one level per
+    attribute for all rows and is optimal: no other levels have a smaller loss. Local recoding
+    then takes the rows that would be suppressed and recodes them again at other levels, until
+    nothing is gained; each pass is optimal for its rows, the sequence is greedy, and the release
+    never loses more than by global recoding.
+
+    Parameters
+    ----------
+    df : pandas.DataFrame
+        Cleartext, one row per person.
+    sensitive : str
+        Sensitive column, released unchanged.
+    hierarchies : mapping or path
+        Hierarchy (or its ARX file) of each quasi-identifier, or a directory of such files.
+    k : int
+        Least size of a group.
+    l : int
+        Least number of distinct sensitive values of a group (distinct l-diversity).
+    suppression : float
+        Largest share of rows that the release may suppress.
+    local : bool
+        Recode suppressed rows again.
+    loss : {"loss", "mean_loss", "entropy", "precision", "discernibility"}
+        What to minimise. ``"loss"`` is ARX's *Loss* at its defaults: the share of an attribute's
+        domain that a cell covers, scaled so that values in clear lose 0 and ``*`` loses 1,
+        averaged over rows, and over attributes by ``prod(1 + loss_a)^(1/A) - 1``.
+        ``"mean_loss"`` takes the arithmetic mean over attributes. ``"entropy"`` counts the bits
+        that cells hide, relative to hiding everything; ``"precision"`` the height in the
+        hierarchy. ``"discernibility"`` is ARX's *Discernability*: for each row the number of rows
+        in its group, or of all rows if it is suppressed.
+    quasi_identifiers : iterable of str, optional
+        Columns to recode; all but `sensitive` by default. Other columns are not released.
+    domains : mapping, optional
+        Domain, or list of values, by column; a hierarchy's leaves by default.
+    return_recoding : bool
+        Return the levels, the loss and the search as well.
+
+    Returns
+    -------
+    ReleasedTable
+        Rows in the order of `df`; suppressed rows belong to no group.
+    Recoding
+        Only with ``return_recoding=True``.
+
+    Raises
+    ------
+    AnonymizationError
+        When no levels satisfy k, l and the limit; the message says what is possible. A release
+        that shows nothing at all does not count.
+
+    Notes
+    -----
+    The search is exact because violations of k and of distinct l are monotone: see `lattice`.
+    Ties go to fewer suppressed rows, then to lower levels, then to the order of columns, so the
+    result depends on nothing but the arguments.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import anonbayes as ab
+    >>> df = pd.DataFrame({"zip": ["11", "12", "21", "22"], "ill": ["flu", "cold", "flu", "cold"]})
+    >>> tree = {"zip": ab.Hierarchy.from_prefix(["11", "12", "21", "22"])}
+    >>> ab.anonymize.recode(df, "ill", tree, k=2, l=2).to_frame()["zip"].tolist()
+    ['1*', '1*', '2*', '2*']
+    """
+    one_of("loss", loss, LOSSES)
+    share = _share(suppression)
+    cleartext = Cleartext.of(
+        df,
+        sensitive,
+        quasi_identifiers=quasi_identifiers,
+        domains=domains,
+        hierarchies=hierarchies,
+    )
+    k, l = check_privacy(cleartext, k, l)  # noqa: E741
+    for domain in cleartext.domains.values():
+        if "*" in domain.by_label:
+            raise DomainError(
+                f"Column {domain.name!r} has the value '*', by which suppressed rows are marked; "
+                "rename it."
+            )
+    levels = [Levels.of(domain) for domain in cleartext.domains.values()]
+    _check_size(cleartext, levels)
+    records, record_of = RecordSet.of(cleartext, levels)
+    recoder = Recoder(records, k, l, loss, math.floor(share * cleartext.n_rows + 1e-9))
+    plan = recoder.local_plan() if local else recoder.global_plan()
+    table = set_apart(_release(cleartext, levels, recoder.heights(plan), record_of))
+    if not return_recoding:
+        return table
+    names = list(cleartext.domains)
+    passes = tuple(recoder.describe(found, rows, names) for found, rows in plan)
+    total = recoder.loss_of(plan, table.group_sizes.to_numpy(dtype=float))
+    return table, Recoding(passes, total, loss, table.n_suppressed)
+
+
+def _release(
+    cleartext: Cleartext,
+    levels: Sequence[Levels],
+    heights: Sequence[npt.NDArray[np.int64]],
+    record_of: npt.NDArray[np.int64],
+) -> ReleasedTable:
+    """Table whose rows show the cells on their record's levels."""
+    columns = [
+        _column(level, height[record_of], codes)
+        for level, height, codes in zip(levels, heights, cleartext.codes, strict=True)
+    ]
+    return horizontal_table(cleartext, dict(zip(cleartext.domains, columns, strict=True)))
+
+
+def _column(level: Levels, height: npt.NDArray[np.int64], codes: npt.NDArray[Any]) -> Column:
+    width = len(level.domain)
+    return cell_column(
+        level.domain,
+        height * width + level.cells[height, codes],
+        lambda cell: level.members(*divmod(cell, width)),
+        lambda cell, members: level.label(cell // width, members),
+    )
+
+
+def _share(suppression: float) -> float:
+    try:
+        share = float(suppression)
+    except (TypeError, ValueError):
+        share = math.nan
+    if not 0.0 <= share <= 1.0:
+        raise AnonymizationError(
+            f"suppression={suppression!r} must be a share of rows between 0 and 1."
+        )
+    return share
+
+
+def _check_size(cleartext: Cleartext, levels: Sequence[Levels]) -> None:
+    nodes = math.prod(len(level) for level in levels)
+    if nodes > LARGEST_LATTICE:
+        shape = ", ".join(f"{n}: {len(v)}" for n, v in zip(cleartext.domains, levels, strict=True))
+        raise AnonymizationError(
+            f"The lattice has {nodes:,} nodes (levels of {shape}); at most {LARGEST_LATTICE:,} are "
+            "searched. Give hierarchies with fewer levels or leave columns out."
+        )

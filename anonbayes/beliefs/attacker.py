@@ -1,0 +1,276 @@
+"""What an attacker believes who knows that the victim is in the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.beliefs.index import Compatibility, RecordIndex, accumulate, match_cells
+from anonbayes.beliefs.victims import Victims, batch_slices
+from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["attacker_weights", "candidate_rows", "mean_fit", "pair_values", "random_world_weights"]
+
+
+# -------------------------------------------------------------------------------------------------
+# The attacker and random worlds: the victim is known to be in the table.
+#
+# ``p_A(s | r_v, t*)`` is proportional to the expected number of rows with secret s that could be
+# the victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random
+# worlds every compatible cleartext table counts the same.
+
+MOST_DRAWS = 400
+
+
+class _Rows:
+    """Distinct combinations of cells of a table, and the rows behind each."""
+
+    def __init__(self, table: ReleasedTable) -> None:
+        codes = [c.codes for c in table.columns.values()]
+        self.table = table
+        self.inverse, first, _ = distinct_rows(codes)
+        self.codes = np.stack([c[first].astype(np.int64) for c in codes], axis=1)
+        self.evidence = [c.evidence.matrix for c in table.columns.values()]
+        self.index = RecordIndex.of(self.codes, np.array([m.shape[0] for m in self.evidence]))
+
+    def gather(self, per_row: Floats | sparse.csr_array) -> Floats:
+        """Sum ``(lines, S)``, each line for its rows, over each distinct combination of cells."""
+        n = self.table.n_lines
+        rows = np.ones(n) if self.table.weights is None else self.table.weights.astype(np.float64)
+        pick = sparse.csr_array((rows, (self.inverse, np.arange(n))), shape=(len(self.codes), n))
+        total = pick @ per_row
+        return np.asarray(total.toarray() if sparse.issparse(total) else total)
+
+    def secret_rows(self) -> sparse.csr_array:
+        """One row per line of the table with a one at its secret."""
+        n = self.table.n_lines
+        return sparse.csr_array(
+            (np.ones(n), (np.arange(n), self.table.secret_codes)),
+            shape=(n, len(self.table.secret.domain)),
+        )
+
+
+def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
+    """Unnormalised ``p_A`` of each distinct victim.
+
+    Returns
+    -------
+    weights : numpy.ndarray
+        Shape ``(victims, S)``.
+    batches : numpy.ndarray or None
+        The same from batches of the draws, ``(batches, victims, S)``; None when exact.
+    records : numpy.ndarray
+        Number of compatible distinct records; 0 means that the knowledge fits nobody.
+    """
+    rows = _Rows(post.table)
+    compatible = match_cells(victims, rows.evidence)
+    if post.table.scheme == "vertical":
+        return _vertical(post, victims, rows, compatible)
+    if not post.table.secrets_known:
+        return _latent(post, victims, rows, compatible)
+    secrets = rows.gather(rows.secret_rows())
+    if post.method == "exact":
+        fit = [
+            _exact_fit(post, name, victims.weights[a], compatible[a])
+            for a, name in enumerate(post.table.attributes)
+        ]
+        weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
+        return weights, None, found
+    return _sampled(post, victims, rows, compatible, secrets)
+
+
+def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
+    """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
+    rows = _Rows(table)
+    compatible = match_cells(victims, rows.evidence)
+    fit = []
+    for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
+        share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
+        fit.append(pair_values(weight, share, pairs)[:, None])
+    if table.scheme == "vertical":
+        return accumulate(victims, rows.index, compatible, fit, rows.gather(_group_shares(table)))
+    if table.secrets_known:
+        secrets = rows.gather(rows.secret_rows())
+    else:
+        matrix = table.secret.evidence.matrix.toarray()
+        secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
+    return accumulate(victims, rows.index, compatible, fit, secrets)
+
+
+def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
+    """Number of released rows that each distinct victim could own."""
+    rows = _Rows(table)
+    compatible = match_cells(victims, rows.evidence)
+    count = table.tally(rows.inverse, len(rows.codes)).astype(np.float64)
+    possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
+    found, _ = accumulate(victims, rows.index, compatible, possible, count[:, None])
+    return np.rint(found[:, 0]).astype(np.int64)
+
+
+def _group_shares(table: ReleasedTable) -> Floats:
+    """Share of each secret in the group of every item of a vertical table."""
+    size = len(table.secret.domain)
+    keys = table.group_codes.astype(np.int64) * size + table.secret_codes
+    counts = np.bincount(keys, minlength=table.n_groups * size).reshape(table.n_groups, size)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    return np.asarray(share[table.group_codes])
+
+
+def _exact_fit(
+    post: Posterior, name: str, weight: sparse.csr_array, pairs: Compatibility
+) -> Floats:
+    """``E[pi(k) / pi(y)]`` summed over what is known: a ratio of closed-form means (MODEL 1.3)."""
+    tree = post.trees[name]
+    pattern = post.table.columns[name].evidence.matrix
+    out = np.empty((len(pairs.cell), len(tree.mean)))
+    for s in range(len(tree.mean)):
+        scaled = sparse.csr_array(pattern.multiply(tree.mean[s][None, :]))
+        out[:, s] = pair_values(weight, scaled, pairs) / np.exp(tree.cell_log_mean[s][pairs.cell])
+    return out
+
+
+def _sampled(
+    post: Posterior,
+    victims: Victims,
+    rows: _Rows,
+    compatible: tuple[Compatibility, ...],
+    secrets: Floats,
+) -> tuple[Floats, Floats, Ints]:
+    """Known secrets, crossing cells: given t* the ``pi_a`` are independent over attributes.
+
+    So the expectation of the product over attributes is the product of the expectations.
+    """
+    cuts = batch_slices(post.n_chains, post.n_draws)
+    names = post.table.attributes
+    fits: list[list[Floats]] = [[] for _ in names]
+    for a, name in enumerate(names):
+        draws = post.draws[f"pi_{name}"].to_numpy()
+        for chain, cut in cuts:
+            fits[a].append(
+                mean_fit(draws[chain, cut], victims.weights[a], rows.evidence[a], compatible[a])
+            )
+    sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
+    batches = np.stack(
+        [
+            accumulate(victims, rows.index, compatible, [f[b] for f in fits], secrets)[0]
+            for b in range(len(cuts))
+        ]
+    )
+    mean = [np.average(np.stack(f), axis=0, weights=sizes) for f in fits]
+    weights, found = accumulate(victims, rows.index, compatible, mean, secrets)
+    return weights, batches, found
+
+
+def _latent(
+    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+) -> tuple[Floats, Floats, Ints]:
+    """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
+    table = post.table
+    draws = {name: post.draws[f"pi_{name}"].to_numpy() for name in table.attributes}
+    secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
+    release = table.secret.evidence.matrix.toarray()[table.secret.codes]
+    cuts = batch_slices(post.n_chains, post.n_draws)
+    step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
+    batches, found = [], np.zeros(len(victims), dtype=np.int64)
+    for chain, cut in cuts:
+        total = np.zeros((len(victims), len(table.secret.domain)))
+        chosen = range(cut.start, cut.stop, step)
+        for t in chosen:
+            joint = release * secret[chain, t][None, :]
+            fit = []
+            for a, (name, column) in enumerate(table.columns.items()):
+                pi = draws[name][chain, t]
+                joint = joint * (rows.evidence[a] @ pi.T)[column.codes]
+                fit.append(mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a]))
+            joint /= joint.sum(axis=1, keepdims=True)
+            weights, found = accumulate(victims, rows.index, compatible, fit, rows.gather(joint))
+            total += weights
+        batches.append(total / len(chosen))
+    return np.mean(batches, axis=0), np.stack(batches), found
+
+
+def _vertical(
+    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+) -> tuple[Floats, Floats, Ints]:
+    """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
+    fit = [
+        pair_values(weight, cells, pairs)[:, None]
+        for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
+    ]
+    batches = [
+        accumulate(victims, rows.index, compatible, fit, rows.gather(owned))[0]
+        for owned in post.ownership
+    ]
+    found = accumulate(victims, rows.index, compatible, fit, rows.gather(post.ownership[0]))[1]
+    return np.mean(batches, axis=0), np.stack(batches), found
+
+
+# -------------------------------------------------------------------------------------------------
+# How well a released cell fits what is known: ``P(knowledge | cell, secret)``, pair by pair.
+
+
+def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility) -> Floats:
+    """``sum_k weight[v, k] cells[y, k]`` for the compatible pairs (v, y), in their order."""
+    product = sparse.csr_array(weight @ cells.T)
+    product.sort_indices()
+    if len(product.indices) == len(pairs.cell):
+        return np.asarray(product.data)
+    # Pairs whose common values all weigh zero are no entries of the product.
+    rows = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
+    return np.asarray(product[rows, pairs.cell]).ravel()
+
+
+def mean_fit(
+    draws: Floats, weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility
+) -> Floats:
+    """Average over draws ``pi[s, k]`` of ``sum_k w_v(k) pi(k) E_y(k) / sum_k pi(k) E_y(k)``.
+
+    The conditional probabilities are averaged, not sampled values (Rao-Blackwell, MODEL 1.4).
+    """
+    out = np.zeros((len(pairs.cell), draws.shape[1]))
+    _add_fits(
+        np.ascontiguousarray(draws),
+        (weight.indptr, weight.indices, weight.data),
+        (cells.indptr, cells.indices, cells.data),
+        pairs,
+        out,
+    )
+    return out / len(draws)
+
+
+@njit(cache=True, nogil=True)
+def _add_fits(draws, weight, cells, pairs, out):  # type: ignore[no-untyped-def]
+    w_pointer, w_index, w_data = weight
+    c_pointer, c_index, c_data = cells
+    n_secrets, size = draws.shape[1], draws.shape[2]
+    total = np.empty(len(c_pointer) - 1)
+    known = np.zeros(size)
+    for t in range(len(draws)):
+        for s in range(n_secrets):
+            pi = draws[t, s]
+            for y in range(len(total)):
+                total[y] = 0.0
+                for i in range(c_pointer[y], c_pointer[y + 1]):
+                    total[y] += pi[c_index[i]] * c_data[i]
+            for v in range(len(pairs.pointer) - 1):
+                for i in range(w_pointer[v], w_pointer[v + 1]):
+                    known[w_index[i]] = w_data[i]
+                for p in range(pairs.pointer[v], pairs.pointer[v + 1]):
+                    y = pairs.cell[p]
+                    fit = 0.0
+                    for i in range(c_pointer[y], c_pointer[y + 1]):
+                        fit += known[c_index[i]] * pi[c_index[i]] * c_data[i]
+                    # Where tiny weights leave a secret's cell without any probability, no row of
+                    # that secret shows it.
+                    if total[y] > 0.0:
+                        out[p, s] += fit / total[y]
+                for i in range(w_pointer[v], w_pointer[v + 1]):
+                    known[w_index[i]] = 0.0

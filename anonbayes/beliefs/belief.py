@@ -1,0 +1,141 @@
+"""Beliefs as labelled probabilities, with their Monte-Carlo error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.arrays import Floats
+from anonbayes.beliefs.attacker import attacker_weights, random_world_weights
+from anonbayes.beliefs.learner import learner_weights
+from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
+from anonbayes.errors import TableError
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+    from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["attacker_belief", "learner_belief", "normalise", "random_worlds_belief"]
+Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
+Secret = Mapping[Any, float] | set[Any] | None
+
+
+class MonteCarloErrors:
+    """Standard errors of a belief, labelled like the belief itself.
+
+    Everything that can be asked of a Series or DataFrame can be asked of them; `frame` is the
+    object itself. pandas copies and compares what stands in ``attrs``, which a DataFrame there
+    would not survive.
+
+    Examples
+    --------
+    >>> errors = MonteCarloErrors(pd.Series([0.01, 0.02]))
+    >>> float(errors.max()), errors.to_numpy().tolist()
+    (0.02, [0.01, 0.02])
+    """
+
+    def __init__(self, frame: pd.Series | pd.DataFrame) -> None:
+        self.frame = frame
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.frame, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.frame, dtype=dtype)
+
+    def __deepcopy__(self, memo: Any) -> MonteCarloErrors:
+        return self
+
+    def __repr__(self) -> str:
+        return f"MonteCarloErrors({self.frame!r})"
+
+
+def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series | pd.DataFrame:
+    """See `Posterior.learner`."""
+    victims = read_victims(post.table, victim)
+    weights, batches = learner_weights(post, victims, kind)
+    return _labelled(post.table, victims, weights, batches, None, "learner")
+
+
+def attacker_belief(post: Posterior, victim: Victim, *, secret: Secret) -> pd.Series | pd.DataFrame:
+    """See `Posterior.attacker`."""
+    victims = read_victims(post.table, victim)
+    extra = secret_weights(post.table, secret)
+    weights, batches, found = attacker_weights(post, victims)
+    _check_found(victims, found)
+    return _labelled(post.table, victims, weights, batches, extra, "attacker")
+
+
+def random_worlds_belief(
+    post: Posterior, victim: Victim, *, secret: Secret
+) -> pd.Series | pd.DataFrame:
+    """See `Posterior.random_worlds`."""
+    victims = read_victims(post.table, victim)
+    extra = secret_weights(post.table, secret)
+    weights, found = random_world_weights(post.table, victims)
+    _check_found(victims, found)
+    return _labelled(post.table, victims, weights, None, extra, "random worlds")
+
+
+def normalise(weights: Floats) -> Floats:
+    """Divide by the sum over the last axis; NaN where nothing has any weight.
+
+    Examples
+    --------
+    >>> normalise(np.array([[1.0, 3.0]])).tolist()
+    [[0.25, 0.75]]
+    """
+    with np.errstate(invalid="ignore"):
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:
+    lost = np.flatnonzero(found == 0)
+    if len(lost):
+        who = ""
+        if victims.index is not None:
+            rows = np.flatnonzero(np.isin(victims.inverse, lost))
+            who = f"Victim {victims.index[rows[0]]!r} ({len(rows)} of {len(victims.inverse)}): "
+        raise TableError(
+            f"{who}what is known fits no row of the released table, so the victim cannot be in it. "
+            "Check the values, or give a set of values where you are not sure."
+        )
+
+
+def _labelled(
+    table: ReleasedTable,
+    victims: Victims,
+    weights: Floats,
+    batches: Floats | None,
+    extra: Floats | None,
+    name: str,
+) -> pd.Series | pd.DataFrame:
+    """Probabilities by sensitive value, with ``attrs["mcse"]`` of the same shape."""
+    if extra is not None:
+        weights = weights * extra
+        batches = None if batches is None else batches * extra
+        if (weights.sum(axis=1) <= 0).any():
+            raise TableError(
+                "secret= rules out every sensitive value that is possible for the victim."
+            )
+    belief = normalise(weights)[victims.inverse]
+    error = np.zeros_like(belief)
+    if batches is not None:
+        error = standard_error(normalise(batches))[victims.inverse]
+    values = pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
+    if victims.index is None:
+        out: pd.Series | pd.DataFrame = pd.Series(belief[0], index=values, name=name)
+        out.attrs["mcse"] = MonteCarloErrors(pd.Series(error[0], index=values, name="mcse"))
+        return out
+    out = pd.DataFrame(belief, index=victims.index, columns=values)
+    out.attrs["mcse"] = MonteCarloErrors(pd.DataFrame(error, index=victims.index, columns=values))
+    return out

@@ -1,0 +1,228 @@
+"""An index of released records: which ones are compatible with what is known of a victim.
+
+The distinct combinations of cells are kept as a trie, one level per attribute. A victim walks down
+only the branches whose cells allow what is known, so the cost is that of the compatible records,
+not of all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.beliefs.victims import Victims
+
+__all__ = ["Compatibility", "RecordIndex", "match_cells"]
+
+
+class Trie(NamedTuple):
+    """Arrays of the trie: nodes of all levels, children of a node next to each other.
+
+    Attributes
+    ----------
+    cell : numpy.ndarray
+        Cell of each node.
+    child : numpy.ndarray
+        First child of each node above the last level; children end where those of the next node
+        begin.
+    record : numpy.ndarray
+        Record of each node of the last level.
+    """
+
+    cell: Ints
+    child: Ints
+    record: Ints
+
+
+class Compatibility(NamedTuple):
+    """Cells that are compatible with the pieces of knowledge of one attribute.
+
+    Attributes
+    ----------
+    pointer, cell : numpy.ndarray
+        The cells of knowledge v are ``cell[pointer[v]:pointer[v + 1]]``.
+    """
+
+    pointer: Ints
+    cell: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class RecordIndex:
+    """Trie over the distinct records of a table.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        Cells of the distinct records, shape ``(records, attributes)``, distinct rows.
+    order : numpy.ndarray
+        Attributes in the order of the trie's levels.
+    trie : Trie
+        Nodes; the root's children are the nodes from 0 to ``n_top``.
+    n_top : int
+        Number of nodes of the first level.
+    """
+
+    codes: Ints
+    order: Ints
+    trie: Trie
+    n_top: int
+
+    @classmethod
+    def of(cls, codes: Ints, n_cells: Ints) -> RecordIndex:
+        """Index distinct records; attributes of many cells come first, they rule out most."""
+        order = np.argsort(-np.asarray(n_cells), kind="stable").astype(np.int64)
+        rows = np.lexsort(codes[:, order[::-1]].T)
+        ordered = codes[rows][:, order]
+        new = np.zeros(len(codes), dtype=bool)
+        new[0] = True
+        cells, children, starts, offset = [], [], [], 0
+        for level in range(len(order)):
+            new[1:] |= ordered[1:, level] != ordered[:-1, level]
+            starts.append(np.flatnonzero(new))
+        for level, start in enumerate(starts):
+            cells.append(ordered[start, level])
+            offset += len(start)
+            if level + 1 < len(starts):
+                children.append(np.searchsorted(starts[level + 1], start) + offset)
+        children.append(np.array([offset]))
+        trie = Trie(np.concatenate(cells), np.concatenate(children).astype(np.int64), rows)
+        return cls(codes, order, trie, len(starts[0]))
+
+
+def match_cells(victims: Victims, evidence: list[sparse.csr_array]) -> tuple[Compatibility, ...]:
+    """Cells of each attribute that allow each piece of knowledge: those with a common value."""
+    out = []
+    for weight, cells in zip(victims.weights, evidence, strict=True):
+        common = sparse.csr_array(_pattern(weight) @ _pattern(cells).T)
+        common.sort_indices()
+        out.append(Compatibility(common.indptr.astype(np.int64), common.indices.astype(np.int64)))
+    return tuple(out)
+
+
+def _pattern(matrix: sparse.csr_array) -> sparse.csr_array:
+    pattern = sparse.csr_array(matrix, copy=True)
+    pattern.data = np.ones_like(pattern.data)
+    return pattern
+
+
+def accumulate(
+    victims: Victims,
+    index: RecordIndex,
+    compatible: tuple[Compatibility, ...],
+    fit: list[Floats],
+    secrets: Floats,
+) -> tuple[Floats, Ints]:
+    """Sum over the compatible records of ``secrets[record, s] * prod_a fit_a[v, cell, s]``.
+
+    Parameters
+    ----------
+    victims, index, compatible
+        Who is looked for, among which records.
+    fit : list of numpy.ndarray
+        Per attribute ``P(knowledge v | row shows the cell and has secret s)``, one row per
+        compatible pair and one column per sensitive value (or a single column).
+    secrets : numpy.ndarray
+        Weight of each record and sensitive value, such as the number of rows.
+
+    Returns
+    -------
+    weights : numpy.ndarray
+        Shape ``(victims, S)``, not normalised.
+    records : numpy.ndarray
+        Number of compatible records of each victim.
+    """
+    n_cells = np.array([int(index.codes[:, a].max()) + 1 for a in range(index.codes.shape[1])])
+    slot_start = np.concatenate([[0], np.cumsum(n_cells)]).astype(np.int64)
+    pair_start = np.concatenate([[0], np.cumsum([len(c.cell) for c in compatible])])
+    width = max(f.shape[1] for f in fit)
+    table = np.concatenate([np.broadcast_to(f, (len(f), width)) for f in fit])
+    knowledge_start = np.concatenate([[0], np.cumsum([len(c.pointer) for c in compatible])])
+    out = np.zeros((len(victims), secrets.shape[1]))
+    found = np.zeros(len(victims), dtype=np.int64)
+    _walk(
+        victims.codes,
+        index.order,
+        index.trie,
+        index.n_top,
+        np.concatenate([c.pointer for c in compatible]),
+        np.concatenate([c.cell for c in compatible]),
+        knowledge_start.astype(np.int64),
+        pair_start.astype(np.int64),
+        slot_start,
+        np.ascontiguousarray(table),
+        np.ascontiguousarray(secrets),
+        out,
+        found,
+    )
+    return out, found
+
+
+@njit(cache=True, nogil=True)
+def _walk(  # type: ignore[no-untyped-def]
+    victims,
+    order,
+    trie,
+    n_top,
+    pointer,
+    cells,
+    knowledge_start,
+    pair_start,
+    slot_start,
+    fit,
+    secrets,
+    out,
+    found,
+):
+    """Walk the trie for every victim; `slot` tells the pair of a cell, or -1."""
+    depth = len(order)
+    n_secrets = secrets.shape[1]
+    width = fit.shape[1]
+    slot = np.full(slot_start[-1], -1, dtype=np.int64)
+    product = np.ones((depth + 1, width))
+    node = np.zeros(depth + 1, dtype=np.int64)
+    stop = np.zeros(depth + 1, dtype=np.int64)
+    for v in range(len(victims)):
+        for a in range(depth):
+            where = knowledge_start[a] + victims[v, a]
+            for i in range(pointer[where], pointer[where + 1]):
+                c = cells[pair_start[a] + i]
+                if c < slot_start[a + 1] - slot_start[a]:
+                    slot[slot_start[a] + c] = pair_start[a] + i
+        level = 0
+        node[0], stop[0] = 0, n_top
+        while level >= 0:
+            if node[level] == stop[level]:
+                level -= 1
+                continue
+            n = node[level]
+            node[level] += 1
+            pair = slot[slot_start[order[level]] + trie.cell[n]]
+            if pair < 0:
+                continue
+            alive = False
+            for s in range(width):
+                product[level + 1, s] = product[level, s] * fit[pair, s]
+                alive |= product[level + 1, s] > 0.0
+            if not alive:
+                continue
+            if level == depth - 1:
+                record = trie.record[n - (len(trie.cell) - len(trie.record))]
+                found[v] += 1
+                for s in range(n_secrets):
+                    out[v, s] += secrets[record, s] * product[depth, s if width > 1 else 0]
+            else:
+                level += 1
+                node[level] = trie.child[n]
+                stop[level] = trie.child[n + 1]
+        for a in range(depth):
+            where = knowledge_start[a] + victims[v, a]
+            for i in range(pointer[where], pointer[where + 1]):
+                c = cells[pair_start[a] + i]
+                if c < slot_start[a + 1] - slot_start[a]:
+                    slot[slot_start[a] + c] = -1

@@ -1,0 +1,249 @@
+"""What is known about victims, one or many."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import is_missing, weights_by_value
+from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
+from anonbayes.tables.build import check_frame, distinct_rows
+from anonbayes.tables.cells import CellParser
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["Victims", "batch_slices", "read_victims", "standard_error"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Averages over draws with their Monte-Carlo error, by batch means.
+#
+# Draws of all chains are cut into batches of successive draws. A belief computed from each batch
+# scatters around the one computed from all draws; the scatter over the square root of the number of
+# batches is its standard error, autocorrelation within batches included.
+
+BATCHES = 20
+
+
+def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
+    """Cut ``(chain, draw)`` into about `wanted` batches, whole draws each.
+
+    Examples
+    --------
+    >>> batch_slices(1, 10, 2)
+    [(0, slice(0, 5, None)), (0, slice(5, 10, None))]
+    """
+    per_chain = max(1, min(n_draws, -(-wanted // n_chains)))
+    edges = np.linspace(0, n_draws, per_chain + 1).round().astype(int)
+    return [
+        (chain, slice(int(a), int(b)))
+        for chain in range(n_chains)
+        for a, b in itertools.pairwise(edges)
+    ]
+
+
+def standard_error(batches: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Standard error of the average of batches (first axis); NaN for a single batch.
+
+    Examples
+    --------
+    >>> standard_error(np.array([[0.4], [0.6]])).round(3).tolist()
+    [0.1]
+    """
+    if len(batches) < 2:
+        return np.full(batches.shape[1:], np.nan)
+    return batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
+
+
+# -------------------------------------------------------------------------------------------------
+# What somebody knows about a victim's nonsensitive values.
+
+
+@dataclass(frozen=True, eq=False)
+class Victims:
+    """Distinct victims, each with a weight vector over the values of every attribute.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        For each distinct victim and attribute the row of that attribute's `weights`.
+    weights : tuple of scipy.sparse.csr_array
+        Per attribute the distinct pieces of knowledge: ``P(what is known | value)``; a known value
+        is a one, an unknown value a row of ones.
+    inverse : numpy.ndarray
+        Distinct victim of each victim asked for.
+    index : pandas.Index or None
+        Labels of the victims asked for; None for a single one.
+    """
+
+    codes: npt.NDArray[np.int64]
+    weights: tuple[sparse.csr_array, ...]
+    inverse: npt.NDArray[np.int64]
+    index: pd.Index | None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def read_victims(
+    table: ReleasedTable, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
+) -> Victims:
+    """Read one victim (a mapping, or the row of a frame) or many (a frame).
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The table whose attributes are meant.
+    victim : mapping, pandas.Series or pandas.DataFrame
+        Per attribute a value, a set of values, any cell that `CellParser` reads (so a coarser label
+        of the hierarchy, too), or ``{value: weight}`` for noisy knowledge. An attribute that is not
+        mentioned, or missing (NaN, None), is unknown. Columns of a frame, or of its row, that are
+        no attributes of the table are ignored only if they are its sensitive column.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Zip": ["1", "2"], "Dis": ["Heart", "Flu"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
+    >>> read_victims(table, {"Nat": {"M": 0.9, "J": 0.1}}).weights[0].toarray().tolist()
+    [[0.1, 0.9]]
+    """
+    if isinstance(victim, pd.DataFrame):
+        check_frame(victim, "The frame of victims")
+        columns: dict[str, list[Any]] = {str(c): victim[c].tolist() for c in victim.columns}
+        index, size = victim.index, len(victim)
+    elif isinstance(victim, Mapping | pd.Series):
+        columns = {str(name): [cell] for name, cell in victim.items()}
+        if isinstance(victim, pd.Series):
+            columns.pop(table.sensitive, None)
+        index, size = None, 1
+    else:
+        raise TableError(
+            f"A victim is a mapping {{attribute: value}} or a frame, got {type(victim).__name__}."
+        )
+    for name in columns:
+        if name not in table.columns and not (name == table.sensitive and index is not None):
+            raise TableError(
+                f"The victim has {name!r}, which is no attribute of the table. "
+                f"{nearest(name, table.attributes)}"
+            )
+    codes, weights = [], []
+    for name in table.attributes:
+        code, weight = _knowledge(table, name, columns.get(name), size, index)
+        codes.append(code)
+        weights.append(weight)
+    inverse, first, _ = distinct_rows(codes)
+    return Victims(np.stack(codes, axis=1)[first], tuple(weights), inverse, index)
+
+
+def _knowledge(
+    table: ReleasedTable, name: str, cells: list[Any] | None, size: int, index: pd.Index | None
+) -> tuple[npt.NDArray[np.int64], sparse.csr_array]:
+    """Code of each victim's knowledge of one attribute, and the distinct weight vectors."""
+    domain = table.domains[name]
+    if cells is None:
+        return np.zeros(size, dtype=np.int64), sparse.csr_array(np.ones((1, len(domain))))
+    parser = CellParser(domain, missing="unknown")
+    position: dict[Any, int] = {}
+    rows: list[npt.NDArray[np.int64]] = []
+    data: list[npt.NDArray[np.float64]] = []
+    codes = np.empty(size, dtype=np.int64)
+    for i, cell in enumerate(cells):
+        key = _key(cell)
+        if key not in position:
+            place = None if index is None else index[i]
+            members, weight = _parse(parser, cell, place)
+            position[key] = len(rows)
+            rows.append(members)
+            data.append(weight)
+        codes[i] = position[key]
+    indptr = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+    matrix = sparse.csr_array(
+        (np.concatenate(data), np.concatenate(rows), indptr), shape=(len(rows), len(domain))
+    )
+    return codes, matrix
+
+
+def _key(cell: Any) -> Any:
+    if isinstance(cell, Mapping):
+        return ("weights", frozenset(cell.items()))
+    if is_missing(cell):
+        return ("missing",)
+    try:
+        hash(cell)
+    except TypeError:
+        return ("set", frozenset(np.ravel(np.asarray(list(cell), dtype=object)).tolist()))
+    return (type(cell).__name__, cell)
+
+
+def _parse(
+    parser: CellParser, cell: Any, row: object
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    if not isinstance(cell, Mapping):
+        members = parser.parse(cell, row=row)
+        return members, np.ones(len(members))
+    name = parser.domain.name
+    weight = np.zeros(len(parser.domain))
+    for value, w in cell.items():
+        try:
+            number = float(w)
+        except (TypeError, ValueError):
+            raise CellError(
+                f"Column {name!r}: the weight {w!r} of {value!r} is no number."
+            ) from None
+        if not np.isfinite(number) or number < 0:
+            raise CellError(
+                f"Column {name!r}: the weight of {value!r} must be at least 0, got {w!r}."
+            )
+        weight[parser.parse(value, row=row)] += number
+    members = np.flatnonzero(weight)
+    if not len(members):
+        raise CellError(f"Column {name!r}: all weights of the victim's values are zero.")
+    return members, weight[members]
+
+
+def secret_weights(
+    table: ReleasedTable, secret: Mapping[Any, float] | set[Any] | frozenset[Any] | None
+) -> npt.NDArray[np.float64] | None:
+    """Weights of the sensitive values that express further knowledge of a victim's secret.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        Whose sensitive values are meant.
+    secret : mapping or set, optional
+        ``{value: weight}``, values left out weighing 1 (``{"HIV": 0}``: not HIV), or the set of the
+        values that are possible.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> table = ab.ReleasedTable.horizontal(
+    ...     pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]}), "Dis")
+    >>> secret_weights(table, {"Flu": 0}).tolist()
+    [0.0, 1.0]
+    """
+    if secret is None:
+        return None
+    domain = table.secret.domain
+    if isinstance(secret, Mapping):
+        out = weights_by_value(secret, domain, what="secret=")
+    elif isinstance(secret, set | frozenset | list | tuple):
+        out = np.zeros(len(domain))
+        for value in secret:
+            out[domain.index(value)] = 1.0
+    else:
+        raise AnonbayesError(
+            f"secret= must be a mapping {{value: weight}} or a set of values, got {secret!r}."
+        )
+    if not np.isfinite(out).all() or (out < 0).any() or not out.any():
+        raise AnonbayesError("secret= needs weights of at least 0, and one above 0.")
+    return out

@@ -1,0 +1,371 @@
+"""Budgets from the reports of a first group of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from anonbayes.arrays import Floats
+from anonbayes.budgets.tuning import Budgets, check_bound, make_budgets, reidentification_budget
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.support import support_of
+from anonbayes.domains import Domain
+from anonbayes.errors import AnonbayesError, one_of
+from anonbayes.estimation.closed_forms import check_informative
+from anonbayes.notions.idldp import chosen_mask
+
+__all__ = [
+    "COVERAGES",
+    "Allowance",
+    "allow_errors",
+    "check_alpha",
+    "count_quantile",
+    "exact_lower_counts",
+    "from_confidence",
+    "lower_counts",
+    "predictive_quantile",
+    "read_support",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# How often a rule may count on users who are not there, derived from the bound it has to keep.
+#
+# Budgets that are tuned to numbers of users ``k(x) <= c(x)`` keep every report at ``gamma/n``
+# (OneID Theorem 1). Reports of a first group give such numbers up to an error. With an error of at
+# most
+# ``level`` for each value, and budgets tuned to ``target = gamma - n level`` in place of ``gamma``,
+#
+# * a user's report names her with ``target/n`` at most, unless the number of her value is wrong;
+#   then with one at most. Over the first group's reports that is at most ``target/n + level =
+#   gamma/n``;
+# * no number is wrong, and no report of anybody exceeds the bound, but with a probability of at
+#   most ``level`` times the number of values that could be wrong.
+#
+# So ``level = alpha min(1/number, (gamma - 1)/n)`` makes the first at most ``gamma/n`` for every
+# single user, and the second happen with probability ``1 - alpha``. It costs at most the share
+# `alpha` of ``gamma``. A posterior is conditioned on the reports, so there the same holds with the
+# number of values that are counted on, and these alone pay.
+
+COVERAGES = ("simultaneous", "pointwise")
+
+
+class Allowance(NamedTuple):
+    """Largest probability of a wrong number, for each value, and the gamma to tune to."""
+
+    level: float
+    target: float
+
+
+def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
+    """Error level of each of `number` values that keeps the bound ``gamma/n`` in expectation.
+
+    Examples
+    --------
+    Of 330,159 users and 61,098 values, the number of values is what counts; of 75,128 users and
+    3 values, the expectation:
+
+    >>> level, target = allow_errors(0.05, 330_159, 100, 61_098)
+    >>> f"{level:.3g}", round(target, 3)
+    ('8.18e-07', 99.73)
+    >>> level, target = allow_errors(0.05, 75_128, 100, 3)
+    >>> f"{level:.3g}", round(target, 3)
+    ('6.59e-05', 95.05)
+    """
+    level = alpha * min(1.0 / max(number, 1), (gamma - 1.0) / n)
+    return Allowance(level, max(gamma - n * level, 1.0))
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise `AnonbayesError` unless alpha lies between 0 and 1."""
+    if not 0 < alpha < 1:
+        raise AnonbayesError(
+            f"alpha={alpha!r} must lie between 0 and 1; alpha -> 0 is the worst case rule."
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Lower quantiles of how many users hold a value: numeric kernels.
+
+# Counts up to this one are told apart; larger ones in steps of their 512th part, far below the
+# standard deviation that any number of reports leaves.
+EXACT_COUNTS = 4096
+STEPS = 512
+# Entries of the largest table of likelihoods.
+TABLE = 4_000_000
+# Of rarer events than this many draws in all, draws say little.
+TAIL_DRAWS = 20
+BETA_NODES = 300
+
+
+def count_quantile(
+    support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float, weight: float = 1.0
+) -> Floats:
+    """Largest ``k`` with ``P(count < k | support) <= level``, for each value.
+
+    Examples
+    --------
+    Ten of ten users say so openly; a hundred are asked for:
+
+    >>> one = np.ones(2)
+    >>> count_quantile(SupportCounts(np.array([10, 0]), 10), 100, one, 0 * one, 0.05)
+    array([83.,  0.])
+    """
+    check_informative(hit, miss)
+    if len(hit) == 1:
+        return np.array([float(n)])
+    lower, middle, width = _count_grid(n)
+    log_prior = _log_beta_binomial(middle, n, weight / len(hit), weight) + np.log(width)
+    # Values with the same bits and the same support share their posterior.
+    bits, place = np.unique(hit + 1j * miss, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(place))[:-1])
+    quantile = np.empty(len(hit))
+    for pair, values in zip(bits, members, strict=True):
+        rate = pair.imag + (pair.real - pair.imag) * (middle / n)
+        t, again = np.unique(support.counts[values], return_inverse=True)
+        found = _lower_edges(t, support.n, rate, log_prior, level)
+        quantile[values] = lower[found][again]
+    return quantile
+
+
+def _lower_edges(
+    t: npt.NDArray[np.int64], trials: float, rate: Floats, log_prior: Floats, level: float
+) -> npt.NDArray[np.intp]:
+    """Position in the grid of counts below which no more than `level` of the posterior lies."""
+    with np.errstate(divide="ignore"):
+        log_raised, log_not = np.log(rate), np.log1p(-rate)
+    found = np.empty(len(t), dtype=np.intp)
+    step = max(1, TABLE // len(rate))
+    for start in range(0, len(t), step):
+        raised = t[start : start + step, None].astype(float)
+        lowered = np.asarray(trials - raised, dtype=float)
+        # An impossible rate (log 0) rules a count out only if it was needed.
+        log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
+        mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
+        below = np.cumsum(mass, axis=1)
+        found[start : start + step] = np.argmax(below > level * below[:, -1:], axis=1)
+    return found
+
+
+def _times(number: Floats, logarithm: Floats) -> Floats:
+    """Product in which zero times an infinite logarithm is zero."""
+    if np.isfinite(logarithm).all():
+        return number * logarithm
+    with np.errstate(invalid="ignore"):
+        return np.where(number == 0, 0.0, number * logarithm)
+
+
+def predictive_quantile(shares: Floats, n: int, level: float) -> Floats:
+    """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), share drawn.
+
+    Far tails are not in the draws: there the smaller of this and of the quantile under beta
+    distributions with the draws' means and variances.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (draws, K)
+        Posterior draws of the shares.
+
+    Examples
+    --------
+    >>> predictive_quantile(np.array([[0.5, 0.5]]), 100, 0.05)
+    array([42., 42.])
+    """
+    found = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
+    if len(shares) == 1 or level * len(shares) >= TAIL_DRAWS:
+        return found
+    return np.minimum(found, _mixed_quantile(*_beta_nodes(shares, level), n, level))
+
+
+def _mixed_quantile(shares: Floats, weight: Floats, n: int, level: float) -> Floats:
+    """Quantile of the count over weighted shares, by bisection."""
+    lower = np.zeros(shares.shape[1], dtype=np.int64)
+    upper = np.full(shares.shape[1], n, dtype=np.int64)
+    while (lower < upper).any():
+        middle = (lower + upper) // 2
+        reached = weight @ special.bdtr(middle.astype(float), n, shares) > level
+        lower, upper = np.where(reached, lower, middle + 1), np.where(reached, middle, upper)
+    return lower.astype(float)
+
+
+def _beta_nodes(shares: Floats, level: float) -> tuple[Floats, Floats]:
+    """Beta distributions with the draws' means and variances, as weighted shares.
+
+    Quantiles at the lower ends of bins that shrink towards the lower tail: never too large.
+    """
+    edges = np.concatenate([[0.0], np.geomspace(level / 100, 1.0, BETA_NODES)])
+    mean, variance = shares.mean(axis=0), shares.var(axis=0, ddof=1)
+    spread = variance > 1e-12 * mean * (1 - mean)
+    total = np.where(spread, mean * (1 - mean) / np.where(spread, variance, 1.0) - 1.0, 1.0)
+    first, second = (np.maximum(part * total, 1e-12) for part in (mean, 1 - mean))
+    quantile = special.betaincinv(first, second, edges[:-1, None])
+    return np.where(spread, quantile, mean), np.diff(edges)
+
+
+def _count_grid(n: int) -> tuple[Floats, Floats, Floats]:
+    """Lower edge, middle and number of the counts that are treated together."""
+    number = int(np.ceil(STEPS * np.log(max((n + 1) / EXACT_COUNTS, 1.0)))) + 2
+    coarse = np.geomspace(EXACT_COUNTS, max(n + 1, EXACT_COUNTS), number)
+    fine = np.arange(min(n, EXACT_COUNTS) + 1)
+    edges = np.unique(np.concatenate([fine, np.floor(coarse[coarse <= n]), [n + 1]]))
+    width = np.diff(edges)
+    return edges[:-1], edges[:-1] + (width - 1) / 2, width
+
+
+def _log_beta_binomial(count: Floats, n: int, first: float, total: float) -> Floats:
+    rest = total - first
+    return (
+        special.gammaln(n + 1.0)
+        - special.gammaln(count + 1.0)
+        - special.gammaln(n - count + 1.0)
+        + special.betaln(count + first, n - count + rest)
+        - special.betaln(first, rest)
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Budgets from the reports of a first group: lower confidence limits (OneID Alg. 1).
+
+
+def from_confidence(
+    domain: Domain,
+    n: int,
+    gamma: float,
+    reports: Any,
+    channel: PureChannel,
+    alpha: float = 0.05,
+    *,
+    coverage: str = "simultaneous",
+    sensitive: Iterable[object] = (),
+    cap: float = 1.0,
+) -> Budgets:
+    """Budgets from lower confidence limits of a random first group of users (OneID Alg. 1).
+
+    Parameters
+    ----------
+    domain, n, gamma, sensitive, cap
+        As in `worst_case`; `n` counts all users, the first group included.
+    reports
+        Reports of the first group, or their `SupportCounts`.
+    channel : PureChannel
+        What the first group used, for example the optimal channel of the worst case.
+    alpha : float
+        Error probability, of what depends on `coverage`.
+    coverage : {"simultaneous", "pointwise"}
+        "simultaneous" keeps the bound: in expectation over the first group's reports no user is
+        named with more than ``gamma/n``, and with probability ``1 - alpha`` not even one report is.
+        Exact binomial limits at a level derived from these two demands.
+
+        "pointwise" is the rule of the paper: Wilson's limit, above the truth for each value with
+        probability ``alpha/2``. Among many rare values these are many, they get the largest
+        budgets, and an attacker looks at these first: users with a unique value are then named
+        2.4 to 4.2 times as often as ``gamma/n`` on the paper's sizes (``benchmarks/oneid.py``).
+
+    Notes
+    -----
+    The paper prints ``n`` trials where only the first group's ``n0`` reports exist; the limit of
+    the bit rate is that of ``n0`` trials, then scaled to ``n`` users.
+
+    A bit is raised by a sum of independent, unequal bits when the first group is drawn without
+    replacement (the generating function has real roots only), and above its mean such a sum has a
+    lighter tail than the binomial distribution (Hoeffding 1956): Clopper and Pearson's limits hold.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("x", range(4))
+    >>> first = ab.budgets.worst_case(domain, n=10_000, gamma=50)
+    >>> channel = ab.InputDiscriminativeUE.optimal(domain, first)
+    >>> reports = channel.release([0] * 900 + [1] * 60 + [2] * 40, seed=1)
+    >>> tuned = ab.budgets.from_confidence(domain, 10_000, 50, reports, channel)
+    >>> tuned.epsilon.round(2), tuned.at_least.round()
+    (array([ inf, 5.01, 3.86, 3.86]), array([8541.,  144.,    0.,    0.]))
+    >>> paper = ab.budgets.from_confidence(
+    ...     domain, 10_000, 50, reports, channel, coverage="pointwise"
+    ... )
+    >>> paper.epsilon.round(2), paper.at_least.round()
+    (array([ inf,  inf, 4.49, 3.91]), array([8849.,  341.,   89.,    0.]))
+    """
+    check_bound(n, gamma)
+    support = read_support(domain, n, reports, channel)
+    check_alpha(alpha)
+    one_of("coverage", coverage, COVERAGES)
+    bits = (channel.hit, channel.miss)
+    if coverage == "pointwise":
+        allowed = Allowance(alpha / 2, gamma)
+        lower = lower_counts(support, n, *bits, alpha)
+    else:
+        # Capped budgets hold whatever the number of users.
+        tuned = int((~chosen_mask(domain, sensitive)).sum())
+        allowed = allow_errors(alpha, n, gamma, tuned)
+        lower = exact_lower_counts(support, n, *bits, allowed.level)
+    return make_budgets(
+        domain,
+        n,
+        gamma,
+        "confidence",
+        lower,
+        epsilon=reidentification_budget(lower, n, allowed.target),
+        sensitive=sensitive,
+        cap=cap,
+        alpha=alpha,
+        level=allowed.level,
+    )
+
+
+def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alpha: float) -> Floats:
+    """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5).
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> support = SupportCounts(np.array([300]), 1000)
+    >>> lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.05).round(6)
+    array([5355.241683])
+    """
+    gain = check_informative(hit, miss)
+    t, trials = support.counts.astype(float), support.n
+    z = float(stats.norm.ppf(1 - alpha / 2))
+    half = z * np.sqrt(t * (trials - t) / trials + z**2 / 4)
+    rate = (t + z**2 / 2 - half) / (trials + z**2)
+    return np.clip(n * (rate - miss) / gain, 0.0, n)
+
+
+def exact_lower_counts(
+    support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float
+) -> Floats:
+    """Clopper and Pearson's lower limit of the number of users per value, one-sided.
+
+    Examples
+    --------
+    >>> one = np.ones(1)
+    >>> support = SupportCounts(np.array([300]), 1000)
+    >>> exact_lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.025).round(6)
+    array([5341.247186])
+    """
+    gain = check_informative(hit, miss)
+    t = support.counts
+    raised, place = np.unique(t, return_inverse=True)
+    rate = np.zeros(len(raised))
+    some = raised > 0
+    rate[some] = special.betaincinv(raised[some], support.n - raised[some] + 1.0, level)
+    return np.clip(n * (rate[place] - miss) / gain, 0.0, n)
+
+
+def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> SupportCounts:
+    """Support counts of a first group, after checking that they belong to these users."""
+    if channel.domain != domain:
+        raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")
+    support = support_of(channel, reports)
+    if not 1 <= support.n <= n:
+        raise AnonbayesError(
+            f"{support.n} reports of a first group among n={n} users: give between 1 and n; n "
+            "counts all users, the first group included."
+        )
+    return support

@@ -1,0 +1,408 @@
+"""Deterministic channels: generalization and uniform quantization."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.channels.base import Channel, ReportEvidence, check_matrix_size
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, DomainError, nearest
+from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.nonstochastic.combined import Answer
+from anonbayes.nonstochastic.geometry import Box, LinearQuery, Query
+from anonbayes.nonstochastic.policies import Policy, n_bins, quantized_query, uniform_edges
+from anonbayes.notions.ldp import Audit, Notion, audit_matrix
+from anonbayes.notions.uldp import ULDP, audit_types_matrix
+
+__all__ = ["Generalization", "UniformQuantizer"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Generalization: each value is released as the label of its cell.
+
+
+class Generalization(Channel):
+    """Deterministic channel: the report is the label of the value's cell.
+
+    Parameters
+    ----------
+    domain : Domain
+        The true values.
+    cells : mapping or sequence
+        Label of each value's cell: ``{value: label}``, or one label per value in domain order.
+
+    Notes
+    -----
+    It hides values within a cell perfectly and cells not at all, so it satisfies no finite LDP
+    budget unless there is one cell. Its likelihood says nothing about the split inside a cell:
+    ``method="mle"`` spreads a cell's share evenly, ``method="bayes"`` by the prior.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("zip", ["45501", "45502", "55501"])
+    >>> channel = ab.Generalization(domain, ["4550*", "4550*", "5550*"])
+    >>> channel.release(["45502", "55501"]).tolist()
+    ['4550*', '5550*']
+    >>> channel.estimate(["4550*", "4550*", "5550*", "5550*"]).p.tolist()
+    [0.25, 0.25, 0.5]
+    """
+
+    def __init__(self, domain: Domain, cells: Mapping[Any, Hashable] | Sequence[Hashable]) -> None:
+        self.domain = domain
+        if isinstance(cells, Mapping):
+            missing = [value for value in domain if value not in cells]
+            if missing:
+                raise DomainError(f"Value {missing[0]!r} of {domain.name!r} has no cell.")
+            labels = [cells[value] for value in domain]
+        else:
+            labels = list(cells)
+            if len(labels) != len(domain):
+                raise DomainError(
+                    f"There are {len(labels)} cell labels for {len(domain)} values of "
+                    f"{domain.name!r}."
+                )
+        self.codes, distinct = pd.factorize(_objects(labels))
+        self.cells: tuple[Any, ...] = tuple(distinct)
+        self.epsilon = 0.0 if len(self.cells) == 1 else float("inf")
+        self._index = {label: i for i, label in enumerate(self.cells)}
+
+    @classmethod
+    def at_level(cls, domain: Domain, level: int) -> Generalization:
+        """Release each value as its label at a level of the domain's hierarchy (0: itself).
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> codes = ["45501", "45502", "55501"]
+        >>> domain = ab.Domain("zip", codes, ab.Hierarchy.from_prefix(codes))
+        >>> Generalization.at_level(domain, 1).cells
+        ('4550*', '5550*')
+        """
+        tree = domain.hierarchy
+        if tree is None:
+            raise DomainError(f"Domain {domain.name!r} has no hierarchy to generalize with.")
+        if not 0 <= level < tree.depth:
+            raise DomainError(
+                f"level={level} does not exist; the hierarchy of {domain.name!r} has levels 0 to "
+                f"{tree.depth - 1}."
+            )
+        place = {str(leaf): i for i, leaf in enumerate(tree.leaves)}
+        return cls(domain, [tree.label(place[str(value)], level) for value in domain])
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+        """Label of each value's cell; nothing is random, so `seed` changes nothing."""
+        return _objects(self.cells)[self.codes[self._encode(values)]]
+
+    def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+        """Cell of each report; raise `ChannelError` for a label that is no cell."""
+        codes, distinct = pd.factorize(_objects(reports), use_na_sentinel=False)
+        lookup = np.empty(len(distinct), dtype=np.int64)
+        for i, label in enumerate(distinct):
+            cell = self._index.get(label)
+            if cell is None:
+                row = int(np.argmax(codes == i))
+                raise ChannelError(
+                    f"Report {row}: {label!r} is no cell of {self.domain.name!r}. "
+                    f"{nearest(label, self.cells)}"
+                )
+            lookup[i] = cell
+        return lookup[codes]
+
+    def matrix(self) -> Floats:
+        """``Q``, shape (K, number of cells): ones and zeros."""
+        check_matrix_size(self, len(self.cells))
+        return np.asarray(self._membership.toarray().T)
+
+    @property
+    def _membership(self) -> sparse.csr_array:
+        size = len(self.domain)
+        ones = np.ones(size)
+        return sparse.csr_array(
+            (ones, (self.codes, np.arange(size))), shape=(len(self.cells), size)
+        )
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution: the probability of each reported cell."""
+        rows = self._membership
+        n_cells = len(self.cells)
+        return MixtureLikelihood(
+            weights=np.bincount(self.report_codes(reports), minlength=n_cells),
+            floor=np.zeros(n_cells),
+            log_scale=np.zeros(n_cells),
+            tilt=np.ones(len(self.domain)),
+            gain=np.ones(len(self.domain)),
+            indptr=rows.indptr.astype(np.int64),
+            indices=rows.indices,
+        )
+
+    def evidence(self, reports: Any) -> ReportEvidence:
+        """Which values each report allows."""
+        codes, distinct = pd.factorize(self.report_codes(reports))
+        return ReportEvidence(
+            codes.astype(np.int64, copy=False),
+            [self.cells[i] for i in distinct],
+            sparse.csr_array(self._membership[distinct]),
+        )
+
+    def satisfies(self, notion: Notion) -> Audit:
+        """Check a privacy notion on the matrix."""
+        audit = audit_types_matrix if isinstance(notion, ULDP) else audit_matrix
+        return audit(notion, self.domain, self.matrix(), self.cells)  # type: ignore[arg-type]
+
+
+def _objects(items: Iterable[Any]) -> npt.NDArray[Any]:
+    """One-dimensional object array; tuples stay items."""
+    listed = list(items)
+    out = np.empty(len(listed), dtype=object)
+    for i, item in enumerate(listed):
+        out[i] = item
+    return out
+
+
+# -------------------------------------------------------------------------------------------------
+# The uniform quantizer: a number is released as the middle of its bin.
+
+
+class UniformQuantizer(Generalization):
+    """Bins of equal width; the report is the middle of the bin (Quantize Def. IV.1).
+
+    Deterministic: a report has probability one for the values in its bin and zero for all others.
+    Among all deterministic reports of the same quality it gives away least (Quantize Thm. IV.2).
+
+    Parameters
+    ----------
+    lower, upper : float
+        Range of the numbers.
+    bins : int
+        Number of bins, ``[a_i, a_(i+1))``; the last one includes `upper`.
+    domain : Domain, optional
+        The true values, for tables and estimates: numbers inside the range. Without it true values
+        are told apart by their bins only, and the domain is that of the levels.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> ages = ab.Domain("age", range(0, 100))
+    >>> quantizer = ab.UniformQuantizer(0, 100, 10, domain=ages)
+    >>> reports = quantizer.release([3, 10, 99])
+    >>> reports.tolist()
+    [5.0, 15.0, 95.0]
+    >>> codes, labels, matrix = quantizer.evidence(reports)
+    >>> ages.decode(matrix[[0]].indices).tolist()      # who can be behind the first report
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+    What a report can give away, in nats, and its largest error:
+
+    >>> round(ab.nonstochastic.leakage(quantizer), 4), 1 / quantizer.quality
+    (2.3026, 5.0)
+    """
+
+    def __init__(
+        self, lower: float, upper: float, bins: int, *, domain: Domain | None = None
+    ) -> None:
+        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+            raise ChannelError(
+                f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
+            )
+        if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+            raise ChannelError(f"bins={bins!r} must be a whole number, at least 1.")
+        self.lower, self.upper, self.bins = float(lower), float(upper), int(bins)
+        self.edges: Floats = uniform_edges(self.lower, self.upper, self.bins)
+        self.levels: Floats = (self.edges[:-1] + self.edges[1:]) / 2
+        known = Domain("value", self.levels.tolist()) if domain is None else domain
+        bin_of_value = self._bins(known.numbers, f"domain {known.name!r}")
+        super().__init__(known, self.levels[bin_of_value].tolist())
+        self._cell_of_bin = np.full(self.bins, -1, dtype=np.int64)  # -1: no value of the domain
+        self._cell_of_bin[bin_of_value] = self.codes
+
+    @classmethod
+    def optimal(
+        cls, lower: float, upper: float, gamma: float, *, domain: Domain | None = None
+    ) -> UniformQuantizer:
+        """Quantizer with the fewest bins whose error is at most ``1/gamma`` (Quantize Thm. IV.2).
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> ab.UniformQuantizer.optimal(-2, 2, gamma=2).levels.tolist()
+        [-1.5, -0.5, 0.5, 1.5]
+        """
+        return cls(lower, upper, n_bins(lower, upper, gamma), domain=domain)
+
+    def on(self, domain: Domain) -> UniformQuantizer:
+        """Return the same quantizer for the true values of `domain`."""
+        return UniformQuantizer(self.lower, self.upper, self.bins, domain=domain)
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
+        """Middle of the bin of each value.
+
+        Parameters
+        ----------
+        values : iterable of float
+            Numbers inside the range.
+        seed
+            Not used: nothing is random. It is here because every channel has it.
+        """
+        return self.levels[self._bins(values, "values")]
+
+    def answer(self, query: Any, data: npt.ArrayLike, *, box: Box | None = None) -> Answer:
+        """Answer a scalar query about private data, with its guarantee.
+
+        Parameters
+        ----------
+        query : callable or list of weights
+            The query; its true answer must lie in the range of the quantizer.
+        data : array_like of float
+            The secret, one number per coordinate.
+        box : Box, optional
+            Where the secret can be. With it the guarantee includes the leakage, and a callable must
+            work along the last axis, as in `anonbayes.nonstochastic.optimal_policy`.
+
+        Notes
+        -----
+        Several answers about the same data can give away more than each alone. Their joint leakage
+        is that of ``nonstochastic.joint([quantizer.policy(query, box), ...])``;
+        `nonstochastic.TrustedAgent` keeps this account.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> quantizer = ab.UniformQuantizer.optimal(100, 250, gamma=0.28)
+        >>> box = ab.nonstochastic.Box.cube(100, 250, 3)
+        >>> reply = quantizer.answer([1/3, 1/3, 1/3], [171, 180, 164], box=box)
+        >>> round(reply.value, 2), round(reply.largest_error, 2), round(reply.leakage, 2)
+        (175.0, 3.57, 7.63)
+        """
+        secret = np.asarray(data, dtype=float)
+        asked: Query = query if callable(query) else LinearQuery(query)
+        if isinstance(asked, LinearQuery) and secret.shape != (len(asked.weights),):
+            raise ChannelError(
+                f"The query has {len(asked.weights)} weights, the data has shape {secret.shape}."
+            )
+        leakage = None
+        if box is not None:
+            if secret.shape != (box.dimension,) or not box.contains(secret):
+                raise ChannelError(
+                    f"The data must be a point of the box, with {box.dimension} coordinates."
+                )
+            leakage = self.policy(asked, box).leakage
+        value = self.release([float(asked(secret))])[0]
+        return Answer(
+            value=float(value),
+            largest_error=1 / self.quality,
+            maximin_information=math.log(self.bins),
+            leakage=leakage,
+        )
+
+    def policy(self, query: Any, box: Box, **settings: Any) -> Policy:
+        """Regions of the secrets of `box` that get the same answer to `query`."""
+        return quantized_query(query, box, self.edges, **settings)
+
+    # -- what a report gives away ------------------------------------------------------------------
+
+    @property
+    def quality(self) -> float:
+        """One over the largest error of a report (Quantize (11))."""
+        return 2 * self.bins / (self.upper - self.lower)
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the secret: it is one number."""
+        return 1
+
+    @property
+    def log_measure(self) -> float:
+        """Entropy ``h0`` of a number anywhere in the range."""
+        return math.log(self.upper - self.lower)
+
+    @property
+    def conditional_log_measures(self) -> Floats:
+        """Log-width of each bin."""
+        return np.full(self.bins, self.log_measure - math.log(self.bins))
+
+    @property
+    def n_components(self) -> int:
+        """Number of different reports."""
+        return self.bins
+
+    # -- the analyst -------------------------------------------------------------------------------
+
+    def report_codes(self, reports: Iterable[object]) -> Ints:
+        """Cell of each report; raise `ChannelError` for one that no value of the domain gives."""
+        bins = self._report_bins(reports)
+        cells = self._cell_of_bin[bins]
+        if np.any(cells < 0):
+            row = int(np.argmin(cells))
+            low, high = self.edges[bins[row]], self.edges[bins[row] + 1]
+            raise ChannelError(
+                f"Report {row} is {self.levels[bins[row]]:g}, but no value of domain "
+                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Complete the domain or "
+                "use fewer bins."
+            )
+        return cells
+
+    def _report_bins(self, reports: Iterable[object]) -> Ints:
+        numbers = _numbers(reports, "reports")
+        width = (self.upper - self.lower) / self.bins
+        codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
+        wrong = np.abs(numbers - self.levels[codes]) > 1e-6 * width
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ChannelError(
+                f"Report {row} is {numbers[row]:g}, which is not the middle of a bin; the nearest "
+                f"is {self.levels[codes[row]]:g}. Raw numbers are turned into reports by release()."
+            )
+        return codes.astype(np.int64)
+
+    def intervals(self, reports: Iterable[object]) -> npt.NDArray[np.object_]:
+        """Bin of each report as a `pandas.Interval`, the form in which tables show it.
+
+        Examples
+        --------
+        >>> quantizer = UniformQuantizer(0, 30, 3)
+        >>> print(*quantizer.intervals([5, 25]))
+        [0.0, 10.0) [20.0, 30.0]
+        """
+        bins = np.empty(self.bins, dtype=object)
+        for i in range(self.bins):
+            ends = float(self.edges[i]), float(self.edges[i + 1])
+            last = i == self.bins - 1
+            bins[i] = pd.Interval(*ends, "both") if last else pd.Interval(*ends, "left")
+        return bins[self._report_bins(reports)]
+
+    def __repr__(self) -> str:
+        return f"UniformQuantizer({self.lower:g}, {self.upper:g}, {self.bins})"
+
+    def _bins(self, values: Iterable[object], what: str) -> Ints:
+        numbers = _numbers(values, what)
+        outside = ~((numbers >= self.lower) & (numbers <= self.upper))
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise ChannelError(
+                f"{what}[{row}] = {numbers[row]:g} lies outside the range [{self.lower:g}, "
+                f"{self.upper:g}] of the quantizer."
+            )
+        return np.searchsorted(self.edges[1:-1], numbers, side="right").astype(np.int64)
+
+
+def _numbers(values: Iterable[object], what: str) -> Floats:
+    try:
+        numbers = np.asarray(
+            values if isinstance(values, np.ndarray) else list(values), dtype=float
+        )
+    except (TypeError, ValueError) as error:
+        raise ChannelError(f"{what} must be a list of numbers: {error}.") from None
+    if numbers.ndim != 1:
+        raise ChannelError(f"{what} must be a list of numbers, got an array of {numbers.shape}.")
+    return numbers

@@ -1,0 +1,560 @@
+"""Randomness of mechanisms: secure or seeded, in bulk or for one user."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.channels.reports import BitReports
+from anonbayes.domains import Domain, IntegerDomain, code_dtype
+from anonbayes.errors import ChannelError
+
+__all__ = [
+    "SecureSource",
+    "Source",
+    "bit_reporter",
+    "draw_bits",
+    "gap_table",
+    "generator",
+    "hash_reporter",
+    "randomness",
+    "response_reporter",
+    "skips",
+    "stream",
+    "words",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Drawing sparse bit reports: only the ones are visited, whatever their probability.
+#
+# The bits of all reports form one long row of ``n K`` places. Between two ones lies a geometric
+# number of zeros, so that drawing these gaps gives the ones in order, at a cost and in a memory
+# that follow the number of ones; no array over all bits exists at any time.
+
+# Ones drawn at a time; bounds the working memory beside the reports themselves.
+CHUNK = 1 << 18
+
+# From this probability on, one random byte per gap nearly always decides it; below, two do.
+ONE_BYTE = 0.2
+
+
+class Columns(NamedTuple):
+    """Bits of nearly equal probability: where they are, and the largest of their ``miss``."""
+
+    places: Ints
+    highest: float
+    even: bool
+
+
+def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitReports:
+    """Draw reports of users who hold `codes`: own bit one with ``hit``, others with ``miss``.
+
+    Examples
+    --------
+    >>> hit, miss = np.array([1.0, 1.0]), np.array([0.0, 0.0])
+    >>> draw_bits(np.array([1, 0]), hit, miss, np.random.default_rng(0)).to_dense().tolist()
+    [[0, 1], [1, 0]]
+    """
+    size, classes = len(hit), _classes(miss)
+    rows = max(1, int(CHUNK / max(float(miss.sum()), 1.0)))
+    expected = len(codes) * float(miss.sum()) + float((hit - miss)[codes].sum())
+    indptr = np.zeros(len(codes) + 1, dtype=np.int64)
+    ones = np.empty(int(expected + 6.0 * np.sqrt(expected)) + rows, dtype=code_dtype(size))
+    used = 0
+    for start in range(0, len(codes), rows):
+        block = codes[start : start + rows]
+        noise = _noise(len(block), classes, miss, source)
+        own = source.random(len(block)) < hit[block]
+        if used + len(noise) + len(block) > len(ones):
+            ones.resize(used + len(noise) + len(block) + len(ones) // 8, refcheck=False)
+        used = _weave(noise, size, block, own, indptr[start:], ones, used)
+    ones.resize(used, refcheck=False)
+    return BitReports.trusted(indptr, ones, size)
+
+
+def _classes(miss: Floats) -> list[Columns]:
+    """Columns by power of two of their probability: each is skipped through, then thinned."""
+    if miss.min() == miss.max() > 0:
+        return [Columns(np.arange(len(miss)), float(miss[0]), True)]
+    exponent = np.frexp(miss)[1]
+    found = []
+    for power in np.unique(exponent[miss > 0]):
+        places = np.flatnonzero((exponent == power) & (miss > 0))
+        highest = float(miss[places].max())
+        found.append(Columns(places, highest, bool(miss[places].min() == highest)))
+    return found
+
+
+def _noise(n: int, classes: list[Columns], miss: Floats, source: Source) -> Ints:
+    """Positions ``row * K + column`` of raised bits, ascending, each with its ``miss``."""
+    size = len(miss)
+    parts = []
+    for places, highest, even in classes:
+        keys = skips(n * len(places), highest, source)
+        if len(places) < size:
+            row, place = np.divmod(keys, len(places))
+            keys = row * size + places[place]
+        if not even:
+            keys = keys[source.random(len(keys)) * highest < miss[keys % size]]
+        parts.append(keys)
+    if len(parts) == 1:
+        return parts[0]
+    return np.sort(np.concatenate([*parts, np.empty(0, dtype=np.int64)]))
+
+
+def skips(total: int, probability: float, source: Source) -> Ints:
+    """Positions below `total`, each present independently with that probability, ascending.
+
+    Each position takes one or two random bytes for the gap before it (`gap_table`), and a 53-bit
+    uniform more when these leave the gap open. Their probabilities are those of the geometric
+    distribution, exact up to the rounding of a logarithm.
+
+    Examples
+    --------
+    >>> skips(10**12, 1e-10, np.random.default_rng(1)).size
+    102
+    >>> skips(20, 0.5, np.random.default_rng(1)).tolist()
+    [8, 12, 13, 14, 19]
+    """
+    table = gap_table(probability)
+    width = np.uint8 if len(table) == 256 else np.uint16
+    log_zero = float(np.log1p(-probability))
+    last, used, positions = -1, 0, np.empty(0, dtype=np.int64)
+    while last < total:
+        expected = (total - 1 - last) * probability
+        number = int(expected + 4.0 * np.sqrt(expected)) + 16
+        words = np.frombuffer(source.bytes(number * width().itemsize), dtype=width)
+        spare = source.random(_count_open(words, table))
+        positions = _room(positions, used, number)
+        last, used = _walk(words, table, spare, log_zero, last, total, positions, used)
+    return positions[:used]
+
+
+@lru_cache(maxsize=32)
+def gap_table(probability: float) -> npt.NDArray[np.int32]:
+    """Gap for each value of the first random byte (or pair of bytes); -1 where it leaves two open.
+
+    A gap of ``g`` zeros follows from a uniform ``s`` with ``q^(g+1) < s <= q^g``, ``q = 1 - p``.
+    Word ``w`` of ``W`` says that ``s`` lies in ``((W-w-1)/W, (W-w)/W]``.
+
+    Examples
+    --------
+    Half of the bytes say "no gap" when every second bit is a one, a quarter say "one zero":
+
+    >>> table = gap_table(0.5)
+    >>> [int((table == gap).sum()) for gap in (0, 1, 2, -1)]
+    [128, 64, 32, 1]
+    """
+    size = 256 if probability >= ONE_BYTE else 65536
+    edges = np.arange(size, -1, -1) / size
+    with np.errstate(divide="ignore"):
+        place = np.log(edges) / np.log1p(-probability)
+    smallest, largest = np.floor(place[:-1]), np.ceil(place[1:]) - 1
+    return np.where(smallest == largest, smallest, -1).astype(np.int32)
+
+
+def _room(array: Ints, used: int, number: int) -> Ints:
+    """The array with room for `number` more entries after the first `used`."""
+    if used + number <= len(array):
+        return array
+    larger = np.empty(used + number, dtype=array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+@njit(cache=True)
+def _count_open(words: Any, table: Any) -> int:
+    """Count the words that leave their gap open."""
+    number = 0
+    for word in words:
+        number += table[word] < 0
+    return number
+
+
+@njit(cache=True)
+def _walk(
+    words: Any,
+    table: Any,
+    spare: Any,
+    log_zero: float,
+    last: Any,
+    total: int,
+    out: Any,
+    used: int,
+) -> Any:
+    """Step from one to one up to `total`; return the last place and the number of ones."""
+    size = float(len(table))
+    j = 0
+    for word in words:
+        gap = np.int64(table[word])
+        if gap < 0:
+            # The rest of the uniform decides; gaps beyond the end need not be told apart.
+            survival = (size - word - spare[j]) / size
+            gap = np.int64(min(np.floor(np.log(survival) / log_zero), float(total)))
+            j += 1
+        last += gap + 1
+        if last >= total:
+            break
+        out[used] = last
+        used += 1
+    return last, used
+
+
+@njit(cache=True)
+def _weave(noise: Any, size: int, codes: Any, own: Any, indptr: Any, ones: Any, taken: int) -> int:
+    """Put each user's own bit in its place among the noise bits; return the number of ones."""
+    j = 0
+    for i in range(len(codes)):
+        mine = codes[i]
+        pending = own[i]
+        first, end = i * size, (i + 1) * size
+        while j < len(noise) and noise[j] < end:
+            column = noise[j] - first
+            j += 1
+            if column == mine:
+                continue
+            if pending and column > mine:
+                ones[taken] = mine
+                taken += 1
+                pending = False
+            ones[taken] = column
+            taken += 1
+        if pending:
+            ones[taken] = mine
+            taken += 1
+        indptr[i + 1] = taken
+    return taken
+
+
+# -------------------------------------------------------------------------------------------------
+# Where the randomness of a release comes from.
+#
+# A report that leaves a user's device must not be predictable, so without a seed every draw is
+# made from the operating system's secure source. With a seed, for simulations and tests, a NumPy
+# generator gives the same draws again. Both offer the three methods that the channels use.
+#
+# What is drawn ahead (`stream`) exists once: a forked child drops it and draws its own, and it
+# refuses to be pickled. Two processes never report with the same randomness.
+
+T = TypeVar("T")
+
+# Bytes asked of the operating system at once; larger requests are put together.
+BLOCK = 1 << 24
+
+# Sets the streams of simulated noise apart from those of NumPy for the same seed.
+NOISE = (0x6E6F697365,)
+
+# Bytes of words drawn ahead.
+AHEAD = 1 << 12
+
+
+class Source(Protocol):
+    """The part of `numpy.random.Generator` that a release needs."""
+
+    def bytes(self, length: int) -> bytes:
+        """Uniform bytes."""
+        ...
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Uniform numbers in [0, 1), multiples of 2^-53."""
+        ...
+
+    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+        """Uniform integers ``low <= i < high``."""
+        ...
+
+
+class SecureSource:
+    """Vectorised draws from ``os.urandom``.
+
+    Examples
+    --------
+    >>> source = SecureSource()
+    >>> draws = source.integers(0, 6, 1000)
+    >>> int(draws.min()), int(draws.max())
+    (0, 5)
+    """
+
+    def bytes(self, length: int) -> bytes:
+        """Uniform bytes."""
+        if length <= BLOCK:
+            return os.urandom(length)
+        return b"".join(os.urandom(min(BLOCK, length - i)) for i in range(0, length, BLOCK))
+
+    def bits(self, size: int) -> npt.NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        return np.frombuffer(self.bytes(8 * size), dtype=np.uint64)
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Uniform numbers in [0, 1), multiples of 2^-53."""
+        return (self.bits(size) >> np.uint64(11)) * 2.0**-53
+
+    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+        """Uniform integers ``low <= i < high``, without the bias of a plain remainder."""
+        span = int(high) - int(low)
+        # Words from the last, incomplete run of `span` are drawn again.
+        usable = np.uint64((2**64 // span) * span - 1)
+        words = self.bits(size).copy()
+        while (again := np.flatnonzero(words > usable)).size:
+            words[again] = self.bits(again.size)
+        return (words % np.uint64(span)).astype(np.int64) + int(low)
+
+
+def generator(seed: Any = None) -> np.random.Generator:
+    """NumPy generator for simulated noise.
+
+    An integer gives a stream of its own, apart from the one that ``numpy.random.default_rng`` gives
+    for it: people who were simulated with the same number must not be correlated with their noise.
+
+    Examples
+    --------
+    >>> generator(1).random() == np.random.default_rng(1).random()
+    False
+    >>> generator(1).random() == generator(1).random()
+    True
+    """
+    try:
+        if isinstance(seed, int | np.integer):
+            return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=NOISE))
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ChannelError(
+            f"seed={seed!r} must be a whole number of at least 0, or a NumPy generator."
+        ) from None
+
+
+def randomness(seed: Any = None) -> Source:
+    """Secure source when `seed` is None, else the generator of simulated noise for that seed."""
+    return SecureSource() if seed is None else generator(seed)
+
+
+class _Stock(list[T]):
+    """Items drawn ahead of their use."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "Random numbers drawn ahead must not be copied into another process; "
+            "make the reporter there."
+        )
+
+
+_stocks: WeakSet[_Stock[Any]] = WeakSet()
+
+
+def _forget() -> None:
+    """Drop everything drawn ahead; iterators over it go on with new draws."""
+    for stock in list(_stocks):
+        stock.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def stream(draw: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """Endless items, which `draw` makes many at a time.
+
+    Examples
+    --------
+    >>> from itertools import count
+    >>> numbers = count()
+    >>> pairs = stream(lambda: [next(numbers), next(numbers)])
+    >>> [next(pairs) for _ in range(3)]
+    [0, 1, 2]
+    """
+
+    def stock() -> _Stock[T]:
+        drawn = _Stock(draw())
+        _stocks.add(drawn)
+        return drawn
+
+    return chain.from_iterable(iter(stock, None))
+
+
+def words(source: Source) -> Iterator[int]:
+    """Endless uniform 64-bit words as Python integers.
+
+    Examples
+    --------
+    >>> draw = words(SecureSource())
+    >>> 0 <= next(draw) < 2**64
+    True
+    """
+    return stream(lambda: array("Q", source.bytes(AHEAD)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Reports of one user at a time: what runs on a device, in plain Python.
+#
+# `Channel.release` draws many reports at once and has arrays to set up. A device has one value to
+# report. The functions here prepare everything that does not depend on the value, and return a
+# closure that needs little more than a look-up and a few random words. A Bernoulli draw compares a
+# uniform 64-bit word with ``floor(p 2^64)``: an error of ``2^-64`` at most.
+
+Reporter = Callable[[object], Any]
+
+#: Number of equally likely random words.
+WORDS = 2**64
+
+# Bits of noise drawn ahead, so that a few dozen reports share the cost of the arrays.
+REPORTS_AHEAD = 8192
+
+
+class Codes(dict[Any, int]):
+    """Codes of a domain's values. `Domain.index` answers for all others, or raises."""
+
+    def __init__(self, domain: Domain) -> None:
+        listed = not isinstance(domain, IntegerDomain)
+        super().__init__(zip(domain.values, range(len(domain)), strict=True) if listed else ())
+        kinds = {type(value) for value in self}
+        #: The type of all values. A value of another type must not be looked up: True equals 1.
+        self.kind = kinds.pop() if len(kinds) == 1 else None
+        self.index = domain.index
+
+    def __missing__(self, value: object) -> int:
+        return self.index(value)
+
+
+def limit(probability: float) -> int:
+    """Words below this number are drawn with that probability.
+
+    Examples
+    --------
+    >>> limit(0.5) == 2**63, limit(1.0) == 2**64
+    (True, True)
+    """
+    return int(probability * WORDS)
+
+
+def response_reporter(
+    domain: Domain, kept: float, pool: npt.NDArray[np.int64], source: Source
+) -> Reporter:
+    """With probability `kept` the value itself, else one of the values in `pool` (codes).
+
+    Examples
+    --------
+    >>> report = response_reporter(
+    ...     Domain("x", ["a", "b"]), 0.5, np.array([1]), np.random.default_rng(1)
+    ... )
+    >>> "".join(report("a") for _ in range(8))
+    'bababbba'
+    """
+    codes, values = Codes(domain), domain.values
+    kind, index, draw = codes.kind, codes.index, words(source)
+    stays = limit(kept)
+    others = tuple(values[code] for code in pool.tolist())
+    number = max(len(others), 1)
+    fair = WORDS - WORDS % number
+
+    def report(value: object) -> Any:
+        code = codes[value] if type(value) is kind else index(value)
+        if next(draw) < stays:
+            return values[code]
+        word = next(draw)
+        while word >= fair:
+            word = next(draw)
+        return others[word % number]
+
+    return report
+
+
+def bit_reporter(domain: Domain, hit: Floats, miss: Floats, source: Source) -> Reporter:
+    r"""One byte per value, 0 or 1: the own bit raised with `hit`, every other one with `miss`.
+
+    Examples
+    --------
+    >>> report = bit_reporter(
+    ...     Domain("x", ["a", "b", "c"]), np.ones(3), np.zeros(3), np.random.default_rng(1)
+    ... )
+    >>> report("b")
+    b'\x00\x01\x00'
+    """
+    codes = Codes(domain)
+    kind, index, draw = codes.kind, codes.index, words(source)
+    noise = noise_rows(miss, source)
+    raised = [limit(probability) for probability in hit.tolist()]
+
+    def report(value: object) -> bytes:
+        code = codes[value] if type(value) is kind else index(value)
+        row = next(noise)
+        own = b"\1" if next(draw) < raised[code] else b"\0"
+        return row[:code] + own + row[code + 1 :]
+
+    return report
+
+
+def noise_rows(miss: Floats, source: Source) -> Iterator[bytes]:
+    """Endless rows of independent bits, bit ``i`` raised with ``miss[i] < 1``.
+
+    The first byte of a uniform word nearly always tells on which side of the limit the word lies;
+    the other seven are drawn for the one byte in 256 that does not.
+
+    Examples
+    --------
+    >>> rows = noise_rows(np.array([0.0, 0.5]), np.random.default_rng(2))
+    >>> [next(rows).hex() for _ in range(4)]
+    ['0001', '0000', '0001', '0001']
+    """
+    size = len(miss)
+    many = max(1, REPORTS_AHEAD // size)
+    limits = [limit(probability) for probability in miss.tolist()]
+    first = np.array([number >> 56 for number in limits], dtype=np.uint8)
+    rest = np.array([number & (2**56 - 1) for number in limits], dtype=np.uint64)
+
+    def draw() -> list[bytes]:
+        heads = np.frombuffer(source.bytes(many * size), dtype=np.uint8).reshape(many, size)
+        bits = heads < first
+        row, place = np.nonzero(heads == first)
+        tails = np.frombuffer(source.bytes(8 * len(row)), dtype=np.uint64) >> np.uint64(8)
+        bits[row, place] = tails < rest[place]
+        drawn = bits.tobytes()
+        return [drawn[i : i + size] for i in range(0, len(drawn), size)]
+
+    return stream(draw)
+
+
+def hash_reporter(domain: Domain, prime: int, g: int, theta: float, source: Source) -> Reporter:
+    """Hash function and symbol ``(a, b, y)``: the true hash with probability `theta`, else noise.
+
+    Examples
+    --------
+    >>> report = hash_reporter(IntegerDomain(5), 7, 7, 1.0, np.random.default_rng(1))
+    >>> a, b, y = report(3)
+    >>> y == (3 * a + b) % 7
+    True
+    """
+    codes = Codes(domain)
+    kind, index, draw = codes.kind, codes.index, words(source)
+    stays = limit(theta)
+    fair_prime, fair_symbol = WORDS - WORDS % prime, WORDS - WORDS % g
+
+    def report(value: object) -> tuple[int, int, int]:
+        code = codes[value] if type(value) is kind else index(value)
+        a, b = next(draw), next(draw)
+        while a >= fair_prime:
+            a = next(draw)
+        while b >= fair_prime:
+            b = next(draw)
+        a, b = a % prime, b % prime
+        if next(draw) < stays:
+            return a, b, (a * code + b) % prime % g
+        word = next(draw)
+        while word >= fair_symbol:
+            word = next(draw)
+        return a, b, word % g
+
+    return report

@@ -1,0 +1,308 @@
+"""`anonbayes budgets`: a budget for each value, so that no report gives its sender away (OneID)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anonbayes.cli.mechanisms import make_mechanism, read_reports
+from anonbayes.cli.options import (
+    RULES,
+    AsJson,
+    BudgetsFile,
+    Epsilon,
+    Force,
+    Sep,
+    Values,
+    complete_coverage,
+    complete_mechanism,
+    complete_rule,
+    parse_values,
+)
+from anonbayes.cli.screen import print_json, say, show_table
+from anonbayes.cli.shared import check_free, frame_writer, full_column
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.io.files import write_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from anonbayes.budgets import Budgets
+    from anonbayes.domains import Domain
+
+__all__ = ["budgets"]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the users' values, and which rules can make use of it."""
+
+    domain: Domain
+    users: int
+    rules: tuple[str, ...]
+    counts: dict[str, int] | None = None
+    evidence: Any = None
+    channel: Any = None
+
+
+def budgets(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Table of users, of counts or of reports, or posterior.nc."),
+    ],
+    gamma: Annotated[
+        float, typer.Option(help="No report may name its sender with more than gamma / users.")
+    ],
+    column: Annotated[
+        str, typer.Option(help="Column of the values, or of the reports; attribute of a posterior.")
+    ],
+    counts: Annotated[
+        str | None, typer.Option(help="Column of counts, in a table with a value to a line.")
+    ] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(help="Number of all users, if the table is only a first group of them."),
+    ] = None,
+    values: Values = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"{', '.join(RULES)}; may be repeated. By default all that apply.",
+            autocompletion=complete_rule,
+        ),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Error probability of confidence and posterior.")
+    ] = 0.05,
+    coverage: Annotated[
+        str,
+        typer.Option(
+            help="simultaneous keeps gamma / users; pointwise errs with alpha for each value.",
+            autocompletion=complete_coverage,
+        ),
+    ] = "simultaneous",
+    sensitive: Annotated[
+        list[str] | None,
+        typer.Option(help="Value that is sensitive in itself; may be repeated."),
+    ] = None,
+    cap: Annotated[float, typer.Option(help="Largest budget of a sensitive value.")] = 1.0,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanism",
+            "-m",
+            help="The table holds reports of it.",
+            autocompletion=complete_mechanism,
+        ),
+    ] = None,
+    epsilon: Epsilon = None,
+    first: BudgetsFile = None,
+    out: Annotated[Path | None, typer.Option(help="File of budgets to write.")] = None,
+    sep: Sep = ";",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tune budgets so that no report names its sender with more than gamma / users.
+
+    Users in clear allow worst_case and counts; with --users they are a first group, known openly,
+    which allows worst_case, prior, confidence and posterior; reports of a first group, or a
+    posterior of anonbayes, allow the rules that need no more. With --json: users, gamma, bound,
+    rules (smallest, median, largest, unprotected, capped), budgets (null where none is needed).
+    """  # fmt: skip
+    check_free([out], force=force)
+    known = (
+        _of_posterior(file, column, users)
+        if file.suffix == ".nc"
+        else _of_reports(file, column, users, mechanism, epsilon, values, first, sep=sep)
+        if mechanism is not None
+        else _of_users(file, column, counts, users, values, sep=sep)
+    )
+    tuned = {
+        name: _tune(
+            name, known, gamma, alpha, coverage=coverage, sensitive=sensitive or (), cap=cap
+        )
+        for name in _chosen(rule, known.rules)
+    }
+    frame = _frame(known.domain, tuned)
+    if out is not None:
+        write_files({out: frame_writer(frame, sep, index=True)})
+    summary = _summary(tuned)
+    bound = gamma / known.users
+    if as_json:
+        from anonbayes.scenario.outputs import records
+
+        print_json(
+            {
+                "format": 1,
+                "users": known.users,
+                "gamma": gamma,
+                "bound": bound,
+                "rules": records(summary),
+                "budgets": records(frame),
+            }
+        )
+        return
+    show_table(summary, title=f"Budgets of {len(known.domain):,} values, {known.users:,} users")
+    say(f"No report may name its sender with a probability above {bound:.4g} (gamma / users).")
+    if out is not None:
+        say(str(out))
+
+
+# -- what is known ---------------------------------------------------------------------------------
+
+
+def _of_users(
+    file: Path, column: str, counts: str | None, users: int | None, values: str | None, *, sep: str
+) -> _Known:
+    from anonbayes.domains import Domain
+    from anonbayes.io.text import read_csv_text
+
+    frame = read_csv_text(file, sep=sep)
+    held = full_column(frame, column, file, "--column")
+    if counts is None:
+        found = {str(value): int(n) for value, n in held.value_counts(sort=False).items()}
+    else:
+        found = _count_column(held, full_column(frame, counts, file, "--counts"))
+    listed = sorted(found) if values is None else [str(v) for v in parse_values(values)]
+    known = set(listed)
+    for value in found:
+        if value not in known:
+            row = int((held == value).to_numpy().argmax())
+            raise TableError(
+                f"Column {column!r}, row {row}: {value!r} is not among --values. "
+                f"{nearest(value, listed)}"
+            )
+    total = sum(found.values())
+    if users is not None and users < total:
+        raise AnonbayesError(f"--users {users}: the table alone has {total}.")
+    rules: tuple[str, ...] = ("worst_case", "counts")
+    if users is not None and users > total:
+        rules = ("worst_case", "prior", "confidence", "posterior")
+    return _Known(Domain(column, listed), users or total, rules, found, evidence=found)
+
+
+def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row, (value, text) in enumerate(zip(held, counts, strict=True)):
+        if not (text.isascii() and text.isdigit()):
+            raise TableError(f"Column {counts.name!r}, row {row}: {text!r} is no number of users.")
+        if value in found:
+            raise TableError(f"Column {held.name!r}, row {row}: {value!r} stands twice.")
+        found[value] = int(text)
+    return found
+
+
+def _of_reports(
+    file: Path,
+    column: str,
+    users: int | None,
+    mechanism: str,
+    epsilon: float | None,
+    values: str | None,
+    first: Path | None,
+    *,
+    sep: str,
+) -> _Known:
+    from anonbayes.cli.shared import read_column
+
+    if users is None:
+        raise AnonbayesError("Reports are those of a first group: --users, of all, is missing.")
+    channel = make_mechanism(
+        mechanism, epsilon=epsilon, values=values, sensitive=None, budgets=first,
+        rule=None if first is None else "worst_case", sep=sep,
+    )  # fmt: skip
+    reports = read_reports(channel, read_column(file, column, sep=sep))
+    rules = ("worst_case", "confidence", "posterior")
+    return _Known(channel.domain, users, rules, evidence=reports, channel=channel)
+
+
+def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
+    import anonbayes
+
+    if users is None:
+        raise AnonbayesError("--users is missing: how many people shall send reports?")
+    post = anonbayes.Posterior.from_netcdf(file)
+    domains = post.table.domains
+    if column not in domains:
+        raise AnonbayesError(
+            f"--column {column!r} is no column of the table in {file.name!r}. "
+            f"{nearest(column, domains)}"
+        )
+    return _Known(domains[column], users, ("worst_case", "posterior"), evidence=post)
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def _chosen(wanted: list[str] | None, possible: tuple[str, ...]) -> tuple[str, ...]:
+    for name in wanted or ():
+        if name not in RULES:
+            raise AnonbayesError(f"--rule {name!r} is not known. {nearest(name, RULES)}")
+        if name not in possible:
+            raise AnonbayesError(
+                f"--rule {name} does not fit what is known; these do: {', '.join(possible)}. "
+                "With --users a table is a first group; without, all users."
+            )
+    return tuple(dict.fromkeys(wanted)) if wanted else possible
+
+
+def _tune(
+    name: str,
+    known: _Known,
+    gamma: float,
+    alpha: float,
+    *,
+    coverage: str,
+    sensitive: Any,
+    cap: float,
+) -> Budgets:
+    from anonbayes import budgets as rules
+    from anonbayes.channels.reports import SupportCounts
+    from anonbayes.channels.unary import BitChannel
+
+    domain, n = known.domain, known.users
+    more: dict[str, Any] = {"sensitive": sensitive, "cap": cap}
+    if name == "worst_case":
+        return rules.worst_case(domain, n, gamma, **more)
+    if name == "counts":
+        return rules.from_counts(domain, gamma, known.counts, **more)
+    if name == "prior":
+        return rules.from_prior(domain, n, gamma, known.counts, **more)
+    more["coverage"] = coverage
+    if name == "posterior":
+        return rules.from_posterior(domain, n, gamma, known.evidence, known.channel, alpha, **more)
+    reports, channel = known.evidence, known.channel
+    if channel is None:  # said openly: reports without noise
+        import numpy as np
+
+        assert known.counts is not None
+        held = np.array([known.counts.get(value, 0) for value in domain.values])
+        reports, channel = SupportCounts(held, int(held.sum())), BitChannel(domain, 1.0, 0.0)
+    return rules.from_confidence(domain, n, gamma, reports, channel, alpha, **more)
+
+
+def _frame(domain: Domain, tuned: dict[str, Budgets]) -> pd.DataFrame:
+    import pandas as pd
+
+    index = pd.Index(domain.labels, name=domain.name)
+    return pd.DataFrame({name: b.epsilon for name, b in tuned.items()}, index=index)
+
+
+def _summary(tuned: dict[str, Budgets]) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    rows = {
+        name: {
+            "smallest": float(b.epsilon.min()),
+            "median": float(np.median(b.epsilon)),
+            "largest": float(b.epsilon.max()),
+            "unprotected": int(np.isinf(b.epsilon).sum()),
+            "capped": int(b.sensitive.sum()),
+        }
+        for name, b in tuned.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rule")

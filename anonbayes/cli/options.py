@@ -1,0 +1,323 @@
+"""Options, their values and their completion."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anonbayes.errors import AnonbayesError
+
+__all__ = [
+    "BOUNDS",
+    "DATASETS",
+    "MECHANISMS",
+    "METHODS",
+    "RULES",
+    "SCHEMES",
+    "Anatomy",
+    "AsJson",
+    "BudgetsFile",
+    "Chains",
+    "Cleartext",
+    "Domains",
+    "Draws",
+    "Drop",
+    "Engine",
+    "Epsilon",
+    "File",
+    "Force",
+    "Group",
+    "Harm",
+    "Hierarchies",
+    "MaxCost",
+    "MaxRelativeThreat",
+    "MaxThreatened",
+    "Mechanism",
+    "Missing",
+    "Protected",
+    "Rule",
+    "Seed",
+    "Sensitive",
+    "Sep",
+    "Values",
+    "complete_bound",
+    "complete_coverage",
+    "complete_dataset",
+    "complete_engine",
+    "complete_mechanism",
+    "complete_method",
+    "complete_missing",
+    "complete_rule",
+    "complete_scheme",
+    "complete_threat",
+    "parse_domains",
+    "parse_number",
+    "parse_values",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Lists of values on the command line: ``a,b,c``, ``0-99``, or ``@file``.
+
+RANGE = re.compile(r"(-?\d+)-(-?\d+)")
+
+
+def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
+    """Return the values that a text lists.
+
+    Parameters
+    ----------
+    text : str
+        Values between commas; two whole numbers with a hyphen between them, both included; or the
+        name of a UTF-8 file with one value per line after an ``@``.
+    option : str
+        Whose text it is, for messages.
+
+    Examples
+    --------
+    >>> parse_values("flu, cold"), parse_values("18-20")
+    (['flu', 'cold'], range(18, 21))
+    """
+    if text.startswith("@"):
+        values = _lines(Path(text[1:]), option)
+    elif found := RANGE.fullmatch(text.strip()):
+        low, high = int(found[1]), int(found[2])
+        if low > high:
+            raise AnonbayesError(f"{option} {text!r}: the first number is larger than the second.")
+        return range(low, high + 1)
+    else:
+        values = [value.strip() for value in text.split(",")]
+    if "" in values:
+        raise AnonbayesError(f"{option} {text!r} has an empty value.")
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise AnonbayesError(f"{option} {text!r} has {value!r} twice.")
+        seen.add(value)
+    return values
+
+
+def parse_domains(texts: Iterable[str] | None) -> dict[str, Sequence[str | int]] | None:
+    """Return the values of columns, each given as ``column=values``.
+
+    Examples
+    --------
+    >>> parse_domains(["sex=f,m", "age=18-99"])
+    {'sex': ['f', 'm'], 'age': range(18, 100)}
+    """
+    if not texts:
+        return None
+    out = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not name:
+            raise AnonbayesError(
+                f"--domain {text!r} must be column=values, such as sex=f,m or age=18-99."
+            )
+        out[name] = parse_values(values, option=f"--domain {name}")
+    return out
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a text spells, in whatever way, or None; NaN is no number.
+
+    Examples
+    --------
+    >>> parse_number("1e3"), parse_number("inf"), parse_number("many")
+    (1000.0, inf, None)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _lines(file: Path, option: str) -> list[str]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AnonbayesError(f"{option} @{file} cannot be read: {error}.") from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+# -------------------------------------------------------------------------------------------------
+# Values that a shell completes; nothing large is imported for it.
+
+MECHANISMS = {
+    "randomized_response": "a value, true or any other",
+    "utility_optimized_rr": "the same, protecting --sensitive values only",
+    "rappor": "bits, each flipped with the same probability",
+    "unary_encoding": "bits, the optimal ones",
+    "utility_optimized_rappor": "bits, protecting --sensitive values only",
+    "local_hashing": "a symbol of a random hash function; for large domains",
+    "input_discriminative_ue": "bits, with a budget per value: --budgets",
+}
+METHODS = {
+    "empirical": "unbiased; shares may be negative",
+    "threshold": "significant shares only",
+    "shrinkage": "posterior means under a prior learnt from all counts",
+    "mle": "maximum likelihood",
+    "em": "plain expectation maximization",
+    "bayes": "posterior mean and credible limits",
+}
+RULES = {
+    "worst_case": "nothing is known (W)",
+    "prior": "known lower bounds (P)",
+    "confidence": "lower limits from reports (C)",
+    "posterior": "a posterior quantile (ours)",
+    "counts": "the counts themselves: the most that is allowed",
+}
+SCHEMES = {
+    "mondrian": "boxes of k rows",
+    "recode": "levels of hierarchies, global or --local",
+    "anatomy": "two tables, linked by groups",
+}
+BOUNDS = {
+    "theorem": "from the channel's contraction",
+    "exact": "the supremum itself",
+    "general": "from the budget alone",
+}
+
+# Not read from `anonbayes.datasets`, which would load pandas at every keystroke.
+DATASETS = {
+    "table1": "cleartext",
+    "table1_recoded": "horizontal",
+    "table1_anatomy": "vertical",
+    "island": "horizontal",
+    "clinic": "cleartext",
+    "clinic_global": "horizontal",
+    "clinic_local": "horizontal",
+    "clinic_anatomy": "vertical",
+    "adult": "cleartext",
+}
+
+Pairs = list[tuple[str, str]]
+
+
+def _of(known: dict[str, str]) -> Callable[[str], Pairs]:
+    def complete(incomplete: str) -> Pairs:
+        return [pair for pair in known.items() if pair[0].startswith(incomplete)]
+
+    return complete
+
+
+def _plain(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete
+
+
+complete_mechanism = _of(MECHANISMS)
+complete_method = _of(METHODS)
+complete_rule = _of(RULES)
+complete_scheme = _of(SCHEMES)
+complete_bound = _of(BOUNDS)
+complete_dataset = _of(DATASETS)
+complete_coverage = _plain(("simultaneous", "pointwise"))
+complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
+complete_missing = _plain(("error", "unknown", "category"))
+complete_threat = _plain(("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A"))
+
+
+# -------------------------------------------------------------------------------------------------
+# Arguments and options that several commands take, spelled and explained alike.
+
+# -- tables ----------------------------------------------------------------------------------------
+
+File = Annotated[
+    Path, typer.Argument(help="Released table (with --anatomy: its quasi-identifiers).")
+]
+Sensitive = Annotated[
+    list[str], typer.Option(help="Sensitive column; repeat to join several into one.")
+]
+Hierarchies = Annotated[Path | None, typer.Option(help="Directory of ARX hierarchy files.")]
+Sep = Annotated[str, typer.Option(help="Separator of all files.")]
+Anatomy = Annotated[
+    Path | None, typer.Option(help="Sensitive table, if the release is an Anatomy.")
+]
+Group = Annotated[str | None, typer.Option(help="Group column of an Anatomy.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")]
+Domains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--domain",
+        metavar="COLUMN=VALUES",
+        help="Possible values of a column: age=18-99, sex=f,m or place=@file; may be repeated.",
+    ),
+]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help="What an empty cell means: error, unknown or category.",
+        autocompletion=complete_missing,
+    ),
+]
+
+# -- model and threats -----------------------------------------------------------------------------
+
+Cleartext = Annotated[Path, typer.Option(help="The people of the table, in clear.")]
+Harm = Annotated[
+    list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
+]
+Engine = Annotated[
+    str,
+    typer.Option(help="Engine: auto, exact, gibbs or nuts.", autocompletion=complete_engine),
+]
+Draws = Annotated[int, typer.Option(help="Draws per chain.")]
+Chains = Annotated[int, typer.Option(help="Number of chains.")]
+Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible.")]
+MaxRelativeThreat = Annotated[
+    float | None, typer.Option(help="Exit with 3 if anybody's relative threat is larger.")
+]
+MaxThreatened = Annotated[
+    float | None, typer.Option(help="Exit with 3 if a larger share (0 to 1) is threatened.")
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 3 if being in the table costs more: the share (0 to 1) guessed right "
+        "beyond what the population gives away."
+    ),
+]
+
+# -- mechanisms ------------------------------------------------------------------------------------
+
+Mechanism = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        "-m",
+        help="What runs on people's devices, such as randomized_response.",
+        autocompletion=complete_mechanism,
+    ),
+]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget.")]
+Values = Annotated[
+    str | None,
+    typer.Option(help="The possible values: a,b,c or 0-99 or @file with one to a line."),
+]
+Protected = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sensitive", help="Value to protect (utility-optimized mechanisms); may be repeated."
+    ),
+]
+BudgetsFile = Annotated[
+    Path | None,
+    typer.Option("--budgets", help="File of `anonbayes budgets` (input_discriminative_ue)."),
+]
+Rule = Annotated[
+    str | None, typer.Option("--rule", help="Column of that file, such as worst_case.")
+]
+
+# -- output ----------------------------------------------------------------------------------------
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files of an earlier run.")]

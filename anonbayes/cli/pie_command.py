@@ -1,0 +1,191 @@
+"""`anonbayes pie`: how much reports say about who sent them, in bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anonbayes.cli.mechanisms import make_mechanism
+from anonbayes.cli.options import (
+    BOUNDS,
+    AsJson,
+    Epsilon,
+    Force,
+    Mechanism,
+    Protected,
+    Sep,
+    Values,
+    complete_bound,
+)
+from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
+from anonbayes.cli.shared import EXCEEDED, check_free, plot_writer
+from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.io.files import write_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from anonbayes.channels.pure import PureChannel
+
+__all__ = ["bound", "traces"]
+
+
+def bound(
+    mechanism: Mechanism,
+    values: Values,
+    epsilon: Epsilon,
+    users: Annotated[int, typer.Option(help="Number of users among whom a sender is looked for.")],
+    sensitive: Protected = None,
+    reports: Annotated[int, typer.Option(help="Reports of each user.")] = 1,
+    target_error: Annotated[
+        float | None,
+        typer.Option(help="Look for the largest budget that keeps the adversary's error above."),
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(help="Bound that --target-error relies on.", autocompletion=complete_bound),
+    ] = "theorem",
+    plot: Annotated[Path | None, typer.Option(help="Bounds by budget, as PNG.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bound what reports of a mechanism can say about their sender, whatever is known of the users.
+
+    Bits of personal information entropy (PIE), and the error that nobody gets below who names
+    senders. With --json: bounds (kind, bits, error), worst_case (bits, error,
+    error_of_every_report), choice (epsilon, bits, error; null without --target-error).
+    """
+    from anonbayes import pie
+
+    one_of("kind", kind, BOUNDS)
+    check_free([plot], force=force)
+    channel = make_mechanism(
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, numbers=not sensitive
+    )
+    bounds, left_out = _bounds(channel, users, reports)
+    worst = pie.worst_case(channel, users, reports)
+    choice = None
+    if target_error is not None:
+        found = pie.choose(channel, users, target_error, t=reports, kind=kind)
+        choice = {"epsilon": found.epsilon, "bits": found.bits, "error": found.error}
+    if plot is not None:
+        write_files({plot: plot_writer(lambda: _plot(channel, users, reports, bounds))})
+    if as_json:
+        from anonbayes.scenario.outputs import records
+
+        print_json(
+            {
+                "format": 1,
+                "bounds": records(bounds),
+                "worst_case": vars(worst),
+                "choice": choice,
+            }
+        )
+        return
+    show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")
+    say(*left_out)
+    say(
+        f"One guess: an error of at least {worst.error:.4g} on average, of "
+        f"{worst.error_of_every_report:.4g} for every single report."
+    )
+    if choice is not None:
+        say(
+            f"Largest budget for an error of {target_error:g}: epsilon = {choice['epsilon']:.4g} "
+            f"({choice['bits']:.4g} bits)."
+        )
+    if plot is not None:
+        say(str(plot))
+
+
+def _bounds(channel: PureChannel, users: int, reports: int) -> tuple[pd.DataFrame, list[str]]:
+    """Bounds of every kind that the channel has, and why it lacks the others."""
+    import pandas as pd
+
+    from anonbayes import pie
+
+    rows, left_out = {}, []
+    for kind in BOUNDS:
+        try:
+            bits = pie.bound(channel, users, reports, kind=kind)
+        except ChannelError as error:
+            left_out.append(f"No bound of kind {kind}: {error}")
+            continue
+        rows[kind] = {"bits": bits, "error": pie.bayes_error(bits, users)}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("kind"), left_out
+
+
+def _plot(channel: PureChannel, users: int, reports: int, bounds: pd.DataFrame) -> Any:
+    import numpy as np
+
+    from anonbayes import pie
+
+    kinds = tuple(bounds.index)
+    grid = np.geomspace(channel.epsilon / 16, channel.epsilon * 16, 33)
+    return pie.plot_bounds(pie.bounds_by_budget(channel, users, grid, t=reports, kinds=kinds))
+
+
+def traces(
+    epsilon: Annotated[float, typer.Option(help="Budget of randomized response on each visit.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Table with a visit to a line, in order of time."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the users.")] = None,
+    region: Annotated[str | None, typer.Option(help="Column of the regions.")] = None,
+    users: Annotated[int | None, typer.Option(help="Instead: simulate so many users.")] = None,
+    regions: Annotated[int | None, typer.Option(help="Among so many regions.")] = None,
+    compare: Annotated[
+        list[float] | None, typer.Option(help="Further budget to compare with; may be repeated.")
+    ] = None,
+    max_bits: Annotated[
+        float | None, typer.Option(help="Exit with 3 if a report may say more.")
+    ] = None,
+    max_identified: Annotated[
+        float | None, typer.Option(help="Exit with 3 if more traces (0 to 1) are identified.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of several budgets, as PNG.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the run reproducible.")] = None,
+    sep: Sep = ";",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what reports of visits say about who sent them, and try to name the senders.
+
+    The adversary knows the first half of everybody's visits; the second half is reported. Bits are
+    personal information entropy (PIE) and, for the matcher's scores, PSE. With --json: text,
+    measures, budgets (a line each), limits, exceeded.
+    """
+    from anonbayes.scenario.kinds import Movers, Noise, Traces, TracesLimits
+    from anonbayes.scenario.traces import prepare
+
+    check_free([plot], force=force)
+    if plot is not None and not compare:
+        raise AnonbayesError("--plot shows several budgets; give --compare as well.")
+    population = Movers(file=file, user=user, region=region, sep=sep, users=users, regions=regions)
+    if problem := next(population.check(), None):
+        raise AnonbayesError(f"Who moves? {problem[0].upper()}{problem[1:]}")
+    result = prepare(
+        Traces(
+            kind="traces",
+            question="",
+            seed=seed,
+            population=population,
+            mechanism=Noise(epsilon=epsilon, compare=tuple(compare or ())),
+            limits=TracesLimits(max_bits=max_bits, max_identified=max_identified),
+        )
+    ).run()
+    if plot is not None:
+        write_files({plot: plot_writer(result.plots["budgets"])})
+    if as_json:
+        print_result(result, "budgets")
+    else:
+        show_figures(result.measures, title="Simulated users" if file is None else file.name)
+        if compare:
+            show_table(result.tables["budgets"], title="Budgets")
+        say(*result.text.splitlines(), *(limit.text for limit in result.limits))
+        if plot is not None:
+            say(str(plot))
+    if result.exceeded:
+        raise typer.Exit(EXCEEDED)

@@ -1,0 +1,448 @@
+"""The only place that knows two generations of PyMC and ArviZ."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+from anonbayes.errors import AnonbayesError, FileError, nearest
+from anonbayes.io.files import new_file
+from anonbayes.io.netcdf import PatientFile, check_seal, seal
+
+__all__ = ["OwnFigure"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Where two generations of ArviZ and PyMC differ, and nowhere else.
+#
+# ArviZ 0.x keeps draws in an `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. Both are named
+# groups of Datasets with a few attributes on top, and that is the form everything here goes
+# through: `groups` takes either apart, `make_idata` builds the one that the installed ArviZ uses,
+# and the netCDF files are written by xarray itself, so that a file from one generation opens under
+# the other. Step methods of PyMC 5 and 6 meet in `compat.steps`.
+
+SAMPLE_DIMS = ("chain", "draw")
+DIVISION_SLASH = "\u2215"
+REMAKE = "Take it from a backup, or make it again."
+
+
+def has_inference_data() -> bool:
+    """Return whether the installed ArviZ is of the 0.x generation, with `InferenceData`."""
+    return int(metadata.version("arviz").split(".")[0]) < 1
+
+
+def is_arviz_object(data: object) -> bool:
+    """Return whether `data` is a container of groups: an `InferenceData` or a `DataTree`.
+
+    Examples
+    --------
+    >>> is_arviz_object(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))
+    True
+    """
+    return isinstance(data, xr.DataTree) or callable(getattr(data, "groups", None))
+
+
+def groups(data: Any) -> dict[str, xr.Dataset]:
+    """Return the groups of an ArviZ object, or of anything that stands for one group, by name.
+
+    Parameters
+    ----------
+    data : InferenceData, DataTree, Dataset, DataArray, mapping or array
+        Arrays have the shape (chain, draw, ...); they, DataArrays, Datasets and mappings of
+        variables count as the group ``posterior``.
+
+    Examples
+    --------
+    >>> list(groups(make_idata({"posterior": {"mu": np.zeros((2, 10))}})))
+    ['posterior']
+    >>> groups(np.zeros((2, 10, 3)))["posterior"].sizes["draw"]
+    10
+    """
+    if isinstance(data, xr.DataTree):
+        if data.has_data and not data.children:  # a single group, e.g. ``idata["posterior"]``
+            return {data.name or "posterior": with_slashes(data.to_dataset())}
+        return {name: with_slashes(node.to_dataset()) for name, node in data.children.items()}
+    if is_arviz_object(data):
+        return {name: data[name] for name in data.groups()}
+    return {"posterior": as_dataset(data)}
+
+
+def group(data: Any, name: str) -> xr.Dataset | None:
+    """Return one group of an ArviZ object as a Dataset, or None where there is none.
+
+    Examples
+    --------
+    >>> group(make_idata({"posterior": {"mu": np.zeros((2, 10))}}), "sample_stats") is None
+    True
+    """
+    return groups(data).get(name)
+
+
+def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
+    """Return the posterior (or another group) of any ArviZ object as a Dataset.
+
+    Examples
+    --------
+    >>> posterior_dataset(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))["mu"].dims
+    ('chain', 'draw')
+    """
+    found = groups(data)
+    if group not in found:
+        raise AnonbayesError(
+            f"group={group!r} is not in the data. {nearest(group, found)} "
+            "Pass an object that holds draws, or the name of a group that it has."
+        )
+    return found[group]
+
+
+def as_dataset(data: Any) -> xr.Dataset:
+    """Return arrays, DataArrays, or mappings of them as a Dataset with dims chain and draw.
+
+    Plain arrays are called ``x``; their dimensions after chain and draw are ``x_dim_0`` and so on,
+    as ArviZ names them. A one-dimensional array is one chain.
+
+    Examples
+    --------
+    >>> as_dataset(np.zeros((2, 10, 3)))["x"].dims
+    ('chain', 'draw', 'x_dim_0')
+    """
+    if isinstance(data, xr.Dataset):
+        return data
+    if isinstance(data, xr.DataArray):
+        return data.to_dataset(name=data.name if data.name is not None else "x")
+    if isinstance(data, Mapping):
+        return xr.Dataset({str(k): _as_dataarray(v, str(k)) for k, v in data.items()})
+    return xr.Dataset({"x": _as_dataarray(data, "x")})
+
+
+def _as_dataarray(
+    values: Any,
+    name: str,
+    dims: Sequence[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> xr.DataArray:
+    if isinstance(values, xr.DataArray):
+        return values
+    array = np.asarray(values)
+    if array.ndim == 0:
+        raise AnonbayesError(
+            f"{name!r} is the single value {array!r}; draws are an array (chain, draw, ...)."
+        )
+    if array.ndim == 1:
+        array = array[None, :]
+    if dims is None:
+        dims = [f"{name}_dim_{i}" for i in range(array.ndim - 2)]
+    if len(dims) != array.ndim - 2:
+        raise AnonbayesError(
+            f"{name!r} has {array.ndim - 2} dimensions after chain and draw, but dims names "
+            f"{len(dims)}: {list(dims)}."
+        )
+    known = coords or {}
+    labels: dict[str, Any] = {"chain": np.arange(array.shape[0]), "draw": np.arange(array.shape[1])}
+    labels |= {
+        dim: known.get(dim, np.arange(n)) for dim, n in zip(dims, array.shape[2:], strict=True)
+    }
+    return xr.DataArray(array, dims=[*SAMPLE_DIMS, *dims], coords=labels)
+
+
+def make_idata(
+    contents: Mapping[str, xr.Dataset | Mapping[str, Any]],
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return an `InferenceData` (ArviZ 0.x) or a `DataTree` (ArviZ 1.x) with the given groups.
+
+    Parameters
+    ----------
+    contents : mapping of group name to Dataset, or to a mapping of variables
+        Variables are DataArrays (taken as they are) or arrays of shape (chain, draw, ...).
+    coords : mapping, optional
+        Labels by dimension.
+    dims : mapping, optional
+        Dimension names after chain and draw, by variable.
+    attrs : mapping, optional
+        Attributes of the whole object (``post.method`` and the like).
+
+    Examples
+    --------
+    >>> idata = make_idata(
+    ...     {"posterior": {"pi_Sex": np.full((2, 5, 2), 0.5)}},
+    ...     dims={"pi_Sex": ["Sex"]},
+    ...     coords={"Sex": ["F", "M"]},
+    ... )
+    >>> posterior_dataset(idata)["pi_Sex"].sel(Sex="F").shape
+    (2, 5)
+    """
+    named = dims or {}
+    datasets = {
+        name: variables
+        if isinstance(variables, xr.Dataset)
+        else xr.Dataset(
+            {k: _as_dataarray(v, k, named.get(k), coords) for k, v in variables.items()}
+        )
+        for name, variables in contents.items()
+    }
+    if has_inference_data():
+        import arviz
+
+        return arviz.InferenceData(attrs=dict(attrs or {}), **datasets)
+    tree = xr.DataTree.from_dict({k: without_slashes(v) for k, v in datasets.items()})
+    tree.attrs.update(attrs or {})
+    return tree
+
+
+def without_slashes(dataset: xr.Dataset) -> xr.Dataset:
+    """Put a look-alike in the place of every slash in a name: trees use it to separate groups.
+
+    Examples
+    --------
+    >>> stored = without_slashes(xr.Dataset({"a/b": ("x/y", [1])}))
+    >>> "a/b" in stored, list(with_slashes(stored).data_vars)
+    (False, ['a/b'])
+    """
+    return _renamed(dataset, "/", DIVISION_SLASH)
+
+
+def with_slashes(dataset: xr.Dataset) -> xr.Dataset:
+    """Inverse of `without_slashes`."""
+    return _renamed(dataset, DIVISION_SLASH, "/")
+
+
+def _renamed(dataset: xr.Dataset, old: str, new: str) -> xr.Dataset:
+    names = {
+        name: name.replace(old, new)
+        for name in {*dataset.variables, *dataset.dims}
+        if isinstance(name, str) and old in name
+    }
+    return dataset.rename(names) if names else dataset
+
+
+def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
+    """Write an ArviZ object to a netCDF file, the same file under both generations.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_netcdf(
+    ...         make_idata({"posterior": {"mu": np.zeros((2, 10))}}), f"{folder}/post.nc"
+    ...     )
+    ...     posterior_dataset(read_netcdf(file))["mu"].shape
+    (2, 10)
+    """
+    path = Path(path)
+    contents = {name: without_slashes(dataset) for name, dataset in groups(data).items()}
+    tree = xr.DataTree.from_dict(contents)
+    tree.attrs.update(getattr(data, "attrs", {}))
+    encoding = {
+        f"/{name}": {
+            k: {"zlib": True, "complevel": 1}
+            for k, v in dataset.data_vars.items()
+            if v.dtype.kind in "biu" and v.ndim  # random floats do not compress
+        }
+        for name, dataset in contents.items()
+    }
+    with new_file(path) as file:
+        patient = PatientFile(file)
+        tree.to_netcdf(patient, engine="h5netcdf", encoding=encoding if compress else None)
+        if patient.refusal is not None:
+            raise patient.refusal
+        seal(file)
+    return path
+
+
+def read_netcdf(path: str | os.PathLike[str]) -> Any:
+    """Read an ArviZ object from a netCDF file into memory and close the file.
+
+    Raises
+    ------
+    FileError
+        If the file is no netCDF file, or is not what `write_netcdf` wrote any more.
+
+    Examples
+    --------
+    See `write_netcdf`.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise AnonbayesError(
+            f"path={str(path)!r} is not a file; give the netCDF file of a posterior."
+        )
+    with path.open("rb") as file:
+        if file.read(8) != b"\x89HDF\r\n\x1a\n":
+            raise FileError(f"path={str(path)!r} is not a netCDF 4 file; give that of a posterior.")
+    check_seal(path)
+    loaded: dict[str, xr.Dataset] = {}
+    try:
+        found = xr.open_groups(path, engine="h5netcdf")
+        try:
+            for name, dataset in found.items():
+                loaded[name.strip("/")] = dataset.load()
+        finally:
+            for dataset in found.values():
+                dataset.close()
+    except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
+        raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
+    root = loaded.pop("", xr.Dataset())
+    return make_idata({name: with_slashes(d) for name, d in loaded.items()}, attrs=root.attrs)
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 160 else f"{text[:160]}..."
+
+
+def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Dataset:
+    """Return ArviZ's effective sample sizes as a Dataset.
+
+    The ``"tail"`` size is that of the 5 % and 95 % quantiles (the generations' defaults differ).
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
+    >>> bool(1000 < ess(draws)["x"] < 3000)
+    True
+    """
+    import arviz
+
+    prob = (0.05, 0.95) if method == "tail" else None
+    return arviz.ess(_floats(data, group), method=method, prob=prob)
+
+
+def rhat(data: Any, *, group: str = "posterior") -> xr.Dataset:
+    """Return ArviZ's rank-normalised split R-hat as a Dataset.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
+    >>> bool(rhat(draws)["x"] < 1.01)
+    True
+    """
+    import arviz
+
+    return arviz.rhat(_floats(data, group), method="rank")
+
+
+def mcse(data: Any, *, method: str = "mean", group: str = "posterior") -> xr.Dataset:
+    """Return ArviZ's Monte Carlo standard errors as a Dataset.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
+    >>> round(float(mcse(draws)["x"]), 2)
+    0.02
+    """
+    import arviz
+
+    return arviz.mcse(_floats(data, group), method=method)
+
+
+def select(
+    data: Any,
+    *,
+    group: str = "posterior",
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Return the chosen variables and coordinates of a group, as ArviZ's functions select them.
+
+    Examples
+    --------
+    >>> idata = make_idata({"posterior": {"a": np.zeros((2, 9, 3)), "b": np.ones((2, 9))}})
+    >>> list(select(idata, var_names="a", coords={"a_dim_0": [0, 2]})["a"].shape)
+    [2, 9, 2]
+    """
+    chosen = posterior_dataset(data, group=group)
+    if var_names is not None:
+        names = [var_names] if isinstance(var_names, str) else list(var_names)
+        for name in names:
+            if name not in chosen.data_vars:
+                raise AnonbayesError(
+                    f"var_names: {name!r} is not in the group {group!r}. "
+                    f"{nearest(name, chosen.data_vars)}"
+                )
+        chosen = chosen[names]
+    for dim, labels in (coords or {}).items():
+        if dim not in chosen.dims:
+            raise AnonbayesError(
+                f"coords: {dim!r} is not a dimension. {nearest(dim, map(str, chosen.dims))}"
+            )
+        try:
+            chosen = chosen.sel({dim: labels})
+        except KeyError as error:
+            raise AnonbayesError(f"coords: {labels!r} is not on the dimension {dim!r}.") from error
+    for key, variable in chosen.data_vars.items():
+        absent = [dim for dim in SAMPLE_DIMS if dim not in variable.dims]
+        if absent:
+            raise AnonbayesError(
+                f"The variable {key!r} has the dimensions {variable.dims}; {absent} is missing. "
+                "Draws need both, use expand_dims for a single chain."
+            )
+    return chosen
+
+
+def _floats(data: Any, name: str) -> xr.Dataset:
+    # Handing ArviZ plain float Datasets is the one call that both generations answer alike.
+    return select(data, group=name).astype(float)
+
+
+# -------------------------------------------------------------------------------------------------
+# Figures that pyplot does not know: nothing to close, nothing shown by surprise.
+
+
+class OwnFigure(Figure):
+    """Figure of its own that a notebook shows all the same.
+
+    IPython knows how to show a plain `Figure` only once pyplot has drawn one.
+
+    Examples
+    --------
+    >>> OwnFigure(figsize=(2, 1))._repr_png_()[1:4]
+    b'PNG'
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"layout": "constrained", **kwargs})
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+# -------------------------------------------------------------------------------------------------
+# PyMC 5 and 6 step methods under one name.
+
+
+class ChainStep(BlockedStep):
+    """A step method that is told when a chain begins.
+
+    PyMC 5 announces a chain with ``set_rng(rng)``, PyMC 6 with ``setup_chain(rng, tune, draws)``;
+    both end in `begin_chain`. One instance may serve several chains one after the other.
+    """
+
+    rng: np.random.Generator
+
+    def begin_chain(self) -> None:
+        """Forget the chain before; ``self.rng`` is the new chain's generator."""
+
+    def set_rng(self, rng: Any) -> None:
+        """Begin a chain (PyMC 5)."""
+        self.rng = get_random_generator(rng, copy=False)
+        self.begin_chain()
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Begin a chain (PyMC 6)."""
+        self.set_rng(rng)

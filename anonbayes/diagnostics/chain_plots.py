@@ -1,0 +1,327 @@
+"""Pictures of convergence, on any ArviZ object, with matplotlib alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from anonbayes import compat
+from anonbayes.diagnostics.geweke import geweke
+from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities, summarize_tests
+from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
+from anonbayes.diagnostics.weiss import weiss
+from anonbayes.errors import AnonbayesError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+#: Colours that stay apart for colour-blind readers (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+
+#: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
+FEWEST_GEWEKE_DRAWS = 43
+
+
+def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
+    if ax is not None:
+        return ax
+    from anonbayes.compat import OwnFigure
+
+    return OwnFigure(**kwargs).subplots()
+
+
+def plot_geweke(
+    post: Any,
+    *,
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+    intervals: int = 20,
+    ax: Axes | None = None,
+    **kwargs: Any,
+) -> Axes:
+    """Plot Geweke's z over later and later starts, one dot per quantity, chain and start.
+
+    Where a chain has settled, 95 % of the dots lie between the lines; a start-up phase shows as
+    dots outside on the left that come in to the right.
+
+    Parameters
+    ----------
+    post : Posterior or anything `geweke` takes
+    var_names, coords
+        Part of the posterior, as in ArviZ.
+    intervals : int, default 20
+        Number of starts.
+    ax : matplotlib Axes, optional
+    **kwargs
+        Passed to `geweke`.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(2, 500, 3))
+    >>> plot_geweke(draws).get_ylabel()
+    "Geweke's z"
+    """
+    z = geweke(idata_of(post), var_names=var_names, coords=coords, intervals=intervals, **kwargs)
+    ax = _axes(ax, figsize=(7, 3.5))
+    for i, chain in enumerate(z["chain"].values):
+        heights = np.concatenate(
+            [
+                v.sel(chain=chain)
+                .transpose("interval", ...)
+                .values.reshape(z.sizes["interval"], -1)
+                for v in z.data_vars.values()
+            ],
+            axis=1,
+        )
+        starts = np.broadcast_to(z["start"].values[:, None], heights.shape)
+        ax.plot(
+            starts.ravel(),
+            heights.ravel(),
+            ".",
+            color=COLOURS[i % len(COLOURS)],
+            alpha=max(0.05, min(1.0, 200 / heights.size)),
+            label=f"chain {chain}",
+        )
+    for line in (-1.96, 0.0, 1.96):
+        ax.axhline(line, color="0.4", linewidth=0.8, linestyle="-" if line == 0 else "--")
+    ax.set(xlabel="first draw", ylabel="Geweke's z", title="Early against late draws")
+    legend = ax.legend(frameon=False, ncols=4)
+    for handle in filter(None, legend.legend_handles):  # dots are faint where there are many
+        handle.set_alpha(1.0)
+    return ax
+
+
+def plot_weiss(
+    post: Any,
+    *,
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+    segments: int | str | None = None,
+    ax: Axes | None = None,
+    **kwargs: Any,
+) -> Axes:
+    """Plot the p-values of the Weiß test in order, against what is expected of good chains.
+
+    On the diagonal all is well; a curve below it has too many small p-values. Both axes are
+    logarithmic: the small ones matter.
+
+    Parameters
+    ----------
+    post : Posterior or anything `weiss` takes
+    var_names, coords
+        Part of the posterior, as in ArviZ.
+    segments : int or "chains", optional
+        As in `weiss`; by default both between the chains (if there are several) and within each.
+    ax : matplotlib Axes, optional
+    **kwargs
+        Passed to `weiss`.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).integers(0, 3, size=(2, 500, 40))
+    >>> [line.get_label() for line in plot_weiss(rows).get_lines()][1]
+    'between chains: 5% below 0.05'
+    """
+    data = idata_of(post)
+    chains = compat.posterior_dataset(data).sizes["chain"]
+    ax = _axes(ax, figsize=(4.5, 4.5))
+    curves: dict[str, np.ndarray] = {}
+    chosen = {"var_names": var_names, "coords": coords, **kwargs}
+    if segments == "chains" or (segments is None and chains > 1):
+        curves["between chains"] = weiss(data, segments="chains", **chosen)["p_value"].values
+    if segments != "chains":
+        within = weiss(data, segments=segments if segments is not None else 5, **chosen)
+        curves |= {f"within chain {c.item()}": p.values for c, p in _by_chain(within["p_value"])}
+    ax.plot([1e-6, 1], [1e-6, 1], color="0.4", linewidth=0.8, label="expected")
+    for i, (name, values) in enumerate(curves.items()):
+        p = np.sort(values[~np.isnan(values)].ravel())
+        expected = (np.arange(p.size) + 0.5) / max(p.size, 1)
+        share = summarize_tests(p).share_below if p.size else float("nan")
+        ax.plot(
+            expected,
+            np.maximum(p, 1e-16),
+            color=COLOURS[i % len(COLOURS)],
+            linewidth=2 if name == "between chains" else 1,
+            label=f"{name}: {share:.0%} below 0.05",
+        )
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="expected p-value",
+        ylabel="p-value",
+        title="Weiß test, all rows",
+    )
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _by_chain(p_value: Any) -> Any:
+    return zip(p_value["chain"], p_value.transpose("chain", ...), strict=True)
+
+
+def plot_worst(
+    post: Any,
+    *,
+    report: DiagnosticReport | None = None,
+    n: int = 4,
+    bins: int = 20,
+) -> Figure:
+    """Plot traces and ranks of the quantities that give most reason to worry.
+
+    Left: the draws of each chain. Right: how each chain's draws are spread over the ranks of all
+    draws (real quantities) or over the categories; equal heights mean that the chains agree.
+
+    Parameters
+    ----------
+    post : Posterior or anything `diagnose` takes
+    report : DiagnosticReport, optional
+        Spares the work of making it again.
+    n : int, default 4
+        Number of quantities.
+    bins : int, default 20
+        Bins of the ranks.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(2, 200, 3))
+    >>> draws[1, :, 2] += 1.0
+    >>> plot_worst(draws, n=1).axes[0].get_title(loc="left")
+    'x[2]'
+    """
+    from anonbayes.compat import OwnFigure
+
+    report = diagnose(post) if report is None else report
+    names = rank_quantities(report.table)[:n]
+    if not names:
+        raise AnonbayesError(
+            "The report has no quantity that was tested; there is nothing to plot."
+        )
+    figure = OwnFigure(figsize=(8, 1.8 * len(names)))
+    panels = figure.subplots(len(names), 2, squeeze=False, width_ratios=(2, 1))
+    for name, (trace, ranks) in zip(names, panels, strict=True):
+        draws = draws_of(post, name)
+        categorical = report.table["kind"].to_dict()[name] == "categorical"
+        if categorical:
+            values, codes = np.unique(draws, return_inverse=True)
+            _category_trace(trace, codes.reshape(draws.shape), values)
+            _category_bars(ranks, codes.reshape(draws.shape), values)
+        else:
+            _trace(trace, draws)
+            _rank_bars(ranks, draws, bins)
+        trace.set_title(name, fontsize="small", loc="left")
+    panels[-1, 0].set_xlabel("draw")
+    panels[-1, 1].set_xlabel("category, or rank among all draws")
+    return figure
+
+
+def _trace(ax: Axes, draws: np.ndarray) -> None:
+    for i, chain in enumerate(draws):
+        ax.plot(chain, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.8)
+
+
+def _category_trace(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
+    for i, chain in enumerate(codes):  # within a category each chain has a line of its own
+        height = chain + 0.7 * (i / len(codes) - 0.5)
+        ax.plot(height, "|", color=COLOURS[i % len(COLOURS)], markersize=3, alpha=0.5)
+    ax.set_yticks(np.arange(values.size), [str(v) for v in values], fontsize="small")
+
+
+def _rank_bars(ax: Axes, draws: np.ndarray, bins: int) -> None:
+    edges = np.linspace(0, 1, bins + 1)
+    ranks = stats.rankdata(draws).reshape(draws.shape) / draws.size
+    heights = [np.histogram(r, bins=edges)[0] * bins / draws.shape[1] for r in ranks]
+    _stairs(ax, heights, edges)
+    ax.axhline(1.0, color="0.4", linewidth=0.8, linestyle="--")
+
+
+def _category_bars(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
+    heights = [np.bincount(c, minlength=values.size) / codes.shape[1] for c in codes]
+    _stairs(ax, heights, np.arange(values.size + 1) - 0.5)
+    ax.set_xticks(np.arange(values.size), [str(v) for v in values], fontsize="small")
+
+
+def _stairs(ax: Axes, heights: list[np.ndarray], edges: np.ndarray) -> None:
+    for i, height in enumerate(heights):
+        ax.stairs(height, edges, color=COLOURS[i % len(COLOURS)], linewidth=1.2)
+    ax.set_ylim(bottom=0)
+    ax.set_yticks([])
+
+
+def plot_autocorrelation(
+    posts: Any,
+    *,
+    var_names: str | Iterable[str] | None = None,
+    coords: Mapping[str, Any] | None = None,
+    max_lag: int = 50,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot how long draws remember, for one run or for several step methods side by side.
+
+    The line is the median over quantities and chains, the band holds 90 % of them. Categorical
+    variables count with the chance of finding the same category again, less what is expected of
+    independent draws, so that labels do not matter.
+
+    Parameters
+    ----------
+    posts : Posterior, ArviZ object, or dict of names to these
+        ``{"block": post_1, "swap": post_2}`` draws one band each.
+    var_names, coords
+        Part of the posterior, as in ArviZ.
+    max_lag : int, default 50
+    ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> quick = rng.normal(size=(2, 400))
+    >>> slow = np.cumsum(quick, axis=1)
+    >>> ax = plot_autocorrelation({"quick": quick, "slow": slow}, max_lag=10)
+    >>> [line.get_label() for line in ax.get_lines()][:2]
+    ['quick', 'slow']
+    """
+    named = posts if isinstance(posts, dict) else {"draws": posts}
+    ax = _axes(ax, figsize=(7, 3.5))
+    for i, (name, post) in enumerate(named.items()):
+        dataset = compat.select(idata_of(post), var_names=var_names, coords=coords)
+        lags = min(max_lag, dataset.sizes["draw"] - 1)
+        curves = np.concatenate([_autocorrelations(v, lags) for v in dataset.data_vars.values()])
+        curves = curves[~np.isnan(curves).any(axis=1)]
+        if not len(curves):
+            raise AnonbayesError(
+                f"posts: nothing varies in {name!r}, so nothing can be correlated."
+            )
+        low, middle, high = np.quantile(curves, [0.05, 0.5, 0.95], axis=0)
+        ax.plot(middle, color=COLOURS[i % len(COLOURS)], label=str(name))
+        ax.fill_between(
+            np.arange(lags + 1), low, high, color=COLOURS[i % len(COLOURS)], alpha=0.2, linewidth=0
+        )
+    ax.axhline(0.0, color="0.4", linewidth=0.8)
+    ax.set(xlabel="lag", ylabel="autocorrelation", title="How long draws remember")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _autocorrelations(variable: xr.DataArray, lags: int, most: int = 500) -> np.ndarray:
+    """Return the autocorrelation (series, lag) of each chain and entry, of `most` at the most."""
+    ordered = variable.transpose("chain", ..., "draw").values
+    series = ordered.reshape(-1, ordered.shape[-1])
+    series = series[np.linspace(0, len(series) - 1, min(most, len(series))).astype(int)]
+    n = series.shape[1]
+    if variable.dtype.kind == "f":
+        centred = series - series.mean(axis=1, keepdims=True)
+        spectrum = np.fft.rfft(centred, n=2 * n, axis=1)
+        covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, : lags + 1]
+        again, chance = covariance, np.zeros(len(series))
+    else:
+        again = np.stack(
+            [(series[:, : n - lag] == series[:, lag:]).mean(axis=1) for lag in range(lags + 1)],
+            axis=1,
+        )
+        counts = [np.unique(x, return_counts=True)[1] for x in series]
+        chance = np.array([((c / n) ** 2).sum() for c in counts])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (again - chance[:, None]) / (again[:, 0] - chance)[:, None]

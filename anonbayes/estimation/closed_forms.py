@@ -1,0 +1,331 @@
+"""Estimates of a distribution, and the closed-form estimators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from anonbayes.arrays import Floats
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, one_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = [
+    "Estimate",
+    "empirical",
+    "inverse_variance",
+    "score_interval",
+    "share_interval",
+    "significance_threshold",
+    "threshold",
+    "water_filling",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# The result of estimating a distribution from reports.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated distribution of the true values.
+
+    Attributes
+    ----------
+    domain : Domain
+        The values.
+    method : str
+        The estimator.
+    n : int
+        Number of reports.
+    p : ndarray, shape (K,)
+        The estimate, in domain order. Of the empirical estimator, entries may be negative.
+    interval : ndarray, shape (K, 2), or None
+        Lower and upper limit for each value: confidence limits (Wilson's, of the share of
+        supporting reports) or, for ``method="bayes"``, equal-tailed credible limits.
+    level : float
+        Probability of `interval`.
+    log_likelihood : float or None
+        At `p`, when `p` is a distribution.
+    path : ndarray or None
+        Log-likelihood before each EM iteration.
+    iterations : int
+        Passes over the reports that EM used.
+    converged : bool
+        Whether the iteration reached its tolerance (always true for closed forms).
+    gap : float
+        Upper bound on what the log-likelihood could still gain, where it was computed.
+    draws : xarray.DataArray or None
+        Posterior draws with dims ``(chain, draw, <domain name>)``.
+    intermediate : Estimate or None
+        For personalized channels, the estimate over values and tags.
+    """
+
+    domain: Domain
+    method: str
+    n: int
+    p: Floats
+    interval: Floats | None = None
+    level: float = 0.95
+    log_likelihood: float | None = None
+    path: Floats | None = field(default=None, repr=False)
+    iterations: int = 0
+    converged: bool = True
+    gap: float = float("nan")
+    draws: xr.DataArray | None = field(default=None, repr=False)
+    intermediate: Estimate | None = field(default=None, repr=False)
+
+    def to_series(self) -> pd.Series:
+        """Return the estimate as a series over the domain's values."""
+        index = pd.Index(self.domain.values, name=self.domain.name)
+        return pd.Series(self.p, index=index, name="p")
+
+    def summary(self) -> pd.DataFrame:
+        """One row per value: estimate and limits.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.RandomizedResponse(ab.Domain("answer", ["yes", "no"]), epsilon=2.0)
+        >>> reports = ["yes"] * 300 + ["no"] * 700
+        >>> channel.estimate(reports, method="empirical").summary().round(2).reset_index()
+          answer     p  lower  upper
+        0    yes  0.24   0.20   0.28
+        1     no  0.76   0.72   0.80
+        """
+        frame = self.to_series().to_frame()
+        if self.interval is not None:
+            frame["lower"], frame["upper"] = self.interval.T
+        return frame
+
+    def _repr_html_(self) -> str:
+        title = f"{self.method} estimate of {self.domain.name} from {self.n:,} reports"
+        return f"<b>{title}</b>{self.summary().to_html(max_rows=20)}"
+
+
+# -------------------------------------------------------------------------------------------------
+# Closed-form estimators from support counts.
+#
+# Every pure channel supports value ``x`` with probability ``hit[x]`` when the user holds ``x`` and
+# ``miss[x]`` otherwise, so the share of supporting reports has mean ``miss + (hit - miss) p``.
+
+
+def empirical(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> Floats:
+    """Unbiased estimate ``(c/n - miss) / (hit - miss)`` (ULDP (3), solved).
+
+    Examples
+    --------
+    >>> empirical([60, 40], 100, np.array([0.75, 0.75]), np.array([0.25, 0.25])).round(6)
+    array([0.7, 0.3])
+    """
+    gain = check_informative(hit, miss)
+    return (np.asarray(counts) / n - miss) / gain
+
+
+def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 0.05) -> Floats:
+    """Largest estimate that noise alone would explain, with Bonferroni's correction.
+
+    ``z(1 - alpha/K)`` times the standard deviation of the empirical estimate of a value that
+    nobody holds; zero for a value whose support is proof (``miss = 0``).
+    """
+    if not 0 < alpha < 1:
+        raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
+    quantile = stats.norm.ppf(1 - alpha / len(hit))
+    return quantile * np.sqrt(miss * (1 - miss) / n) / check_informative(hit, miss)
+
+
+def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") -> Floats:
+    """Keep significant estimates only.
+
+    Parameters
+    ----------
+    estimate, limit : ndarray
+        Empirical estimate and its significance threshold.
+    remainder : {"uniform", "zero"}
+        What becomes of the rest of the probability: shared out evenly among the values below
+        the threshold so that the sum is one (ULDP), or dropped, leaving zeros (PIE).
+
+    Notes
+    -----
+    When the kept estimates already sum to more than one, the remainder is zero and they are
+    scaled down to a distribution; likewise scaled when no value is left to take the remainder.
+
+    Examples
+    --------
+    >>> threshold(np.array([0.7, 0.2, 0.1]), np.array([0.15, 0.15, 0.15])).round(6)
+    array([0.7, 0.2, 0.1])
+    >>> threshold(np.array([0.7, 0.25, -0.05, 0.1]), np.full(4, 0.15)).round(6)
+    array([0.7  , 0.25 , 0.025, 0.025])
+    """
+    one_of("remainder", remainder, ("uniform", "zero"))
+    kept = estimate > limit
+    out = np.where(kept, estimate, 0.0)
+    if remainder == "zero":
+        return out
+    rest = 1.0 - out.sum()
+    if rest > 0 and not kept.all():
+        out[~kept] = rest / (~kept).sum()
+    return out / out.sum()
+
+
+def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:
+    """Maximum-likelihood distribution when each report names one value, in closed form.
+
+    Maximises ``sum c_y log(floor_y + gain_y p_y)`` on the simplex. The solution is
+    ``p_y = max(h_y / level - floor_y / gain_y, 0)``; the level follows from one sort, because
+    the values with ``p_y > 0`` are those with the largest ``h_y gain_y / floor_y``
+    (``O(K log K)``, MODEL 2).
+
+    Examples
+    --------
+    The golden case: three sensitive values of four, epsilon = 1.
+
+    >>> e = np.e
+    >>> floor = np.array([1, 1, 1, 0]) / (2 + e)
+    >>> water_filling([50, 30, 15, 5], floor, np.full(4, (e - 1) / (2 + e))).round(6)
+    array([0.690937, 0.181772, 0.      , 0.127291])
+    """
+    shares = np.asarray(counts, dtype=float)
+    shares = shares / shares.sum()
+    ratio = floor / gain
+    with np.errstate(divide="ignore", invalid="ignore"):
+        key = np.where(shares > 0, np.where(ratio > 0, shares / ratio, np.inf), -np.inf)
+    order = np.argsort(-key, kind="stable")
+    levels = np.cumsum(shares[order]) / (1.0 + np.cumsum(ratio[order]))
+    # Values enter in this order as long as their own level is above the common one.
+    active = int(np.flatnonzero(key[order] >= levels)[-1])
+    p = np.maximum(shares / levels[active] - ratio, 0.0)
+    return p / p.sum()
+
+
+def share_interval(
+    counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats, level: float
+) -> npt.NDArray[np.float64]:
+    """Confidence limits of each probability: Wilson's limits of the supporting share, mapped.
+
+    Returns an array of shape (K, 2), clipped to [0, 1].
+
+    Examples
+    --------
+    >>> one, zero = np.ones(1), np.zeros(1)
+    >>> share_interval([30], 100, one, zero, 0.95).round(4).tolist()
+    [[0.2189, 0.3958]]
+    """
+    check_level(level)
+    z2 = stats.norm.ppf(0.5 + level / 2) ** 2
+    share = np.asarray(counts) / n
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    limits = np.stack([centre - half, centre + half], axis=-1)
+    gain = check_informative(hit, miss)
+    return np.clip((limits - miss[:, None]) / gain[:, None], 0.0, 1.0)
+
+
+def check_level(level: float) -> None:
+    """Raise `ChannelError` unless the level of an interval lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
+
+
+def check_informative(hit: Floats, miss: Floats) -> Floats:
+    """Return ``hit - miss``; raise `ChannelError` when it is zero for some value."""
+    gain = hit - miss
+    if not (gain > 0).all():
+        raise ChannelError(
+            "The reports carry no information on some value (its report is as likely from "
+            "another value, as with epsilon = 0); only method='bayes' has an answer, the prior."
+        )
+    return gain
+
+
+# -------------------------------------------------------------------------------------------------
+# One estimate from several groups of users whose channels differ.
+#
+# Group ``g`` of ``n_g`` users supports a value with probability ``r_g(p) = miss_g + gain_g p``. The
+# groups' empirical estimates are weighted by their inverse variances ``n_g gain_g^2/(r_g
+# (1-r_g))``. The limits invert the score test: all ``p`` with ``|S(p)| <= z sqrt(I(p))``,
+#
+#     S = sum_g (t_g - n_g r_g) gain_g / (r_g (1-r_g)),   I = sum_g n_g gain_g^2 / (r_g (1-r_g)),
+#
+# which for a single group are Wilson's limits.
+
+
+def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Floats:
+    """Inverse-variance weighted empirical estimate of each value's share.
+
+    Parameters
+    ----------
+    counts, hit, miss : ndarray, shape (groups, K)
+        Supporting reports, and the support probabilities.
+    n : ndarray, shape (groups,)
+        Reports of each group.
+
+    Notes
+    -----
+    All variances are taken at one and the same estimate, refined three times: with variances
+    taken at each group's own estimate, a group that happens to be low would weigh more.
+
+    Examples
+    --------
+    Without noise, the pooled share:
+
+    >>> one, zero = np.ones((2, 1)), np.zeros((2, 1))
+    >>> inverse_variance(np.array([[10.0], [50.0]]), np.array([100, 200]), one, zero).round(6)
+    array([0.2])
+    """
+    gain = check_informative(hit, miss)
+    size = np.asarray(n, dtype=float)[:, None]
+    single = (counts / size - miss) / gain
+    share = np.clip(np.average(single, axis=0, weights=size[:, 0]), 0.0, 1.0)
+    estimate = share
+    for _ in range(3):
+        weight = size * gain**2 / _variance(share, size, gain, miss)
+        estimate = (weight * single).sum(axis=0) / weight.sum(axis=0)
+        share = np.clip(estimate, 0.0, 1.0)
+    return estimate
+
+
+def score_interval(counts: Floats, n: Floats, hit: Floats, miss: Floats, level: float) -> Floats:
+    """Limits of each share from the score test, within [0, 1]; shape (K, 2).
+
+    Examples
+    --------
+    >>> one, zero = np.ones((1, 1)), np.zeros((1, 1))
+    >>> score_interval(np.array([[30.0]]), np.array([100]), one, zero, 0.95).round(4).tolist()
+    [[0.2189, 0.3958]]
+    """
+    check_level(level)
+    gain = check_informative(hit, miss)
+    size = np.asarray(n, dtype=float)[:, None]
+    z = float(stats.norm.ppf(0.5 + level / 2))
+
+    def score(share: Floats) -> Floats:
+        variance = _variance(share, size, gain, miss)
+        total = ((counts - size * (miss + gain * share)) * gain / variance).sum(axis=0)
+        return total / np.sqrt((size * gain**2 / variance).sum(axis=0))
+
+    middle = np.clip(inverse_variance(counts, n, hit, miss), 0.0, 1.0)
+    limits = []
+    for end, sign in ((0.0, 1.0), (1.0, -1.0)):
+        # The score falls in p: it exceeds z below the lower limit, -z above the upper one.
+        outside, inside = np.full(len(middle), end), middle.copy()
+        open_end = sign * score(outside) <= z
+        for _ in range(60):
+            half = 0.5 * (outside + inside)
+            far = sign * score(half) > z
+            outside, inside = np.where(far, half, outside), np.where(far, inside, half)
+        limits.append(np.where(open_end, end, outside))
+    return np.stack(limits, axis=-1)
+
+
+def _variance(share: Floats, size: Floats, gain: Floats, miss: Floats) -> Floats:
+    """``r (1-r)``, kept above zero (a millionth of a report) so that it can be divided by."""
+    rate = miss + gain * share
+    return np.maximum(rate * (1 - rate), 1e-6 / size)

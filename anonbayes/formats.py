@@ -1,0 +1,127 @@
+"""Numbers as people read them, and tables of such texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Table", "count", "number", "ratio", "share", "standard_error", "times"]
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, ready to be shown.
+
+    Attributes
+    ----------
+    head : sequence of str
+        Names of the columns.
+    rows : sequence of sequences of str
+        The cells.
+    caption : str
+        What the table shows, for readers who meet it out of context.
+    text : frozenset of int
+        Columns to align like text; the others hold numbers. The first column always is text.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str
+    text: frozenset[int] = field(default_factory=frozenset)
+
+    def is_text(self, column: int) -> bool:
+        """Whether a column is aligned like text."""
+        return column == 0 or column in self.text
+
+
+def share(value: float) -> str:
+    """Share as a percentage; what would be rounded to 0 or 100 although it is not says so.
+
+    Examples
+    --------
+    >>> share(0.3337), share(0.00001), share(0.99999), share(1.0), share(float("nan"))
+    ('33.4%', '<0.1%', '>99.9%', '100.0%', '–')
+    """
+    if math.isnan(value):
+        return NOTHING
+    if 0 < value < 0.0005:
+        return "<0.1%"
+    if 0.9995 <= value < 1:
+        return ">99.9%"
+    return f"{value:.1%}"
+
+
+def ratio(value: float) -> str:
+    """Factor, to three digits.
+
+    Examples
+    --------
+    >>> ratio(15.4703), ratio(1), ratio(12345.6), ratio(float("nan"))
+    ('× 15.5', '× 1.00', '× 12,346', '–')
+    """
+    return NOTHING if math.isnan(value) else f"× {number(value)}"
+
+
+def times(value: float) -> str:
+    """Factor inside a sentence.
+
+    Examples
+    --------
+    >>> times(15.4703)
+    '15.5 times'
+    """
+    return f"{number(value)} times"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Any other number, to three digits (or so many), whole numbers in full.
+
+    Examples
+    --------
+    >>> number(0.012345), number(1.5), number(4690.47), number(1e-9), number(float("inf"))
+    ('0.0123', '1.50', '4,690', '1.00e-09', '∞')
+    """
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size >= 999.5:
+        return f"{value:,.0f}"
+    if value and size < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    power = 0 if value == 0 else math.floor(math.log10(size) + 1e-12)
+    return f"{value:.{max(0, digits - 1 - power)}f}"
+
+
+def count(value: float, noun: str = "", plural: str | None = None) -> str:
+    """Whole number with its noun.
+
+    Examples
+    --------
+    >>> count(1, "row"), count(1001.0, "row"), count(2, "person", "people"), count(12)
+    ('1 row', '1,001 rows', '2 people', '12')
+    """
+    if math.isnan(value):
+        return NOTHING
+    whole = round(value)
+    if not noun:
+        return f"{whole:,}"
+    return f"{whole:,} {noun if whole == 1 else plural or noun + 's'}"
+
+
+def standard_error(value: float, *, of_share: bool = False) -> str:
+    """Standard error; zero means that nothing was simulated.
+
+    Examples
+    --------
+    >>> standard_error(0.0), standard_error(0.002, of_share=True), standard_error(float("nan"))
+    ('exact', '± 0.20 points', 'not known')
+    """
+    if math.isnan(value):
+        return "not known"
+    if value == 0:
+        return "exact"
+    return f"± {number(100 * value, 2)} points" if of_share else f"± {number(value, 2)}"

@@ -1,1 +1,0 @@
-"""Personal information entropy: how much a report says about who sent it (PIE 3 and 4)."""

@@ -1,1 +1,0 @@
-"""Beliefs about a victim's secret: of the learner, of the attacker, of random worlds."""

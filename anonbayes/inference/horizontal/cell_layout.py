@@ -1,0 +1,277 @@
+"""Plain-array description of a horizontal table, as the kernels read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import ModelError
+from anonbayes.inference.horizontal.tree import CellTree
+from anonbayes.tables.evidence import Evidence
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["Arrays", "HorizontalLayout"]
+
+
+class Arrays(NamedTuple):
+    """What the kernels need, numbered through over all attributes.
+
+    Distributions are flat: ``pi_a|s(k)`` stands at ``start[a] + s * sizes[a] + k``. Cell c has the
+    possible values ``values[pointer[c]:pointer[c + 1]]`` with likelihoods ``likelihood[...]``.
+
+    Attributes
+    ----------
+    sizes, start : numpy.ndarray
+        Domain size of each attribute, and where its block begins in a flat vector.
+    attribute, pointer, values, likelihood : numpy.ndarray
+        The distinct cells of all attributes.
+    node_start, node_parent, leaf_node : numpy.ndarray
+        Cell trees of all attributes: the first node (root) of each, the parent of each node, and
+        the node of value k of attribute a at ``leaf_node[first_leaf[a] + k]``.
+    first_leaf : numpy.ndarray
+        See `leaf_node`.
+    cell_node : numpy.ndarray
+        Node of each cell, or -1 for cells that cross the tree and must be drawn.
+    own : numpy.ndarray
+        Rows whose cell is that node, shape ``(S, nodes)``; zero where secrets are latent.
+    crossing : numpy.ndarray
+        Columns cell, s, n: rows whose cell crosses the tree.
+    secret_base : numpy.ndarray
+        Number of rows per sensitive value; zero where it is latent.
+    record_cells, record_secret, record_count, secret_likelihood : numpy.ndarray
+        Distinct records and ``E_z(s)`` of their sensitive cells; empty when secrets are known.
+    """
+
+    sizes: Ints
+    start: Ints
+    attribute: Ints
+    pointer: Ints
+    values: Ints
+    likelihood: Floats
+    node_start: Ints
+    node_parent: Ints
+    leaf_node: Ints
+    first_leaf: Ints
+    cell_node: Ints
+    own: Floats
+    crossing: Ints
+    secret_base: Floats
+    record_cells: Ints
+    record_secret: Ints
+    record_count: Ints
+    secret_likelihood: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class HorizontalLayout:
+    """A horizontal table as arrays, with the sufficient statistics of MODEL 1.2.
+
+    Cells that fit into a tree are integrated out exactly (MODEL 1.3); only cells that cross it,
+    and reports of randomized channels, are drawn. For nested cells nothing is left to draw.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Attributes.
+    n_secrets : int
+        Number of sensitive values, S.
+    arrays : Arrays
+        The kernels' input.
+    """
+
+    names: tuple[str, ...]
+    n_secrets: int
+    arrays: Arrays
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether sensitive values were released through a channel."""
+        return len(self.arrays.record_count) > 0
+
+    @property
+    def length(self) -> int:
+        """Length of a flat vector of distributions."""
+        return int(self.arrays.start[-1])
+
+    @classmethod
+    def of(cls, table: ReleasedTable, *, collapse: bool = True) -> HorizontalLayout:
+        """Collect the arrays of a horizontal table.
+
+        Parameters
+        ----------
+        table : ReleasedTable
+            A horizontal table.
+        collapse : bool
+            Whether to integrate out the cells that fit into a tree. Without it every cell of
+            several values is drawn: the plain sampler on counts.
+        """
+        if table.scheme != "horizontal":
+            raise ModelError("A vertical table has no horizontal layout.")
+        n_secrets = len(table.secret.domain)
+        evidence = [c.evidence for c in table.columns.values()]
+        sizes = np.array([len(e.domain) for e in evidence], dtype=np.int64)
+        first_cell = _offsets([len(e) for e in evidence])
+        weights = [table.tally(c.codes, len(c.evidence)) for c in table.columns.values()]
+        trees = [_tree(e, w if collapse else None) for e, w in zip(evidence, weights, strict=True)]
+        node_start = _offsets([tree.n_nodes for tree, _ in trees])
+        cell_node = np.concatenate(
+            [
+                np.where(nodes >= 0, nodes + first, -1)
+                for (_, nodes), first in zip(trees, node_start[:-1], strict=True)
+            ]
+        )
+        own = np.zeros((n_secrets, node_start[-1]))
+        secret_base = np.zeros(n_secrets)
+        crossing = np.zeros((0, 3), dtype=np.int64)
+        records = (
+            np.zeros((0, len(evidence)), dtype=np.int64),
+            np.zeros(0, dtype=np.int64),
+            np.zeros(0, dtype=np.int64),
+            np.zeros((0, n_secrets)),
+        )
+        if table.secrets_known:
+            secret_base += table.secret_counts
+            triplets = np.concatenate(
+                [
+                    _triplets(table.counts[name], first)
+                    for name, first in zip(table.columns, first_cell[:-1], strict=True)
+                ]
+            )
+            inside = cell_node[triplets[:, 0]] >= 0
+            np.add.at(
+                own,
+                (triplets[inside, 1], cell_node[triplets[inside, 0]]),
+                triplets[inside, 2],
+            )
+            crossing = triplets[~inside]
+        else:
+            r = table.records
+            records = (
+                r.codes + first_cell[:-1],
+                r.secret,
+                r.count.astype(np.int64),
+                table.secret.evidence.matrix.toarray(),
+            )
+        arrays = Arrays(
+            sizes=sizes,
+            start=_offsets(sizes * n_secrets),
+            attribute=np.repeat(np.arange(len(evidence)), np.diff(first_cell)),
+            pointer=_offsets(np.concatenate([e.sizes for e in evidence])),
+            values=np.concatenate([e.matrix.indices for e in evidence]).astype(np.int64),
+            likelihood=np.concatenate([e.matrix.data for e in evidence]),
+            node_start=node_start,
+            node_parent=np.concatenate(
+                [
+                    np.where(tree.parent >= 0, tree.parent + first, -1)
+                    for (tree, _), first in zip(trees, node_start[:-1], strict=True)
+                ]
+            ),
+            leaf_node=np.concatenate(
+                [
+                    tree.leaf_node + first
+                    for (tree, _), first in zip(trees, node_start[:-1], strict=True)
+                ]
+            ),
+            first_leaf=_offsets(sizes),
+            cell_node=cell_node,
+            own=own,
+            crossing=crossing,
+            secret_base=secret_base,
+            record_cells=records[0],
+            record_secret=records[1],
+            record_count=records[2],
+            secret_likelihood=records[3],
+        )
+        # One memory layout for all tables, so that the kernels are compiled once.
+        plain = Arrays._make(np.array(field, order="C") for field in arrays)
+        return cls(table.attributes, n_secrets, plain)
+
+    def flatten(self, blocks: Mapping[str, Floats]) -> Floats:
+        """Join arrays of shape ``(S, K_a)`` into one flat vector."""
+        return np.concatenate([np.ravel(blocks[name]) for name in self.names])
+
+    def split(self, flat: Floats) -> dict[str, Floats]:
+        """Cut flat vectors (last axis) into arrays of shape ``(..., S, K_a)``."""
+        start, sizes = self.arrays.start, self.arrays.sizes
+        return {
+            name: flat[..., start[a] : start[a + 1]].reshape(
+                *flat.shape[:-1], self.n_secrets, int(sizes[a])
+            )
+            for a, name in enumerate(self.names)
+        }
+
+
+def _offsets(sizes: npt.ArrayLike) -> Ints:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _triplets(counts: npt.ArrayLike, first: int) -> Ints:
+    coo = counts.tocoo()  # type: ignore[union-attr]
+    return np.stack([coo.row.astype(np.int64) + first, coo.col, coo.data], axis=1).astype(np.int64)
+
+
+def _tree(evidence: Evidence, weight: Ints | None) -> tuple[CellTree, Ints]:
+    """Tree of as many cells as fit, and the node of each cell (-1: crosses the tree).
+
+    Cells are taken greedily, those of most rows first. Cells that say nothing (the same likelihood
+    for every value) belong to the root, single values to their leaf.
+    """
+    size = len(evidence.domain)
+    flat = is_flat(evidence)
+    single = evidence.sizes == 1
+    hard = np.array([np.ptp(_row(evidence, c)) == 0.0 for c in range(len(evidence))], dtype=bool)
+    taken = single | flat
+    if weight is not None:
+        candidates = [c for c in np.argsort(-weight, kind="stable") if hard[c] and not taken[c]]
+        taken[_laminar(evidence, candidates)] = True
+    chosen = np.flatnonzero(taken)
+    tree = CellTree.of(
+        Evidence.from_members(
+            evidence.domain,
+            [evidence.members(c) for c in chosen],
+            [evidence.labels[c] for c in chosen],
+        )
+    )
+    nodes = np.full(len(evidence), -1, dtype=np.int64)
+    nodes[chosen] = tree.cell_node
+    assert (nodes[flat] == 0).all() or size == 1
+    return tree, nodes
+
+
+def _row(evidence: Evidence, cell: int) -> Floats:
+    matrix = evidence.matrix
+    return matrix.data[matrix.indptr[cell] : matrix.indptr[cell + 1]]
+
+
+def _laminar(evidence: Evidence, candidates: list[int]) -> Ints:
+    """Greedy subfamily of which any two cells are nested or disjoint."""
+    if not candidates:
+        return np.zeros(0, dtype=np.int64)
+    order = np.asarray(candidates)
+    member = evidence.matrix[order].copy()
+    member.data = np.ones_like(member.data)
+    common = (member @ member.T).tocsr()
+    size = evidence.sizes[order]
+    blocked = np.zeros(len(order), dtype=bool)
+    chosen = []
+    for i in range(len(order)):
+        if blocked[i]:
+            continue
+        chosen.append(order[i])
+        row = slice(common.indptr[i], common.indptr[i + 1])
+        other, shared = common.indices[row], common.data[row]
+        blocked[other[shared < np.minimum(size[i], size[other])]] = True
+    return np.asarray(chosen)
+
+
+def is_flat(evidence: Evidence) -> npt.NDArray[np.bool_]:
+    """Cells whose likelihood is the same for every value of the domain: they say nothing."""
+    matrix = evidence.matrix
+    low = np.minimum.reduceat(matrix.data, matrix.indptr[:-1])
+    high = np.maximum.reduceat(matrix.data, matrix.indptr[:-1])
+    return (evidence.sizes == len(evidence.domain)) & (low == high)

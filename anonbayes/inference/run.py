@@ -1,0 +1,528 @@
+"""Running any engine: threads, progress, interruption, continuation."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing.managers import SyncManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from anonbayes.errors import FileError, ModelError
+from anonbayes.io.files import is_finished, make_folder, new_file, remove_leftovers, write_text
+
+__all__ = ["ChainState", "Engine", "Recorded", "RunStore", "run_chains"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Draws on disk while a run is under way, so that a killed run can be continued.
+#
+# A run is a directory: ``run.json`` says what is being run, and each chain has numbered parts with
+# its draws and one ``state.npz`` with all that it needs to go on. Every file is written under
+# another name and then renamed. The state, written last, says how many parts count, so a part that
+# was written when the run died before its state was is written again, and no draw is lost or
+# repeated.
+
+FORMAT = 1
+
+
+class RunStore:
+    """Directory of a run.
+
+    Parameters
+    ----------
+    path : path
+        The directory; made when absent.
+    settings : dict
+        What identifies the run. An existing directory must have been made with the same.
+
+    Raises
+    ------
+    ModelError
+        If the directory holds another run, naming the first setting that differs, or something
+        that is no run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = RunStore(folder + "/run", {"seed": 1})
+    >>> RunStore(folder + "/run", {"seed": 2})
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.ModelError: ...holds a run with seed=1, not seed=2...
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
+        self.path = Path(path)
+        wanted = json.loads(json.dumps({"format": FORMAT, **settings}))
+        existing = self.read_settings(self.path)
+        for folder in (self.path, *self.path.glob("chain-*")):
+            remove_leftovers(folder)
+        if existing is None:
+            make_folder(self.path)
+            write_text(self.path / "run.json", json.dumps(wanted, indent=1))
+            return
+        for key, value in wanted.items():
+            if existing.get(key) != value:
+                raise ModelError(
+                    f"{str(self.path)!r} holds a run with {key}={existing.get(key)!r}, not "
+                    f"{key}={value!r}; continue it with the same settings, or use another path."
+                )
+
+    @staticmethod
+    def read_settings(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+        """Return the settings of the run in a directory; None when there is nothing yet."""
+        folder = Path(path)
+        file = folder / "run.json"
+        if file.is_file():
+            try:
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, TypeError, ValueError) as error:
+                raise _damaged(file, error) from None
+        if folder.exists() and (not folder.is_dir() or any(map(is_finished, folder.iterdir()))):
+            raise ModelError(
+                f"{str(folder)!r} exists and is no run of anonbayes; choose an empty or new "
+                "directory for resume=."
+            )
+        return None
+
+    def save_chain(self, chain: int, packed: ChainState, new: Recorded) -> None:
+        """Write the new draws as a part, then the packed state that counts it."""
+        folder = self.path / f"chain-{chain}"
+        folder.mkdir(exist_ok=True)
+        parts = self._n_parts(folder)
+        if new.draws:
+            arrays = {}
+            for kind, pieces in (("draws", new.draws), ("stats", new.stats)):
+                for key in pieces[0]:
+                    arrays[f"{kind}/{key}"] = np.concatenate([p[key] for p in pieces])
+            save_arrays(folder / f"part-{parts:05d}.npz", arrays)
+            parts += 1
+        generators = json.dumps([g.bit_generator.state for g in packed.generators], default=_plain)
+        save_arrays(
+            folder / "state.npz",
+            {f"state/{k}": v for k, v in packed.live.items()}
+            | {
+                "done": np.array(packed.done),
+                "parts": np.array(parts),
+                "generators": np.array(generators),
+            },
+        )
+
+    def load_chain(self, chain: int, into: Recorded) -> ChainState | None:
+        """Read a chain's draws into `into`; return its packed state, None when nothing is saved."""
+        folder = self.path / f"chain-{chain}"
+        file = folder / "state.npz"
+        if not file.is_file():
+            return None
+        saved = load_arrays(file, needed=("done", "parts", "generators"))
+        for part in range(int(saved["parts"])):
+            arrays = load_arrays(folder / f"part-{part:05d}.npz")
+            into.add(
+                {k[6:]: v for k, v in arrays.items() if k.startswith("draws/")},
+                {k[6:]: v for k, v in arrays.items() if k.startswith("stats/")},
+            )
+        generators = []
+        for state in json.loads(str(saved["generators"])):
+            generator = np.random.Generator(getattr(np.random, state["bit_generator"])())
+            generator.bit_generator.state = state
+            generators.append(generator)
+        arrays = {k[6:]: v for k, v in saved.items() if k.startswith("state/")}
+        return ChainState(arrays, generators, int(saved["done"]))
+
+    @staticmethod
+    def _n_parts(folder: Path) -> int:
+        file = folder / "state.npz"
+        return int(load_arrays(file, only=["parts"])["parts"]) if file.is_file() else 0
+
+
+def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write named arrays to a file, completely or not at all."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    with new_file(path) as file:
+        file.write(buffer.getbuffer())
+
+
+def load_arrays(
+    path: Path, *, only: Iterable[str] | None = None, needed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Read named arrays, all or some; a damaged file is an error that names it."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in (arrays if only is None else only)}
+            if absent := set(needed) - set(found):
+                raise KeyError(*sorted(absent))
+            return found
+    except Exception as error:  # zip, zlib and NumPy each have their own words for damage
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    return FileError(
+        f"{str(path)!r} is damaged or incomplete ({error or type(error).__name__}); the run cannot "
+        "be continued. Start it again with another path."
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else int(value)
+
+
+# -------------------------------------------------------------------------------------------------
+# Running chains: side by side, in chunks, with progress, interruption and checkpoints.
+#
+# An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
+# kernels release the interpreter's lock, so threads use all cores without copying the table;
+# processes are there for engines that spend their time in Python, and a Dask cluster (see
+# `cluster_chains`) for more machines than one. A chain's draws depend on its own generators only:
+# neither who runs it nor where the chunks end changes them, and a resumed chain goes on as if it
+# had never stopped.
+
+Draws = dict[str, npt.NDArray[Any]]
+CHUNK_SECONDS = 0.3
+SAVE_SECONDS = 5.0
+
+
+@dataclass
+class ChainState:
+    """All that a chain needs to go on.
+
+    Parameters
+    ----------
+    live : object
+        The engine's own state.
+    generators : list of numpy.random.Generator
+        Sources of randomness, owned by the chain.
+    done : int
+        Sweeps made so far, tuning included.
+    """
+
+    live: Any
+    generators: list[np.random.Generator]
+    done: int = 0
+
+
+class Engine(Protocol):
+    """A sampler that can be advanced by any number of sweeps."""
+
+    n_generators: int
+    """How many independent generators a chain needs."""
+
+    grows: tuple[str, ...]
+    """Packed arrays that only get longer: sweeps read nothing of them, and append to them."""
+
+    def start(self, generators: list[np.random.Generator]) -> Any:
+        """Return a dispersed starting state."""
+        ...
+
+    def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
+        """Make n sweeps; return draws and statistics, each with n as its first axis."""
+        ...
+
+    def pack(self, live: Any) -> Draws:
+        """Return the state as named arrays."""
+        ...
+
+    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Any:
+        """Return the state that `pack` stored."""
+        ...
+
+    def averages(self, live: Any) -> Draws:
+        """Return what the chain averaged along the way, beside its draws."""
+        ...
+
+
+@dataclass
+class Recorded:
+    """Draws and statistics of one chain, in pieces.
+
+    Parameters
+    ----------
+    draws, stats : list of dict
+        One dictionary per piece.
+    averages : dict
+        What the engine averaged along the chain.
+    """
+
+    draws: list[Draws] = field(default_factory=list)
+    stats: list[Draws] = field(default_factory=list)
+    averages: Draws = field(default_factory=dict)
+
+    def add(self, draws: Draws, stats: Draws) -> None:
+        """Append a piece."""
+        self.draws.append(draws)
+        self.stats.append(stats)
+
+    @property
+    def n(self) -> int:
+        """Number of recorded draws."""
+        return sum(len(next(iter(d.values()))) for d in self.draws)
+
+
+def run_chains(
+    engine: Engine,
+    *,
+    draws: int,
+    tune: int,
+    thin: int,
+    seeds: Sequence[np.random.SeedSequence],
+    cores: int | None,
+    progressbar: bool,
+    label: str,
+    store: RunStore | None = None,
+    parallel: str = "threads",
+    client: Any = None,
+) -> tuple[list[Recorded], bool]:
+    """Run all chains until each has its draws, or until interrupted.
+
+    Parameters
+    ----------
+    engine : Engine
+        The sampler.
+    draws, tune, thin : int
+        Recorded draws per chain, sweeps before them, and sweeps per recorded draw.
+    seeds : sequence of SeedSequence
+        One per chain.
+    cores : int, optional
+        Chains that run at the same time; by default as many as there are cores.
+    progressbar : bool
+        Whether to show one.
+    label : str
+        What the progress bar calls the work.
+    store : RunStore, optional
+        Where to keep finished draws on disk and to continue from.
+    parallel : {"threads", "processes"}
+        What runs the chains.
+    client : distributed.Client, optional
+        Runs them on a Dask cluster instead.
+
+    Returns
+    -------
+    list of Recorded, bool
+        The chains, and whether they were interrupted (Ctrl-C).
+    """
+    length = Length(draws, tune, thin)
+    with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
+        if client is not None:
+            from anonbayes.inference.cluster_chains import run_on_cluster
+
+            return run_on_cluster(
+                engine, client, length, seeds, most=cores, label=label, store=store, meter=meter
+            )
+        workers = min(len(seeds), cores or os.cpu_count() or 1)
+        with _workers(parallel, workers) as (pool, stop, made):
+            futures: list[Future[Recorded]] = [
+                pool.submit(_run_chain, engine, c, seed, length, store, stop, made)
+                for c, seed in enumerate(seeds)
+            ]
+            interrupted = _follow(futures, stop, made, meter)
+    return [f.result() for f in futures], interrupted
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a chain is.
+
+    Parameters
+    ----------
+    draws, tune, thin : int
+        Recorded draws, sweeps before them, sweeps per recorded draw.
+    """
+
+    draws: int
+    tune: int
+    thin: int
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps from beginning to end."""
+        return self.tune + self.draws * self.thin
+
+
+class SweepMeter:
+    """Progress bar of a run: sweeps made by all chains, and their speed.
+
+    Parameters
+    ----------
+    label : str
+        What the bar calls the work.
+    total : int
+        Sweeps of all chains.
+    show : bool
+        Whether there is a bar at all.
+    """
+
+    def __init__(self, label: str, total: int, *, show: bool) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, disable=not show, transient=True)
+        self._task = self._bar.add_task(label, total=total, speed="")
+        self._begin, self.sweeps = time.monotonic(), 0
+
+    def add(self, sweeps: int) -> None:
+        """Count sweeps that some chain has made."""
+        self.sweeps += sweeps
+        speed = self.sweeps / max(time.monotonic() - self._begin, 1e-9)
+        self._bar.update(self._task, advance=sweeps, speed=f"{speed:,.0f} sweeps/s")
+
+    def __enter__(self) -> SweepMeter:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+@contextlib.contextmanager
+def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
+    """Threads or processes, an event that stops them, and a queue of the sweeps they made."""
+    if parallel == "threads":
+        with ThreadPoolExecutor(n) as pool, _stopping(threading.Event()) as stop:
+            yield pool, stop, queue.SimpleQueue()
+        return
+    context = multiprocessing.get_context("spawn")
+    manager = SyncManager(ctx=context)
+    manager.start(_follow_parent)
+    with (
+        manager,
+        ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
+        _stopping(manager.Event()) as stop,
+    ):
+        yield processes, stop, manager.Queue()
+
+
+@contextlib.contextmanager
+def _stopping(event: Any) -> Iterator[Any]:
+    """Set the event when something goes wrong, or a signal asks the process to end."""
+    try:
+        yield event
+    except BaseException:
+        event.set()
+        raise
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, which asks the chains to stop; end at once if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)  # who continues the run must find nobody writing to it
+
+
+def _follow(futures: list[Future[Recorded]], stop: Any, made: Any, meter: SweepMeter) -> bool:
+    """Show progress until all chains end; on Ctrl-C or an error let them finish their chunk."""
+    interrupted = False
+    pending = set(futures)
+    while pending:
+        try:
+            finished, pending = wait(pending, timeout=0.2)
+            if any(f.exception() is not None for f in finished):
+                stop.set()
+            new = 0
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    new += made.get_nowait()
+            meter.add(new)
+        except KeyboardInterrupt:
+            interrupted = True
+            stop.set()
+    return interrupted
+
+
+def _run_chain(
+    engine: Engine,
+    chain: int,
+    seed: np.random.SeedSequence,
+    length: Length,
+    store: RunStore | None,
+    stop: Any,
+    made: Any,
+) -> Recorded:
+    recorded = Recorded()
+    saved = None if store is None else store.load_chain(chain, recorded)
+    state = start_chain(engine, seed) if saved is None else unpack_chain(engine, saved)
+    made.put(state.done)
+    unsaved, saved_at, chunk = Recorded(), time.monotonic(), 1
+    while state.done < length.sweeps and not stop.is_set():
+        begin = time.monotonic()
+        n = advance_chain(engine, state, chunk, length, into=(recorded, unsaved))
+        made.put(n)
+        now = time.monotonic()
+        chunk = max(1, min(2 * chunk, int(n * CHUNK_SECONDS / max(now - begin, 1e-6))))
+        if store is not None and now - saved_at > SAVE_SECONDS:
+            store.save_chain(chain, pack_chain(engine, state), unsaved)
+            unsaved, saved_at = Recorded(), time.monotonic()
+    if store is not None:
+        store.save_chain(chain, pack_chain(engine, state), unsaved)
+    recorded.averages = engine.averages(state.live)
+    return recorded
+
+
+def start_chain(engine: Engine, seed: np.random.SeedSequence) -> ChainState:
+    """Start a chain; the same seed gives the same chain however often it is started."""
+    fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # none spawned yet
+    generators = [np.random.default_rng(s) for s in fresh.spawn(engine.n_generators)]
+    return ChainState(engine.start(generators), generators)
+
+
+def pack_chain(engine: Engine, state: ChainState) -> ChainState:
+    """Return the state with named arrays in the place of the engine's own objects."""
+    return ChainState(engine.pack(state.live), state.generators, state.done)
+
+
+def unpack_chain(engine: Engine, packed: ChainState) -> ChainState:
+    """Return a state that can be advanced; `packed` stays as it is."""
+    generators = copy.deepcopy(packed.generators)
+    arrays = {k: np.array(v) for k, v in packed.live.items()}
+    return ChainState(engine.unpack(arrays, generators), generators, packed.done)
+
+
+def advance_chain(
+    engine: Engine, state: ChainState, most: int, length: Length, *, into: Sequence[Recorded]
+) -> int:
+    """Make up to `most` sweeps, not beyond the tuning or the end; return how many were made."""
+    tuning = state.done < length.tune
+    n = min(most, (length.tune if tuning else length.sweeps) - state.done)
+    first = (length.tune - state.done) % length.thin
+    new, stats = engine.advance(state, n, tuning=tuning)
+    state.done += n
+    if not tuning and first < n:
+        piece = {k: v[first :: length.thin] for k, v in new.items()}
+        extra = {k: v[first :: length.thin] for k, v in stats.items()}
+        for recorded in into:
+            recorded.add(piece, extra)
+    return n
+
+
+def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws:
+    """Concatenate the pieces of a chain along the draws and cut them to a length."""
+    if not pieces:
+        return {}
+    return {k: np.concatenate([p[k] for p in pieces])[:length] for k in pieces[0]}

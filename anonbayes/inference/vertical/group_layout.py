@@ -1,0 +1,502 @@
+"""Groups of a vertical table as plain arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import ModelError, TableError
+
+__all__ = ["SHARD_ROWS", "Shards", "Threads", "distinct_inside", "order_inside"]
+
+
+# -------------------------------------------------------------------------------------------------
+# A vertical table as plain arrays: what the samplers know of it, and nothing else.
+#
+# Rows are sorted by group. The nonsensitive tuples (*items*, the rows of the published
+# quasi-identifier table) and the sensitive values (*slots*, the rows of the published sensitive
+# table) of a group are both known; which slot owns which item is not. A state of the samplers is an
+# `assignment`: ``assignment[j]`` is the row of `items` that slot ``j`` owns, a permutation inside
+# each group.
+
+
+class Arrays(NamedTuple):
+    """The arrays of a layout that the compiled kernels read.
+
+    Parameters of attribute ``a`` live in one flat array at ``cells[i, a] + s * strides[a]`` for
+    item ``i`` and sensitive value ``s``. Ownership probabilities of item ``i`` live at
+    ``links[i] + ranks[j]`` for slot ``j`` of its group. Unsigned indices spare the kernels Python's
+    rule for negative ones.
+    """
+
+    cells: NDArray[np.uint32]
+    strides: NDArray[np.uint32]
+    secrets: NDArray[np.uint32]
+    offsets: Ints
+    links: Ints
+    ranks: Ints
+    repeats: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class VerticalLayout:
+    """A vertical release in the form the samplers work on.
+
+    Parameters
+    ----------
+    items : array of int, shape (N, A)
+        Category codes of the nonsensitive tuples, sorted by group.
+    secrets : array of int, shape (N,)
+        Codes of the sensitive values, sorted by group.
+    offsets : array of int, shape (G + 1,)
+        Group ``g`` is made of the rows ``offsets[g]`` to ``offsets[g + 1] - 1``.
+    sizes : array of int, shape (A,)
+        Number of categories ``K_a`` of each attribute.
+    n_secrets : int
+        Number ``S`` of sensitive values in the domain.
+
+    Examples
+    --------
+    >>> layout = VerticalLayout(
+    ...     items=[[0, 1], [1, 0], [1, 1], [0, 0]], secrets=[0, 1, 0, 2],
+    ...     offsets=[0, 2, 4], sizes=[2, 2], n_secrets=3)
+    >>> layout.n_rows, layout.n_groups, layout.n_cells
+    (4, 2, 12)
+    >>> layout.counts(np.arange(4))
+    array([1, 1, 0, 1, 1, 0, 0, 2, 1, 0, 1, 0])
+    """
+
+    items: Ints
+    secrets: Ints
+    offsets: Ints
+    sizes: Ints
+    n_secrets: int
+
+    def __init__(
+        self,
+        items: ArrayLike,
+        secrets: ArrayLike,
+        offsets: ArrayLike,
+        sizes: ArrayLike,
+        n_secrets: int,
+    ) -> None:
+        def plain(name: str, value: ArrayLike, ndim: int) -> Ints:
+            array = np.ascontiguousarray(value)
+            if array.ndim != ndim or not np.issubdtype(array.dtype, np.integer):
+                raise TableError(
+                    f"{name} must be an integer array with {ndim} dimension(s), "
+                    f"not {array.dtype} with {array.ndim}."
+                )
+            return array.astype(np.int64)
+
+        fields = {
+            "items": plain("items", items, 2),
+            "secrets": plain("secrets", secrets, 1),
+            "offsets": plain("offsets", offsets, 1),
+            "sizes": plain("sizes", sizes, 1),
+            "n_secrets": int(n_secrets),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        n = len(self.secrets)
+        if n == 0:
+            raise TableError("The table has no rows: there is nothing to infer.")
+        if len(self.items) != n:
+            raise TableError(
+                f"{len(self.items)} nonsensitive tuples for {n} sensitive values; "
+                "every group must publish as many of one as of the other."
+            )
+        bounds = self.offsets
+        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != n or np.any(np.diff(bounds) < 1):
+            raise TableError(
+                f"offsets must rise strictly from 0 to the number of rows, {n}: no group is empty."
+            )
+        if self.items.shape[1] != len(self.sizes):
+            raise TableError(
+                f"items has {self.items.shape[1]} attributes, sizes has {len(self.sizes)}."
+            )
+        # Extremes first: marks of every cell are a large array that is seldom needed.
+        if self.items.min(initial=0) < 0 or (self.items.max(axis=0) >= self.sizes).any():
+            bad = (self.items < 0) | (self.items >= self.sizes)
+            row, a = map(int, np.argwhere(bad)[0])
+            raise TableError(
+                f"items[{row}, {a}] = {self.items[row, a]} is not a code of attribute {a}, "
+                f"whose codes are 0 to {self.sizes[a] - 1}."
+            )
+        bad = (self.secrets < 0) | (self.secrets >= self.n_secrets)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise TableError(
+                f"secrets[{row}] = {self.secrets[row]} is not a code of the sensitive attribute, "
+                f"whose codes are 0 to {self.n_secrets - 1}."
+            )
+
+    # ------------------------------------------------------------------ shape
+    @property
+    def n_rows(self) -> int:
+        """Number of rows ``N``."""
+        return len(self.secrets)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of nonsensitive attributes ``A``."""
+        return len(self.sizes)
+
+    @cached_property
+    def group_sizes(self) -> Ints:
+        """Number of rows of each group."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def groups(self) -> Ints:
+        """Group of each row."""
+        return np.repeat(np.arange(self.n_groups), self.group_sizes)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each attribute's block begins in the flat parameter array; the end comes last."""
+        return np.concatenate([[0], np.cumsum(self.n_secrets * self.sizes)])
+
+    @property
+    def n_cells(self) -> int:
+        """Length of the flat parameter array, ``S * sum(K_a)``."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def secret_counts(self) -> Ints:
+        """Rows per sensitive value, ``gamma`` of MODEL 1.4; the same in every cleartext table."""
+        return np.bincount(self.secrets, minlength=self.n_secrets)
+
+    @cached_property
+    def _distinct(self) -> tuple[Ints, Ints, Ints]:
+        """Distinct sensitive values group by group, where each group's begin, rank of each slot."""
+        return distinct_inside(self.secrets, self.offsets, self.n_secrets)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The layout as the compiled kernels read it."""
+        _, first, ranks = self._distinct
+        width = np.diff(first)
+        return Arrays(
+            cells=np.add(self.items, self.starts[:-1], dtype=np.uint32, casting="unsafe"),
+            strides=self.sizes.astype(np.uint32),
+            secrets=self.secrets.astype(np.uint32),
+            offsets=self.offsets,
+            links=np.concatenate([[0], np.cumsum(width[self.groups])]),
+            ranks=ranks,
+            repeats=width < self.group_sizes,
+        )
+
+    # ------------------------------------------------------------------ states
+    def random_assignment(self, rng: np.random.Generator) -> Ints:
+        """Draw a start: every group permuted uniformly at random."""
+        return order_inside(rng.random(self.n_rows), self.offsets)
+
+    def check_assignment(self, assignment: ArrayLike) -> Ints:
+        """Return `assignment` as int64, or say where it is not a permutation inside the groups."""
+        found = np.asarray(assignment, dtype=np.int64)
+        if found.shape != (self.n_rows,):
+            raise ModelError(
+                f"assignment has shape {found.shape}; one item per row, ({self.n_rows},), is due."
+            )
+        inside = (found >= 0) & (found < self.n_rows)
+        inside &= self.groups[np.where(inside, found, 0)] == self.groups
+        twice = np.bincount(found[inside], minlength=self.n_rows) > 1
+        if not inside.all() or twice.any():
+            row = int(np.argmin(inside)) if not inside.all() else int(np.argmax(twice[found]))
+            raise ModelError(
+                f"assignment[{row}] = {found[row]} is not a permutation inside group "
+                f"{self.groups[row]} (rows {self.offsets[self.groups[row]]} to "
+                f"{self.offsets[self.groups[row] + 1] - 1})."
+            )
+        return found
+
+    def counts(self, assignment: Ints) -> Ints:
+        """Return the counts ``delta`` of an assignment, flat."""
+        return count_cells(self.arrays, assignment, self.n_cells)
+
+    # ------------------------------------------------------------------ parameters
+    def flatten(self, parts: Sequence[ArrayLike]) -> Floats:
+        """Join arrays of shape ``(S, K_a)``, one per attribute, into the flat array."""
+        return np.concatenate([np.asarray(p, dtype=float).ravel() for p in parts])
+
+    def split(self, flat: NDArray) -> list[NDArray]:
+        """Cut a flat array (last axis) into views of shape ``(..., S, K_a)``."""
+        ends = self.starts
+        return [
+            flat[..., ends[a] : ends[a + 1]].reshape(*flat.shape[:-1], self.n_secrets, k)
+            for a, k in enumerate(self.sizes)
+        ]
+
+    def energy(self, assignment: Ints, beta: Floats) -> float:
+        """Log of the collapsed posterior up to a constant, ``E`` of MODEL 1.4."""
+        return float(gammaln(beta + self.counts(assignment)).sum())
+
+    def check_prior(self, alpha: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
+        """Return `alpha` with shape (S,) and flat `beta`; scalars are spread.
+
+        `beta` is a scalar or a flat array in the layout of the parameters.
+        """
+        spread = []
+        for name, value, length in (
+            ("alpha", alpha, self.n_secrets),
+            ("beta", beta, self.n_cells),
+        ):
+            array = np.asarray(value, dtype=float)
+            if array.ndim and array.shape != (length,):
+                raise ModelError(f"{name} has shape {array.shape}; a scalar or ({length},) is due.")
+            if not np.all(np.isfinite(array) & (array > 0)):
+                raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
+            spread.append(np.array(np.broadcast_to(array, (length,))))
+        return spread[0], spread[1]
+
+    # ------------------------------------------------------------------ ownership
+    def ownership(self, data: NDArray) -> csr_array:
+        """Ownership probabilities as a sparse matrix: ``P(item i belongs to value s)``.
+
+        Parameters
+        ----------
+        data : array, shape (n_links,)
+            Averages of what the kernels accumulate at ``links[i] + ranks[j]``.
+
+        Returns
+        -------
+        csr_array, shape (N, S)
+            Each row sums to one over the sensitive values of the item's group. Summed over the
+            items equal to a victim's tuple, it is the attacker's belief (MODEL 1.5).
+        """
+        values, first, _ = self._distinct
+        links = self.arrays.links
+        shift = np.repeat(first[self.groups] - links[:-1], np.diff(links))
+        columns = values[np.arange(self.n_links) + shift]
+        return csr_array((data, columns, links), shape=(self.n_rows, self.n_secrets))
+
+    @property
+    def n_links(self) -> int:
+        """Number of (item, sensitive value of its group) pairs."""
+        return int(self.arrays.links[-1])
+
+    def slot_item(self, data: NDArray, group: int) -> NDArray:
+        """``P(slot l gets item m)`` inside one group; slots of equal value are exchangeable."""
+        lo, hi = self.offsets[group], self.offsets[group + 1]
+        ranks = self.arrays.ranks[lo:hi]
+        shares = data[self.arrays.links[lo:hi][None, :] + ranks[:, None]]
+        return shares / np.bincount(ranks)[ranks][:, None]
+
+
+@njit(cache=True, nogil=True)
+def count_cells(arrays: Arrays, assignment: Ints, n_cells: int) -> Ints:
+    """Count (sensitive value, category) pairs of an assignment, flat."""
+    counts = np.zeros(n_cells, dtype=np.int64)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    for j in range(len(secrets)):
+        i, s = assignment[j], secrets[j]
+        for a in range(len(strides)):
+            counts[cells[i, a] + s * strides[a]] += 1
+    return counts
+
+
+# -------------------------------------------------------------------------------------------------
+# Sorting inside groups whose rows stand together: in time that grows with the rows, not faster.
+#
+# Groups are small, so a sort of all rows would spend most of its time on an order that is known.
+
+SMALL = 32
+"""Groups up to this size are sorted by insertion."""
+
+
+@njit(cache=True, nogil=True)
+def order_inside(keys: NDArray[np.float64], offsets: Ints) -> Ints:
+    """Rows of each group in ascending order of their keys; equal keys stay in order.
+
+    Parameters
+    ----------
+    keys : array, shape (N,)
+        One number per row.
+    offsets : array of int, shape (G + 1,)
+        Group ``g`` is made of the rows ``offsets[g]`` to ``offsets[g + 1] - 1``.
+
+    Examples
+    --------
+    >>> order_inside(np.array([0.3, 0.1, 0.2, 0.9]), np.array([0, 3, 4])).tolist()
+    [1, 2, 0, 3]
+    """
+    order = np.arange(len(keys))
+    for g in range(len(offsets) - 1):
+        start, stop = offsets[g], offsets[g + 1]
+        if stop - start > SMALL:
+            order[start:stop] = start + np.argsort(keys[start:stop], kind="mergesort")
+            continue
+        for i in range(start + 1, stop):
+            j = i
+            while j > start and keys[order[j - 1]] > keys[i]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = i
+    return order
+
+
+@njit(cache=True, nogil=True)
+def distinct_inside(values: Ints, offsets: Ints, size: int) -> tuple[Ints, Ints, Ints]:
+    """Distinct values of each group, ascending.
+
+    Parameters
+    ----------
+    values : array of int, shape (N,)
+        One code per row, less than `size`.
+    offsets : array of int, shape (G + 1,)
+        As in `order_inside`.
+    size : int
+        Number of codes.
+
+    Returns
+    -------
+    distinct, first, ranks : arrays of int
+        The values, group after group; where those of each group begin, with the end last; and for
+        each row the place of its value among those of its group.
+
+    Examples
+    --------
+    >>> found = distinct_inside(np.array([5, 2, 5, 1]), np.array([0, 3, 4]), 6)
+    >>> [part.tolist() for part in found]
+    [[2, 5, 1], [0, 2, 3], [1, 0, 1, 0]]
+    """
+    n = len(values)
+    distinct = np.empty(n, dtype=np.int64)
+    first = np.zeros(len(offsets), dtype=np.int64)
+    ranks = np.empty(n, dtype=np.int64)
+    group_of = np.full(size, -1, dtype=np.int64)
+    rank_of = np.empty(size, dtype=np.int64)
+    stop = 0
+    for g in range(len(offsets) - 1):
+        start = stop
+        for row in range(offsets[g], offsets[g + 1]):
+            value = values[row]
+            if group_of[value] == g:
+                continue
+            group_of[value] = g
+            j = stop
+            while j > start and distinct[j - 1] > value:
+                distinct[j] = distinct[j - 1]
+                j -= 1
+            distinct[j] = value
+            stop += 1
+        for j in range(start, stop):
+            rank_of[distinct[j]] = j - start
+        for row in range(offsets[g], offsets[g + 1]):
+            ranks[row] = rank_of[values[row]]
+        first[g + 1] = stop
+    return distinct[:stop].copy(), first, ranks
+
+
+# -------------------------------------------------------------------------------------------------
+# Groups shared out over threads, which is exact: given the parameters they are independent.
+#
+# ``p(t | pi, t*)`` is a product over groups (MODEL 1.4), so a sweep given the parameters may move
+# all groups at the same time; one sum of counts per sweep brings them together. Large tables are
+# cut into shards by their size alone, never by the number of threads, and every shard draws from a
+# generator of its own that the chain's generator seeds. So the draws depend on the seed and on
+# nothing else.
+
+SHARD_ROWS = 50_000
+"""Rows of a shard, about: five milliseconds of work, against 0.1 for handing it to a thread."""
+
+T = TypeVar("T")
+
+
+class Shards:
+    """Stretches of whole groups of a table; tables below two of them are one stretch.
+
+    Parameters
+    ----------
+    layout : VerticalLayout
+        The table.
+    threads : int
+        Shards that are worked on at the same time.
+
+    Examples
+    --------
+    >>> layout = VerticalLayout([[0], [1], [1], [0]], [0, 1, 0, 1], [0, 2, 4], [2], 2)
+    >>> shards = Shards(layout)
+    >>> len(shards), shards.counts(np.arange(4))
+    (1, array([1, 1, 1, 1]))
+    """
+
+    def __init__(self, layout: VerticalLayout, threads: int = 1) -> None:
+        self.layout = layout
+        self._threads = Threads(threads)
+        arrays = layout.arrays
+        n = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
+        # Whole groups, as equal in rows as groups allow.
+        wanted = np.linspace(0, layout.n_rows, n + 1)
+        self._groups = np.unique(np.searchsorted(arrays.offsets, wanted))
+        self._parts = [
+            arrays._replace(offsets=arrays.offsets[a : b + 1])
+            for a, b in zip(self._groups[:-1], self._groups[1:], strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def sweep(
+        self, kernel: Callable[[Arrays, np.random.Generator], T], rng: np.random.Generator
+    ) -> list[T]:
+        """Run ``kernel(arrays, generator)`` on each shard; a single one uses `rng` itself."""
+        if len(self) == 1:
+            return [kernel(self._parts[0], rng)]
+        seeds = rng.integers(2**64, size=(len(self), 2), dtype=np.uint64).tolist()
+        return self._threads.run(
+            lambda i: kernel(self._parts[i], np.random.default_rng(seeds[i])), range(len(self))
+        )
+
+    def counts(self, assignment: Ints) -> Ints:
+        """Return the counts ``delta`` of an assignment: the sum of those of the shards."""
+        if len(self) == 1:
+            return self.layout.counts(assignment)
+
+        def count(part: Arrays) -> Ints:
+            rows = slice(part.offsets[0], part.offsets[-1])
+            of_shard = part._replace(secrets=part.secrets[rows])
+            return count_cells(of_shard, assignment[rows], self.layout.n_cells)
+
+        found = self._threads.run(lambda i: count(self._parts[i]), range(len(self)))
+        return np.sum(found, axis=0)
+
+
+class Threads:
+    """A few threads that share out independent jobs; the kernels they call release the lock."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = -1
+
+    def run(self, job: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
+        """Run ``job(i)`` for each number, in any order; results in theirs."""
+        if self.n == 1:
+            return [job(i) for i in numbers]
+        if self._pool is None or self._process != os.getpid():  # threads do not survive a fork
+            self._pool, self._process = ThreadPoolExecutor(self.n), os.getpid()
+        return list(self._pool.map(job, numbers))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"n": self.n, "_pool": None, "_process": -1}

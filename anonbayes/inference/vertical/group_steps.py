@@ -1,0 +1,409 @@
+"""PyMC step methods for vertical tables, to be used alone or mixed with others.
+
+The block, swap, permutation, sequential and sub-block steps move the variable ``assignment`` given
+the parameters; pair them with a `DirichletStep`. The collapsed and tempered steps integrate the
+parameters out, move the assignment, and then draw the parameters given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pymc.model import modelcontext
+from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+
+from anonbayes.arrays import Ints
+from anonbayes.compat import ChainStep
+from anonbayes.errors import ModelError, nearest, one_of
+from anonbayes.inference.dirichlet import DirichletStep, check_concentration, fixed_concentration
+from anonbayes.inference.model import ASSIGNMENT
+from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK
+from anonbayes.inference.vertical.chain import (
+    STEPS,
+    TINY,
+    ChainState,
+    VerticalChain,
+    layout_step,
+    sweep_given_parameters,
+)
+from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.tables.table import ReleasedTable
+
+Point = dict[str, NDArray]
+Stats = list[dict[str, Any]]
+
+
+@dataclass_state
+class VerticalStepState(StepMethodState):
+    """State of a step given the parameters: whether the chain has taken its dispersed start."""
+
+    started: bool
+
+
+class VerticalStep(ChainStep):
+    """Common part of the steps that move the assignment given the parameters.
+
+    Parameters
+    ----------
+    vars : variable, optional
+        The assignment; ``model["assignment"]`` by default.
+    layout : VerticalLayout
+        The released table.
+    pi : list of variables, optional
+        Parameters of the attributes, in the order of the layout; by default the model's variables
+        of shape ``(S, K_a)`` named ``pi_...``.
+    disperse : bool
+        Start every chain from a random order of each group (the default) instead of from the
+        initial point. Chains that start alike cannot tell that the posterior has several modes.
+    block, sub_block, swaps
+        See `sweep_given_parameters`.
+    """
+
+    kernel: ClassVar[str]
+    default_tune_steps = 1000  # a dispersed start needs a warm-up
+    _state_class = VerticalStepState
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "acceptance": (np.float64, []),
+        "moved": (np.float64, []),
+        "log_likelihood": (np.float64, []),
+    }
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        layout: VerticalLayout,
+        pi: Sequence[Any] | None = None,
+        disperse: bool = True,
+        block: int = MAX_BLOCK,
+        sub_block: int = SUB_BLOCK,
+        swaps: float = 0.5,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
+        blocked: bool = True,
+    ) -> None:
+        model = modelcontext(model)
+        self.vars = get_value_vars_from_user_vars([_assignment_variable(vars, model)], model)
+        self.rng = get_random_generator(rng)
+        self.layout, self.disperse = layout, disperse
+        self._settings: dict[str, Any] = {"block": block, "sub_block": sub_block, "swaps": swaps}
+        self._pi = [v.name for v in _parameter_variables(layout, pi, model)]
+        self.started = False
+
+    def begin_chain(self) -> None:
+        """Let the next step take a dispersed start."""
+        self.started = False
+
+    def step(self, point: Point) -> tuple[Point, Stats]:
+        """Move the assignment once."""
+        name = self.vars[0].name
+        if self.disperse and not self.started:
+            assignment = self.layout.random_assignment(self.rng)
+        else:
+            assignment = point[name].astype(np.int64)
+        if not self.started:
+            self.layout.check_assignment(assignment)
+            self.started = True
+        log_pi = np.log(np.maximum(self.layout.flatten([point[p] for p in self._pi]), TINY))
+        stats: dict[str, Any] = sweep_given_parameters(
+            self.layout, self.kernel, log_pi, assignment, self.rng, **self._settings
+        )
+        stats["log_likelihood"] = float(self.layout.counts(assignment) @ log_pi)
+        new = dict(point)
+        new[name] = assignment.astype(point[name].dtype)
+        return new, [stats]
+
+
+class VerticalBlockStep(VerticalStep):
+    """Redraw every group exactly given the parameters (random pieces of groups above `block`)."""
+
+    name = "vertical_block"
+    kernel = "block"
+
+
+class VerticalSubBlockStep(VerticalStep):
+    """Redraw random pieces of `sub_block` rows exactly; for large groups, linear in the rows."""
+
+    name = "vertical_subblock"
+    kernel = "subblock"
+
+
+class VerticalSwapStep(VerticalStep):
+    """Propose to exchange two items, `swaps` times per row (Groups V-B)."""
+
+    name = "vertical_swap"
+    kernel = "swap"
+
+
+class VerticalPermuteStep(VerticalStep):
+    """Propose a uniformly random order of every group (Groups V-B)."""
+
+    name = "vertical_permute"
+    kernel = "permute"
+
+
+class VerticalSequentialStep(VerticalStep):
+    """Propose a sequential filling of every group, with its correction (Groups App. B)."""
+
+    name = "vertical_sequential"
+    kernel = "sequential"
+
+
+@dataclass_state
+class VerticalCollapsedState(StepMethodState):
+    """State of a collapsed or tempered step: the whole chain, or None before its first step."""
+
+    chain_state: ChainState | None
+    tune: bool
+
+
+class VerticalCollapsedStep(ChainStep):
+    """Redraw every group with the parameters integrated out, then draw the parameters.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        The assignment and the parameters of the attributes in the order of the layout; by default
+        found in the model by name.
+    layout : VerticalLayout
+        The released table.
+    beta : array, optional
+        Prior of the parameters, scalar or flat; by default read off the model.
+    disperse : bool
+        Start every chain from a random order of each group, not from the initial point.
+    **settings
+        Settings of `VerticalChain`; for the tempered step ``ladder={...}`` of `Ladder`.
+    """
+
+    name = "vertical_collapsed"
+    kernel: ClassVar[str] = "collapsed"
+    default_tune_steps = 1000  # a dispersed start needs a warm-up, a ladder needs tuning
+    _state_class = VerticalCollapsedState
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        "acceptance": (np.float64, []),
+        "moved": (np.float64, []),
+        "energy": (np.float64, []),
+    }
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        layout: VerticalLayout,
+        beta: ArrayLike | None = None,
+        disperse: bool = True,
+        model: Any = None,
+        rng: Any = None,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
+        blocked: bool = True,
+        **settings: Any,
+    ) -> None:
+        model = modelcontext(model)
+        given = list(vars) if vars is not None else [None]
+        assignment = _assignment_variable(given[0], model)
+        pi = _parameter_variables(layout, given[1:] or None, model)
+        self.vars = get_value_vars_from_user_vars([assignment, *pi], model)
+        self.rng = get_random_generator(rng)
+        self.layout, self.disperse = layout, disperse
+        if beta is None:
+            shapes = [(layout.n_secrets, int(k)) for k in layout.sizes]
+            found = [
+                np.broadcast_to(fixed_concentration(v), n) for v, n in zip(pi, shapes, strict=True)
+            ]
+            beta = layout.flatten(found)
+        self._beta = layout.check_prior(1.0, beta)[1]
+        for variable, weights in zip(pi, layout.split(self._beta), strict=True):
+            check_concentration(variable, weights, "beta")
+        self._settings = settings
+        self._chain: VerticalChain | None = None
+        self.tune = True
+
+    # One attribute for PyMC's declared state; the chain itself is rebuilt from it.
+    @property
+    def chain_state(self) -> ChainState | None:
+        """State of the chain, None before its first step."""
+        return None if self._chain is None else self._chain.state()
+
+    @chain_state.setter
+    def chain_state(self, state: ChainState | None) -> None:
+        self._chain = None
+        if state is not None:
+            # Built on another generator, so that restoring consumes nothing of the chain's own.
+            self._chain = self._fresh_chain(np.random.default_rng(0))
+            self._chain.restore(state)
+            self._chain.rng = self.rng
+
+    def _fresh_chain(self, rng: np.random.Generator) -> VerticalChain:
+        return VerticalChain(
+            self.layout, beta=self._beta, step=self.kernel, rng=rng, **self._settings
+        )
+
+    def begin_chain(self) -> None:
+        """Forget the chain before."""
+        self._chain = None
+        self.tune = True
+
+    def step(self, point: Point) -> tuple[Point, Stats]:
+        """Move the assignment once and draw the parameters given it."""
+        name, *pi_names = (v.name for v in self.vars)
+        if self._chain is None:
+            self._chain = self._fresh_chain(self.rng)
+            if not self.disperse:
+                self._chain.start_from(point[name])
+        chain = self._chain
+        stats: dict[str, Any] = chain.sweep(tune=self.tune)
+        stats["energy"] = chain.energy
+        new = dict(point)
+        new[name] = chain.assignment.astype(point[name].dtype)
+        for pi, drawn in zip(pi_names, self.layout.split(chain.draw_pi()), strict=True):
+            new[pi] = drawn
+        return new, [stats]
+
+
+class VerticalTemperedStep(VerticalCollapsedStep):
+    """Parallel tempering on the collapsed draw: for tables on which chains disagree."""
+
+    name = "vertical_tempered"
+    kernel = "tempered"
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list[int]]]] = {
+        **VerticalCollapsedStep.stats_dtypes_shapes,
+        "exchange_rate": (np.float64, []),
+        "round_trips": (np.int64, []),
+    }
+
+
+BY_NAME: dict[str, type[ChainStep]] = {
+    s.kernel: s
+    for s in (
+        VerticalBlockStep,
+        VerticalSubBlockStep,
+        VerticalSwapStep,
+        VerticalPermuteStep,
+        VerticalSequentialStep,
+        VerticalCollapsedStep,
+        VerticalTemperedStep,
+    )
+}
+
+
+class AssignmentCounts:
+    """Counts ``delta`` of the assignment at a point, for `DirichletStep`."""
+
+    def __init__(self, layout: VerticalLayout, name: str = ASSIGNMENT) -> None:
+        self.layout, self.name = layout, name
+
+    def __call__(self, point: Point) -> list[Ints]:
+        """Return one array of shape ``(S, K_a)`` per attribute."""
+        return self.layout.split(self.layout.counts(point[self.name].astype(np.int64)))
+
+
+def vertical_steps(
+    layout: VerticalLayout | ReleasedTable,
+    *,
+    model: Any = None,
+    step: str = "auto",
+    **settings: Any,
+) -> list[Any]:
+    """Return the steps that sample a `vertical_model`, ready for ``pm.sample(step=...)``.
+
+    Parameters
+    ----------
+    layout
+        The table the model was built from, or its layout. With the table, variables are found by
+        their names; else they are those ``pi_...`` that have the right shapes.
+    step
+        ``"auto"`` or one of `STEPS`.
+    **settings
+        Passed to the step of the assignment.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> table = ab.datasets.load("table1_anatomy")
+    >>> with ab.build_model(table):
+    ...     [step.name for step in vertical_steps(table, step="collapsed")]
+    ['dirichlet', 'vertical_collapsed']
+    """
+    one_of("step", step, ("auto", *STEPS))
+    model = modelcontext(model)
+    if isinstance(layout, ReleasedTable):
+        table, layout = layout, layout_of(layout)
+        pi_secret = _named(f"pi_{table.sensitive}", model)
+        pi = [_named(f"pi_{name}", model) for name in table.attributes]
+    else:
+        pi_secret, pi = _secret_variable(layout, model), None
+    pi = _parameter_variables(layout, pi, model)
+    assignment = _assignment_variable(None, model)
+    step = layout_step(layout) if step == "auto" else step
+    steps = [DirichletStep([pi_secret], counts=[layout.secret_counts], model=model)]
+    if step in ("collapsed", "tempered"):
+        steps.append(BY_NAME[step]([assignment, *pi], layout=layout, model=model, **settings))
+        return steps
+    steps.append(BY_NAME[step](assignment, layout=layout, pi=pi, model=model, **settings))
+    counts = AssignmentCounts(layout, model.rvs_to_values[assignment].name)
+    steps.append(DirichletStep(pi, counts=counts, model=model))
+    return steps
+
+
+def _assignment_variable(given: Any, model: Any) -> Any:
+    if isinstance(given, list | tuple):
+        (given,) = given
+    if given is None:
+        given = _named(ASSIGNMENT, model)
+    return given
+
+
+def _named(name: str, model: Any) -> Any:
+    if name not in model:
+        raise ModelError(
+            f"The model has no variable {name!r}, which the table needs. "
+            f"{nearest(name, model.named_vars)}"
+        )
+    return model[name]
+
+
+def _candidates(ndim: int, model: Any) -> list[Any]:
+    """Variables that may be parameters of a table: ``pi_...``, not transformed."""
+    return [
+        v
+        for v in model.free_RVs
+        if model.name_of(v.name).startswith("pi_")
+        and v.ndim == ndim
+        and model.rvs_to_transforms[v] is None
+    ]
+
+
+def _secret_variable(layout: VerticalLayout, model: Any) -> Any:
+    point = model.initial_point()
+    found = [v for v in _candidates(1, model) if point[v.name].shape == (layout.n_secrets,)]
+    if len(found) != 1:
+        raise ModelError(
+            f"{len(found)} variables of the model could be the distribution of the "
+            f"{layout.n_secrets} sensitive values: {[v.name for v in found]}. Give vertical_steps "
+            "the table itself, which knows their name."
+        )
+    return found[0]
+
+
+def _parameter_variables(
+    layout: VerticalLayout, given: Sequence[Any] | None, model: Any
+) -> list[Any]:
+    due = [(layout.n_secrets, int(k)) for k in layout.sizes]
+    found = list(given or _candidates(2, model))
+    point = model.initial_point()
+    shapes = [point[v.name].shape if v.name in point else None for v in found]
+    if shapes != due:
+        raise ModelError(
+            f"The parameters have shapes {shapes}; the table needs {due}, one per attribute, "
+            "declared with default_transform=None."
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Text files, netCDF files, and the one place that writes."""

@@ -1,0 +1,538 @@
+"""Writing files: complete under their name or not there, together where they belong together."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import io
+import json
+import logging
+import os
+import secrets
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from anonbayes.errors import AnonbayesError, FileError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "explain",
+    "is_finished",
+    "keep_names",
+    "locked",
+    "make_folder",
+    "mend",
+    "needs_mending",
+    "new_file",
+    "no_space",
+    "remove_leftovers",
+    "save_figure",
+    "write_bytes",
+    "write_files",
+    "write_frame",
+    "write_text",
+    "write_together",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Files that are complete or not there: the one place of the package that writes.
+#
+# A file is written under another name in the same directory, forced to the disk, and renamed; who
+# looks sees the old file or the new one, and a full disk, Ctrl-C or ``kill -9`` changes neither.
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PART = ".part"
+Writer = Callable[[Path], object]
+
+
+@contextlib.contextmanager
+def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that gets its name when the block ends without an error.
+
+    Parameters
+    ----------
+    path : path
+        The name. A file that has it is replaced at the end, and keeps its permissions; a link is
+        followed; a device or pipe is written to directly.
+
+    Yields
+    ------
+    binary file
+        To be written, and read back where that helps.
+
+    Raises
+    ------
+    FileError
+        If the system refuses, naming the file, the reason, and the free space where it is short.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "answer.txt"
+    >>> with new_file(place) as file:
+    ...     _ = file.write(b"42")
+    ...     place.exists()
+    False
+    >>> place.read_text()
+    '42'
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise FileError(f"{str(path)!r} is a directory; give the name of a file.")
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as device:
+                yield device
+            return
+        part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{PART}")
+        try:
+            with open(part, "x+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                part.chmod(stat.S_IMODE(target.stat().st_mode))
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+        keep_names(target.parent)
+    except AnonbayesError:
+        raise
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file completely or not at all; see `new_file`."""
+    with new_file(path) as file:
+        file.write(content)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file in UTF-8 completely or not at all; bytes that are no text are shown escaped."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: Any) -> None:
+    r"""Write a data frame as delimited UTF-8 text completely or not at all; it is not copied.
+
+    Examples
+    --------
+    >>> import pandas as pd, tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "small.csv"
+    >>> write_frame(place, pd.DataFrame({"a": [1, 2]}), index=False)
+    >>> place.read_bytes()
+    b'a\n1\n2\n'
+    """
+    with new_file(path) as file:
+        frame.to_csv(file, mode="wb", lineterminator="\n", **settings)
+
+
+def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> None:
+    """Write a matplotlib figure as PNG completely or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from matplotlib.figure import Figure
+    >>> place = Path(tempfile.mkdtemp()) / "empty.png"
+    >>> save_figure(place, Figure(), dpi=20)
+    >>> place.read_bytes()[1:4]
+    b'PNG'
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format="png", **settings)
+    write_bytes(path, content.getvalue())
+
+
+def write_files(writers: Mapping[Path, Writer]) -> None:
+    """Write several files under other names, and rename them once all are complete.
+
+    Parameters
+    ----------
+    writers : mapping of Path to callable
+        By file; each is called with the path to write to. Directories are made when absent.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> write_files({place / n: lambda file: write_text(file, "done") for n in ("a", "b")})
+    >>> sorted(os.listdir(place))
+    ['a', 'b']
+    """
+    token = secrets.token_hex(4)
+    parts = {file: file.with_name(f".{file.name}.{token}{PART}") for file in writers}
+    try:
+        for file, write in writers.items():
+            make_folder(file.parent)
+            try:
+                write(parts[file])
+            except OSError as error:  # speaks of the part, which nobody has heard of
+                raise explain(error, file) from error
+        for file, part in parts.items():
+            os.replace(part, file)
+        for folder in {file.parent for file in writers}:
+            keep_names(folder)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: str | os.PathLike[str], name: str = "*") -> None:
+    """Remove what killed runs have left of unfinished files, or directories, called `name`.
+
+    Only for a directory that nobody else writes to; see `anonbayes.io.files`.
+    """
+    for part in Path(folder).glob(f".{name if name == '*' else glob.escape(name)}.*{PART}"):
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def is_finished(file: Path) -> bool:
+    """Return whether a file is more than what a killed run has left of one."""
+    return not (file.name.startswith(".") and file.name.endswith(PART))
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a directory, and those that it is in, unless it is there."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+def no_space(error: BaseException) -> bool:
+    """Return whether an error, or what caused it, is that there was no room for a file."""
+    found = _cause(error)
+    return isinstance(found, OSError) and found.errno in NO_ROOM
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, FileError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def explain(error: BaseException, path: str | os.PathLike[str]) -> FileError:
+    """Return an error that says why a file could not be written and what a person can do."""
+    error = _cause(error)
+    folder = Path(os.path.realpath(path)).parent
+    reason = getattr(error, "strerror", None) or str(error)
+    text = f"{os.fspath(path)!r} could not be written: {reason.rstrip('.')}"
+    if no_space(error):
+        with contextlib.suppress(OSError):
+            text += f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB free in {str(folder)!r})"
+        return FileError(f"{text}. Make room or choose another place, and run again.")
+    if isinstance(error, FileNotFoundError):
+        return FileError(f"{text}. There is no directory {str(folder)!r}; make it first.")
+    return FileError(f"{text}. Choose another place, or mend this one.")
+
+
+def keep_names(folder: Path) -> None:
+    """Force the names in a directory to the disk, where the system can."""
+    with contextlib.suppress(OSError):  # not on Windows, and not on every network disk
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# -------------------------------------------------------------------------------------------------
+# Files of one run that belong together: all of them, or those of the run before.
+#
+# A directory that is new gets its name when everything is in it: one rename. In a directory that is
+# there, next to whatever else it holds, files can only be renamed one after the other. The last one
+# named is then the seal of the set: it goes first and comes last, so that where it is, the others
+# are of the same run. What the others replace is kept beside them until then, with a note of what
+# was there; who finds such a note after a crash puts the earlier run back (`mend`), unless the seal
+# has its name already.
+
+NEW, OLD, NOTE = ".run.", ".old", ".earlier.json"
+
+
+def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
+    """Write the files of one run: who looks sees all of them, or the earlier ones.
+
+    Parameters
+    ----------
+    folder : path
+        Where; made when absent. Only one run at a time may write there; see `anonbayes.io.files`.
+    writers : mapping of str to callable
+        By name of a file; each is called with the path to write to. The last one is the seal.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "run"
+    >>> for text in ("first", "second"):
+    ...     write_together(place, {n: lambda file: write_text(file, text) for n in ("a", "b")})
+    >>> {file.name: file.read_text() for file in sorted(place.iterdir())}
+    {'a': 'second', 'b': 'second'}
+    """
+    if not folder.exists():
+        with _new_folder(folder) as part:
+            _write({folder / name: (write, part / name) for name, write in writers.items()})
+        return
+    files = _Exchange(folder / f"{NEW}{secrets.token_hex(4)}{PART}", tuple(writers))
+    try:
+        with _explained(folder):
+            files.new.mkdir()
+        _write({folder / name: (write, files.new / name) for name, write in writers.items()})
+        with _explained(folder):
+            files.run()
+    finally:
+        if not files.note.exists():  # or `mend` wants to know how far it went
+            shutil.rmtree(files.new, ignore_errors=True)
+
+
+def needs_mending(folder: Path) -> bool:
+    """Return whether a run was killed while its files got their names."""
+    return any(folder.glob(f"{NEW}*{PART}/{NOTE}"))
+
+
+def mend(folder: Path, names: Iterable[str]) -> None:
+    """End what a killed run has begun, and remove what it has left; only for who has the lock.
+
+    Parameters
+    ----------
+    folder : path
+        The directory, which need not be there.
+    names : iterable of str
+        The files of a run in it, the seal last.
+    """
+    known, target = tuple(names), Path(os.path.realpath(folder))
+    remove_leftovers(target.parent, target.name)
+    with _explained(folder):
+        for new in folder.glob(f"{NEW}*{PART}"):
+            files = _Exchange(new, known)
+            if files.note.exists():
+                files.end()
+            shutil.rmtree(new, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """New files in a directory inside the one they are meant for, and with them what they replace.
+
+    Parameters
+    ----------
+    new : Path
+        That directory.
+    names : tuple of str
+        The files.
+    """
+
+    new: Path
+    names: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return self.new.parent
+
+    @property
+    def old(self) -> Path:
+        return self.new / OLD
+
+    @property
+    def note(self) -> Path:
+        return self.new / NOTE
+
+    def run(self) -> None:
+        """Put the new files, which are complete, into the place of the earlier ones."""
+        self.old.mkdir()
+        earlier = [name for name in self.names if os.path.lexists(self.folder / name)]
+        write_text(self.note, json.dumps(earlier))
+        try:
+            for name in reversed(earlier):
+                os.replace(self.folder / name, self.old / name)
+            for name in self.names:
+                os.replace(self.new / name, self.folder / name)
+            keep_names(self.folder)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Go back to the earlier files, or forget them if the seal of the new ones has its name.
+
+        May itself be killed, and called again; so the note goes last.
+        """
+        if (self.new / self.names[-1]).exists():
+            earlier = json.loads(self.note.read_text(encoding="utf-8"))
+            for name in self.names:
+                if os.path.lexists(self.old / name):
+                    os.replace(self.old / name, self.folder / name)
+                elif name not in earlier:
+                    (self.folder / name).unlink(missing_ok=True)
+            keep_names(self.folder)
+        shutil.rmtree(self.old, ignore_errors=True)
+        self.note.unlink()
+
+
+def _write(files: Mapping[Path, tuple[Writer, Path]]) -> None:
+    """Write every file to the path beside its writer; errors speak of the name it is meant for."""
+    for file, (write, path) in files.items():
+        with _explained(file):
+            write(path)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Make a directory that gets its name when the block ends without an error."""
+    target = Path(os.path.realpath(folder))
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}{PART}")
+    make_folder(target.parent)
+    try:
+        with _explained(folder):
+            part.mkdir()
+        yield part
+        keep_names(part)
+        with _explained(folder):
+            os.rename(part, target)
+        keep_names(target.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn an error of the system into one that names the file, the reason, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path) from error
+
+
+# -------------------------------------------------------------------------------------------------
+# One run at a time per directory.
+#
+# A run holds a lock of the operating system on a small file beside the directory. The system lets
+# go of it when the process ends, however it ends, so that a lock is never stale; the file only says
+# who has it.
+
+log = logging.getLogger("anonbayes")
+BUSY = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK, errno.EDEADLK}
+FAR = 1 << 30
+"""Windows locks bytes: one far behind the text, which others must be able to read."""
+
+
+@contextlib.contextmanager
+def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other runs, in this process or another, from writing to a directory.
+
+    Parameters
+    ----------
+    directory : path
+        Need not exist yet; the directory that it is in is made when absent.
+
+    Raises
+    ------
+    FileError
+        If another run has it, naming its process and computer.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "run"
+    >>> with locked(place):
+    ...     with locked(place):
+    ...         pass
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.FileError: ...run' is being written to by process ...
+    """
+    place = Path(os.path.realpath(directory))
+    file = place.with_name(f".{place.name}.lock")
+    handle = _take(file, os.fspath(directory))
+    try:
+        yield
+    finally:
+        # Removed while it is held: who opens it in between notices that it has lost its name.
+        with contextlib.suppress(OSError):
+            file.unlink()
+        os.close(handle)
+
+
+def _take(file: Path, directory: str) -> int:
+    """Open and lock the file; a handle of a file that lost its name meanwhile is let go."""
+    while True:
+        make_folder(file.parent)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise explain(error, file) from error
+        try:
+            _lock(handle, file)
+        except OSError:
+            os.close(handle)
+            raise FileError(
+                f"{directory!r} is being written to by {_owner(file)}; wait for it to end, or "
+                "choose another directory."
+            ) from None
+        if _has_name(handle, file):
+            _sign(handle)
+            return handle
+        os.close(handle)
+
+
+def _lock(handle: int, file: Path) -> None:
+    """Lock a file, or raise `OSError` if somebody has."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        os.lseek(handle, FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in BUSY:
+            raise
+        log.warning(
+            "%s: this disk knows no locks (%s); see to it that only one run at a time writes here.",
+            file.parent,
+            error.strerror,
+        )
+
+
+def _has_name(handle: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sign(handle: int) -> None:
+    about = {"process": os.getpid(), "computer": socket.gethostname(), "since": _now()}
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without its text
+        os.ftruncate(handle, 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, json.dumps(about).encode())
+
+
+def _owner(file: Path) -> str:
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+        return f"process {about['process']} on {about['computer']} (since {about['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another run"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")

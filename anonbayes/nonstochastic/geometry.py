@@ -1,0 +1,434 @@
+"""Boxes, polytopes and balls."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+from scipy.optimize import linprog
+from scipy.spatial import ConvexHull, HalfspaceIntersection
+from scipy.stats import qmc
+
+from anonbayes.arrays import Floats
+from anonbayes.errors import ChannelError, DomainError
+
+__all__ = [
+    "MAX_HULL_DIMENSION",
+    "Box",
+    "LinearQuery",
+    "Polytope",
+    "Query",
+    "as_query",
+    "linear_cells",
+    "log_ball_volume",
+    "query_extremes",
+    "query_range",
+    "smallest_enclosing_ball",
+    "supported_ball",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Boxes of possible secrets, and the queries asked about them.
+
+Query = Callable[[Floats], Floats]
+"""A query takes secrets as the last axis, shape ``(..., n)``, and returns answers ``(...)``."""
+
+
+@dataclass(frozen=True, init=False)
+class Box:
+    """Product of closed intervals: the range of a continuous secret.
+
+    Parameters
+    ----------
+    lower, upper : array_like of float
+        Ends of the interval of each coordinate.
+
+    Examples
+    --------
+    >>> Box([0, 0], [1, 3]).volume
+    3.0
+    >>> Box.cube(100, 250, 2)
+    Box(lower=(100.0, 100.0), upper=(250.0, 250.0))
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
+        low = np.atleast_1d(np.asarray(lower, dtype=float))
+        high = np.atleast_1d(np.asarray(upper, dtype=float))
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise DomainError(
+                f"A box needs two lists of ends of equal length, got shapes {low.shape} and "
+                f"{high.shape}."
+            )
+        for i, (a, b) in enumerate(zip(low, high, strict=True)):
+            if not (math.isfinite(a) and math.isfinite(b) and a < b):
+                raise DomainError(
+                    f"Coordinate {i} of the box has ends {a:g} and {b:g}; the lower end must be "
+                    "finite and below the upper one."
+                )
+        object.__setattr__(self, "lower", tuple(low.tolist()))
+        object.__setattr__(self, "upper", tuple(high.tolist()))
+
+    @classmethod
+    def cube(cls, lower: float, upper: float, dimension: int) -> Box:
+        """Box with the same interval in each of `dimension` coordinates."""
+        return cls([lower] * dimension, [upper] * dimension)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return len(self.lower)
+
+    @cached_property
+    def widths(self) -> Floats:
+        """Length of each interval."""
+        return np.subtract(self.upper, self.lower)
+
+    @property
+    def volume(self) -> float:
+        """Lebesgue measure; infinite when it exceeds the largest float."""
+        with np.errstate(over="ignore"):
+            return float(np.prod(self.widths))
+
+    @property
+    def log_measure(self) -> float:
+        """Entropy ``h0`` of a secret that can be anywhere in the box."""
+        return float(np.log(self.widths).sum())
+
+    def contains(self, points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Whether each point, along the last axis, lies in the box."""
+        x = np.asarray(points, dtype=float)
+        inside = (x >= self.lower) & (x <= self.upper)
+        return np.asarray(inside.all(axis=-1))
+
+    def at(self, unit: npt.ArrayLike) -> Floats:
+        """Points of the box at the relative positions `unit`, each coordinate in [0, 1]."""
+        return np.asarray(self.lower + np.asarray(unit, dtype=float) * self.widths)
+
+
+@dataclass(frozen=True, init=False)
+class LinearQuery:
+    """Weighted sum of the coordinates, ``weights @ x + offset``.
+
+    Volumes, ranges and enclosing balls of its regions are exact, in rational arithmetic.
+
+    Parameters
+    ----------
+    weights : array_like of float
+        One weight per coordinate.
+    offset : float
+        Constant that is added.
+
+    Examples
+    --------
+    >>> LinearQuery.mean(2)(np.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [2.0, 0.0]
+    """
+
+    weights: tuple[float, ...]
+    offset: float
+
+    def __init__(self, weights: npt.ArrayLike, offset: float = 0.0) -> None:
+        w = np.atleast_1d(np.asarray(weights, dtype=float))
+        if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(offset):
+            raise ChannelError("A linear query needs a list of finite weights and a finite offset.")
+        object.__setattr__(self, "weights", tuple(w.tolist()))
+        object.__setattr__(self, "offset", float(offset))
+
+    @classmethod
+    def mean(cls, dimension: int) -> LinearQuery:
+        """Mean of `dimension` numbers."""
+        return cls([1 / dimension] * dimension)
+
+    def __call__(self, x: npt.ArrayLike) -> Floats:
+        """Answers for points along the last axis of `x`."""
+        return np.asarray(np.asarray(x, dtype=float) @ np.asarray(self.weights) + self.offset)
+
+    def range(self, box: Box) -> tuple[float, float]:
+        """Smallest and largest answer on `box`."""
+        ends = np.asarray(self.weights) * np.stack([box.lower, box.upper])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        return math.fsum(low) + self.offset, math.fsum(high) + self.offset
+
+
+def as_query(query: Any, box: Box) -> Query:
+    """Check that `query` answers about points of `box`; a list of weights is a linear query."""
+    if not callable(query):
+        query = LinearQuery(query)
+    if isinstance(query, LinearQuery):
+        if len(query.weights) != box.dimension:
+            raise ChannelError(
+                f"The query has {len(query.weights)} weights, the box {box.dimension} coordinates."
+            )
+        return query
+    probe = box.at(np.linspace(0.25, 0.75, 6)[:, None] * np.ones(box.dimension)).reshape(3, 2, -1)
+    answers = np.asarray(query(probe))
+    if answers.shape != (3, 2):
+        raise ChannelError(
+            f"The query maps an array of shape {probe.shape} to shape {answers.shape}; it must "
+            "work along the last axis and return one number per point, as in "
+            "lambda x: x[..., 0]**2 + 2 * x[..., 1]**2."
+        )
+    if not np.all(np.isfinite(answers.astype(float))):
+        raise ChannelError("The query gives values that are not finite inside the box.")
+    return query
+
+
+def query_range(query: Query, box: Box) -> tuple[float, float]:
+    """Smallest and largest answer of `query` on `box`.
+
+    Exact for a `LinearQuery`. Otherwise the best of a grid (up to two coordinates) or of the
+    corners and a Sobol sequence, improved by bounded quasi-Newton steps: good for well-behaved
+    queries, not a proof.
+    """
+    if isinstance(query, LinearQuery):
+        return query.range(box)
+    (low, _), (high, _) = query_extremes(query, box)
+    return low, high
+
+
+def query_extremes(query: Query, box: Box) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
+    """Smallest and largest answer that a search finds, each with a point that gives it."""
+    n = box.dimension
+    if n <= 2:
+        axis = np.linspace(0, 1, 4097 if n == 1 else 129)
+        unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
+    else:
+        unit = qmc.Sobol(n, seed=np.random.default_rng(0)).random(4096)
+        if n <= 12:
+            corners = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+            unit = np.concatenate([unit, corners.astype(float)])
+    values = np.asarray(query(box.at(unit)), dtype=float)
+    low, at_low = _least(lambda u: float(query(box.at(u))), unit, values)
+    high, at_high = _least(lambda u: -float(query(box.at(u))), unit, -values)
+    return (low, box.at(at_low)), (-high, box.at(at_high))
+
+
+def _least(
+    objective: Callable[[Floats], float], unit: Floats, values: Floats
+) -> tuple[float, Floats]:
+    order = np.argsort(values, kind="stable")[:4]
+    best, where = float(values[order[0]]), unit[order[0]]
+    for start in order:
+        found = optimize.minimize(
+            objective, unit[start], method="L-BFGS-B", bounds=[(0.0, 1.0)] * unit.shape[1]
+        )
+        if found.fun < best:
+            best, where = float(found.fun), found.x
+    return best, where
+
+
+# -------------------------------------------------------------------------------------------------
+# Cells of several linear queries are polytopes: their volumes and corners, exactly.
+
+MAX_HULL_DIMENSION = 6
+"""Beyond it convex hulls of slabs of a box become slow."""
+
+
+@dataclass(frozen=True)
+class Polytope:
+    """Part of a box in which several linear queries each fall into one bin.
+
+    Attributes
+    ----------
+    bins : tuple of int
+        Bin of each query.
+    log_volume : float
+        Logarithm of the volume; above six coordinates that of the largest inscribed ball, a lower
+        bound.
+    corners : array or None
+        Vertices, up to six coordinates.
+    """
+
+    bins: tuple[int, ...]
+    log_volume: float
+    corners: Floats | None
+
+
+def linear_cells(queries: list[LinearQuery], inner_edges: list[Floats], box: Box) -> list[Polytope]:
+    """All combinations of bins that some open set of secrets gives, in order of the bins.
+
+    A combination is possible if a ball fits into it, which a linear program decides; one that
+    extends an impossible combination of the first queries is never tried.
+    """
+    possible: list[tuple[int, ...]] = [()]
+    balls: dict[tuple[int, ...], tuple[Floats, float]] = {}
+    for n_used, edges in enumerate(inner_edges, start=1):
+        longer = []
+        for bins, b in itertools.product(possible, range(len(edges) + 1)):
+            candidate = (*bins, b)
+            ball = _inscribed_ball(*_halfspaces(queries[:n_used], inner_edges, candidate), box)
+            if ball is not None:
+                longer.append(candidate)
+                balls[candidate] = ball
+        possible = longer
+    return [_polytope(queries, inner_edges, bins, box, *balls[bins]) for bins in possible]
+
+
+def log_ball_volume(radius: float, dimension: int) -> float:
+    """Log-volume of a ball.
+
+    Examples
+    --------
+    >>> round(math.exp(log_ball_volume(1.0, 2)), 6)
+    3.141593
+    """
+    half = dimension / 2
+    return half * math.log(math.pi) - math.lgamma(half + 1) + dimension * math.log(radius)
+
+
+def _halfspaces(
+    queries: list[LinearQuery], inner_edges: list[Floats], bins: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    """Rows ``a``, ``b`` of the conditions ``a @ x <= b`` that the bins put on the secret."""
+    rows, limits = [], []
+    for query, edges, b in zip(queries, inner_edges, bins, strict=False):
+        weights = np.asarray(query.weights)
+        if b < len(edges):
+            rows.append(weights)
+            limits.append(edges[b] - query.offset)
+        if b > 0:
+            rows.append(-weights)
+            limits.append(query.offset - edges[b - 1])
+    n = len(queries[0].weights)
+    return np.array(rows).reshape(-1, n), np.array(limits)
+
+
+def _inscribed_ball(rows: Floats, limits: Floats, box: Box) -> tuple[Floats, float] | None:
+    """Centre and radius of a largest ball inside the cell, None if there is no room for one.
+
+    In coordinates scaled to the unit cube, so that the radius is relative.
+    """
+    n = box.dimension
+    scaled = rows * box.widths
+    rest = limits - rows @ np.asarray(box.lower)
+    norms = np.linalg.norm(scaled, axis=1)
+    identity, ones = np.eye(n), np.ones((n, 1))
+    conditions = np.concatenate(
+        [
+            np.concatenate([scaled, norms[:, None]], axis=1),
+            np.concatenate([identity, ones], axis=1),
+            np.concatenate([-identity, ones], axis=1),
+        ]
+    )
+    bounds = np.concatenate([rest, np.ones(n), np.zeros(n)])
+    found = linprog(
+        np.concatenate([np.zeros(n), [-1.0]]),
+        A_ub=conditions,
+        b_ub=bounds,
+        bounds=[(None, None)] * n + [(0, None)],
+        method="highs",
+    )
+    if found.status != 0 or found.x[-1] < 1e-9:
+        return None
+    return found.x[:-1], float(found.x[-1])
+
+
+def _polytope(
+    queries: list[LinearQuery],
+    inner_edges: list[Floats],
+    bins: tuple[int, ...],
+    box: Box,
+    centre: Floats,
+    radius: float,
+) -> Polytope:
+    n = box.dimension
+    if n > MAX_HULL_DIMENSION:
+        return Polytope(bins, log_ball_volume(radius, n) + box.log_measure, None)
+    rows, limits = _halfspaces(queries, inner_edges, bins)
+    scaled, rest = rows * box.widths, limits - rows @ np.asarray(box.lower)
+    identity = np.eye(n)
+    conditions = np.concatenate(
+        [
+            np.concatenate([scaled, -rest[:, None]], axis=1),
+            np.concatenate([identity, -np.ones((n, 1))], axis=1),
+            np.concatenate([-identity, np.zeros((n, 1))], axis=1),
+        ]
+    )
+    if n == 1:
+        limits_1d = -conditions[:, 1] / conditions[:, 0]
+        low = limits_1d[conditions[:, 0] < 0].max()
+        high = limits_1d[conditions[:, 0] > 0].min()
+        corners = np.array([[low], [high]])
+        return Polytope(bins, math.log(high - low) + box.log_measure, box.at(corners))
+    corners = HalfspaceIntersection(conditions, centre).intersections
+    hull = ConvexHull(corners)
+    return Polytope(bins, math.log(hull.volume) + box.log_measure, box.at(corners[hull.vertices]))
+
+
+# -------------------------------------------------------------------------------------------------
+# Smallest enclosing ball of a set of points.
+
+
+def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
+    """Centre and radius of the smallest ball that contains all points.
+
+    This is the best that an adversary can do who knows that the secret is one of the points: name
+    the centre, and be wrong by at most the radius.
+
+    Grows the ball of a few support points by the farthest point outside until none is left; each
+    step solves the small problem exactly (Welzl's recursion), so the radius rises strictly and the
+    search ends at the optimum.
+
+    Examples
+    --------
+    >>> centre, radius = smallest_enclosing_ball([[0, 0], [2, 0], [1, 0.5]])
+    >>> centre.tolist(), radius
+    ([1.0, 0.0], 1.0)
+    """
+    centre, radius, _ = supported_ball(np.asarray(points, dtype=float))
+    return centre, radius
+
+
+def supported_ball(x: Floats) -> tuple[Floats, float, list[int]]:
+    """Centre, radius, and the few points that hold the smallest enclosing ball."""
+    if x.ndim != 2 or len(x) == 0:
+        raise ChannelError(f"An enclosing ball needs points of shape (m, n), got {x.shape}.")
+    origin, scale = x.mean(axis=0), float(np.abs(x - x.mean(axis=0)).max())
+    if scale == 0:
+        return x[0].copy(), 0.0, [0]
+    y = (x - origin) / scale
+    support = [int(np.argmax(np.linalg.norm(y, axis=1)))]
+    centre, radius = y[support[0]], 0.0
+    while True:
+        distance = np.linalg.norm(y - centre, axis=1)
+        farthest = int(np.argmax(distance))
+        if distance[farthest] <= radius * (1 + 1e-13) + 1e-14 or farthest in support:
+            radius = scale * max(radius, float(distance[farthest]))
+            return origin + scale * centre, radius, support
+        inside, centre, radius = _welzl(y, [*support, farthest], [])
+        support = inside
+
+
+def _welzl(y: Floats, free: list[int], on: list[int]) -> tuple[list[int], Floats, float]:
+    """Smallest ball of the points `free` and `on` that has the points `on` on its surface."""
+    if not free or len(on) == y.shape[1] + 1:
+        centre, radius = _circumball(y[on]) if on else (y[free[0]], -1.0)
+        return on, centre, radius
+    *rest, point = free
+    if rest or on:
+        support, centre, radius = _welzl(y, rest, on)
+        if np.linalg.norm(y[point] - centre) <= radius * (1 + 1e-13) + 1e-14:
+            return support, centre, radius
+    return _welzl(y, rest, [*on, point])
+
+
+def _circumball(p: Floats) -> tuple[Floats, float]:
+    """Smallest ball with all (affinely independent) points on its surface."""
+    edges = p[1:] - p[0]
+    if len(edges) == 0:
+        return p[0], 0.0
+    gram = edges @ edges.T
+    weights = np.linalg.lstsq(2 * gram, np.diag(gram), rcond=None)[0]
+    offset = weights @ edges
+    return p[0] + offset, float(np.linalg.norm(offset))

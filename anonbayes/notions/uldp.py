@@ -1,0 +1,292 @@
+"""Utility-optimized local differential privacy and its one-sided relaxation.
+
+What follows from a guarantee is code as well: `compose` (ULDP Prop. 1), `integrate` (Prop. 12)
+and `post_process` (Prop. 11) compute the guarantee of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.arrays import Floats, Mask
+from anonbayes.domains import Domain
+from anonbayes.errors import AnonbayesError
+from anonbayes.notions.ldp import (
+    LDP,
+    Audit,
+    Bound,
+    Notion,
+    Witness,
+    audit_matrix,
+    audit_ratios,
+    check_epsilon,
+    sensitive_mask,
+)
+
+__all__ = ["HLLDP", "OSLDP", "ULDP", "compose", "integrate", "post_process"]
+
+
+@dataclass(frozen=True, init=False)
+class SensitiveNotion(Notion):
+    """Notion that protects the values of a sensitive set."""
+
+    sensitive: frozenset[Any]
+    epsilon: float
+
+    def __init__(self, sensitive: Iterable[Any], epsilon: float) -> None:
+        if isinstance(sensitive, str):
+            raise AnonbayesError(
+                f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
+            )
+        object.__setattr__(self, "sensitive", frozenset(sensitive))
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+
+    def mask(self, domain: Domain) -> Mask:
+        """Which values of the domain are sensitive."""
+        return sensitive_mask(domain, self.sensitive)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(sorted(map(repr, self.sensitive))[:3])
+        dots = ", ..." if len(self.sensitive) > 3 else ""
+        return f"{type(self).__name__}([{shown}{dots}], epsilon={self.epsilon})"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class OSLDP(SensitiveNotion):
+    """One-sided LDP: ``Q(y|x) <= exp(epsilon) Q(y|x')`` for sensitive ``x`` (ULDP Def. 6).
+
+    The same bound is known as high-low LDP (`HLLDP`, OneID Def. 4).
+
+    Parameters
+    ----------
+    sensitive : iterable
+        The sensitive values.
+    epsilon : float
+        Their budget.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
+    >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
+    >>> channel.satisfies(ab.OSLDP(["HIV"], 1.0)).holds
+    True
+    """
+
+    def bounds(self, domain: Domain) -> Sequence[Bound]:
+        """`epsilon` for sensitive values, nothing for the others."""
+        row = np.where(self.mask(domain), self.epsilon, np.inf)
+        return [Bound(row, np.zeros(len(domain)))]
+
+
+HLLDP = OSLDP
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ULDP(SensitiveNotion):
+    """Utility-optimized LDP: full LDP on protected reports, proof on all others (ULDP Def. 2).
+
+    The reports fall into protected ones, on which ``Q(y|x) <= exp(epsilon) Q(y|x')`` for all
+    values, and invertible ones, each of which comes from a single value, not a sensitive one.
+    A report that several values can produce cannot be invertible; the audit takes all others
+    that stem from a non-sensitive value as invertible, the choice that makes the notion easiest
+    to satisfy.
+
+    Parameters
+    ----------
+    sensitive : iterable
+        The sensitive values. Empty and full sets are legal: no protection, and LDP.
+    epsilon : float
+        The budget on protected reports.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> twice = ab.ULDP(["HIV"], 0.5) + ab.ULDP(["HIV"], 0.5)
+    >>> twice.epsilon
+    1.0
+    """
+
+    def bounds(self, domain: Domain) -> Sequence[Bound]:
+        """One bound on protected reports, `epsilon` for every pair."""
+        return LDP(self.epsilon).bounds(domain)
+
+    def __add__(self, other: ULDP) -> ULDP:
+        """Sequential composition (ULDP Prop. 1)."""
+        if not isinstance(other, ULDP):
+            return NotImplemented
+        return compose(self, other)  # type: ignore[return-value]
+
+
+def audit_types(
+    notion: ULDP,
+    domain: Domain,
+    own: Floats,
+    other: Floats,
+    proof: Mask,
+    report: Callable[[int, int], Any],
+) -> Audit:
+    """Audit ULDP on a channel that knows its log ratios on non-proving reports.
+
+    Parameters
+    ----------
+    notion, domain
+        What to check, and the values.
+    own, other : ndarray
+        Parts of the largest log ratio over the reports that several values can produce.
+    proof : ndarray of bool
+        Values that some report proves.
+    report : callable
+        ``report(x, x')``, for the witness.
+    """
+    exposed = np.flatnonzero(proof & notion.mask(domain))
+    if len(exposed) and len(domain) > 1:
+        x = int(exposed[0])
+        z = 0 if x else 1
+        return Audit(
+            notion,
+            False,
+            np.inf,
+            float(np.exp(notion.epsilon)),
+            Witness(domain.values[x], domain.values[z], report(x, z)),
+            f"A report proves the sensitive value {domain.values[x]!r}.",
+        )
+    return audit_ratios(notion, domain, own, other, report)
+
+
+def audit_types_matrix(
+    notion: ULDP, domain: Domain, matrix: npt.ArrayLike, reports: Sequence[Any]
+) -> Audit:
+    """Audit ULDP on a channel given by its matrix, as `audit_matrix` does for pairwise notions.
+
+    Examples
+    --------
+    Mangat's scheme is ULDP with epsilon = ln(1/p) (ULDP Sec. 3.1):
+
+    >>> domain = Domain("cheated", ["yes", "no"])
+    >>> p = 0.25
+    >>> audit = audit_types_matrix(ULDP(["yes"], np.log(4)), domain, [[1, 0], [p, 1 - p]], "yn")
+    >>> audit.holds, round(audit.worst_ratio, 9)
+    (True, 4.0)
+    """
+    q = np.asarray(matrix, dtype=float)
+    single = (q > 0).sum(axis=0) == 1
+    from_sensitive = (q[notion.mask(domain)] > 0).any(axis=0)
+    invertible = single & ~from_sensitive
+    kept = [y for y, drop in zip(reports, invertible, strict=True) if not drop]
+    return audit_matrix(notion, domain, q[:, ~invertible], kept)
+
+
+def compose(*notions: Notion) -> Notion:
+    """Guarantee of releasing the same value through several channels (ULDP Prop. 1).
+
+    Parameters
+    ----------
+    *notions : LDP, or ULDP with one sensitive set
+        The guarantees of the single releases; later channels may depend on earlier reports.
+
+    Returns
+    -------
+    LDP or ULDP
+        With the summed budget. A pair of reports is protected when both are.
+
+    Examples
+    --------
+    >>> compose(LDP(0.5), LDP(0.25))
+    LDP(epsilon=0.75)
+    """
+    if not notions:
+        raise AnonbayesError("Give at least one guarantee to compose.")
+    first, *rest = notions
+    total: Any = first
+    for notion in rest:
+        if isinstance(total, LDP) and isinstance(notion, LDP):
+            total = total + notion
+        elif isinstance(total, SensitiveNotion) and type(total) is type(notion):
+            if total.sensitive != notion.sensitive:  # type: ignore[attr-defined]
+                raise AnonbayesError(
+                    f"{total} and {notion} protect different sensitive sets; compose them after "
+                    "restating both for the values they have in common."
+                )
+            epsilon = total.epsilon + notion.epsilon  # type: ignore[attr-defined]
+            total = type(total)(total.sensitive, epsilon)
+        else:
+            raise AnonbayesError(
+                f"{total} and {notion} do not compose into one notion; for ULDP with LDP use "
+                "`integrate`."
+            )
+    return total
+
+
+def integrate(first: ULDP, second: LDP) -> LDP:
+    """Guarantee on protected reports of one collector joined with another's (ULDP Prop. 12).
+
+    Returns
+    -------
+    LDP
+        It holds for all pairs ``(y_A, y_B)`` with ``y_A`` protected, hence for whoever holds a
+        sensitive value, whose reports to the first collector are always protected.
+
+    Examples
+    --------
+    >>> integrate(ULDP(["HIV"], 1.0), LDP(0.5))
+    LDP(epsilon=1.5)
+    """
+    if not isinstance(first, ULDP) or not isinstance(second, LDP):
+        raise AnonbayesError(f"Data integration joins ULDP with LDP, got {first} and {second}.")
+    return LDP(first.epsilon + second.epsilon)
+
+
+def post_process(
+    notion: ULDP, kernel: npt.ArrayLike, protected_in: npt.ArrayLike, protected_out: npt.ArrayLike
+) -> ULDP | OSLDP:
+    """Guarantee after post-processing the reports by a randomized map (ULDP Def. 5, Prop. 11).
+
+    Parameters
+    ----------
+    notion : ULDP
+        Guarantee of the reports.
+    kernel : array-like, shape (number of reports, number of results)
+        Probability of each result given each report.
+    protected_in, protected_out : array-like of bool
+        Which reports, and which results, count as protected.
+
+    Returns
+    -------
+    ULDP or OSLDP
+        The same ULDP when the map preserves data types: no protected result from an invertible
+        report, and each invertible result from exactly one report, an invertible one. Else the
+        one-sided guarantee, which ULDP implies (Prop. 13) and which every map preserves.
+
+    Examples
+    --------
+    Merging two protected reports keeps ULDP; merging a protected and an invertible one does not:
+
+    >>> before = ULDP(["HIV"], 1.0)
+    >>> merge_protected = [[1, 0], [1, 0], [0, 1]]
+    >>> post_process(before, merge_protected, [True, True, False], [True, False])
+    ULDP(['HIV'], epsilon=1.0)
+    >>> post_process(before, [[1, 0], [0, 1], [1, 0]], [True, True, False], [True, True])
+    OSLDP(['HIV'], epsilon=1.0)
+    """
+    q = np.asarray(kernel, dtype=float)
+    before, after = np.asarray(protected_in, dtype=bool), np.asarray(protected_out, dtype=bool)
+    if q.shape != (len(before), len(after)):
+        raise AnonbayesError(
+            f"The kernel has shape {q.shape}, but there are {len(before)} reports and "
+            f"{len(after)} results."
+        )
+    if (q < 0).any() or not np.allclose(q.sum(axis=1), 1.0):
+        raise AnonbayesError("Each row of the kernel must be a distribution over the results.")
+    possible = q > 0
+    mixed = possible[np.ix_(~before, after)].any()
+    sources = possible[:, ~after]
+    invertible = (sources.sum(axis=0) == 1) & ~sources[before].any(axis=0)
+    if not mixed and invertible.all():
+        return notion
+    return OSLDP(notion.sensitive, notion.epsilon)

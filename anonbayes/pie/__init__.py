@@ -1,0 +1,61 @@
+"""Personal information entropy (PIE): how much a release says about who you are.
+
+Start with `bound` (what a channel guarantees), `choose` (the budget for a wanted error),
+`information` (bits for known users), `release_information` (bits of a released table) and
+`system_entropy` (bits of a matcher's scores).
+
+Bits and bounds of channels are in `anonbayes.guarantees.pie`; identification systems and released
+tables in `anonbayes.risk`. What is marked as ours there goes beyond the paper.
+"""
+
+from __future__ import annotations
+
+from anonbayes.pie.bounds import (
+    WorstCase,
+    bayes_error,
+    bound,
+    capacity,
+    contraction,
+    information_for,
+    renyi_bound,
+    renyi_information,
+    worst_case,
+)
+from anonbayes.pie.choose import Choice, bounds_by_budget, choose, plot_bounds
+from anonbayes.pie.information import Information, information, mutual_information
+from anonbayes.pie.released_table import ReleaseInformation, release_information
+from anonbayes.pie.system_entropy import (
+    DetCurve,
+    SystemEntropy,
+    convergence,
+    det_curve,
+    plot_convergence,
+    system_entropy,
+)
+
+__all__ = [
+    "Choice",
+    "DetCurve",
+    "Information",
+    "ReleaseInformation",
+    "SystemEntropy",
+    "WorstCase",
+    "bayes_error",
+    "bound",
+    "bounds_by_budget",
+    "capacity",
+    "choose",
+    "contraction",
+    "convergence",
+    "det_curve",
+    "information",
+    "information_for",
+    "mutual_information",
+    "plot_bounds",
+    "plot_convergence",
+    "release_information",
+    "renyi_bound",
+    "renyi_information",
+    "system_entropy",
+    "worst_case",
+]

@@ -1,0 +1,232 @@
+"""How much a report says about who sent it: ``I(U;Y)`` in bits (PIE (4))."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.arrays import Floats
+from anonbayes.channels.base import Channel
+from anonbayes.channels.hashing import LocalHashing
+from anonbayes.channels.response import UtilityOptimizedRR
+from anonbayes.domains import in_domain_order
+from anonbayes.errors import AnonbayesError, ChannelError
+from anonbayes.estimation import hash_support
+from anonbayes.pie.system_entropy import divergence_terms
+
+__all__ = ["Information", "conditional", "information", "mutual_information", "read_joint"]
+# Entries of the users-by-reports block that is held at a time.
+BLOCK = 4_000_000
+# Hash functions over which the information is averaged when they are too many to be listed.
+HASHES = 200
+
+
+class Information(float):
+    """``I(U;Y)`` in bits: a number that also knows the two that bound it.
+
+    Attributes
+    ----------
+    user_value : float
+        ``I(U;X)``: what the value itself says about the user.
+    value_report : float
+        ``I(X;Y)``: what the report says about the value.
+    standard_error : float
+        Of ``I(U;Y)`` when hash functions were sampled, else 0.
+    """
+
+    user_value: float
+    value_report: float
+    standard_error: float
+
+    def __new__(
+        cls, bits: float, user_value: float, value_report: float, standard_error: float = 0.0
+    ) -> Information:
+        """Make a float with attributes."""
+        self = super().__new__(cls, bits)
+        self.user_value, self.value_report = user_value, value_report
+        self.standard_error = standard_error
+        return self
+
+    @property
+    def share(self) -> float:
+        """Part of ``I(U;X)`` that gets through; at most theta (PIE Theorems 11 and 13)."""
+        return float(self) / self.user_value if self.user_value > 0 else 0.0
+
+
+def information(
+    p_ux: npt.ArrayLike | pd.DataFrame | sparse.sparray,
+    channel: Channel | npt.ArrayLike,
+    *,
+    seed: Any = 0,
+) -> Information:
+    """Personal information entropy ``I(U;Y)``, exactly, for given knowledge of the users.
+
+    Parameters
+    ----------
+    p_ux : array, pandas.DataFrame or scipy sparse array, shape (users, K)
+        Joint distribution of user and value, PIE's ``p_UX``, in the order of the channel's domain
+        unless the columns of a frame are labelled. Sparse arrays stay sparse for
+        randomized response and invertible local hashing: the cost is that of their entries.
+    channel : Channel or array-like, shape (K, number of reports)
+        What the users' devices run, or its matrix ``Q``.
+    seed : int, numpy.random.Generator or None
+        For local hashing that is not invertible: the information is then averaged over 200
+        sampled hash functions (all of whose randomness is public), with a standard error.
+
+    Returns
+    -------
+    Information
+        ``I(U;Y)``, a float, with ``I(U;X)`` and ``I(X;Y)``, neither of which it exceeds (PIE
+        Prop. 9).
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> joint = [[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]]
+    >>> bits = ab.pie.information(joint, ab.RandomizedResponse(ab.Domain("x", "abc"), 1.0))
+    >>> round(float(bits), 6), round(bits.user_value, 6), round(bits.value_report, 6)
+    (0.024581, 0.191631, 0.177381)
+    """
+    if isinstance(p_ux, pd.DataFrame) and isinstance(channel, Channel):
+        p_ux = p_ux.iloc[:, in_domain_order(p_ux.columns, channel.domain, what="p_ux")]
+    joint = read_joint(p_ux)
+    own = mutual_information(joint)
+    values = np.asarray(joint.sum(axis=0)).ravel()
+    held = np.flatnonzero(values)
+    diagonal = sparse.csr_array(
+        (values[held], held, np.arange(len(held) + 1)), shape=(len(held), len(values))
+    )
+    if isinstance(channel, LocalHashing) and not channel.is_invertible:
+        _check_size(joint, len(channel.domain))
+        return _sampled(joint, diagonal, channel, own, seed)
+    return Information(_bits(joint, channel), own, _bits(diagonal, channel))
+
+
+def read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
+    """Check a joint distribution and return it as compressed rows."""
+    joint = sparse.csr_array(p_ux if sparse.issparse(p_ux) else np.asarray(p_ux, dtype=float))
+    if joint.ndim != 2:
+        raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {joint.shape}.")
+    bad = ~(np.isfinite(joint.data) & (joint.data >= 0))
+    if bad.any():
+        raise AnonbayesError(f"p_ux contains {joint.data[bad][0]!r}, which is no probability.")
+    if abs(joint.sum() - 1.0) > 1e-6:
+        raise AnonbayesError(f"p_ux sums to {joint.sum():.9g}, not to 1.")
+    joint.sum_duplicates()
+    joint.eliminate_zeros()
+    return joint
+
+
+def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
+    """Mutual information of a joint distribution, in bits.
+
+    Examples
+    --------
+    >>> round(mutual_information(np.eye(4) / 4), 9)
+    2.0
+    """
+    table = read_joint(joint).tocoo()
+    first, second = (np.asarray(table.sum(axis=k)).ravel() for k in (1, 0))
+    rows, columns = table.coords
+    independent = first[rows] * second[columns]
+    # Empty cells add their share of the independent distribution: 1 - its share on the entries.
+    missing = max(0.0, 1.0 - float(independent.sum()))
+    return float(divergence_terms(table.data, independent).sum()) + missing * float(np.log2(np.e))
+
+
+def conditional(joint: sparse.csr_array) -> tuple[Floats, sparse.csr_array]:
+    """``p_U`` and ``p_X|U``, without users of probability zero."""
+    users = np.asarray(joint.sum(axis=1)).ravel()
+    if not (users > 0).all():
+        joint = sparse.csr_array(joint[users > 0])
+        users = users[users > 0]
+    share = joint.data / np.repeat(users, np.diff(joint.indptr))
+    return users, sparse.csr_array((share, joint.indices, joint.indptr), shape=joint.shape)
+
+
+def _check_size(joint: sparse.csr_array, size: int) -> None:
+    if joint.shape[1] != size:
+        raise AnonbayesError(
+            f"p_ux has {joint.shape[1]} columns, the channel's domain has {size} values."
+        )
+
+
+def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
+    """``I(U;Y)`` by the cheapest exact way."""
+    if isinstance(channel, UtilityOptimizedRR):
+        _check_size(joint, len(channel.domain))
+        return _named(joint, channel.miss, channel.hit - channel.miss)
+    if isinstance(channel, LocalHashing):
+        _check_size(joint, len(channel.domain))
+        # All hash functions with a > 0 only rename the values; those with a = 0 say nothing.
+        size = len(channel.domain)
+        bits = _named(joint, np.broadcast_to(channel.noise, size), channel.theta)
+        return (1 - 1 / channel.g) * bits
+    q = channel.matrix() if isinstance(channel, Channel) else np.asarray(channel, dtype=float)
+    if q.ndim != 2 or (q < 0).any() or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6):
+        raise ChannelError("A channel's matrix has one row per value, each a distribution.")
+    _check_size(joint, len(q))
+    return _dense(joint, q)
+
+
+def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> float:
+    """Reports that name a value: ``Q(y|u) = floor_y + gain_y p(y|u)``, in ``O(entries + K)``.
+
+    Reports that no value in use produces (more symbols than values) have the same probability
+    from every user and add nothing.
+    """
+    users, given = conditional(joint)
+    values = np.asarray(joint.sum(axis=0)).ravel()
+    gains = np.broadcast_to(gain, values.shape)
+    marginal = floor + gains * values
+    rows = np.repeat(np.arange(len(users)), np.diff(given.indptr))
+    columns = given.indices
+    inside = divergence_terms(floor[columns] + gains[columns] * given.data, marginal[columns])
+    # Users who never hold y report it with the floor's probability alone.
+    holders = np.bincount(columns, weights=users[rows], minlength=len(values))
+    outside = divergence_terms(floor, marginal) * np.maximum(1.0 - holders, 0.0)
+    return float(users[rows] @ inside + outside.sum())
+
+
+def _dense(joint: sparse.csr_array, q: Floats) -> float:
+    users, given = conditional(joint)
+    marginal = np.asarray(joint.sum(axis=0)).ravel() @ q
+    step = max(1, BLOCK // q.shape[1])
+    total = 0.0
+    for start in range(0, len(users), step):
+        part = given[start : start + step] @ q
+        total += float(users[start : start + step] @ divergence_terms(part, marginal).sum(axis=1))
+    return total
+
+
+def _sampled(
+    joint: sparse.csr_array,
+    diagonal: sparse.csr_array,
+    channel: LocalHashing,
+    own: float,
+    seed: Any,
+) -> Information:
+    """Average over hash functions of the information that a report gives, the function known."""
+    rng = np.random.default_rng(seed)
+    found = np.empty((HASHES, 2))
+    columns = np.unique(np.concatenate([joint.indices, diagonal.indices])).astype(np.int64)
+    for i in range(HASHES):
+        a, b = rng.integers(0, channel.prime, 2)
+        symbols = hash_support.hash_pairs(
+            np.full(len(columns), a), np.full(len(columns), b), columns, channel.prime, channel.g
+        )
+        place = np.zeros(joint.shape[1], dtype=np.int64)
+        used, place[columns] = np.unique(symbols, return_inverse=True)
+        for k, table in enumerate((joint, diagonal)):
+            merged = sparse.coo_array(table)
+            hashed = sparse.csr_array(
+                (merged.data, (merged.coords[0], place[merged.coords[1]])),
+                shape=(table.shape[0], len(used)),
+            )
+            found[i, k] = _named(hashed, np.broadcast_to(channel.noise, len(used)), channel.theta)
+    error = float(found[:, 0].std(ddof=1) / np.sqrt(HASHES))
+    return Information(float(found[:, 0].mean()), own, float(found[:, 1].mean()), error)

@@ -1,0 +1,463 @@
+"""Personal information entropy of a matching system, from its scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numba import njit, vectorize
+from scipy import special
+
+from anonbayes.arrays import Floats
+from anonbayes.errors import AnonbayesError
+from anonbayes.risk.threat_plots import make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "LOG2E",
+    "DetCurve",
+    "SystemEntropy",
+    "convergence",
+    "det_curve",
+    "divergence_terms",
+    "excess",
+    "log_ratios",
+    "plot_convergence",
+    "read_scores",
+    "system_entropy",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Sums of Kullback-Leibler terms that keep their digits when they are tiny.
+#
+# ``D(q||r) = sum r phi(q/r - 1)`` with ``phi(d) = (1+d) ln(1+d) - d >= 0``: as every term is
+# positive, bits of the order of 1e-7 do not drown in the entropies of the two distributions.
+
+LOG2E = math.log2(math.e)
+
+
+@njit(cache=True)
+def _phi(d: Any) -> Any:
+    if abs(d) < 1e-3:
+        return d * d * (1 / 2 - d * (1 / 6 - d * (1 / 12 - d * (1 / 20 - d / 30))))
+    return -d if d <= -1.0 else (1.0 + d) * math.log1p(d) - d
+
+
+@vectorize(cache=True)
+def _excess(d: Any) -> Any:
+    return _phi(d)
+
+
+@vectorize(cache=True)
+def _terms(q: Any, r: Any) -> Any:
+    return r * _phi((q - r) / r) * LOG2E if r > 0.0 else 0.0
+
+
+def excess(deviation: npt.ArrayLike) -> Floats:
+    """``(1+d) ln(1+d) - d`` for ``d >= -1``, by its series near zero.
+
+    Examples
+    --------
+    >>> excess([-1.0, 0.0, 1.0]).round(6).tolist(), f"{float(excess(1e-12)):.3g}"
+    ([1.0, 0.0, 0.386294], '5e-25')
+    """
+    return _excess(np.asarray(deviation, dtype=float))
+
+
+def divergence_terms(q: npt.ArrayLike, r: npt.ArrayLike) -> Floats:
+    """Terms of ``D(q||r)`` in bits; they are positive, and sum to it when both sum to one.
+
+    Where ``r`` is zero so must ``q`` be.
+
+    Examples
+    --------
+    >>> round(float(divergence_terms([0.5, 0.5], [0.25, 0.75]).sum()), 6)
+    0.207519
+    """
+    return _terms(np.asarray(q, dtype=float), np.asarray(r, dtype=float))
+
+
+# -------------------------------------------------------------------------------------------------
+# Kullback-Leibler divergence of two samples on a line, by nearest neighbours.
+#
+# The estimator of Wang, Kulkarni and Verdú (2009). Around each point of the first sample a radius
+# is chosen that holds at least `k` points of each sample. With ``l`` points of the first sample
+# within it, the farthest at ``rho``, and ``m`` of the second, the farthest at ``nu``,
+#
+#     D = mean( ln nu - ln rho + psi(l) - psi(m) ) + ln( n2 / (n1 - 1) ).
+#
+# After sorting, all radii and counts are found by a walk along the two arrays: ``O(n log n)``.
+
+
+def log_ratios(first: Floats, second: Floats, k: int = 1) -> Floats:
+    """Log density ratio, in nats, at each point of `first`; their mean estimates the divergence.
+
+    Where ties bring a distance down to zero, both samples are counted within the same radius, and
+    the ratio is that of the two shares. So discrete scores give the divergence of their
+    frequencies.
+
+    Parameters
+    ----------
+    first, second : ndarray
+        Ascending; at least ``k + 1`` and `k` points.
+    k : int
+        Neighbours that both samples must have within the radius.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> first, second = np.sort(rng.normal(1, 1, 20_000)), np.sort(rng.normal(0, 1, 20_000))
+    >>> round(float(log_ratios(first, second, k=5).mean()), 1)  # 0.5 in truth
+    0.5
+    """
+    own, other, rho, nu = _neighbours(first, second, k)
+    tied = (rho == 0) | (nu == 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.where(tied, 0.0, np.log(nu) - np.log(rho))
+    # Counts at an atom are binomial and have no point on their border.
+    shares = np.where(
+        tied, np.log(own) - np.log(other), special.digamma(own) - special.digamma(other)
+    )
+    return np.asarray(spread + shares + np.log(len(second) / (len(first) - 1)))
+
+
+@njit(cache=True)
+def _widen(points: Any, x: Any, left: Any, right: Any, count: Any) -> Any:
+    """Distance of the `count`-th nearest point, walking outwards from positions left < right."""
+    distance = 0.0
+    for _ in range(count):
+        below = x - points[left] if left >= 0 else np.inf
+        above = points[right] - x if right < len(points) else np.inf
+        if below <= above:
+            distance = below
+            left -= 1
+        else:
+            distance = above
+            right += 1
+    return distance
+
+
+@njit(cache=True)
+def _within(points: Any, x: Any, radius: Any) -> Any:
+    """Bounds of the positions whose points lie within the radius, found from differences.
+
+    Comparing ``|points - x| <= radius``, as `_widen` does, not ``points <= x + radius``, which
+    rounds differently and would lose the farthest point.
+    """
+    low, high = 0, np.searchsorted(points, x, side="left")
+    while low < high:
+        middle = (low + high) // 2
+        if x - points[middle] <= radius:
+            high = middle
+        else:
+            low = middle + 1
+    first = low
+    low, high = np.searchsorted(points, x, side="right"), len(points)
+    while low < high:
+        middle = (low + high) // 2
+        if points[middle] - x <= radius:
+            low = middle + 1
+        else:
+            high = middle
+    return first, low
+
+
+@njit(cache=True)
+def _neighbours(first: Any, second: Any, k: Any) -> Any:
+    n = len(first)
+    own, other = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    rho, nu = np.empty(n), np.empty(n)
+    place = 0
+    for i in range(n):
+        x = first[i]
+        while place < len(second) and second[place] < x:
+            place += 1
+        radius = max(_widen(first, x, i - 1, i + 1, k), _widen(second, x, place - 1, place, k))
+        start, stop = _within(first, x, radius)
+        own[i] = stop - start - 1
+        rho[i] = max(x - first[start], first[stop - 1] - x)
+        start, stop = _within(second, x, radius)
+        other[i] = stop - start
+        nu[i] = max(x - second[start], second[stop - 1] - x)
+    return own, other, rho, nu
+
+
+# -------------------------------------------------------------------------------------------------
+# Detection error tradeoff: who is wrongly accepted against who is wrongly rejected (PIE 5.2).
+
+# Points drawn of a curve; a million would look the same.
+DRAWN = 600
+
+
+@dataclass(frozen=True, eq=False)
+class DetCurve:
+    """Error rates of a matcher at every threshold that matters.
+
+    Attributes
+    ----------
+    threshold : ndarray
+        Ascending similarity; a pair is accepted at or above it. For distances their negatives.
+    far, frr : ndarray
+        False acceptance rate (impostors accepted) and false rejection rate (genuine rejected).
+    """
+
+    threshold: Floats = field(repr=False)
+    far: Floats = field(repr=False)
+    frr: Floats = field(repr=False)
+
+    @property
+    def equal_error_rate(self) -> float:
+        """Rate at which both errors are the same, between two thresholds by a straight line."""
+        gap = self.frr - self.far
+        after = int(np.argmax(gap >= 0))
+        if after == 0:
+            return float(self.far[0])
+        weight = gap[after] / (gap[after] - gap[after - 1])
+        return float((1 - weight) * self.frr[after] + weight * self.frr[after - 1])
+
+    def frr_at(self, far: float) -> float:
+        """Smallest false rejection rate with a false acceptance rate of at most `far`."""
+        return float(self.frr[int(np.argmax(self.far <= far))])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the curve as a table."""
+        return pd.DataFrame({"threshold": self.threshold, "far": self.far, "frr": self.frr})
+
+    def plot(self, *, ax: Axes | None = None, label: str | None = None) -> Axes:
+        """Plot FRR against FAR on logarithmic axes, with the equal error rate."""
+        ax = make_axes(ax, 4.6, 4.4)
+        shown = (self.far > 0) & (self.frr > 0)
+        index = np.flatnonzero(shown)
+        if len(index) > DRAWN:
+            # Evenly along the logarithm of the rates, in which the curve is drawn.
+            along = np.log(self.frr[index]) - np.log(self.far[index])
+            wanted = np.linspace(along[0], along[-1], DRAWN)
+            index = index[np.unique(np.searchsorted(along, wanted).clip(0, len(along) - 1))]
+        eer = self.equal_error_rate
+        text = f"EER {eer:.3g}" if label is None else f"{label} (EER {eer:.3g})"
+        (line,) = ax.plot(self.far[index], self.frr[index], label=text)
+        if eer > 0:
+            ax.plot(eer, eer, "o", color=line.get_color(), markersize=5)
+        ax.set(xscale="log", yscale="log", xlabel="false acceptance rate")
+        ax.set_ylabel("false rejection rate")
+        ax.grid(alpha=0.3)
+        ax.legend()
+        return ax
+
+
+def det_curve(
+    genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, similarity: bool = True
+) -> DetCurve:
+    """Detection error tradeoff of scores.
+
+    Parameters
+    ----------
+    genuine, impostor : array-like
+        Scores of pairs that belong together, and of others.
+    similarity : bool
+        Whether high scores speak for the same user; False for distances.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> curve = ab.pie.det_curve([0.9, 0.8, 0.4, 0.7], [0.1, 0.5, 0.3, 0.2, 0.75])
+    >>> curve.to_frame()
+       threshold  far   frr
+    0        0.4  0.4  0.00
+    1        0.7  0.2  0.25
+    2        0.8  0.0  0.50
+    3        0.9  0.0  0.75
+    4        inf  0.0  1.00
+    >>> round(curve.equal_error_rate, 4)
+    0.2222
+    """
+    sign = 1.0 if similarity else -1.0
+    own = np.sort(sign * read_scores("genuine", genuine))
+    other = np.sort(sign * read_scores("impostor", impostor))
+    # Only where a genuine score is about to be rejected is there anything to trade.
+    steps, before = np.unique(own, return_index=True)
+    rejected = np.append(before, len(own)) / len(own)
+    accepted = np.append(len(other) - np.searchsorted(other, steps, side="left"), 0) / len(other)
+    return DetCurve(np.append(steps, np.inf), accepted, rejected)
+
+
+# -------------------------------------------------------------------------------------------------
+# PSE: how much an identification system learns about who sent something (PIE (6), (7)).
+#
+# A matcher gives a score to each pair of a user and a piece of data. *Genuine* scores are those of
+# pairs that belong together, *impostor* scores those of others. As users become many, the mutual
+# information of user and scores tends to ``D(f_G || f_I)``, which bounds PIE from below.
+
+
+class SystemEntropy(float):
+    """PSE in bits: a number that knows what it was estimated from.
+
+    Attributes
+    ----------
+    standard_error : float
+        Over genuine scores.
+    n_genuine, n_impostor : int
+        Numbers of scores.
+    k : int
+        Neighbours of the estimator.
+    beyond : float
+        Share of genuine scores outside the range of the impostors'. There the estimate rests on the
+        edge of the impostor sample and tends to be too small: the true divergence may be larger.
+    """
+
+    standard_error: float
+    n_genuine: int
+    n_impostor: int
+    k: int
+    beyond: float
+
+    def __new__(cls, bits: float, **details: Any) -> SystemEntropy:
+        """Make a float with attributes."""
+        self = super().__new__(cls, bits)
+        self.__dict__.update(details)
+        return self
+
+    def __str__(self) -> str:
+        return (
+            f"{float(self):.4g} +- {self.standard_error:.2g} bits from {self.n_genuine:,} genuine "
+            f"and {self.n_impostor:,} impostor scores"
+        )
+
+
+def system_entropy(genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, k: int = 1) -> SystemEntropy:
+    """Estimate PSE, ``D(f_G || f_I)`` in bits, from scores; ``O(n log n)``.
+
+    Parameters
+    ----------
+    genuine, impostor : array-like
+        Scores of pairs that belong together, and of others; similarities or distances.
+    k : int
+        Neighbours. More of them lower the variance and raise the bias.
+
+    Notes
+    -----
+    The estimator is that of Wang, Kulkarni and Verdú (2009); it adapts the number of neighbours to
+    both samples, and handles ties. Large divergences are underestimated by samples that are too
+    small for them (``beyond`` tells): look at `convergence`.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> rng = np.random.default_rng(1)
+    >>> bits = ab.pie.system_entropy(rng.normal(2, 1, 5_000), rng.normal(0, 1, 50_000))
+    >>> round(bits / np.log2(np.e), 1), bits.n_impostor  # 2 nats in truth
+    (2.0, 50000)
+    """
+    first, second = read_scores("genuine", genuine), read_scores("impostor", impostor)
+    if k != int(k) or not 1 <= k < len(first) or k > len(second):
+        raise AnonbayesError(
+            f"k={k!r} neighbours: give a whole number from 1, below the {len(first)} genuine and "
+            f"up to the {len(second)} impostor scores."
+        )
+    first.sort()
+    second.sort()
+    terms = log_ratios(first, second, int(k)) / np.log(2)
+    outside = (first < second[0]) | (first > second[-1])
+    return SystemEntropy(
+        float(terms.mean()),
+        standard_error=float(terms.std() / np.sqrt(len(terms))),
+        n_genuine=len(first),
+        n_impostor=len(second),
+        k=int(k),
+        beyond=float(outside.mean()),
+    )
+
+
+def convergence(
+    genuine: npt.ArrayLike,
+    impostor: npt.ArrayLike,
+    *,
+    users: Sequence[int] | None = None,
+    repeats: int = 5,
+    k: int = 1,
+    seed: int | np.random.Generator | None = 0,
+) -> pd.DataFrame:
+    """PSE from ever more users: whether the sample is large enough to trust it.
+
+    Parameters
+    ----------
+    genuine : array-like, shape (n,)
+        One genuine score per user.
+    impostor : array-like, shape (n, ...) or (m,)
+        Impostor scores; rows that belong to the users are taken together with them, a flat array
+        of another length is thinned in proportion.
+    users : sequence of int, optional
+        Numbers of users; by default six from a hundred to all.
+    repeats : int
+        Random subsets of each size.
+    k : int
+        As in `system_entropy`.
+    seed : int, Generator or None
+        Of the subsets.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Per number of users the mean of the estimates in ``bits``, and ``spread``, their standard
+        deviation over subsets.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> rng = np.random.default_rng(1)
+    >>> curve = ab.pie.convergence(rng.normal(2, 1, 2000), rng.normal(0, 1, (2000, 10)))
+    >>> curve.index.tolist()
+    [100, 182, 331, 603, 1099, 2000]
+    """
+    scores, others = read_scores("genuine", genuine), np.asarray(impostor, dtype=float)
+    n = len(scores)
+    if users is None:
+        sizes = np.unique(np.geomspace(min(100, n), n, 6).round().astype(int))
+    else:
+        sizes = np.unique(np.asarray(users, dtype=int))
+    if len(sizes) == 0 or sizes[0] < 2 or sizes[-1] > n:
+        raise AnonbayesError(f"users={users!r}: give numbers from 2 to {n}, the genuine scores.")
+    rng = np.random.default_rng(seed)
+    rows = []
+    for size in sizes:
+        found = []
+        for _ in range(repeats if size < n else 1):
+            chosen = rng.permutation(n)[:size]
+            if len(others) == n:
+                part = others[chosen].ravel()
+            else:
+                part = rng.permutation(others.ravel())[: max(k, others.size * int(size) // n)]
+            found.append(float(system_entropy(scores[chosen], part, k=k)))
+        rows.append((int(size), float(np.mean(found)), float(np.std(found))))
+    return pd.DataFrame(rows, columns=["users", "bits", "spread"]).set_index("users")
+
+
+def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Plot what `convergence` returned, with the spread over subsets."""
+    ax = make_axes(ax, 5.0, 3.6)
+    ax.errorbar(curve.index, curve["bits"], yerr=curve["spread"], marker="o", capsize=3)
+    ax.set(xscale="log", xlabel="users", ylabel="PSE (bits)")
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def read_scores(argument: str, scores: npt.ArrayLike) -> Floats:
+    """Scores as a flat array of their own; raise `AnonbayesError` unless all are finite."""
+    array = np.array(scores, dtype=float).ravel()
+    if len(array) == 0:
+        raise AnonbayesError(f"There are no {argument} scores.")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise AnonbayesError(
+            f"{argument} score {int(np.argmax(bad))} is {array[bad][0]}; scores must be finite "
+            "(floor likelihoods before taking logarithms)."
+        )
+    return array

@@ -1,0 +1,362 @@
+"""Matching traces by Markov chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse, special
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import AnonbayesError
+from anonbayes.pie.bounds import bayes_error
+from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
+from anonbayes.reidentify.result import Attack, Rate
+
+__all__ = ["MarkovAttack", "Traces", "markov_attack", "read_traces", "synthetic_traces"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Traces: what users did, one event after the other; and how they become counts.
+
+
+class Traces:
+    """Events of many traces end to end.
+
+    Attributes
+    ----------
+    events : ndarray of int
+        All events, trace after trace.
+    starts : ndarray of int, shape (traces + 1,)
+        Trace ``i`` is ``events[starts[i]:starts[i + 1]]``.
+    """
+
+    def __init__(self, events: Ints, starts: Ints) -> None:
+        self.events, self.starts = events, starts
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of events of each trace."""
+        return np.diff(self.starts)
+
+    @property
+    def owner(self) -> Ints:
+        """Trace of each event."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+
+def read_traces(*groups: Sequence[Any]) -> list[Traces]:
+    """Traces of several groups, with the same code for the same event.
+
+    Parameters
+    ----------
+    *groups : sequence of sequences
+        Each a list of traces (or a matrix, one trace per row) of numbers or texts.
+
+    Examples
+    --------
+    >>> sent, known = read_traces([["home", "work"]], [["work", "home", "bar"]])
+    >>> sent.events.tolist(), known.events.tolist()
+    ([0, 1], [1, 0, 2])
+    """
+    flat, sizes = [], []
+    for number, group in enumerate(groups):
+        rows = [np.asarray(trace) for trace in group]
+        bad = [i for i, row in enumerate(rows) if row.ndim != 1 or len(row) == 0]
+        if not rows or bad:
+            which = f"trace {bad[0]} of group {number} is no list of events" if bad else "no traces"
+            raise AnonbayesError(f"Traces are lists of at least one event each: {which}.")
+        sizes.append(np.array([len(row) for row in rows]))
+        flat.append(np.concatenate(rows))
+    if any(part.dtype.kind == "f" and np.isnan(part).any() for part in flat):
+        raise AnonbayesError("A trace contains a missing event (NaN).")
+    kinds = {part.dtype.kind in "iufb" for part in flat}
+    if len(kinds) > 1:
+        raise AnonbayesError("Some traces hold numbers, others texts; they would never match.")
+    codes, _ = pd.factorize(np.concatenate(flat))
+    out, first = [], 0
+    for size in sizes:
+        starts = np.concatenate([[0], np.cumsum(size)])
+        out.append(Traces(codes[first : first + starts[-1]].astype(np.int64), starts))
+        first += int(starts[-1])
+    return out
+
+
+def synthetic_traces(
+    n_users: int,
+    n_events: int,
+    n_places: int,
+    *,
+    favourites: int = 6,
+    wander: float = 0.2,
+    seed: int | np.random.Generator | None = 0,
+) -> Ints:
+    """Made-up traces of users who each have habits: a matrix, users by events.
+
+    A user moves among a few favourite places, drawn by popularity (place ``i`` in proportion to
+    ``1/(i+1)``), each visited again and again with her own preference; with probability `wander`
+    she goes to any place, by popularity.
+
+    Examples
+    --------
+    >>> synthetic_traces(2, 5, 1000, seed=1).shape
+    (2, 5)
+    """
+    if min(n_users, n_events, n_places, favourites) < 1 or not 0 <= wander <= 1:
+        raise AnonbayesError(
+            "Give at least one user, event, place and favourite, and a probability to wander."
+        )
+    rng = np.random.default_rng(seed)
+    ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
+    ladder /= ladder[-1]
+
+    def popular(*shape: int) -> Ints:
+        return np.searchsorted(ladder, rng.random(shape)).clip(0, n_places - 1)
+
+    own = popular(n_users, favourites)
+    taste = np.cumsum(rng.dirichlet(np.ones(favourites), n_users), axis=1)
+    draw = rng.random((n_users, n_events, 1))
+    place = (draw > taste[:, None, :-1]).sum(axis=2)
+    visits = np.take_along_axis(own, place, axis=1)
+    return np.where(rng.random(visits.shape) < wander, popular(*visits.shape), visits)
+
+
+# -------------------------------------------------------------------------------------------------
+# The Markov matcher, which asks whose habits explain a trace best (PIE Sec. 5.1).
+
+# Scores held at a time.
+BLOCK = 8_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovAttack(Attack):
+    """An attack by scores: the best score names the sender, the best few make a short list.
+
+    Attributes
+    ----------
+    genuine : ndarray, shape (n,)
+        Log-likelihood of each trace under its sender's model.
+    impostor : ndarray, shape (n, m)
+        The same under the models of `m` random other users.
+    above, tied : ndarray of int, shape (n,)
+        Users with a better score than the sender, and with the same one (herself included).
+    reference : ndarray, shape (n,)
+        Log of the mean likelihood of each trace over all users.
+    n_users : int
+        Number of users among whom the sender is looked for.
+    """
+
+    genuine: Floats = field(kw_only=True, repr=False)
+    impostor: Floats = field(kw_only=True, repr=False)
+    above: Ints = field(kw_only=True, repr=False)
+    tied: Ints = field(kw_only=True, repr=False)
+    reference: Floats = field(kw_only=True, repr=False)
+    n_users: int = field(kw_only=True)
+
+    def top(self, k: int = 1) -> Rate:
+        """Share of traces whose sender is among the `k` best scores; ties in random order.
+
+        ``top(1)`` is the identification rate of the best-score rule.
+        """
+        if k != int(k) or not 1 <= k <= self.n_users:
+            raise AnonbayesError(f"k={k!r}: give a whole number from 1 to {self.n_users} users.")
+        found = np.clip((k - self.above) / self.tied, 0.0, 1.0)
+        return Rate(float(found.mean()), len(found), float(found.std() / np.sqrt(len(found))))
+
+    def system_entropy(self, *, k: int = 1) -> SystemEntropy:
+        """PSE of the scores, in bits, as if users were infinitely many; `k` neighbours.
+
+        Scores of all traces are pooled. Where likelihoods of rare and of common traces differ
+        much, that loses what they say: compare `information`.
+        """
+        return system_entropy(self.genuine, self.impostor, k=k)
+
+    def information(self) -> float:
+        """Bits that the scores certainly say about the sender among these users (ours).
+
+        The mean of ``log2(n P(u|trace))`` for the true sender, ``P`` being the adversary's belief
+        by likelihoods: whatever her model, this is at most ``I(U;Y)``, and at most ``log2 n``. A
+        floor that is too small makes her too certain, and the number small.
+        """
+        return float((self.genuine - self.reference).mean() / np.log(2))
+
+    def det_curve(self) -> DetCurve:
+        """Detection error tradeoff of the scores."""
+        return det_curve(self.genuine, self.impostor)
+
+    def error_bound(self, bits: float) -> float:
+        """Error below which nobody gets if traces say at most `bits` (PIE (10)).
+
+        To be read beside ``1 - top(1).share``. The bits must be an upper bound, such as that of
+        `anonbayes.pie.bound`. A PSE is a lower one: the number that it gives is no guarantee, and
+        attacks on pooled scores do get below it.
+        """
+        return bayes_error(bits, self.n_users)
+
+
+def markov_attack(
+    traces: Sequence[Any],
+    training: Sequence[Any],
+    *,
+    senders: npt.ArrayLike | None = None,
+    floor: float = 1e-8,
+    impostors: int = 100,
+    seed: int | np.random.Generator | None = 0,
+) -> MarkovAttack:
+    """Name the sender of each trace by users' transition habits.
+
+    For each user, a visit distribution and a transition matrix are counted from her training trace;
+    the score of a trace is its log-likelihood, the first event by visits, the others by
+    transitions. Probabilities of zero become `floor`.
+
+    Parameters
+    ----------
+    traces : sequence of sequences
+        What was sent, possibly through a channel: one trace per row, numbers or texts.
+    training : sequence of sequences
+        What the adversary knows of each user. With other data of the same people it is a
+        partial-knowledge attack, with the very traces before the channel the maximum-knowledge one.
+    senders : array-like of int, optional
+        Position in `training` of each trace's sender; by default the same position.
+    floor : float
+        Stands for probabilities of zero.
+    impostors : int
+        Impostor scores kept for each trace.
+    seed : int, Generator or None
+        Of ties and of the impostors.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> habits = ab.reidentify.synthetic_traces(200, 60, 1000, seed=1)
+    >>> attack = ab.reidentify.markov_attack(habits[:, 30:], habits[:, :30])
+    >>> attack.top(1).share, attack.top(10).share
+    (0.945, 0.995)
+    """
+    sent, known = read_traces(traces, training)
+    n, n_users = len(sent), len(known)
+    right = np.arange(n) if senders is None else np.asarray(senders)
+    _check(right, n, n_users, floor)
+    counts, habits = _features(sent, known, floor)
+    rng = np.random.default_rng(seed)
+    kept = min(impostors, n_users - 1)
+    genuine, reference, impostor = np.empty(n), np.empty(n), np.empty((n, kept))
+    above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
+    base = sent.lengths * np.log(floor)
+    step = max(1, BLOCK // n_users)
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        scores = (counts[rows] @ habits).toarray()
+        owners = right[rows]
+        place = np.arange(len(owners))
+        own = scores[place, owners][:, None]
+        # Sums of the same terms in another order may differ in the last digits.
+        room = 1e-9 * np.maximum(1.0, np.abs(own))
+        above[rows] = (scores > own + room).sum(axis=1)
+        tied[rows] = (np.abs(scores - own) <= room).sum(axis=1)
+        guess[rows] = _best(scores, rng)
+        reference[rows] = special.logsumexp(scores, axis=1) - np.log(n_users) + base[rows]
+        others = _others(owners, n_users, kept, rng)
+        genuine[rows] = own[:, 0] + base[rows]
+        impostor[rows] = np.take_along_axis(scores, others, axis=1) + base[rows, None]
+    success = np.clip((1 - above) / tied, 0.0, 1.0)
+    return MarkovAttack(
+        "markov",
+        guess,
+        right,
+        success,
+        genuine=genuine,
+        impostor=impostor,
+        above=above,
+        tied=tied,
+        reference=reference,
+        n_users=n_users,
+    )
+
+
+def _features(
+    sent: Traces, known: Traces, floor: float
+) -> tuple[sparse.csr_array, sparse.csc_array]:
+    """Counts of each trace's steps, and by how much each user's habits raise a step's score."""
+    size = int(max(sent.events.max(), known.events.max())) + 1
+    user, origin, target = _transitions(known)
+    visits = known.owner, known.events
+    steps, columns, values = [], [], []
+    for owner, key, parent in (
+        (visits[0], size * size + visits[1], visits[0]),
+        (user, origin * size + target, user * size + origin),
+    ):
+        pair = np.stack([owner, key])
+        order = np.lexsort(pair)
+        changes = np.any(np.diff(pair[:, order], axis=1) != 0, axis=0)
+        first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(owner) else order
+        number = np.diff(np.append(first, len(owner)))
+        _, group, total = np.unique(parent, return_inverse=True, return_counts=True)
+        chosen = order[first]
+        share = number / total[group[chosen]] if len(owner) else number
+        steps.append(key[chosen])
+        columns.append(owner[chosen])
+        values.append(np.log(share) - np.log(floor))
+    names, place = np.unique(np.concatenate(steps), return_inverse=True)
+    habits = sparse.csr_array(
+        (np.concatenate(values), (place, np.concatenate(columns))), shape=(len(names), len(known))
+    )
+    trace, origin, target = _transitions(sent)
+    begin = sent.starts[:-1]
+    asked = np.concatenate([size * size + sent.events[begin], origin * size + target])
+    rows = np.concatenate([np.arange(len(sent)), trace])
+    found = np.searchsorted(names, asked).clip(0, len(names) - 1)
+    met = names[found] == asked
+    counts = sparse.csr_array(
+        (np.ones(int(met.sum())), (rows[met], found[met])), shape=(len(sent), len(names))
+    )
+    return counts, habits
+
+
+def _transitions(traces: Traces) -> tuple[Ints, Ints, Ints]:
+    """Trace, origin and target of every step within a trace."""
+    owner = traces.owner
+    inside = np.flatnonzero(owner[1:] == owner[:-1])
+    return owner[inside], traces.events[inside], traces.events[inside + 1]
+
+
+def _best(scores: Floats, rng: np.random.Generator) -> Ints:
+    """User with the best score of each row; a random one of several."""
+    guess = scores.argmax(axis=1)
+    best = scores.max(axis=1, keepdims=True)
+    candidates = scores >= best - 1e-9 * np.maximum(1.0, np.abs(best))
+    shared = np.flatnonzero(candidates.sum(axis=1) > 1)
+    draw = rng.random((len(shared), scores.shape[1]))
+    guess[shared] = np.where(candidates[shared], draw, -1.0).argmax(axis=1)
+    return guess
+
+
+def _others(owners: Ints, n_users: int, kept: int, rng: np.random.Generator) -> Ints:
+    """Random users who are not the sender; all of them, once each, when that is what is kept."""
+    if kept == n_users - 1:
+        draw = np.tile(np.arange(kept), (len(owners), 1))
+    else:
+        draw = rng.integers(0, n_users - 1, (len(owners), kept))
+    draw[draw >= owners[:, None]] += 1
+    return draw
+
+
+def _check(right: Ints, n: int, n_users: int, floor: float) -> None:
+    if not 0 < floor < 1:
+        raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
+    if n_users < 2:
+        raise AnonbayesError("There is only one user; give the training traces of several.")
+    if right.shape != (n,) or right.dtype.kind not in "iu":
+        raise AnonbayesError(f"senders must be {n} positions, one per trace; got {right.shape}.")
+    if right.min() < 0 or right.max() >= n_users:
+        raise AnonbayesError(
+            f"There are {n_users} training traces, but a sender has position {right.max()}; give "
+            "senders= when traces and users do not correspond one to one."
+        )

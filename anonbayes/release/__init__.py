@@ -1,1 +1,0 @@
-"""Released tables: what was published, read, made and summarised."""

@@ -1,1 +1,0 @@
-"""Anonymization schemes: from a cleartext frame to a `ReleasedTable`."""

@@ -1,0 +1,234 @@
+"""`report`: everything about a release in one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from anonbayes import formats
+from anonbayes.diagnostics import DiagnosticReport, diagnose
+from anonbayes.errors import AnonbayesError
+from anonbayes.inference.posterior import Posterior
+from anonbayes.io.files import write_text
+from anonbayes.nonstochastic import table_leakage
+from anonbayes.reporting import pictures, sections
+from anonbayes.reporting.sections import by_number, row_contributions, row_table
+from anonbayes.reporting.words import officers_page, verdict
+from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.limits import LimitCheck
+
+__all__ = ["render", "report"]
+
+
+def report(
+    post: Posterior,
+    risk: RiskAssessment | None = None,
+    path: str | os.PathLike[str] = "report.html",
+    *,
+    show_values: bool = False,
+    title: str | None = None,
+    diagnostics: DiagnosticReport | None = None,
+    limits: Sequence[LimitCheck] = (),
+    command: str | None = None,
+    max_rows: int = 5000,
+) -> Path:
+    """Write a report on a release: one HTML file that loads nothing and sends nothing.
+
+    Parameters
+    ----------
+    post : Posterior
+        What was learned from the release.
+    risk : RiskAssessment, optional
+        Its assessment. Without one the report shows what the release alone can tell.
+    path : path
+        The file; one that exists is replaced once the new one is complete.
+    show_values : bool
+        Whether to show the values of threatened people. By default they are row numbers, counted
+        from 0 in the order of the cleartext.
+    title : str, optional
+        Name of the release, for instance that of its file.
+    diagnostics : DiagnosticReport, optional
+        Spares the work of making it again.
+    limits : sequence of LimitCheck
+        Limits to report on; see `check_limits`.
+    command : str, optional
+        What made the report, for the section on how to repeat it.
+    max_rows : int
+        Largest number of threatened rows in the interactive table.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pathlib, tempfile
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> risk = post.assess(ab.datasets.load("table1"))
+    >>> file = ab.report(post, risk, pathlib.Path(tempfile.mkdtemp()) / "report.html")
+    >>> "people are threatened" in file.read_text(encoding="utf-8")
+    True
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise AnonbayesError(f"path={str(file)!r} is a directory; give the name of a file.")
+    if not file.absolute().parent.is_dir():
+        raise AnonbayesError(f"path={str(file)!r}: there is no directory {str(file.parent)!r}.")
+    text = render(
+        post,
+        risk,
+        show_values=show_values,
+        title=title,
+        diagnostics=diagnostics,
+        limits=limits,
+        command=command,
+        max_rows=max_rows,
+    )
+    write_text(file, text)
+    return file
+
+
+def render(
+    post: Posterior,
+    risk: RiskAssessment | None = None,
+    *,
+    show_values: bool = False,
+    title: str | None = None,
+    diagnostics: DiagnosticReport | None = None,
+    limits: Sequence[LimitCheck] = (),
+    command: str | None = None,
+    max_rows: int = 5000,
+) -> str:
+    """Return the page that `report` writes."""
+    _check(post, risk, max_rows)
+    table = post.table
+    checks = diagnose(post) if diagnostics is None else diagnostics
+    leakage = table_leakage(table) if table.secrets_known and table.n_groups else None
+    context: dict[str, Any] = {
+        "title": title or f"Release of {table.sensitive}",
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "table": table,
+        "show_values": show_values,
+        "verdict": verdict(post, risk, checks, leakage, limits),
+        "limits": limits,
+        "overview": sections.overview_tables(table),
+        "population": list(sections.population_tables(post)),
+        "officers": officers_page(post, risk),
+        "model": sections.model_table(post),
+        "diagnostics": checks,
+        "checks": sections.check_table(checks),
+        "worst": sections.worst_table(checks) if post.method != "exact" else None,
+        "chain_pictures": list(pictures.chain_pictures(post, checks)),
+        "versions": sections.versions_table(post, _settings(risk)),
+        "command": command or _call(post, risk),
+        "is_command": command is not None,
+        "risk": None,
+    }
+    if risk is not None:
+        context |= _assessed(risk, show_values=show_values, max_rows=max_rows)
+    return _environment().get_template("report.html").render(context)
+
+
+def _assessed(risk: RiskAssessment, *, show_values: bool, max_rows: int) -> dict[str, Any]:
+    numbered = by_number(risk)
+    labels = risk.rows.index if show_values else None
+    return {
+        "risk": numbered,
+        "measures": sections.measure_groups(numbered),
+        "rows": row_table(numbered, labels=labels, most=max_rows),
+        "contributions": row_contributions(numbered),
+        "thresholds": sections.threshold_table(numbered),
+        "breakdown": sections.breakdown_table(numbered),
+        "pictures": list(pictures.risk_pictures(numbered)),
+    }
+
+
+def _check(post: Posterior, risk: RiskAssessment | None, max_rows: int) -> None:
+    if not isinstance(post, Posterior):
+        raise AnonbayesError(f"report needs a Posterior, got {type(post).__name__}.")
+    if max_rows < 1:
+        raise AnonbayesError(f"max_rows={max_rows!r} must be at least 1.")
+    if risk is not None and not isinstance(risk, RiskAssessment):
+        raise AnonbayesError(
+            f"risk={risk!r} is no RiskAssessment (post.assess(...)); name the file with path=."
+        )
+    if risk is not None and risk.post.table.fingerprint != post.table.fingerprint:
+        raise AnonbayesError("risk= assesses another release than post; pass risk.post with risk.")
+
+
+def _settings(risk: RiskAssessment | None) -> pd.Series:
+    settings = {} if risk is None else dict(risk.settings)
+    names = {
+        "kind": "Learner's belief",
+        "samples": "Samples for faithfulness",
+        "seed": "Their seed",
+    }
+    return pd.Series({names.get(k, k): v for k, v in settings.items()}, dtype=object)
+
+
+def _call(post: Posterior, risk: RiskAssessment | None) -> str:
+    """Return the Python code that repeats the run, the table being given."""
+    attrs = post.idata.attrs
+    step = f", step={post.step!r}" if post.step and post.method == "gibbs" else ""
+    lines = [
+        "import anonbayes as ab",
+        f"# table: the release with fingerprint {post.table.fingerprint}",
+        f"post = ab.fit(table, method={post.method!r}{step}, draws={post.n_draws}, "
+        f"chains={post.n_chains}, tune={attrs.get('tune')}, seed={attrs.get('entropy')})",
+    ]
+    if risk is not None:
+        lines.append("risk = post.assess(cleartext)")
+    lines.append(f"ab.report(post{', risk' if risk is not None else ''})")
+    return "\n".join(lines)
+
+
+# -- the template ------------------------------------------------------------------------------
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("anonbayes.reporting", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": formats.count,
+        "share": formats.share,
+        "ratio": formats.ratio,
+        "number": formats.number,
+    }
+    style, script = (_part(environment, name) for name in ("report.css", "table.js"))
+    environment.globals |= {
+        "style": Markup(style),
+        "script": Markup(script),
+        # Nothing may be loaded or sent, and no script but ours may run.
+        "policy": "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'",
+    }
+    return environment
+
+
+def _part(environment: Environment, name: str) -> str:
+    """Return a file of the package that goes into the page as it is."""
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _digest(text: str) -> str:
+    found = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(found).decode('ascii')}"

@@ -1,0 +1,387 @@
+"""The finding in plain words, and the questions of officers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from anonbayes.formats import Table, count, number, ratio, share, standard_error, times
+from anonbayes.risk.syntactic import reidentification_risk
+
+if TYPE_CHECKING:
+    from anonbayes.diagnostics import DiagnosticReport
+    from anonbayes.inference.posterior import Posterior
+    from anonbayes.nonstochastic import GroupLeakage
+    from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.risk.limits import LimitCheck
+
+__all__ = ["OfficersPage", "Point", "Question", "Verdict", "officers_page", "verdict"]
+
+
+# -------------------------------------------------------------------------------------------------
+# The verdict in plain words: who is threatened, how much more, how surely, and is it reliable.
+
+CERTAIN = 0.9
+"""Belief from which on a right guess counts as knowledge."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question of the reader, a figure that answers it, and the sentences around it."""
+
+    question: str
+    figure: str
+    sentences: tuple[str, ...]
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What stands on top of the page.
+
+    Attributes
+    ----------
+    headline : str
+        The finding in a sentence.
+    points : tuple of Point
+        Question by question.
+    warnings : tuple of str
+        What a reader must know before believing the rest.
+    """
+
+    headline: str
+    points: tuple[Point, ...]
+    warnings: tuple[str, ...]
+
+
+def verdict(
+    post: Posterior,
+    risk: RiskAssessment | None,
+    diagnostics: DiagnosticReport,
+    leakage: GroupLeakage | None,
+    limits: Sequence[LimitCheck] = (),
+) -> Verdict:
+    """Put the finding into words.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> risk = post.assess(ab.datasets.load("table1"))
+    >>> [p.question for p in verdict(post, risk, ab.diagnose(post), risk.leakage).points][:2]
+    ['Who is threatened?', 'How much more than anybody else?']
+    """
+    warnings = list(_warnings(risk, diagnostics, limits))
+    if risk is None:
+        return Verdict(
+            _headline_without(post),
+            (*_release_points(post, leakage), _trust(diagnostics)),
+            tuple(warnings),
+        )
+    points = (_who(risk), _how_much_more(risk), _how_certain(risk), _trust(diagnostics))
+    return Verdict(_headline(risk), points, tuple(warnings))
+
+
+def _warnings(
+    risk: RiskAssessment | None, diagnostics: DiagnosticReport, limits: Sequence[LimitCheck]
+) -> Iterator[str]:
+    if not diagnostics.passed:
+        yield f"The numbers below cannot be relied upon yet: {diagnostics.reason}"
+    yield from (check.text for check in limits if check.exceeded)
+    if risk is not None:
+        if risk.leakage is not None and not risk.leakage.is_private:
+            who = count(risk.leakage.exposed, "person is", "people are")
+            yield f"{who} in groups that show a single sensitive value: it is revealed for sure."
+        yield from risk.remarks
+
+
+def _headline(risk: RiskAssessment) -> str:
+    s = risk.summary
+    n = int(s["rows"])
+    if round(s["threatened"]) == 0:
+        return f"None of {count(n, 'person', 'people')} is threatened."
+    are = "is" if round(s["threatened"]) == 1 else "are"
+    return (
+        f"{count(s['threatened'])} of {count(n, 'person', 'people')} {are} threatened, "
+        f"{count(s['doubled'] * n)} of them at least twice as much as people outside the table."
+    )
+
+
+def _who(risk: RiskAssessment) -> Point:
+    s = risk.summary
+    sentences = [
+        f"An attacker who knows that somebody is in the table guesses {risk.gain.text} right for "
+        f"{count(s['threatened'], 'person', 'people')} of {count(s['rows'])}."
+    ]
+    classes = risk.breakdown()
+    if len(classes) > 1 and s["threatened"] > 0:
+        value, often, people = _first(classes, "GT_A", "rows")
+        sentences.append(
+            f"Most often with {value}: {share(often)} of its {count(people, 'person', 'people')}."
+        )
+    return Point("Who is threatened?", share(s["GT_A"]), tuple(sentences))
+
+
+def _how_much_more(risk: RiskAssessment) -> Point:
+    s = risk.summary
+    n = int(s["rows"])
+    question = "How much more than anybody else?"
+    about = (
+        f"Whoever only learned about the general population guesses {share(s['GT_L'])} right; "
+        f"being in the table adds {number(100 * s['RGT_A'], 2)} percentage points."
+    )
+    if not np.isfinite(s["max_Ti"]):
+        return Point(question, "Nothing", (about,))
+    classes = risk.breakdown()
+    value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
+    most = f" Most with {value}: {share(attacker)} instead of {share(learner)}."
+    return Point(
+        question,
+        f"Up to {times(s['max_Ti'])}",
+        (
+            about + (most if cost > 0 and len(classes) > 1 else ""),
+            f"Half of the threatened face at most {times(s['Ti_q50'])} the belief of the "
+            f"population model, 95% at most {times(s['Ti_q95'])}; "
+            f"{count(s['doubled'] * n, 'person faces', 'people face')} 2 times or more.",
+        ),
+    )
+
+
+def _first(classes: pd.DataFrame, *columns: str) -> tuple[Any, ...]:
+    """Label and figures of the class with the largest value of the first column."""
+    line = classes.sort_values(columns[0], ascending=False, kind="stable")[list(columns)].iloc[0]
+    return (str(line.name), *(float(x) for x in line))
+
+
+def _how_certain(risk: RiskAssessment) -> Point:
+    rows = risk.threatened
+    level = rows["p_A"].to_numpy(float)
+    right = (risk.rows["threatened_A"] > 0) & (risk.rows["p_A"] >= CERTAIN)
+    sure = int(risk.people[right].sum())
+    highest = float(level.max()) if len(level) else 0.0
+    return Point(
+        "How surely?",
+        f"At most {share(highest)}" if len(level) else "Nobody",
+        (
+            f"The attacker is at least {CERTAIN:.0%} sure of the right secret of "
+            f"{count(sure, 'person', 'people') if sure else 'nobody'}.",
+            _simulation_error(risk),
+        ),
+    )
+
+
+def _simulation_error(risk: RiskAssessment) -> str:
+    share_error = float(risk.standard_errors["GT_A"])
+    ratio_error = float(risk.standard_errors["max_Ti"])
+    if share_error == 0 and risk.post.method == "exact":
+        return (
+            "These threats are exact under the model and its prior: nothing about them was "
+            "simulated."
+        )
+    if np.isnan(share_error):
+        return "Too few draws to say how much simulation adds to the uncertainty."
+    largest = "" if np.isnan(ratio_error) else f", of the largest factor {number(ratio_error)}"
+    return (
+        "Simulation adds a standard error: of the share of threatened people "
+        f"{standard_error(share_error, of_share=True).removeprefix('± ')}{largest}."
+    )
+
+
+def _trust(diagnostics: DiagnosticReport) -> Point:
+    figure, tone = {
+        "passed": ("Yes", "good"),
+        "failed": ("No", "bad"),
+        "not assessed": ("Not known", "bad"),
+    }[diagnostics.verdict]
+    if diagnostics.passed and any(check.status == "caution" for check in diagnostics.checks):
+        figure = "Yes, with caution"
+    reason = diagnostics.reason[:1].upper() + diagnostics.reason[1:]
+    return Point("Can the computation be trusted?", figure, (reason,), tone)
+
+
+def _headline_without(post: Posterior) -> str:
+    table = post.table
+    return (
+        f"{count(table.n_rows, 'row')} in {count(table.n_groups, 'group')}, the smallest of "
+        f"{count(table.k)}: what this release teaches, and what its groups give away."
+    )
+
+
+def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[Point]:
+    table = post.table
+    hidden = f", {count(table.n_suppressed)} suppressed" if table.n_suppressed else ""
+    yield Point(
+        "What was released?",
+        f"k = {table.k}, l = {table.l}",
+        (
+            f"{count(table.n_rows, 'row')}{hidden} in {count(table.n_groups, 'group')}. In the "
+            f"smallest, {count(table.k, 'person shares', 'people share')} the same cells; the "
+            f"least diverse shows {count(table.l, 'sensitive value')}.",
+        ),
+    )
+    if leakage is not None:
+        exposed = leakage.exposed
+        yield Point(
+            "Whose secret is plain to see?",
+            count(exposed, "person", "people") if exposed else "Nobody's",
+            (
+                f"{count(len(leakage.homogeneous), 'group shows', 'groups show')} a single "
+                f"sensitive value of {table.sensitive}; who is known to be in one has no secret "
+                "left.",
+            ),
+            "bad" if exposed else "good",
+        )
+    yield Point(
+        "Who is threatened?",
+        "Needs the cleartext",
+        (
+            "Threats to single people compare an attacker's guess with the truth. Whoever holds "
+            "the cleartext can assess it; this page shows all that the release alone can tell.",
+        ),
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The page for data protection officers: three questions, and the risks that ARX users know.
+
+ATTACKERS = {
+    "prosecutor": "Knows that the person is in the table and looks for the row: 1 / class size.",
+    "journalist": "Does not know whether the person is in the table: 1 / people like this in the "
+    "population. Without a population table the same as the prosecutor.",
+    "marketer": "Wants as many matches as possible: expected share of rows matched right.",
+    "prosecutor, overlaps counted": "The prosecutor, when cells of different rows overlap and a "
+    "person could be any of them.",
+    "random worlds": "Holds every compatible table for equally likely and guesses the secret.",
+    "learner": "Knows the population as the release describes it, not that the person is in it.",
+    "attacker": "The learner who also knows that the person is in the table.",
+}
+MAPPING = (
+    ("Singling out", "prosecutor: highest risk, k", "people who fit one released row only"),
+    ("Linkability", "marketer: average risk", "expected share of people linked to their row"),
+    (
+        "Inference",
+        "none: risks of ARX's attackers end at the row",
+        "GT_A against GT_L, relative threat Ti, groups with one secret",
+    ),
+)
+THRESHOLD = 0.2
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of the three questions, the answer, and the figures behind it."""
+
+    name: str
+    question: str
+    finding: str
+    figures: Table | None
+
+
+@dataclass(frozen=True)
+class OfficersPage:
+    """Everything on the page."""
+
+    questions: tuple[Question, ...]
+    risks: Table | None
+    mapping: Table
+    threshold: str
+    has_cleartext: bool
+
+
+def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
+    """Answer the three questions of WP29 Opinion 05/2014 as far as the data allow.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> page = officers_page(post, post.assess(ab.datasets.load("table1")))
+    >>> [q.name for q in page.questions]
+    ['singling out', 'linkability', 'inference']
+    """
+    mapping = Table(
+        ["Question of the Opinion", "Nearest risk of ARX", "Measure of this report"],
+        MAPPING,
+        "How the questions map to measures",
+        frozenset({1, 2}),
+    )
+    questions = tuple(_without(post) if risk is None else _answers(risk))
+    return OfficersPage(
+        questions, _risks(post, risk), mapping, f"{THRESHOLD:.0%}", risk is not None
+    )
+
+
+def _answers(risk: RiskAssessment) -> Iterator[Question]:
+    for answer in risk.wp29():
+        rows = [[name, _figure(name, value)] for name, value in answer.figures.items()]
+        yield Question(
+            answer.name,
+            answer.question,
+            answer.finding,
+            Table(["Figure", "Value"], rows, f"Figures on {answer.name}"),
+        )
+
+
+def _figure(name: str, value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    if "relative threat" in name:
+        return ratio(value)
+    if name.startswith(("people", "released rows", "smallest")):
+        return count(value)
+    return share(value)
+
+
+def _without(post: Posterior) -> Iterator[Question]:
+    """Answers from the release alone."""
+    table = post.table
+    if table.n_groups:
+        found = reidentification_risk(table, threshold=THRESHOLD)
+        alone = int((found.rows["class_size"] == 1).sum())
+        yield Question(
+            "singling out",
+            "Can the row of a person be isolated in the release?",
+            f"{count(alone, 'released row looks', 'released rows look')} like no other; the "
+            f"smallest group has {count(table.k, 'row')}.",
+            None,
+        )
+        average = float(found.table["average"]["marketer"])
+        yield Question(
+            "linkability",
+            "Can a person's row be linked with what another source says about the person?",
+            f"Somebody who holds the nonsensitive values of everybody in the table would link at "
+            f"most {share(average)} of the rows shown, choosing at random within each class.",
+            None,
+        )
+    yield Question(
+        "inference",
+        "Can a person's secret be inferred, more surely than that of anybody outside the table?",
+        "This takes the cleartext: assess the release with it to learn who is threatened.",
+        None,
+    )
+
+
+def _risks(post: Posterior, risk: RiskAssessment | None) -> Table | None:
+    if not post.table.n_groups:
+        return None
+    if risk is None:
+        found = reidentification_risk(post.table, threshold=THRESHOLD).table
+        found.insert(0, "finds", "the row of a person")
+    else:
+        found = risk.syntactic(threshold=THRESHOLD)
+    rows = [
+        [
+            str(name),
+            str(line["finds"]),
+            *(share(float(line[key])) for key in ("highest", "average", "at_risk")),
+            ATTACKERS.get(str(name), ""),
+        ]
+        for name, line in found.iterrows()
+    ]
+    head = ["Attacker", "Finds", "Highest", "Average", f"Above {THRESHOLD:.0%}", "Who this is"]
+    return Table(head, rows, "Risks by attacker", frozenset({1, 5}))

@@ -1,0 +1,242 @@
+"""The evaluator's cleartext in the codes of the released table, as distinct records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.arrays import Ints
+from anonbayes.beliefs.victims import Victims
+from anonbayes.domains import Domain, factorize, object_array, plain
+from anonbayes.errors import DomainError, TableError, nearest
+from anonbayes.tables.build import JOIN, check_column, check_frame, distinct_rows, multiplicities
+from anonbayes.tables.evidence import Column, Evidence
+from anonbayes.tables.groups import tally
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = [
+    "Truth",
+    "check_same_secrets",
+    "clear_release",
+    "exact_victims",
+    "read_attributes",
+    "read_truth",
+    "truth_columns",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """Cleartext rows, reduced to distinct (record, secret) pairs.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        Value codes of every row and attribute, shape ``(N, A)``.
+    secret : numpy.ndarray
+        Code of every row's sensitive value.
+    victims : Victims
+        The distinct records, each fully known; ``victims.inverse`` is the record of each row.
+    pair_record, pair_secret, pair_count : numpy.ndarray
+        The distinct pairs and how many rows show each.
+    pair : numpy.ndarray
+        Pair of each row.
+    weights : numpy.ndarray or None
+        How many people each row stands for, when the cleartext came as counted records.
+    """
+
+    codes: Ints
+    secret: Ints
+    victims: Victims
+    pair_record: Ints
+    pair_secret: Ints
+    pair_count: Ints
+    pair: Ints
+    weights: Ints | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of people."""
+        return int(self.pair_count.sum())
+
+    def name_pair(self, pair: int) -> str:
+        """Label of the first row of a pair, for messages."""
+        assert self.victims.index is not None
+        return repr(plain(self.victims.index[int(np.argmax(self.pair == pair))]))
+
+
+def read_truth(
+    table: ReleasedTable, cleartext: pd.DataFrame, *, weights: str | None = None
+) -> Truth:
+    """Encode a cleartext frame in the domains of a released table.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The release.
+    cleartext : pandas.DataFrame
+        Its attributes and its sensitive column, in any order. Further columns are allowed; nobody
+        is assumed to know them.
+    weights : str, optional
+        Column that says how many people a row stands for.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> truth = read_truth(ab.datasets.load("table1_recoded"), ab.datasets.load("table1"))
+    >>> truth.n_rows, len(truth.victims)
+    (8, 8)
+    """
+    check_frame(cleartext, "The cleartext table")
+    truth_columns(table, cleartext.columns)
+    people = None
+    if weights is not None:
+        check_column(cleartext, weights, "weights")
+        people = multiplicities(cleartext, weights)
+    frame = _with_joined(table, cleartext)
+    codes = read_attributes(table, frame, people=people)
+    secret = _column(frame, table.secret.domain, "cleartext", people)
+    victims = exact_victims(codes, table, index=cleartext.index)
+    pair, first, _ = distinct_rows([victims.inverse, secret])
+    return Truth(
+        np.stack(codes, axis=1),
+        secret,
+        victims,
+        victims.inverse[first],
+        secret[first],
+        tally(pair, people, len(first)),
+        pair,
+        people,
+    )
+
+
+def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
+    """Columns of a cleartext that count: the attributes of a release, then its secret.
+
+    A secret of several columns may come as one column, or as its parts.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> truth_columns(ab.datasets.load("table1_recoded"), ["Name", "ZIP", "Nat", "Dis"])
+    ['Nat', 'ZIP', 'Dis']
+    """
+    known, secret = list(names), [table.sensitive]
+    if table.sensitive not in known and set(table.sensitive.split(JOIN)) <= set(known):
+        secret = table.sensitive.split(JOIN)
+    for name in (*table.attributes, *secret):
+        _check_known(name, known, "cleartext")
+    return [*table.attributes, *secret]
+
+
+def read_attributes(
+    table: ReleasedTable,
+    frame: pd.DataFrame,
+    *,
+    what: str = "cleartext",
+    people: Ints | None = None,
+) -> list[Ints]:
+    """Value codes of a frame's columns, one array per attribute of the table."""
+    check_frame(frame, f"The {what} table")
+    return [_column(frame, table.domains[name], what, people) for name in table.attributes]
+
+
+def clear_release(
+    table: ReleasedTable, codes: list[Ints], secret: Ints, weights: Ints | None = None
+) -> ReleasedTable:
+    """Release that hides nothing, with the domains of another table."""
+    return ReleasedTable(
+        "horizontal",
+        table.sensitive,
+        {
+            name: Column(Evidence.exact(table.domains[name]), code)
+            for name, code in zip(table.attributes, codes, strict=True)
+        },
+        Column(Evidence.exact(table.secret.domain), secret),
+        np.zeros(len(secret), dtype=np.int32),
+        pd.RangeIndex(1),
+        weights=weights,
+    )
+
+
+def exact_victims(
+    codes: list[Ints], table: ReleasedTable, *, index: pd.Index | None = None
+) -> Victims:
+    """Victims of whom every attribute is known, from value codes; no text is parsed."""
+    known, weights = [], []
+    for code, name in zip(codes, table.attributes, strict=True):
+        shown = np.bincount(code, minlength=len(table.domains[name])) > 0
+        values = np.flatnonzero(shown)
+        known.append((np.cumsum(shown) - 1)[code])
+        weights.append(
+            sparse.csr_array(
+                (np.ones(len(values)), values, np.arange(len(values) + 1)),
+                shape=(len(values), len(table.domains[name])),
+            )
+        )
+    inverse, first, _ = distinct_rows(known)
+    return Victims(np.stack(known, axis=1)[first], tuple(weights), inverse, index)
+
+
+def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
+    """Compare the sensitive values of both tables.
+
+    Tables of the same size must show the same ones; returns a remark when the sizes differ.
+    """
+    if truth.n_rows != table.n_rows:
+        return (
+            f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: threats are "
+            "those of the cleartext's rows, faithfulness is that to the cleartext as given."
+        )
+    if table.secrets_known:
+        shown = tally(truth.secret, truth.weights, len(table.secret.domain))
+        wrong = np.flatnonzero(shown != table.secret_counts)
+        if len(wrong):
+            s = int(wrong[0])
+            raise TableError(
+                f"The release is not one of this cleartext: {table.sensitive!r} is "
+                f"{table.secret.domain.values[s]!r} in {shown[s]} rows of the cleartext and in "
+                f"{table.secret_counts[s]} of the release ({len(wrong)} values differ)."
+            )
+    return None
+
+
+def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the joined column when the table's secret is a tuple of several columns."""
+    parts = table.sensitive.split(JOIN)
+    if table.sensitive in frame.columns or not set(parts) <= set(frame.columns):
+        return frame
+    tuples = list(zip(*(frame[part].tolist() for part in parts), strict=True))
+    return frame.assign(**{table.sensitive: pd.Series(object_array(tuples), index=frame.index)})
+
+
+def _check_known(name: str, names: Collection[str], what: str) -> None:
+    if name not in names:
+        raise TableError(
+            f"The {what} table has no column {name!r}, which the released table has. "
+            f"{nearest(name, names)}"
+        )
+
+
+def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None) -> Ints:
+    """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
+    name = domain.name
+    _check_known(name, frame.columns, what)
+    series = frame[name]
+    inverse, distinct = factorize(series, where=f"Column {name!r} of the {what} table")
+    found: list[Any] = [domain.find(value) for value in distinct]
+    if None in found:
+        bad = found.index(None)
+        rows = np.flatnonzero(inverse == bad)
+        n = len(rows) if people is None else int(people[rows].sum())
+        raise DomainError(
+            f"Column {name!r} of the {what} table, row {plain(series.index[rows[0]])!r}: "
+            f"{distinct[bad]!r} is not in the released table's domain ({n} rows). "
+            f"{nearest(distinct[bad], domain.labels)}"
+        )
+    return np.array(found, dtype=np.int64)[inverse]

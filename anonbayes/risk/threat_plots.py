@@ -1,0 +1,307 @@
+"""Pictures of an assessment. Every function takes an Axes or makes one, and returns it.
+
+Colours are those of Okabe and Ito, which stay apart for colour-blind readers; shapes and hatches
+carry the same distinction in black and white.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes.errors import one_of
+from anonbayes.risk.measures import weighted_skewness
+from anonbayes.tables.groups import tally
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anonbayes.risk.assessment import RiskAssessment
+
+__all__ = [
+    "COLOURS",
+    "make_axes",
+    "plot_beliefs",
+    "plot_group_sizes",
+    "plot_relative_threat",
+    "plot_thresholds",
+    "plot_top_rows",
+]
+COLOURS = {"more": "#D55E00", "less": "#0072B2", "ideal": "#009E73", "other": "#7F7F7F"}
+"""Attacker above learner; learner above attacker; ideal; anything else."""
+WHO = {"A": "attacker", "L": "learner"}
+
+
+def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
+    """Return `ax`, or new axes in a figure of their own that pyplot does not keep alive.
+
+    In a notebook ``.figure`` of the axes shows it.
+    """
+    if ax is not None:
+        return ax
+    from anonbayes.compat import OwnFigure
+
+    return OwnFigure(figsize=(width, height)).subplots()
+
+
+def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = None) -> Axes:
+    """Plot the attacker's against the learner's threat level (Groups Figures 2, 3: (a), (c)).
+
+    Parameters
+    ----------
+    risk : RiskAssessment
+        The assessment.
+    under : {"A", "L"}
+        Show rows threatened under the attacker's or under the learner's belief.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> plot_beliefs(post.assess(ab.datasets.load("table1"))).get_xlabel()
+    "learner's threat level"
+    """
+    rows, people = _threatened(risk, under)
+    ax = make_axes(ax, 4.4, 4.4)
+    points, count = _distinct(rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float), people)
+    more = points[:, 1] > points[:, 0]
+    for chosen, key, marker, label in (
+        (more, "more", "o", "attacker more certain"),
+        (~more, "less", "s", "learner at least as certain"),
+    ):
+        ax.scatter(
+            points[chosen, 0],
+            points[chosen, 1],
+            s=8 + 6 * np.sqrt(count[chosen] - 1),
+            marker=marker,
+            facecolors="none" if key == "less" else COLOURS[key],
+            edgecolors=COLOURS[key],
+            linewidths=0.6,
+            alpha=0.6,
+            label=f"{label}: {int(count[chosen].sum()):,}",
+        )
+    ax.fill_between([0, 1], [0, 1], 1, color=COLOURS["more"], alpha=0.07, linewidth=0)
+    ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.8)
+    ax.set(
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+        xlabel="learner's threat level",
+        ylabel="attacker's threat level",
+        title=f"Rows threatened under the {WHO[under]}",
+    )
+    _legend_below(ax, 1)
+    return ax
+
+
+def plot_relative_threat(
+    risk: RiskAssessment, under: str = "A", *, bins: int = 40, ax: Axes | None = None
+) -> Axes:
+    """Plot the distribution of log2 Ti (Groups Figures 2, 3: (b), (d)).
+
+    Parameters
+    ----------
+    risk : RiskAssessment
+        The assessment.
+    under : {"A", "L"}
+        Rows threatened under the attacker's or under the learner's belief.
+    bins : int
+        Number of bars.
+    ax : matplotlib Axes, optional
+        Where to draw.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> plot_relative_threat(post.assess(ab.datasets.load("table1"))).get_ylabel()
+    'rows'
+    """
+    rows, people = _threatened(risk, under)
+    ax = make_axes(ax, 5.4, 3.6)
+    weight = rows[f"threatened_{under}"].to_numpy(float) * people
+    logs = np.log2(rows["Ti"].to_numpy(float))
+    low, high = (float(logs.min()), float(logs.max())) if len(logs) else (-1.0, 1.0)
+    width = max((high - low) / bins, 0.05)
+    # Zero is an edge, so that no bar mixes rows of which attacker and learner are surer.
+    edges = np.arange(np.floor(low / width), np.ceil(high / width) + 1.5) * width
+    for chosen, key, hatch, label in (
+        (logs > 0, "more", "", "attacker more certain"),
+        (logs <= 0, "less", "///", "learner at least as certain"),
+    ):
+        ax.hist(
+            logs[chosen],
+            bins=edges.tolist(),
+            weights=weight[chosen],
+            color=COLOURS[key],
+            hatch=hatch,
+            edgecolor="white",
+            linewidth=0.4,
+            label=label,
+        )
+    ax.axvline(0.0, color="0.3", linewidth=0.8)
+    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label="certainty doubled")
+    ax.set(
+        xlabel="log2 of the relative threat Ti",
+        ylabel="rows",
+        title=f"Rows threatened under the {WHO[under]}",
+    )
+    skew = weighted_skewness(logs, weight)
+    ax.legend(
+        frameon=False,
+        loc="upper left" if skew < 0 else "upper right",
+        fontsize="small",
+        title=None if np.isnan(skew) else f"skewness {skew:.2f}",
+        title_fontsize="small",
+    )
+    return ax
+
+
+def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
+    """Plot the share of all rows whose relative threat exceeds a threshold.
+
+    Marked are the quantiles among threatened rows that may serve as thresholds (Groups Remark 3).
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> plot_thresholds(post.assess(ab.datasets.load("table1"))).get_xscale()
+    'log'
+    """
+    ax = make_axes(ax, 5.4, 3.6)
+    rows, people = _threatened(risk, "A")
+    order = np.argsort(-rows["Ti"].to_numpy(float), kind="stable")
+    ordered = rows[["Ti", "threatened_A"]].to_numpy(float)[order]
+    if len(ordered):
+        share = np.cumsum(ordered[:, 1] * people[order]) / risk.summary["rows"]
+        # Above the largest Ti there is nobody; just below a value everyone from it on.
+        ax.step(
+            np.concatenate([ordered[:1, 0], ordered[:, 0]]),
+            np.concatenate([[0.0], share]),
+            where="pre",
+            color=COLOURS["more"],
+        )
+        marks = risk.thresholds((0.5, 0.9, 0.99))
+        ax.plot(marks["threshold"], marks["share"], "o", color="black", markersize=4)
+        for q, (cut, _, y) in zip(marks.index, marks.to_numpy(), strict=True):
+            ax.annotate(f"{q:.0%}", (cut, y), textcoords="offset points", xytext=(5, 5), fontsize=8)
+    _log2_axis(ax)
+    ax.set(
+        xlabel="threshold of the relative threat Ti",
+        ylabel="share of rows above",
+        title="How many rows a threshold refuses",
+    )
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
+    """Plot the number of rows in groups of each size; homogeneous groups stand out.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> plot_group_sizes(post.assess(ab.datasets.load("table1"))).get_ylabel()
+    'rows'
+    """
+    ax = make_axes(ax, 5.4, 3.6)
+    sizes = risk.post.table.group_sizes.to_numpy()
+    single = risk.post.table.group_diversity.to_numpy() == 1
+    top = int(sizes.max(initial=1))
+    edges: npt.NDArray[Any] = np.arange(0.5, top + 1.5)
+    ax.locator_params(axis="x", integer=True)
+    if top > 30:
+        edges = np.unique(np.geomspace(max(sizes.min(), 1), top + 1, 25).round()) - 0.5
+        ax.set_xscale("log")
+    groups = [sizes[~single], sizes[single]] if single.any() else [sizes]
+    ax.hist(
+        groups,
+        bins=edges.tolist(),
+        weights=groups,
+        stacked=True,
+        color=[COLOURS["less"], COLOURS["more"]][: len(groups)],
+        label=["groups with several secrets", "groups with one secret"][: len(groups)],
+        edgecolor="white",
+        linewidth=0.4,
+    )
+    hidden = risk.post.table.n_suppressed
+    more = f"; {hidden:,} rows suppressed" if hidden else ""
+    ax.set(xlabel="group size", ylabel="rows", title=f"{len(sizes):,} groups{more}")
+    ax.xaxis.set_major_formatter("{x:g}")
+    if len(groups) > 1:
+        for bar in ax.patches[len(edges) - 1 :]:
+            bar.set_hatch("///")
+        _legend_below(ax)
+    return ax
+
+
+def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None) -> Axes:
+    """Plot learner's and attacker's level for the rows of the largest relative threat.
+
+    Bars show two Monte-Carlo standard errors.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> plot_top_rows(post.assess(ab.datasets.load("table1")), 3).get_xlabel()
+    'threat level'
+    """
+    rows = risk.threatened.head(top)[::-1]
+    ax = make_axes(ax, 5.4, 1.2 + 0.25 * max(len(rows), 4))
+    place = np.arange(len(rows))
+    p_l, p_a = rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float)
+    ax.hlines(place, p_l, p_a, color="0.6", linewidth=1)
+    for values, error, key, marker, label in (
+        (p_l, rows["se_p_L"], "less", "s", "learner"),
+        (p_a, rows["se_p_A"], "more", "o", "attacker"),
+    ):
+        ax.errorbar(values, place, xerr=2 * error.to_numpy(float), fmt=marker, markersize=5,
+                    color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
+    for y, x, ratio in zip(place, p_a, rows["Ti"], strict=True):
+        ax.annotate(f"x {ratio:.3g}", (x, y), textcoords="offset points", xytext=(7, 0),
+                    va="center", fontsize=8)  # fmt: skip
+    ax.set_yticks(place, [str(label) for label in rows.index])
+    ax.set(xlabel="threat level", ylabel="row", title="Largest relative threats")
+    ax.set_xlim(0, 1.12)
+    _legend_below(ax)
+    return ax
+
+
+def _threatened(risk: RiskAssessment, under: str) -> tuple[Any, Any]:
+    """Threatened rows, and how many people each stands for."""
+    one_of("under", under, WHO)
+    hit = (risk.rows[f"threatened_{under}"] > 0).to_numpy()
+    return risk.rows[hit], risk.people.to_numpy()[hit]
+
+
+def _distinct(x: Any, y: Any, people: Any) -> tuple[Any, Any]:
+    """Distinct points and how many people each stands for."""
+    points, which = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
+    return points, tally(which.ravel(), people, len(points))
+
+
+def _legend_below(ax: Axes, columns: int = 2) -> None:
+    """Legend under the axes, since data may lie anywhere inside."""
+    ax.legend(
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.18),
+        fontsize="small",
+        ncols=columns,
+    )
+
+
+def _log2_axis(ax: Axes) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,373 @@
+"""One parser for released cells: text, sets and intervals become sets of domain codes."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Set
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.arrays import Ints
+from anonbayes.domains import Domain, is_missing, is_number
+from anonbayes.errors import CellError, nearest, one_of
+
+__all__ = ["CellParser", "is_pattern", "is_set_text", "split_set"]
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_END = rf"(?:{_NUMBER}|[+-]?inf(?:inity)?|[+-]?∞)"
+_INTERVAL = re.compile(rf"([\[\](])\s*({_END})\s*[,;]\s*({_END})\s*([\[\])])", re.IGNORECASE)
+_RANGE = re.compile(rf"({_NUMBER})\s*(?:-|–|—|\bto\b)\s*({_NUMBER})")
+_COMPARISON = re.compile(rf"(>=|<=|≥|≤|>|<)\s*({_NUMBER})")
+_PLAIN_NUMBER = re.compile(_NUMBER)
+_MASK = re.compile(r"([^*]*)(\*+)")
+_SET = re.compile(r"(?:frozenset\()?\{(.*)\}\)?", re.DOTALL)
+_QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
+
+MISSING_POLICIES = ("error", "unknown", "category")
+
+
+def is_set_text(text: str) -> bool:
+    """Whether a text reads as a set in braces."""
+    return _SET.fullmatch(text) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text reads as a mask, range, interval, comparison or set rather than a value.
+
+    Examples
+    --------
+    >>> [is_pattern(t) for t in ("4550*", "20-29", ">=50", "{M, J}", ">50K", "well-paid")]
+    [True, True, True, True, False, False]
+    """
+    return any(p.fullmatch(text) for p in (_INTERVAL, _RANGE, _COMPARISON, _MASK, _SET))
+
+
+def split_set(text: str) -> list[str]:
+    """Members of a set text, split at every comma, without quotes.
+
+    Examples
+    --------
+    >>> split_set("{M, J}"), split_set("{'M', 'J'}")
+    (['M', 'J'], ['M', 'J'])
+    """
+    match = _SET.fullmatch(text)
+    parts = match.group(1).split(",") if match else []
+    return [_unquoted(part.strip()) for part in parts if part.strip()]
+
+
+class CellParser:
+    """Reads the released cells of one attribute.
+
+    A cell is tried, in this order, as: a value of the domain; a missing value; a label of the
+    hierarchy; ``*`` (the whole domain); a Python set, list, tuple, range or array of values; a
+    `pandas.Interval`; and, if it is text, as ``{M, J}``, ``[20, 30)``, ``20-29`` (both ends
+    included), ``>=50``, or a mask. One star masks any ending (``4550*``), several stars exactly
+    that many characters (``455**``). Because values and labels come first, a value with a minus
+    sign, a comma or a star of its own is never misread. Empty text is a missing value unless the
+    domain lists it.
+
+    Parameters
+    ----------
+    domain : Domain
+        What the cells are sets of; its hierarchy provides further labels.
+    missing : {"error", "unknown", "category"}
+        Whether a missing cell is refused, stands for the whole domain, or for the category
+        `missing_label`, which the domain must then contain.
+    missing_label : hashable
+        See `missing`.
+
+    Examples
+    --------
+    >>> parser = CellParser(Domain("age", range(18, 65)))
+    >>> parser.parse("20-22").tolist(), parser.parse(">=63").tolist()
+    ([2, 3, 4], [45, 46])
+    >>> parser.parse("20-Feb")
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.CellError: Column 'age': cell '20-Feb' is no value, label, range or set of ...
+    """
+
+    def __init__(
+        self, domain: Domain, *, missing: str = "error", missing_label: Any = "missing"
+    ) -> None:
+        one_of("missing", missing, MISSING_POLICIES)
+        self.domain = domain
+        self.missing = missing
+        self.missing_label = missing_label
+
+    def parse(self, cell: Any, *, row: object = None) -> Ints:
+        """Return the sorted codes of the domain values that the cell allows.
+
+        Parameters
+        ----------
+        cell
+            What was released.
+        row : optional
+            Row number or label, for the error message only.
+
+        Raises
+        ------
+        CellError
+            When the cell cannot be read, or allows no value of the domain.
+        """
+        try:
+            codes = self._value_or_missing(cell)
+            if codes is None:
+                codes = self._several(cell)
+            if codes is None:
+                raise _Unreadable(self._unknown(cell))
+        except _Unreadable as problem:
+            raise CellError(f"{self._place(row)}: cell {_show(cell)} {problem}") from None
+        if not len(codes):
+            raise CellError(
+                f"{self._place(row)}: cell {_show(cell)} contains no value of the domain "
+                f"({len(self.domain)} values{self._span()})."
+            )
+        return codes
+
+    # -- what the domain offers -------------------------------------------------------------
+
+    @cached_property
+    def _everything(self) -> Ints:
+        return np.arange(len(self.domain))
+
+    @cached_property
+    def _numbers(self) -> npt.NDArray[np.float64]:
+        """The values as numbers; NaN, which no range contains, for values that are none."""
+        if self.domain.is_numeric:
+            return self.domain.numbers
+        values = self.domain.values
+        return np.array([float(v) if is_number(v) else np.nan for v in values], dtype=np.float64)
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        return not bool(np.isnan(self._numbers).all())
+
+    @cached_property
+    def _labels(self) -> dict[str, Ints]:
+        """Codes below each label of the hierarchy, restricted to the domain."""
+        hierarchy = self.domain.hierarchy
+        if hierarchy is None:
+            return {}
+        of_leaf = [self.domain.find(leaf) for leaf in hierarchy.leaves]
+        code = np.array([-1 if found is None else found for found in of_leaf])
+        out = {}
+        for label in hierarchy:
+            codes = code[hierarchy.positions(label)]
+            out[label] = np.sort(codes[codes >= 0])
+        return out
+
+    @cached_property
+    def _sorted_labels(self) -> list[tuple[str, int]]:
+        return sorted((text, code) for code, text in enumerate(self.domain.labels))
+
+    @cached_property
+    def _commas(self) -> dict[str, set[int]]:
+        """Numbers of commas of the values and labels that have any, by what precedes the first."""
+        out: dict[str, set[int]] = {}
+        for text in (*self.domain.labels, *self._labels):
+            if n := text.count(","):
+                out.setdefault(text[: text.index(",")].strip(), set()).add(n)
+        return out
+
+    # -- from the most to the least specific reading; None when a reading does not fit ---------
+
+    def _value_or_missing(self, cell: Any) -> Ints | None:
+        code = self.domain.find(cell)
+        if code is not None:
+            return np.array([code])
+        if not is_missing(cell):
+            return None
+        if self.missing == "unknown":
+            return self._everything
+        if self.missing == "category":
+            return np.array([self.domain.index(self.missing_label)])
+        raise _Unreadable(
+            "is missing. Say what it means: missing='unknown' (any value of the domain) or "
+            "missing='category' (a value of its own)."
+        )
+
+    def _several(self, cell: Any) -> Ints | None:
+        if isinstance(cell, str):
+            text = cell.strip()
+            match = _SET.fullmatch(text)
+            codes = self._text(cell)
+            return self._set(match.group(1)) if codes is None and match else codes
+        if isinstance(cell, pd.Interval):
+            return self._interval(cell.left, cell.right, cell.closed_left, cell.closed_right)
+        if isinstance(cell, list | tuple | Set | np.ndarray | pd.Index | pd.Series | range):
+            return self._members(np.ravel(cell) if isinstance(cell, np.ndarray) else cell)
+        return None
+
+    def _text(self, cell: str) -> Ints | None:
+        """Read a text that is no set in braces."""
+        text = cell.strip()
+        for spelling in (cell, text):
+            code = self.domain.by_label.get(spelling)
+            if code is not None:
+                return np.array([code])
+            if spelling in self._labels:
+                return self._labels[spelling]
+        if text == "*":
+            return self._everything
+        codes = self._numeric_text(text) if self._has_numbers else None
+        if codes is None and (match := _MASK.fullmatch(text)):
+            codes = self._mask(match.group(1), len(match.group(2)))
+        return codes
+
+    def _numeric_text(self, text: str) -> Ints | None:
+        """Interval, range, comparison or another spelling of a number."""
+        if match := _INTERVAL.fullmatch(text):
+            left, low, high, right = match.groups()
+            return self._interval(_float(low), _float(high), left == "[", right == "]")
+        if match := _PLAIN_NUMBER.fullmatch(text):
+            return np.flatnonzero(self._numbers == float(text))
+        if match := _RANGE.fullmatch(text):
+            return self._interval(float(match.group(1)), float(match.group(2)), True, True)
+        if match := _COMPARISON.fullmatch(text):
+            sign, bound = match.group(1), float(match.group(2))
+            inclusive = sign in (">=", "<=", "≥", "≤")
+            if sign in (">", ">=", "≥"):
+                return self._interval(bound, np.inf, inclusive, True)
+            return self._interval(-np.inf, bound, True, inclusive)
+        return None
+
+    def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Ints:
+        if not self._has_numbers:
+            raise _Unreadable(
+                f"is an interval, but the domain has no numbers. Known: {self._some_labels()}."
+            )
+        if not isinstance(low, int | float | np.number) or isinstance(low, np.timedelta64):
+            raise _Unreadable("is an interval of times, but the domain is one of numbers.")
+        if low > high:
+            raise _Unreadable("runs from high to low; swap its ends.")
+        x = self._numbers
+        above = x >= low if with_low else x > low
+        below = x <= high if with_high else x < high
+        return np.flatnonzero(above & below)
+
+    def _mask(self, prefix: str, stars: int) -> Ints:
+        """Codes of the values that a mask fits: one star any ending, more stars that many."""
+        length = len(prefix) + stars
+        fitting = []
+        for i in range(bisect_left(self._sorted_labels, (prefix, -1)), len(self.domain)):
+            text, code = self._sorted_labels[i]
+            if not text.startswith(prefix):
+                break
+            if len(text) == length or (stars == 1 and len(text) > length):
+                fitting.append(code)
+        return np.sort(np.array(fitting, dtype=np.int64))
+
+    def _members(self, members: Iterable[Any]) -> Ints:
+        """Union of the members of a Python collection: values, labels, texts or intervals."""
+        found = []
+        for member in members:
+            code = self.domain.find(member)
+            if code is not None:
+                found.append(np.array([code]))
+                continue
+            if is_missing(member):
+                raise _Unreadable("contains a missing value.")
+            codes = None
+            if isinstance(member, str):
+                codes = self._text(member)
+            elif isinstance(member, pd.Interval):
+                codes = self._several(member)
+            if codes is None:
+                raise _Unreadable(f"contains {_show(member)}, which {self._unknown(member)}")
+            found.append(codes)
+        return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
+
+    def _set(self, body: str) -> Ints:
+        """Split ``M, J`` at commas; pieces that only together name a value are joined again."""
+        if not body.strip():
+            return np.array([], dtype=np.int64)
+        pieces = body.split(",")
+        # ways[i]: how many readings the first i pieces have; last[i]: the last member of one.
+        ways = [1] + [0] * len(pieces)
+        last: list[tuple[int, Ints]] = [(0, np.array([], dtype=np.int64))] * len(ways)
+        for start in range(len(pieces)):
+            for end in self._ends(pieces, start) if ways[start] else ():
+                codes = self._set_member(",".join(pieces[start:end]))
+                if codes is not None and len(codes):
+                    ways[end] += ways[start]
+                    last[end] = (start, codes)
+        if ways[-1] > 1:
+            raise _Unreadable(
+                "can be split into values in more than one way; give a Python set instead of text."
+            )
+        if ways[-1] == 0:
+            read = ((piece, self._set_member(piece)) for piece in pieces)
+            odd = next((p.strip() for p, codes in read if codes is None or not len(codes)), body)
+            raise _Unreadable(f"contains {_show(odd)}, which {self._unknown(odd)}")
+        found, end = [], len(pieces)
+        while end:
+            end, codes = last[end]
+            found.append(codes)
+        return np.unique(np.concatenate(found))
+
+    def _ends(self, pieces: list[str], start: int) -> list[int]:
+        """Where a member may end that begins with a piece: only values with commas go further."""
+        begin = pieces[start].strip()
+        commas = self._commas.get(begin, set()) | self._commas.get(begin[1:], set())  # unquoted
+        lengths = {0, *commas} | ({1} if self._has_numbers else set())  # [20, 30)
+        # A mask shows the beginning of a value, up to any of its commas.
+        lengths |= {
+            n
+            for n in range(1, max(commas, default=0))
+            if start + n < len(pieces) and pieces[start + n].rstrip("\"' \t\r\n").endswith("*")
+        }
+        return [start + n + 1 for n in sorted(lengths) if start + n < len(pieces)]
+
+    def _set_member(self, text: str) -> Ints | None:
+        if not text.strip():
+            return None
+        try:
+            codes = self._text(text)
+            return self._text(_unquoted(text.strip())) if codes is None else codes
+        except _Unreadable:
+            return None
+
+    # -- messages --------------------------------------------------------------------------
+
+    def _place(self, row: object) -> str:
+        place = f"Column {self.domain.name!r}"
+        return place if row is None else f"{place}, row {row}"
+
+    def _span(self) -> str:
+        if not self.domain.is_numeric:
+            return ""
+        return f", from {min(self.domain.values)} to {max(self.domain.values)}"
+
+    def _some_labels(self) -> str:
+        shown = ", ".join(repr(text) for text in self.domain.labels[:6])
+        return f"{shown}, ..." if len(self.domain) > 6 else shown
+
+    def _unknown(self, cell: Any) -> str:
+        reads = ""
+        if isinstance(cell, str) and not self._has_numbers and is_pattern(cell.strip()):
+            reads = "The domain has no numbers, so ranges do not apply. "
+        known = [*self.domain.labels, *self._labels]
+        return f"is no value, label, range or set of the domain. {reads}{nearest(cell, known)}"
+
+
+class _Unreadable(Exception):
+    """Why a cell cannot be read, before column and row are known."""
+
+
+def _show(cell: Any, limit: int = 80) -> str:
+    text = repr(cell)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _float(text: str) -> float:
+    return float(text.replace("∞", "inf"))
+
+
+def _unquoted(text: str) -> str:
+    match = _QUOTED.fullmatch(text)
+    return match.group(2) if match else text

@@ -1,0 +1,439 @@
+"""Columns: a code per row, and the likelihood of the distinct cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import (
+    Domain,
+    code_dtype,
+    factorize,
+    is_missing,
+    numbers_of,
+    object_array,
+    plain,
+    refuse_mixed_truth,
+    sorted_values,
+)
+from anonbayes.errors import CellError, DomainError, TableError
+from anonbayes.hierarchies import Hierarchy
+from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, split_set
+
+__all__ = ["Column", "Evidence", "encode_column", "factorize_cells", "frozen"]
+
+
+# -------------------------------------------------------------------------------------------------
+# Evidence: the distinct released cells of one attribute and what each says about the truth.
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Likelihood vectors ``E_y(k) = P(released y | true value k)`` of the distinct cells.
+
+    A generalized cell has ones on its members (hard evidence), a report of a randomized
+    mechanism has the probabilities of the report (soft evidence). See MODEL 1.1.
+
+    Parameters
+    ----------
+    domain : Domain
+        The attribute's domain, of size K.
+    labels : tuple
+        What was released, one object per cell.
+    matrix : scipy.sparse.csr_array
+        Cells by domain values, shape ``(len(labels), K)``, read-only, no stored zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nat = Domain("Nat", ["M", "J", "C"])
+    >>> cells = Evidence.from_members(nat, [np.array([0, 1]), np.array([2])], ["{M, J}", "C"])
+    >>> cells.matrix.toarray().tolist(), cells.is_nested
+    ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], True)
+    """
+
+    domain: Domain
+    labels: tuple[Any, ...]
+    matrix: sparse.csr_array
+
+    def __post_init__(self) -> None:
+        matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
+        if matrix.shape != (len(self.labels), len(self.domain)):
+            raise CellError(
+                f"Column {self.domain.name!r}: evidence of shape {matrix.shape} for "
+                f"{len(self.labels)} cells and {len(self.domain)} values."
+            )
+        bad = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
+        if bad.any():
+            raise CellError(
+                f"Column {self.domain.name!r}: evidence must be non-negative and finite, "
+                f"got {matrix.data[bad][0]!r}."
+            )
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+        if len(empty):
+            raise CellError(
+                f"Column {self.domain.name!r}: cell {self.labels[empty[0]]!r} is impossible for "
+                "every value of the domain (likelihood 0)."
+            )
+        for array in (matrix.data, matrix.indices, matrix.indptr):
+            array.setflags(write=False)
+        object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "matrix", matrix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Evidence, (self.domain, self.labels, self.matrix)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        kind = "hard" if self.is_hard else "soft"
+        return f"Evidence({self.domain.name!r}, {len(self)} {kind} cells)"
+
+    def members(self, cell: int) -> npt.NDArray[np.int32]:
+        """Codes of the values that are possible under a cell, ascending."""
+        return self.matrix.indices[self.matrix.indptr[cell] : self.matrix.indptr[cell + 1]]
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Number of possible values of each cell."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    @cached_property
+    def is_hard(self) -> bool:
+        """Whether every entry is zero or one: cells are sets."""
+        return bool((self.matrix.data == 1.0).all())
+
+    @cached_property
+    def overlap(self) -> tuple[int, int] | None:
+        """Two cells that overlap without being nested, or None when there are no such cells.
+
+        Cells are laid over the domain from the largest to the smallest. Each must fall into a
+        single region of what has been laid so far, otherwise it cuts through an earlier cell.
+        The cost is the number of memberships.
+        """
+        owner = np.full(len(self.domain), -1)
+        for cell in np.argsort(-self.sizes, kind="stable"):
+            members = self.members(cell)
+            owners = np.unique(owner[members])
+            if len(owners) > 1:
+                # The smallest of the owners meets this cell without containing it.
+                other = min(owners[owners >= 0], key=lambda o: self.sizes[o])
+                return int(other), int(cell)
+            owner[members] = cell
+        return None
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the cells are sets of which any two are nested or disjoint (MODEL 1.3)."""
+        return self.is_hard and self.overlap is None
+
+    @classmethod
+    def from_members(
+        cls, domain: Domain, members: Sequence[npt.ArrayLike], labels: Iterable[Any]
+    ) -> Evidence:
+        """Hard evidence from the codes that each cell allows."""
+        arrays = [np.sort(np.asarray(m, dtype=np.int32)) for m in members]
+        indptr = np.concatenate([[0], np.cumsum([len(m) for m in arrays])]).astype(np.int32)
+        indices = np.concatenate(arrays) if arrays else np.array([], dtype=np.int32)
+        matrix = sparse.csr_array(
+            (np.ones(len(indices)), indices, indptr), shape=(len(arrays), len(domain))
+        )
+        return cls(domain, tuple(labels), matrix)
+
+    @classmethod
+    def exact(cls, domain: Domain) -> Evidence:
+        """Evidence of a column released in clear: every value is a cell of its own."""
+        size = len(domain)
+        return cls(domain, domain.values, sparse.eye_array(size, format="csr"))
+
+
+# -------------------------------------------------------------------------------------------------
+# From a column of released cells to codes and evidence.
+
+IDENTIFIER_SIZE = 1000
+
+
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Read-only array that nobody else can write to either: a copy unless it is one already."""
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One released column: the cell of each row, and the evidence of each distinct cell.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The distinct cells.
+    codes : numpy.ndarray
+        For each row the position of its cell in `evidence`; kept in the smallest unsigned type.
+    """
+
+    evidence: Evidence
+    codes: npt.NDArray[Any]
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise TableError(
+                f"Column {self.domain.name!r}: codes must be one whole number per row, got "
+                f"{codes.dtype} of shape {codes.shape}."
+            )
+        if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(self.evidence):
+            raise TableError(
+                f"Column {self.domain.name!r}: codes from {codes.min()} to {codes.max()} for "
+                f"{len(self.evidence)} distinct cells."
+            )
+        small = codes.astype(code_dtype(len(self.evidence)), copy=False)
+        object.__setattr__(self, "codes", frozen(small))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Column, (self.evidence, self.codes)
+
+    @property
+    def domain(self) -> Domain:
+        """Domain of the attribute."""
+        return self.evidence.domain
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Column:
+        """Return the column with other rows, and the same cells."""
+        return Column(self.evidence, self.codes[rows])
+
+    def labels(self) -> npt.NDArray[Any]:
+        """Return what was released, row by row."""
+        return object_array(self.evidence.labels)[self.codes]
+
+
+def encode_column(
+    series: pd.Series,
+    *,
+    name: str,
+    domain: Domain | Iterable[Any] | None = None,
+    hierarchy: Hierarchy | None = None,
+    channel: Any = None,
+    missing: str = "error",
+    missing_label: Any = "missing",
+    n_rows: int | None = None,
+) -> Column:
+    """Read a column of cells; equal cells share a code even when they are spelled differently.
+
+    Parameters
+    ----------
+    series : pandas.Series
+        The released cells.
+    name : str
+        The attribute.
+    domain, hierarchy : optional
+        What the cells are sets of. Without either, the domain is what the column shows: its
+        values and the members of its sets.
+    channel : Channel, optional
+        The randomized mechanism whose reports the column holds.
+    missing, missing_label : optional
+        See `CellParser`.
+    n_rows : int, optional
+        Number of rows that the cells stand for, where they are more than the cells.
+
+    Examples
+    --------
+    >>> column = encode_column(pd.Series(["{M, J}", "{J, M}", "*", "J"]), name="Nat")
+    >>> column.codes.tolist(), column.domain.values
+    ([0, 0, 0, 1], ('J', 'M'))
+    """
+    if channel is not None:
+        if domain is not None or hierarchy is not None:
+            raise TableError(
+                f"Column {name!r} has a channel, which brings its own domain; leave {name!r} out "
+                "of domains and hierarchies."
+            )
+        return _through_channel(series, name, channel, missing)
+    inverse, distinct = factorize_cells(series, name)
+    size = len(series) if n_rows is None else n_rows
+    known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series, size)
+    parser = CellParser(known, missing=missing, missing_label=missing_label)
+    position: dict[bytes, int] = {}
+    members: list[npt.NDArray[np.int64]] = []
+    labels: list[Any] = []
+    lookup = np.empty(len(distinct), dtype=np.int64)
+    for i, cell in enumerate(distinct):
+        try:
+            codes = parser.parse(cell)
+        except CellError:
+            row = series.index[int(np.argmax(inverse == i))]
+            parser.parse(cell, row=row)  # the same error, with its row
+            raise
+        key = codes.astype(np.int32).tobytes()
+        if key not in position:
+            position[key] = len(members)
+            members.append(codes)
+            labels.append(_label(cell, known, codes))
+        elif _is_star(labels[position[key]]):
+            # Only rows that were suppressed show a star in every column.
+            labels[position[key]] = _label(cell, known, codes)
+        lookup[i] = position[key]
+    evidence = Evidence.from_members(known, members, labels)
+    return Column(evidence, lookup.astype(code_dtype(len(members)))[inverse])
+
+
+def _label(cell: Any, domain: Domain, codes: npt.NDArray[np.int64]) -> Any:
+    """Return what `to_frame` shows: single values themselves, else the cell as it was released."""
+    if len(codes) == 1:
+        return domain.values[codes[0]]
+    if is_missing(cell):  # read as "unknown"
+        return "*" if "*" not in domain else frozenset(domain.values)
+    return cell
+
+
+def _is_star(label: Any) -> bool:
+    return isinstance(label, str) and label.strip() == "*"
+
+
+# -- distinct cells ---------------------------------------------------------------------------
+
+
+def factorize_cells(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+    """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
+    if series.dtype == object and pd.api.types.infer_dtype(series).startswith("mixed"):
+        hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
+        return factorize(pd.Series(object_array(hashable)), where=f"Column {name!r}")
+    return factorize(series, where=f"Column {name!r}")
+
+
+def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
+    if isinstance(cell, str):
+        return cell
+    try:
+        if isinstance(cell, np.ndarray):
+            return frozenset(cell.ravel().tolist())
+        if isinstance(cell, list | set | pd.Series | pd.Index):
+            return frozenset(cell)
+        hash(cell)
+    except TypeError:
+        raise CellError(
+            f"Column {name!r}, row {series.index[position]}: a cell of type "
+            f"{type(cell).__name__} cannot be read ({str(cell)[:60]}); give a value, a set of "
+            "values, or an interval."
+        ) from None
+    return cell
+
+
+# -- domains ----------------------------------------------------------------------------------
+
+
+def _domain(
+    name: str,
+    distinct: list[Any],
+    domain: Domain | Iterable[Any] | None,
+    hierarchy: Hierarchy | None,
+    missing: str,
+    missing_label: Any,
+    series: pd.Series,
+    n_rows: int,
+) -> Domain:
+    if hierarchy is not None and not isinstance(hierarchy, Hierarchy):
+        raise DomainError(
+            f"The hierarchy of column {name!r} is a {type(hierarchy).__name__}; make one with "
+            "Hierarchy.from_csv, from_levels, from_prefix or from_intervals."
+        )
+    if isinstance(domain, Domain):
+        known = domain if domain.name == name else Domain(name, domain.values, domain.hierarchy)
+        known = known if hierarchy is None else known.with_hierarchy(hierarchy)
+    elif isinstance(domain, str):
+        raise DomainError(
+            f"The domain of column {name!r} is the text {domain!r}; give a list of values."
+        )
+    elif domain is not None:
+        known = Domain(name, domain, hierarchy)
+    elif hierarchy is not None:
+        known = Domain(name, hierarchy.leaves, hierarchy)
+    else:
+        known = Domain(name, _shown_values(name, distinct, series, n_rows))
+    if missing != "category" or missing_label in known:
+        return known
+    if not any(is_missing(cell) and cell not in known for cell in distinct):
+        return known
+    wider = None if known.hierarchy is None else known.hierarchy.with_leaf(missing_label)
+    return Domain(name, [*known.values, missing_label], wider)
+
+
+def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
+    """Values that a column shows by themselves or as members of its sets."""
+    ordered = isinstance(series.dtype, pd.CategoricalDtype)
+    members: list[Any] = []
+    for cell in series.cat.categories if ordered else distinct:
+        if is_missing(cell):
+            continue
+        if isinstance(cell, pd.Interval) or (isinstance(cell, str) and _needs_domain(cell)):
+            raise DomainError(
+                f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
+                f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
+                f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
+            )
+        members.extend(_atoms(cell))
+    refuse_mixed_truth(members, where=f"Column {name!r}")
+    seen = dict.fromkeys(members)
+    if not seen:
+        raise DomainError(
+            f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
+        )
+    if len(seen) > IDENTIFIER_SIZE and len(seen) > n_rows / 2:
+        raise TableError(
+            f"Column {name!r} has {len(seen):,} distinct values in {n_rows:,} rows, like an "
+            f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
+        )
+    values = list(seen)
+    return values if ordered else sorted_values(numbers_of(values) or values)
+
+
+def _needs_domain(text: str) -> bool:
+    stripped = text.strip()
+    return stripped != "*" and not is_set_text(stripped) and is_pattern(stripped)
+
+
+def _atoms(cell: Any) -> list[Any]:
+    if isinstance(cell, str):
+        stripped = cell.strip()
+        if stripped == "*":
+            return []
+        return split_set(stripped) if is_set_text(stripped) else [stripped]
+    members = cell if isinstance(cell, tuple | frozenset | range) else [cell]
+    return [m.strip() if isinstance(m, str) else plain(m) for m in members]
+
+
+# -- channels ---------------------------------------------------------------------------------
+
+
+def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -> Column:
+    """Column of reports; a missing report is refused or says nothing, never a category."""
+    gaps = series.isna().to_numpy()
+    if gaps.any() and missing != "unknown":
+        raise CellError(
+            f"Column {name!r}, row {series.index[int(gaps.argmax())]}: the report is missing. "
+            "If it says nothing about the value, pass missing='unknown'."
+        )
+    codes, labels, matrix = channel.evidence(series.to_numpy()[~gaps])
+    domain = Domain(name, channel.domain.values, channel.domain.hierarchy)
+    if len(codes) != (~gaps).sum():
+        raise TableError(
+            f"Column {name!r}: the channel read {len(codes)} of {(~gaps).sum()} reports."
+        )
+    if not gaps.any():
+        return Column(Evidence(domain, tuple(labels), matrix), np.asarray(codes))
+    nothing = sparse.csr_array(np.ones((1, len(domain))))
+    everywhere = np.full(len(series), len(labels))
+    everywhere[~gaps] = codes
+    stacked = sparse.vstack([sparse.csr_array(matrix), nothing], format="csr")
+    return Column(Evidence(domain, (*labels, "*"), stacked), everywhere)

@@ -1,0 +1,443 @@
+"""Rows that cannot be told apart, and the numbers of a table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.domains import (
+    Domain,
+    code_dtype,
+    factorize,
+    is_missing,
+    object_array,
+    plain,
+    sorted_values,
+)
+from anonbayes.errors import TableError
+from anonbayes.tables.evidence import Column, frozen
+
+__all__ = [
+    "Records",
+    "Statistics",
+    "checked_weights",
+    "derived_groups",
+    "distinct_rows",
+    "given_groups",
+    "matched_groups",
+    "rows_by_group",
+    "suppressed_rows",
+    "tally",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Numbers of rows: all that inference asks of a table, kept as rows or as counted lines.
+
+Weights = npt.NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Distinct released records with their multiplicities.
+
+    Parameters
+    ----------
+    codes : numpy.ndarray
+        Cell code of each attribute, shape ``(n_records, n_attributes)``.
+    secret : numpy.ndarray
+        Code of the sensitive cell of each record.
+    count : numpy.ndarray
+        How many rows show the record.
+    inverse : numpy.ndarray
+        Record of each line.
+    """
+
+    codes: npt.NDArray[np.int64]
+    secret: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
+    inverse: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for array in (self.codes, self.secret, self.count, self.inverse):
+            array.setflags(write=False)
+
+
+def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) -> Weights:
+    """Read-only multiplicities of the lines, None when each line is a row."""
+    if weights is None:
+        return None
+    found = np.asarray(weights)
+    if found.shape != (n_lines,) or found.dtype.kind not in "iu" or found.min(initial=1) < 1:
+        raise TableError(
+            f"weights must be a whole number of at least 1 for each of the {n_lines} lines, got "
+            f"{found.dtype} of shape {found.shape}."
+        )
+    if scheme == "vertical":
+        raise TableError("A vertical table has one line per row; leave out weights.")
+    return None if (found == 1).all() else frozen(found.astype(np.int64))
+
+
+def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[np.int64]:
+    """Number of rows of each code from 0 to size - 1, given one code per line.
+
+    Examples
+    --------
+    >>> tally(np.array([0, 2, 0]), np.array([5, 1, 2]), 3).tolist()
+    [7, 0, 1]
+    """
+    if weights is None:
+        return np.bincount(codes, minlength=size)
+    # Sums of whole numbers in floating point are exact up to 2**53 rows.
+    return np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
+
+
+def _cross_counts(
+    rows: npt.NDArray[Any], cols: npt.NDArray[Any], weights: Weights, shape: tuple[int, int]
+) -> sparse.csr_array:
+    """Sparse contingency table, read-only."""
+    which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
+    n = tally(which, weights, len(keys))
+    counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
+    counts.sort_indices()
+    for array in (counts.data, counts.indices, counts.indptr):
+        array.setflags(write=False)
+    return counts
+
+
+def _digest(table: Statistics) -> str:
+    """Digest of what a table says: see `ReleasedTable.fingerprint`.
+
+    Of a horizontal table the distinct lines count, in order of appearance, and their numbers of
+    rows; of a vertical table, whose posterior speaks of single items, every line.
+    """
+    columns = [*table.columns.items(), (table.sensitive, table.secret)]
+    groups = table.group_codes.astype(np.int64) + 1
+    lines: npt.NDArray[np.int64] | slice = slice(None)
+    digest = hashlib.sha256(f"{table.scheme}|{table.sensitive}|{table.n_rows}".encode())
+    if table.scheme == "horizontal":
+        inverse, lines, _ = distinct_rows([*(c.codes for _, c in columns), groups])
+        digest.update(tally(inverse, table.weights, len(lines)).astype("<i8").tobytes())
+    for name, column in columns:
+        codes, cells = pd.factorize(column.codes[lines])  # cells in order of appearance
+        matrix = column.evidence.matrix[cells]
+        digest.update(repr((name, column.domain.values, matrix.shape)).encode())
+        for array, kind in (
+            (matrix.indptr, "<i8"),
+            (matrix.indices, "<i8"),
+            (matrix.data, "<f8"),
+            (codes, "<i4"),
+        ):
+            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+    kept = groups[lines]
+    named = np.full(len(kept), -1, dtype="<i4")
+    named[kept > 0] = pd.factorize(kept[kept > 0])[0]
+    digest.update(named.tobytes())
+    return digest.hexdigest()[:16]
+
+
+class Statistics:
+    """Numbers of rows of a `ReleasedTable`, computed once, on demand."""
+
+    scheme: str
+    sensitive: str
+    columns: Mapping[str, Column]
+    secret: Column
+    group_codes: npt.NDArray[np.int32]
+    group_labels: pd.Index
+    weights: Weights
+
+    # -- size and syntactic properties -------------------------------------------------------
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, suppressed ones included."""
+        return self.n_lines if self.weights is None else int(self.weights.sum())
+
+    @property
+    def n_lines(self) -> int:
+        """Number of stored lines: one per row, or one per distinct record of a reduced table."""
+        return len(self.secret.codes)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, not counting suppressed rows."""
+        return len(self.group_labels)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the nonsensitive attributes."""
+        return tuple(self.columns)
+
+    @cached_property
+    def domains(self) -> Mapping[str, Domain]:
+        """Domain of every attribute, the sensitive one last."""
+        found = {name: column.domain for name, column in self.columns.items()}
+        return MappingProxyType({**found, self.sensitive: self.secret.domain})
+
+    @cached_property
+    def n_suppressed(self) -> int:
+        """Number of suppressed rows: they show nothing but their sensitive value."""
+        return int(self.tally(self.group_codes < 0, 2)[1])
+
+    @cached_property
+    def _sizes(self) -> npt.NDArray[np.int64]:
+        return self.tally(self.group_codes.astype(np.int64) + 1, self.n_groups + 1)[1:]
+
+    @cached_property
+    def _diversity(self) -> npt.NDArray[np.int64]:
+        keep = self.group_codes >= 0
+        width = len(self.secret.evidence)
+        pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
+        return np.bincount(pairs // width, minlength=self.n_groups)
+
+    @property
+    def group_sizes(self) -> pd.Series:
+        """Number of rows of each group."""
+        return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
+
+    @property
+    def group_diversity(self) -> pd.Series:
+        """Number of distinct sensitive values of each group."""
+        return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
+
+    @property
+    def k(self) -> int:
+        """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
+        return int(self._sizes.min()) if self.n_groups else 0
+
+    @property
+    def l(self) -> int:  # noqa: E743
+        """Fewest distinct sensitive values in a group (distinct l-diversity)."""
+        return int(self._diversity.min()) if self.n_groups else 0
+
+    @cached_property
+    def is_nested(self) -> bool:
+        """Whether the posterior has a closed form: known secrets, nested cells (MODEL 1.3)."""
+        return (
+            self.scheme == "horizontal"
+            and self.secrets_known
+            and all(c.evidence.is_nested for c in self.columns.values())
+        )
+
+    def tally(self, codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+        """Number of rows per code, from one code per line."""
+        return tally(codes, self.weights, size)
+
+    # -- sufficient statistics ----------------------------------------------------------------
+
+    @cached_property
+    def secrets_known(self) -> bool:
+        """Whether every row shows its sensitive value in clear."""
+        return self.secret.evidence.is_hard and bool((self.secret.evidence.sizes == 1).all())
+
+    @cached_property
+    def secret_codes(self) -> npt.NDArray[Any]:
+        """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
+        if not self.secrets_known:
+            raise TableError(
+                f"The sensitive column {self.sensitive!r} was released through a channel or "
+                "generalized; its values are not known row by row."
+            )
+        of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
+        return frozen(of_cell[self.secret.codes])
+
+    @cached_property
+    def counts(self) -> Mapping[str, sparse.csr_array]:
+        """Per attribute the number ``n[y, s]`` of rows with cell y and sensitive value s.
+
+        These are all that the likelihood of a horizontal table depends on (MODEL 1.2).
+        """
+        if self.scheme == "vertical":
+            raise TableError(
+                "A vertical table hides which nonsensitive tuple belongs to which sensitive "
+                "value, so it has no counts n[y, s]."
+            )
+        size = len(self.secret.domain)
+        return MappingProxyType(
+            {
+                name: _cross_counts(
+                    c.codes, self.secret_codes, self.weights, (len(c.evidence), size)
+                )
+                for name, c in self.columns.items()
+            }
+        )
+
+    @cached_property
+    def secret_counts(self) -> npt.NDArray[np.int64]:
+        """Number of rows per sensitive value, in domain order."""
+        return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
+
+    @cached_property
+    def records(self) -> Records:
+        """Distinct rows (cells and sensitive cell together) with their multiplicities."""
+        stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
+        inverse, first, _ = distinct_rows(stacked)
+        table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
+        count = tally(inverse, self.weights, len(first))
+        return Records(table[:, :-1], table[:, -1], count, inverse)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the table's content, to tell whether a result belongs to it.
+
+        Neither the spelling of cells nor the names of groups count, only what they say; nor does
+        it matter whether a horizontal table is kept as rows or `reduced`.
+        """
+        return _digest(self)
+
+
+# -------------------------------------------------------------------------------------------------
+# Groups: which rows of a released table cannot be told apart.
+
+
+def distinct_rows(
+    columns: Sequence[npt.NDArray[Any]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Distinct rows of several code columns.
+
+    Returns
+    -------
+    inverse, first, count
+        For each row its distinct row, numbered by first appearance; the first row of each; and
+        how often it occurs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> inverse, first, count = distinct_rows([np.array([1, 0, 1]), np.array([2, 2, 2])])
+    >>> inverse.tolist(), first.tolist(), count.tolist()
+    ([0, 1, 0], [0, 1], [2, 1])
+    """
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    size = 1
+    for column in columns:
+        radix = int(column.max(initial=0)) + 1
+        if size > 2**62 // radix:  # the mixed-radix number would overflow: compress it first
+            key, distinct = pd.factorize(key)
+            size = len(distinct)
+        key = key * radix + column
+        size *= radix
+    inverse, distinct = pd.factorize(key)
+    count = np.bincount(inverse, minlength=len(distinct))
+    first = np.empty(len(distinct), dtype=np.int64)
+    first[inverse[::-1]] = np.arange(len(inverse))[::-1]
+    return inverse, first, count
+
+
+def suppressed_rows(
+    frame: pd.DataFrame, columns: Mapping[str, Column], unknown: Collection[str]
+) -> npt.NDArray[np.bool_]:
+    """Mark the rows that show ``*`` in every nonsensitive column.
+
+    In the columns `unknown` a missing cell shows as little as a star.
+    """
+    rows = np.arange(len(frame))
+    for name, column in columns.items():
+        if "*" in column.domain or not column.evidence.is_hard:
+            rows = rows[:0]
+        whole = column.evidence.sizes == len(column.domain)
+        rows = rows[whole[column.codes[rows]]]
+        cells = frame[name].iloc[rows]
+        starred = [
+            (isinstance(cell, str) and cell.strip() == "*")
+            or (name in unknown and is_missing(cell))
+            for cell in cells
+        ]
+        rows = rows[np.array(starred, dtype=bool)]
+    hidden = np.zeros(len(frame), dtype=bool)
+    hidden[rows] = True
+    return hidden
+
+
+def derived_groups(
+    codes: Sequence[npt.NDArray[Any]], hidden: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int32], pd.Index]:
+    """Groups of rows with equal cells, numbered by first appearance; -1 for suppressed rows."""
+    inverse, first, _ = distinct_rows([column[~hidden] for column in codes])
+    groups = np.full(len(hidden), -1, dtype=np.int32)
+    groups[~hidden] = inverse
+    return groups, pd.RangeIndex(len(first), name="group")
+
+
+def given_groups(
+    series: pd.Series, name: str, hidden: npt.NDArray[np.bool_] | None = None
+) -> tuple[npt.NDArray[np.int32], pd.Index]:
+    """Groups as named by a column; only a suppressed row may go without a name."""
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu" and np.can_cast(dtype, np.int64):
+        # Millions of numbered groups are not worth a Python object each.
+        codes, numbers = _numbered(series.to_numpy(dtype=np.int64))
+        return codes, pd.Index(numbers, name=name)
+    inverse, distinct = factorize(series, where=f"The group column {name!r}")
+    missing = np.array([is_missing(label) for label in distinct], dtype=bool)
+    gaps = missing[inverse]
+    bad = gaps if hidden is None else gaps & ~hidden
+    if bad.any():
+        raise TableError(
+            f"Column {name!r}, row {series.index[int(bad.argmax())]}: the group is missing."
+        )
+    named = [plain(label) for label, gone in zip(distinct, missing, strict=True) if not gone]
+    if len({type(label) for label in named}) > 1:
+        Domain(name, named)  # refuses 1 and "1"
+    ordered = sorted_values(named)
+    place = {label: i for i, label in enumerate(ordered)}
+    lookup = np.full(len(distinct), -1, dtype=np.int32)
+    lookup[~missing] = [place[label] for label in named]
+    return lookup[inverse], pd.Index(object_array(ordered), name=name).infer_objects()
+
+
+def _numbered(
+    numbers: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Codes of whole numbers, in ascending order, and the distinct numbers."""
+    least, most = int(numbers.min()), int(numbers.max())
+    if most - least > 4 * len(numbers):
+        codes, distinct = pd.factorize(numbers, sort=True)
+        return codes.astype(np.int32), distinct
+    # Numbers without large gaps are ticked off; a hash table of millions would miss every cache.
+    shown = np.zeros(most - least + 1, dtype=bool)
+    shown[numbers - least] = True
+    code = np.cumsum(shown, dtype=np.int32) - np.int32(1)
+    return code[numbers - least], np.flatnonzero(shown) + least
+
+
+def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.int64]:
+    """Rows sorted by group, in their order inside each: counted, not compared.
+
+    Examples
+    --------
+    >>> rows_by_group(np.array([1, 0, 1, 0], dtype=np.int32), 2).tolist()
+    [1, 3, 0, 2]
+    """
+    n = len(codes)
+    shape = (n, n_groups)
+    rows = sparse.csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=shape)
+    return rows.tocsc().indices.astype(np.int64)
+
+
+def matched_groups(
+    items: pd.Series, slots: pd.Series, name: str
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], pd.Index]:
+    """Group codes of both parts on one set of labels, after checking that their sizes agree."""
+    codes, labels = given_groups(pd.concat([items, slots]), name)
+    item_codes, slot_codes = codes[: len(items)], codes[len(items) :]
+    sizes = [np.bincount(c, minlength=len(labels)) for c in (item_codes, slot_codes)]
+    wrong = np.flatnonzero(sizes[0] != sizes[1])
+    if len(wrong):
+        g = int(wrong[0])
+        raise TableError(
+            f"Group {plain(labels[g])!r} has {sizes[0][g]} rows in the quasi-identifier table and "
+            f"{sizes[1][g]} in the sensitive table ({len(wrong)} groups differ); both parts of a "
+            "group must have the same number of rows."
+        )
+    return item_codes, slot_codes, labels

@@ -1,0 +1,247 @@
+"""Reading what anonymization tools write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from anonbayes.domains import Domain, numbers_of
+from anonbayes.errors import AnonbayesError, TableError, one_of
+from anonbayes.hierarchies import Hierarchy
+from anonbayes.tables.build import check_column
+from anonbayes.tables.outofcore import ColumnFrame, open_columns
+from anonbayes.tables.sources import Source, open_source
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["read_anatomy", "read_arx", "read_hierarchies"]
+COUNT_NAMES = ("count", "freq", "n")
+
+
+def read_arx(
+    path: Source,
+    *,
+    sensitive: str | Iterable[str],
+    hierarchies: str | Path | Mapping[str, Hierarchy | str | Path] | None = None,
+    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    sep: str = ";",
+    drop: Iterable[str] = (),
+    missing: str | Mapping[str, str] = "error",
+    missing_label: Any = "missing",
+    engine: str = "auto",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    client: Any = None,
+    progressbar: bool = True,
+) -> ReleasedTable:
+    r"""Read a table as ARX exports it.
+
+    Rows with ``*`` in every nonsensitive column are ARX's suppressed rows: they keep their
+    sensitive value, count as rows, and belong to no group.
+
+    Parameters
+    ----------
+    path : path, pattern, or several of them
+        Delimited UTF-8 files with one header line, or parquet files, of any size.
+    sensitive : str or several str
+        Sensitive column.
+    hierarchies : path or mapping, optional
+        Directory of ARX hierarchy files, or hierarchies (or their files) by column. In a directory
+        the file of a column is the one whose name ends in ``<column>.csv``.
+    domains : mapping, optional
+        Domain, or list of values, by column.
+    sep : str
+        Separator of the table and of the hierarchy files.
+    drop : iterable of str
+        Columns to leave out, such as insensitive ones that were not part of the anonymization.
+    missing, missing_label : optional
+        What an empty cell means; see `ReleasedTable.horizontal`.
+    engine, memory_limit, temp_directory, client, progressbar : optional
+        How large files are read; see `ReleasedTable.from_parquet`. By default, delimited files of
+        more than 100 MB are counted by DuckDB.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "released.csv"
+    >>> _ = file.write_text("sex;zip;illness\nf;1;flu\nf;1;cold\n*;*;flu\n")
+    >>> read_arx(file, sensitive="illness", domains={"sex": ["f", "m"], "zip": [1, 2]})
+    ReleasedTable(horizontal, 3 rows, 1 group + 1 suppressed row, k=2, l=2, ...)
+    """
+    reading = open_source(
+        path,
+        engine=engine,
+        sep=sep,
+        drop=drop,
+        client=client,
+        memory_limit=memory_limit,
+        temp_directory=temp_directory,
+        progressbar=progressbar,
+    )
+    return reading.table(
+        sensitive,
+        domains=domains,
+        hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep),
+        missing=missing,
+        missing_label=missing_label,
+    )
+
+
+def set_apart(table: ReleasedTable) -> ReleasedTable:
+    """Take the rows that show nothing but ``*`` out of the groups, as suppressed rows.
+
+    The constructors do so themselves; this is for tables put together from columns.
+    """
+    hidden = np.ones(table.n_lines, dtype=bool)
+    for column in table.columns.values():
+        # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
+        starred = [
+            n == len(column.domain) and (n == 1 or (isinstance(label, str) and label == "*"))
+            for n, label in zip(column.evidence.sizes, column.evidence.labels, strict=True)
+        ]
+        hidden &= np.array(starred, dtype=bool)[column.codes]
+    nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
+    if nothing_to_hide or not hidden.any() or table.group_name is not None:
+        return table
+    codes = np.full(table.n_lines, -1, dtype=np.int32)
+    codes[~hidden], kept = pd.factorize(table.group_codes[~hidden])
+    return replace(table, group_codes=codes, group_labels=pd.RangeIndex(len(kept), name="group"))
+
+
+def read_anatomy(
+    qit: Source,
+    st: Source,
+    *,
+    sensitive: str,
+    group: str,
+    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    count: str | None = None,
+    sep: str = ";",
+    missing: str | Mapping[str, str] = "error",
+    missing_label: Any = "missing",
+    engine: str = "auto",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    progressbar: bool = True,
+) -> ReleasedTable:
+    r"""Read the two tables that Anatomy publishes.
+
+    Parameters
+    ----------
+    qit, st : path, pattern, or several of them
+        Quasi-identifier table and sensitive table, UTF-8 with a header line, or parquet. The
+        sensitive table has one line per row, or one per group and value with a column of
+        multiplicities.
+    sensitive, group : str
+        Column names.
+    domains : mapping, optional
+        Domain, or list of values, by column.
+    count : str, optional
+        Column of multiplicities; a third column named count, freq or n is taken for it.
+    sep, missing, missing_label : optional
+        As in `read_arx`, but a missing cell cannot be ``"unknown"``.
+    engine, memory_limit, temp_directory, progressbar : optional
+        As in `read_arx`, without Dask. DuckDB makes large files readable one column at a time;
+        all rows are kept, since each is an item of its own.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "qit.csv").write_text("sex;group\nf;0\nm;0\nf;0\n")
+    >>> _ = (folder / "st.csv").write_text("group;illness;count\n0;flu;2\n0;cold;1\n")
+    >>> read_anatomy(folder / "qit.csv", folder / "st.csv", sensitive="illness", group="group")
+    ReleasedTable(vertical, 3 rows, 1 group, k=3, l=2, sensitive='illness', attributes=['sex'])
+    """
+    one_of("engine", engine, ("auto", "pandas", "duckdb"))
+    both = [open_source(part, engine=engine, sep=sep) for part in (qit, st)]
+    how = (memory_limit, temp_directory)
+    with (
+        open_columns(both[0], *how, progressbar=progressbar) as items,
+        open_columns(both[1], *how, progressbar=progressbar) as columns,
+    ):
+        slots = columns.to_frame() if isinstance(columns, ColumnFrame) else columns
+        try:
+            return _anatomy(items, slots, sensitive, group, domains, count, missing, missing_label)
+        except AnonbayesError as error:
+            named = " and ".join(str(part.source) for part in both)
+            raise type(error)(f"{error} (In {named}; rows are numbered from 0.)") from None
+
+
+def _anatomy(
+    items: pd.DataFrame | ColumnFrame,
+    slots: pd.DataFrame,
+    sensitive: str,
+    group: str,
+    domains: Mapping[str, Domain | Iterable[Any]] | None,
+    count: str | None,
+    missing: str | Mapping[str, str],
+    missing_label: Any,
+) -> ReleasedTable:
+    frame: Any
+    for frame in (items, slots):
+        check_column(frame, group, "group")
+    check_column(slots, sensitive, "sensitive")
+    others = [c for c in slots.columns if c not in (group, sensitive)]
+    if count is None and len(others) == 1 and others[0].lower() in COUNT_NAMES:
+        count = others[0]
+    texts = pd.unique(pd.concat([items[group], slots[group]])).tolist()
+    if numbers := numbers_of(texts):  # sort groups as numbers
+        for frame in (items, slots):
+            frame[group] = frame[group].map(dict(zip(texts, numbers, strict=True)))
+    return ReleasedTable.vertical(
+        items,  # type: ignore[arg-type]
+        slots,
+        group=group,
+        sensitive=sensitive,
+        domains=domains,
+        count=count,
+        missing=missing,
+        missing_label=missing_label,
+    )
+
+
+def read_hierarchies(
+    source: str | Path | Mapping[str, Hierarchy | str | Path] | None,
+    columns: Iterable[str],
+    *,
+    sep: str = ";",
+) -> dict[str, Hierarchy] | None:
+    """Hierarchies by column from a directory of ARX files or a mapping.
+
+    In a directory, the file of a column is the one whose name, without ``.csv``, is the column or
+    ends in it after a separator (``adult_hierarchy_age.csv``).
+    """
+    if source is None:
+        return None
+    if isinstance(source, Mapping):
+        return {
+            name: h if isinstance(h, Hierarchy) else Hierarchy.from_csv(h, sep=sep)
+            for name, h in source.items()
+        }
+    folder = Path(source)
+    if not folder.is_dir():
+        raise TableError(f"There is no directory of hierarchies {str(folder)!r}.")
+    names = list(columns)
+    files: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.csv")):
+        stem = "_" + file.stem
+        fits = [c for c in names if stem.endswith(("_" + c, "-" + c, " " + c))]
+        if fits:  # of "class" and "salary-class" the longer name is meant
+            files.setdefault(max(fits, key=len), []).append(file)
+    for column, several in files.items():
+        exact = [f for f in several if f.stem == column]
+        if len(several) > 1 and len(exact) != 1:
+            listed = ", ".join(f.name for f in several)
+            raise TableError(
+                f"Several hierarchy files fit column {column!r}: {listed}. "
+                "Pass a mapping {column: file} instead of the directory."
+            )
+        files[column] = exact or several
+    if not files:
+        raise TableError(f"No hierarchy file in {str(folder)!r} fits a column of the table.")
+    return {column: Hierarchy.from_csv(file, sep=sep) for column, (file, *_) in files.items()}

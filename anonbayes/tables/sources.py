@@ -1,0 +1,634 @@
+"""Files of any size: which engine reads and counts them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api.types import union_categoricals
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from anonbayes.cluster import check_client
+from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.io.text import check_names, read_csv_names, read_csv_text
+from anonbayes.tables.build import check_frame, horizontal_parts
+from anonbayes.tables.evidence import factorize_cells
+from anonbayes.tables.groups import distinct_rows, tally
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = [
+    "ENGINES",
+    "PRESENT",
+    "ROWS_PER_PART",
+    "Counted",
+    "Reading",
+    "Source",
+    "TableFiles",
+    "count_frame",
+    "count_records",
+    "find_files",
+    "frame_of",
+    "is_large",
+    "joined",
+    "merge",
+    "no_damage",
+    "only_presence",
+    "open_parquet",
+    "open_source",
+    "parquet_module",
+    "place_key",
+    "read_columns",
+    "reading",
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Progress of long reads, on a terminal only.
+
+
+@contextmanager
+def reading(label: str, *, progressbar: bool) -> Iterator[Callable[[float], None]]:
+    """Show a bar while a block runs; the block calls what it gets with the share that is done.
+
+    Examples
+    --------
+    >>> with reading("counting rows", progressbar=False) as done:
+    ...     done(0.5)
+    """
+    console = Console(stderr=True)
+    hidden = not progressbar or not (console.is_terminal or console.is_jupyter)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, disable=hidden, transient=True
+    ) as progress:
+        task = progress.add_task(label, total=1.0)
+        yield lambda share: progress.update(task, completed=share)
+
+
+# -------------------------------------------------------------------------------------------------
+# Counting rows: the distinct rows of frames, however many parts they come in.
+
+ROWS_PER_PART = 2**40
+"""Place of a row: number of its part (file, partition) times this, plus its number in the part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Distinct rows in order of appearance.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The distinct rows, cells as they were read.
+    rows : numpy.ndarray
+        How many rows show each.
+    first : numpy.ndarray
+        Where each appeared first; see `ROWS_PER_PART`.
+    """
+
+    frame: pd.DataFrame
+    rows: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+
+    def labelled(self, name: Callable[[int, int], str]) -> pd.DataFrame:
+        """Return the frame with the place of each row, in words, as its index."""
+        part, row = np.divmod(self.first, ROWS_PER_PART)
+        pairs = zip(part.tolist(), row.tolist(), strict=True)
+        return self.frame.set_axis(pd.Index([name(p, r) for p, r in pairs], dtype=object), axis=0)
+
+
+def place_key(part: int, start: int, length: int) -> npt.NDArray[np.int64]:
+    """Places of consecutive rows of a part."""
+    return np.arange(start, start + length, dtype=np.int64) + part * ROWS_PER_PART
+
+
+def count_frame(
+    frame: pd.DataFrame,
+    first: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64] | None = None,
+) -> Counted:
+    """Distinct rows of a frame.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Any cells that a released table may have.
+    first : numpy.ndarray
+        Place of each row, ascending.
+    rows : numpy.ndarray, optional
+        How many rows each stands for, 1 by default.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"Nat": ["M", "J", "M"], "Dis": ["Flu", "Flu", "Flu"]})
+    >>> found = count_frame(frame, place_key(0, 0, 3))
+    >>> found.frame["Nat"].tolist(), found.rows.tolist(), found.first.tolist()
+    (['M', 'J'], [2, 1], [0, 1])
+    """
+    if not len(frame):
+        return Counted(frame, np.zeros(0, dtype=np.int64), first)
+    codes = [_codes(frame[name], str(name)) for name in frame.columns]
+    inverse, where, _ = distinct_rows(codes)
+    found = frame.iloc[where].reset_index(drop=True)
+    return Counted(found, tally(inverse, rows, len(where)), first[where])
+
+
+def merge(parts: Sequence[Counted]) -> Counted:
+    """Distinct rows of several parts, given in the order of their rows."""
+    filled = [part for part in parts if len(part.rows)] or list(parts[:1])
+    if len(filled) == 1:
+        return filled[0]
+    names = filled[0].frame.columns
+    frame = pd.DataFrame({name: joined([p.frame[name] for p in filled]) for name in names})
+    return count_frame(
+        frame,
+        np.concatenate([p.first for p in filled]),
+        np.concatenate([p.rows for p in filled]),
+    )
+
+
+def _codes(series: pd.Series, name: str) -> npt.NDArray[np.int64]:
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return series.cat.codes.to_numpy().astype(np.int64) + 1
+    return factorize_cells(series, name)[0]
+
+
+def joined(columns: list[pd.Series]) -> pd.Series:
+    """One column from parts; where their types differ, the cells are kept as they are."""
+    kinds = {column.dtype for column in columns}
+    if len(kinds) == 1 or all(isinstance(k, np.dtype) and k.kind in "iuf" for k in kinds):
+        return pd.concat(columns, ignore_index=True)
+    if all(isinstance(k, pd.CategoricalDtype) and not k.ordered for k in kinds):
+        return pd.Series(union_categoricals(columns))
+    cells: list[Any] = [cell for column in columns for cell in column.astype(object)]
+    return pd.Series(np.fromiter(cells, dtype=object, count=len(cells)))
+
+
+# -------------------------------------------------------------------------------------------------
+# The files of a table: which they are, and which columns and how many rows they have.
+
+Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+PARQUET = (".parquet", ".pq")
+PRESENT = "x"
+"""Stands for any filled cell of a column of which only that counts."""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Files with the same columns, read one after the other as one table.
+
+    Parameters
+    ----------
+    paths : tuple of Path
+        The files.
+    kind : {"parquet", "csv"}
+        What they are.
+    names : tuple of str
+        Columns to read, in the order of the first file.
+    sep : str
+        Separator of a delimited text.
+    presence : frozenset of str
+        Columns of a delimited text of which only counts whether a cell is empty; see
+        `only_presence`. Millions of identifiers are then no millions of distinct rows.
+    """
+
+    paths: tuple[Path, ...]
+    kind: str
+    names: tuple[str, ...]
+    sep: str = ";"
+    presence: frozenset[str] = frozenset()
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(path.stat().st_size for path in self.paths)
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """Number of rows of each parquet file, from its own directory."""
+        return tuple(open_parquet(path).metadata.num_rows for path in self.paths)
+
+    def __str__(self) -> str:
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"{str(self.paths[0])!r}{more}"
+
+    def place(self, part: int, row: int) -> str:
+        """Name a row in a message."""
+        return f"{row} of {str(self.paths[part])!r}"
+
+    def fields(self) -> list[Any] | None:
+        """Arrow fields of the columns of parquet files, after a check that all files agree.
+
+        Files without rows may have any types. None when a column is empty throughout a file, and
+        has no type there: the parts must then be read one by one.
+        """
+        schemas = [open_parquet(path).schema_arrow for path in self.paths]
+        filled = [i for i, n in enumerate(self.lengths) if n] or [0]
+        want = schemas[filled[0]]
+        alike = True
+        for i in filled[1:]:
+            for name in self.names:
+                a, b = (_plain_type(schema.field(name).type) for schema in (want, schemas[i]))
+                if a == b:
+                    continue
+                if "null" not in (a, b):
+                    raise TableError(
+                        f"Column {name!r} holds {a} in {str(self.paths[filled[0]])!r} and {b} in "
+                        f"{str(self.paths[i])!r}; write all parts with the same types."
+                    )
+                alike = False
+        return [want.field(name) for name in self.names] if alike else None
+
+
+def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> TableFiles:
+    """Find the files that are meant: one, a list, a pattern such as ``part-*.parquet``, a folder.
+
+    Parameters
+    ----------
+    source : path, pattern, or several of them
+        In a folder, the parquet files in it are meant. Patterns and folders are read in
+        alphabetical order.
+    sep : str
+        Separator of a delimited text.
+    kind : {"parquet", "csv"}, optional
+        What the files must be; by default it is seen from their beginning.
+    """
+    several = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths = tuple(path for item in several for path in _paths(item))
+    if not paths:
+        raise TableError("No file is named; give a path, a pattern, or a list of them.")
+    kinds = [_kind(path) if kind is None else kind for path in paths]
+    if len(set(kinds)) > 1:
+        odd = kinds.index(next(k for k in kinds if k != kinds[0]))
+        raise TableError(
+            f"{str(paths[0])!r} is {kinds[0]} and {str(paths[odd])!r} is {kinds[odd]}; read files "
+            "of one kind at a time."
+        )
+    names = [_names(path, kinds[0], sep) for path in paths]
+    check_names(names[0], str(paths[0]))
+    for path, found in zip(paths[1:], names[1:], strict=True):
+        if set(found) != set(names[0]) or len(found) != len(names[0]):
+            odd_name = next(iter(set(found) ^ set(names[0])))
+            has, lacks = (path, paths[0]) if odd_name in found else (paths[0], path)
+            raise TableError(
+                f"Column {odd_name!r} is in {str(has)!r} but not in {str(lacks)!r}; all files of a "
+                "table must have the same columns."
+            )
+    return TableFiles(paths, kinds[0], tuple(names[0]), sep)
+
+
+def parquet_module() -> Any:
+    """``pyarrow.parquet``, or an error that says how to get it."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise TableError(
+            "Parquet files are read with pyarrow; install it with: pip install 'anonbayes[big]'"
+        ) from None
+    return pyarrow.parquet
+
+
+def _paths(item: str | os.PathLike[str]) -> list[Path]:
+    path = Path(item)
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if p.suffix in PARQUET)
+        if not found:
+            raise TableError(f"The folder {str(path)!r} has no parquet file.")
+        return found
+    if path.exists() or not has_magic(os.fspath(item)):
+        if not path.exists():
+            raise TableError(f"There is no file {str(path)!r}.")
+        return [path]
+    found = sorted(Path(p) for p in glob(os.fspath(item), recursive=True))
+    if not found:
+        raise TableError(f"No file fits the pattern {os.fspath(item)!r}.")
+    return found
+
+
+def _kind(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            begins = file.read(4)
+    except OSError as error:
+        raise TableError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+    return "parquet" if begins == b"PAR1" or path.suffix in PARQUET else "csv"
+
+
+def _names(path: Path, kind: str, sep: str) -> list[str]:
+    if kind == "csv":
+        return read_csv_names(path, sep=sep)
+    with no_damage(path):
+        schema = open_parquet(path).schema_arrow
+        about = schema.pandas_metadata or {}
+        # A frame's index, which pandas writes along, is no column of the table.
+        index = {n for n in about.get("index_columns", []) if type(n) is str}
+        return [name for name in schema.names if name not in index]
+
+
+def open_parquet(path: Path, **how: Any) -> Any:
+    """Open a parquet file, or say that it is none."""
+    module = parquet_module()
+    with no_damage(path, "is no readable parquet file"):
+        # Checksums are verified where the program that wrote the file has stored them.
+        return module.ParquetFile(path, page_checksum_verification=True, **how)
+
+
+def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
+    """Columns of a parquet file, with the same cells whatever program wrote it."""
+    wanted, file = list(names), open_parquet(path)
+    with no_damage(path):
+        return frame_of(file.read(columns=wanted))[wanted]
+
+
+def only_presence(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """Replace the filled cells of some columns by `PRESENT`; empty ones stay the empty text.
+
+    Examples
+    --------
+    >>> only_presence(pd.DataFrame({"name": ["Ann", ""], "sex": ["f", "m"]}), ["name"])["name"].tolist()
+    ['x', '']
+    """  # noqa: E501
+    return frame.assign(**{name: frame[name].where(frame[name] == "", PRESENT) for name in names})
+
+
+def frame_of(table: Any) -> pd.DataFrame:
+    """Data frame of an Arrow table."""
+    return pd.DataFrame(table.to_pandas(ignore_metadata=True))
+
+
+@contextmanager
+def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
+    """Turn what goes wrong while a parquet file is read into an error that names it."""
+    parquet_module()  # or how to get it
+    import pyarrow
+
+    try:
+        yield
+    except TableError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise TableError(f"{str(path)!r} {finding}: {reason}.") from None
+
+
+def _plain_type(kind: Any) -> str:
+    """Type of the values, whether they are stored through a dictionary or not."""
+    import pyarrow.types as types
+
+    plain = str(kind.value_type if types.is_dictionary(kind) else kind)
+    return "string" if plain == "large_string" else plain
+
+
+# -------------------------------------------------------------------------------------------------
+# Reading tables of any size: which engine reads them, and the table they become.
+
+ENGINES = ("auto", "pandas", "duckdb", "dask")
+LARGE_ROWS = 1_000_000
+"""Parquet files of more rows are counted instead of being kept row by row."""
+LARGE_BYTES = 100_000_000
+"""The same for delimited text, whose rows are not known in advance."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A source that was looked at, and how it will be read.
+
+    Parameters
+    ----------
+    source : TableFiles or dask.dataframe.DataFrame
+        Where the rows are.
+    names : tuple of str
+        Columns to read.
+    engine : {"pandas", "duckdb", "dask"}
+        What reads them.
+    memory_limit, temp_directory, client, progressbar
+        See `ReleasedTable.from_parquet`.
+    """
+
+    source: Any
+    names: tuple[str, ...]
+    engine: str
+    memory_limit: str | None = None
+    temp_directory: str | Path | None = None
+    client: Any = None
+    progressbar: bool = True
+
+    def only(self, names: Iterable[str], *, presence: Iterable[str] = ()) -> Reading:
+        """Read these columns only, and of those in `presence` only whether a cell is empty."""
+        kept, source = tuple(names), self.source
+        if isinstance(source, TableFiles):
+            source = replace(source, names=kept, presence=frozenset(presence))
+        return replace(self, source=source, names=kept)
+
+    def without(self, drop: Iterable[str]) -> Reading:
+        """Leave columns out; a name that is no column is an error."""
+        dropped = list(drop)
+        for name in dropped:
+            if name not in self.names:
+                raise TableError(
+                    f"The dropped column {name!r} is not in the table. {nearest(name, self.names)}"
+                )
+        return self.only(name for name in self.names if name not in dropped)
+
+    def place(self, part: int, row: int) -> str:
+        """Name a row in a message."""
+        if isinstance(self.source, TableFiles):
+            return self.source.place(part, row)
+        return f"{row} of partition {part}"
+
+    def count(self) -> Counted:
+        """Distinct rows."""
+        from anonbayes.tables import outofcore, partitions
+
+        files, shown = self.source, self.progressbar
+        if not isinstance(files, TableFiles):
+            return partitions.count_partitions(
+                files, self.names, client=self.client, progressbar=shown
+            )
+        if self.engine == "dask":
+            return partitions.count_with_dask(files, client=self.client, progressbar=shown)
+        if self.engine == "duckdb":
+            return outofcore.count_with_duckdb(
+                files,
+                memory_limit=self.memory_limit,
+                temp_directory=self.temp_directory,
+                progressbar=shown,
+            )
+        return partitions.count_in_order(files, progressbar=shown)
+
+    def rows(self) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
+        """All rows, and the place of each."""
+        files: TableFiles = self.source
+        names = list(files.names)
+        if files.kind == "csv":
+            frames = [read_csv_text(path, sep=files.sep)[names] for path in files.paths]
+        else:
+            files.fields()  # refuses files that do not go together
+            frames = [read_columns(path, names) for path in files.paths]
+        first = [place_key(i, 0, len(frame)) for i, frame in enumerate(frames)]
+        filled = [frame for frame in frames if len(frame)] or frames[:1]
+        if len(filled) == 1:
+            return filled[0], np.concatenate(first)
+        columns = {name: joined([frame[name] for frame in filled]) for name in names}
+        return pd.DataFrame(columns), np.concatenate(first)
+
+    def table(self, sensitive: str | Iterable[str], **how: Any) -> ReleasedTable:
+        """Read the released table; an error names file and row."""
+        if self.engine == "pandas":
+            frame, first = self.rows()
+            counted, weights = Counted(frame, np.ones(len(frame), dtype=np.int64), first), None
+        else:
+            counted = self.count()
+            weights = counted.rows
+        settings = _SETTINGS | how | {"sensitive": sensitive, "weights": weights}
+        try:
+            table = ReleasedTable(**horizontal_parts(counted.frame, **settings))
+        except AnonbayesError:
+            horizontal_parts(counted.labelled(self.place), **settings)  # the same, with its place
+            raise
+        return table if weights is None else table.reduced()
+
+
+_SETTINGS: dict[str, Any] = {
+    "domains": None,
+    "hierarchies": None,
+    "group": None,
+    "channels": None,
+    "missing": "error",
+    "missing_label": "missing",
+}
+
+
+def open_source(
+    source: Any,
+    *,
+    engine: str = "auto",
+    sep: str = ";",
+    kind: str | None = None,
+    drop: Iterable[str] = (),
+    client: Any = None,
+    **how: Any,
+) -> Reading:
+    """Look at a source, and choose the engine.
+
+    Parameters
+    ----------
+    source : path, pattern, several of them, or dask.dataframe.DataFrame
+        Where the rows are.
+    engine, client, **how
+        See `ReleasedTable.from_parquet`.
+    sep : str
+        Separator of delimited text.
+    kind : {"parquet", "csv"}, optional
+        What the files must be.
+    drop : iterable of str
+        Columns to leave out.
+    """
+    one_of("engine", engine, ENGINES)
+    if client is not None:
+        check_client(client)
+        if engine not in ("auto", "dask"):
+            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
+    if isinstance(source, pd.DataFrame):
+        raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
+    if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
+        if engine not in ("auto", "dask"):
+            raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
+        check_names(list(source.columns), "The Dask dataframe")
+        names = tuple(source.columns)
+        return Reading(source, names, "dask", client=client, **how).without(drop)
+    files = find_files(source, sep=sep, kind=kind)
+    if engine == "auto":
+        engine = "dask" if client is not None else "pandas"
+        if client is None and is_large(files):
+            engine = "duckdb" if importlib.util.find_spec("duckdb") else "in order"
+    return Reading(files, files.names, engine, client=client, **how).without(drop)
+
+
+def is_large(files: TableFiles) -> bool:
+    """Whether a table is better counted than kept row by row."""
+    if files.kind == "csv":
+        return files.size > LARGE_BYTES
+    return sum(files.lengths) > LARGE_ROWS
+
+
+def count_records(
+    source: Source | Any,
+    columns: Iterable[str] | None = None,
+    *,
+    weights: str = "rows",
+    engine: str = "auto",
+    sep: str = ";",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    client: Any = None,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Distinct records of a table of any size, and how many rows show each.
+
+    A cleartext of hundreds of millions of people, reduced to what tells them apart, is assessed by
+    ``post.assess(records, weights="rows")``: threats depend on nothing else.
+
+    Parameters
+    ----------
+    source : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
+        Parquet or delimited files, as in `ReleasedTable.from_parquet`.
+    columns : iterable of str, optional
+        Columns that count, all by default. The fewer, the fewer distinct records.
+    weights : str
+        Name of the column with the number of rows.
+    engine, memory_limit, temp_directory, client, progressbar
+        As in `ReleasedTable.from_parquet`.
+    sep : str
+        Separator of delimited files.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In order of first appearance.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> people = pd.DataFrame({"sex": list("ffm"), "ill": ["flu", "flu", "cold"]})
+    >>> ab.count_records(people).to_dict("list")
+    {'sex': ['f', 'm'], 'ill': ['flu', 'cold'], 'rows': [2, 1]}
+    """
+    if isinstance(source, pd.DataFrame):
+        check_frame(source)
+        kept = _chosen(columns, source.columns, weights)
+        found = count_frame(source[kept], place_key(0, 0, len(source)))
+    else:
+        reading = open_source(
+            source,
+            engine=engine,
+            sep=sep,
+            client=client,
+            memory_limit=memory_limit,
+            temp_directory=temp_directory,
+            progressbar=progressbar,
+        )
+        found = reading.only(_chosen(columns, reading.names, weights)).count()
+    return found.frame.assign(**{weights: found.rows})
+
+
+def _chosen(columns: Iterable[str] | None, known: Iterable[str], weights: str) -> list[str]:
+    names = list(known)
+    kept = names if columns is None else list(dict.fromkeys(columns))
+    for name in kept:
+        if name not in names:
+            raise TableError(f"Column {name!r} is not in the table. {nearest(name, names)}")
+    if weights in kept:
+        raise TableError(f"The table has a column {weights!r}; choose another name for weights=.")
+    return kept

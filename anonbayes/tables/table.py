@@ -1,0 +1,394 @@
+"""`ReleasedTable`: what was published, ready for inference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.domains import Domain
+from anonbayes.errors import TableError, one_of
+from anonbayes.hierarchies import Hierarchy
+from anonbayes.tables import build, lines
+from anonbayes.tables.evidence import Column, frozen
+from anonbayes.tables.groups import Statistics, checked_weights
+
+__all__ = ["ReleasedTable"]
+Scheme = Literal["horizontal", "vertical"]
+Missing = str | Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedTable(Statistics):
+    """An anonymized table as published: cells, sensitive values, and groups. Immutable.
+
+    Use the constructors `horizontal`, `vertical` and `from_parquet`, the readers `read_arx` and
+    `read_anatomy`, or a scheme of `anonymize`.
+
+    In a *horizontal* table (k-anonymity, l-diversity, suppression, binning) each row shows a cell
+    per attribute and its sensitive value. In a *vertical* table (Anatomy) line ``j`` of the
+    nonsensitive part and line ``j`` of the sensitive part belong to the same group, but not to the
+    same person: who owns which is hidden. Groups Sec. II.
+
+    Attributes
+    ----------
+    scheme : {"horizontal", "vertical"}
+        How the table hides who is who.
+    sensitive : str
+        Name of the sensitive attribute.
+    columns : mapping of str to Column
+        Released cells of the nonsensitive attributes.
+    secret : Column
+        Released sensitive column.
+    group_codes : numpy.ndarray
+        Group of each row, from 0; -1 for rows that were suppressed and belong to no group.
+    group_labels : pandas.Index
+        Names of the groups.
+    group_name : str or None
+        Column that named the groups, None when equal cells made them.
+    weights : numpy.ndarray or None
+        How many rows each stored line stands for; None when every line is a row. A horizontal table
+        of any size is kept as its distinct lines (`reduced`): all that inference asks for are
+        numbers of rows. See `from_parquet`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import anonbayes as ab
+    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "{M, J}", "J", "J"],
+    ...                       "Dis": ["Heart", "Flu", "Flu", "Stomach"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, sensitive="Dis")
+    >>> table
+    ReleasedTable(horizontal, 4 rows, 2 groups, k=2, l=2, sensitive='Dis', attributes=['Nat'])
+    >>> table.counts["Nat"].toarray().tolist()
+    [[1, 1, 0], [1, 0, 1]]
+    """
+
+    scheme: Scheme
+    sensitive: str
+    columns: Mapping[str, Column]
+    secret: Column
+    group_codes: npt.NDArray[np.int32]
+    group_labels: pd.Index = field(repr=False)
+    group_name: str | None = None
+    weights: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        one_of("scheme", self.scheme, ("horizontal", "vertical"))
+        groups = np.asarray(self.group_codes)
+        for array in (groups, *(c.codes for c in self.columns.values())):
+            if len(array) != self.n_lines:
+                raise TableError(f"Columns of {len(array)} and {self.n_lines} rows in one table.")
+        object.__setattr__(
+            self, "weights", checked_weights(self.weights, self.n_lines, self.scheme)
+        )
+        if len(groups) and not -1 <= int(groups.min()) <= int(groups.max()) < self.n_groups:
+            raise TableError(
+                f"Group codes run from {groups.min()} to {groups.max()}, but there are "
+                f"{self.n_groups} groups (-1 marks suppressed rows)."
+            )
+        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+        object.__setattr__(self, "group_codes", frozen(groups.astype(np.int32, copy=False)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReleasedTable, (
+            self.scheme,
+            self.sensitive,
+            dict(self.columns),
+            self.secret,
+            self.group_codes,
+            self.group_labels,
+            self.group_name,
+            self.weights,
+        )
+
+    # -- constructors ----------------------------------------------------------------------
+
+    @classmethod
+    def horizontal(
+        cls,
+        frame: pd.DataFrame,
+        sensitive: str | Iterable[str],
+        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        hierarchies: Mapping[str, Hierarchy] | None = None,
+        group: str | None = None,
+        *,
+        channels: Mapping[str, Any] | None = None,
+        missing: Missing = "error",
+        missing_label: Any = "missing",
+        weights: str | None = None,
+    ) -> ReleasedTable:
+        """Table of generalized rows.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            One row per person. Cells may be values, sets, `pandas.Interval` or text
+            (see `CellParser`).
+        sensitive : str or several str
+            Sensitive column; several are joined into one with tuples as values.
+        domains : mapping, optional
+            Domain, or list of values, per column. Without one, a hierarchy's leaves or the values
+            that the column shows are the domain.
+        hierarchies : mapping, optional
+            Hierarchy per column.
+        group : str, optional
+            Column that names the groups; without it, rows with equal cells form a group.
+        channels : mapping, optional
+            Channel per column that was released through a randomized mechanism.
+        missing : {"error", "unknown", "category"} or mapping of them
+            What a missing cell means, for the table or per column.
+        missing_label : hashable
+            The category that stands for missing cells when ``missing="category"``.
+        weights : str, optional
+            Column that says how many rows a line stands for, in a frame of counted records.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "income": ["low", "high"]})
+        >>> ReleasedTable.horizontal(frame, "income", domains={"age": range(20, 30)}).k
+        1
+        >>> counted = frame.assign(people=[2_000_000, 3_000_000])
+        >>> ages = {"age": range(20, 30)}
+        >>> ReleasedTable.horizontal(counted, "income", ages, weights="people").group_sizes.tolist()
+        [2000000, 3000000]
+        """
+        table = cls(
+            **build.horizontal_parts(
+                frame,
+                sensitive=sensitive,
+                domains=domains,
+                hierarchies=hierarchies,
+                group=group,
+                channels=channels,
+                missing=missing,
+                missing_label=missing_label,
+                weights=weights,
+            )
+        )
+        return table if weights is None else table.reduced()
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Any,
+        sensitive: str | Iterable[str],
+        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        hierarchies: Mapping[str, Hierarchy] | None = None,
+        group: str | None = None,
+        *,
+        drop: Iterable[str] = (),
+        channels: Mapping[str, Any] | None = None,
+        missing: Missing = "error",
+        missing_label: Any = "missing",
+        engine: str = "auto",
+        memory_limit: str | None = None,
+        temp_directory: str | os.PathLike[str] | None = None,
+        client: Any = None,
+        progressbar: bool = True,
+    ) -> ReleasedTable:
+        """Table of generalized rows in parquet files of any size.
+
+        DuckDB and Dask count the distinct rows and give a `reduced` table, equal to what `pandas`
+        reads; memory is that of the distinct rows.
+
+        Parameters
+        ----------
+        source : path, pattern, folder, several of them, or dask.dataframe.DataFrame
+            The files, read one after the other (patterns and folders in alphabetical order).
+        sensitive, domains, hierarchies, group, channels, missing, missing_label
+            As in `horizontal`. Groups named by a column set rows apart: there are then as many
+            distinct rows as groups, at least.
+        drop : iterable of str
+            Columns to leave out.
+        engine : {"auto", "pandas", "duckdb", "dask"}
+            What reads the files: pandas, row by row in memory; DuckDB, out of core on this
+            machine; Dask, on a cluster whose workers see the files. By default Dask for its own
+            dataframes and with `client`, DuckDB from a million rows on, else pandas.
+        memory_limit : str, optional
+            What DuckDB may use, such as ``"4GB"``.
+        temp_directory : path, optional
+            Where DuckDB's temporary files go until the table is read.
+        client : distributed.Client, optional
+            The cluster; the current one by default.
+        progressbar : bool
+            Whether to show progress on a terminal.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import pandas as pd
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> frame = pd.DataFrame({"age": ["20-29", ">=30"] * 500, "ill": ["flu", "cold"] * 500})
+        >>> frame.to_parquet(folder / "part-0.parquet")
+        >>> frame.to_parquet(folder / "part-1.parquet")
+        >>> ages = {"age": range(20, 90)}
+        >>> table = ReleasedTable.from_parquet(folder, "ill", ages, engine="duckdb")
+        >>> table.n_rows, table.n_lines
+        (2000, 2)
+        """
+        from anonbayes.tables.sources import open_source
+
+        reading = open_source(
+            source,
+            kind="parquet",
+            engine=engine,
+            drop=drop,
+            client=client,
+            memory_limit=memory_limit,
+            temp_directory=temp_directory,
+            progressbar=progressbar,
+        )
+        return reading.table(
+            sensitive,
+            domains=domains,
+            hierarchies=hierarchies,
+            group=group,
+            channels=channels,
+            missing=missing,
+            missing_label=missing_label,
+        )
+
+    @classmethod
+    def vertical(
+        cls,
+        qit: pd.DataFrame,
+        st: pd.DataFrame,
+        group: str,
+        sensitive: str,
+        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        *,
+        count: str | None = None,
+        missing: Missing = "error",
+        missing_label: Any = "missing",
+    ) -> ReleasedTable:
+        """Table published in two parts, as Anatomy does.
+
+        Parameters
+        ----------
+        qit : pandas.DataFrame
+            Quasi-identifier table: nonsensitive values in clear, and the group.
+        st : pandas.DataFrame
+            Sensitive table: group and sensitive value, one line per row; or one line per group
+            and value with a column `count`.
+        group, sensitive : str
+            Column names.
+        domains : mapping, optional
+            Domain, or list of values, per column.
+        count : str, optional
+            Column of `st` with multiplicities.
+        missing, missing_label : optional
+            As in `horizontal`, except that ``"unknown"`` is not possible here.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> qit = pd.DataFrame({"Nat": ["J", "M"], "gid": [1, 1]})
+        >>> st = pd.DataFrame({"gid": [1, 1], "Dis": ["Flu", "Heart"]})
+        >>> ReleasedTable.vertical(qit, st, group="gid", sensitive="Dis").group_sizes.tolist()
+        [2]
+        """
+        return cls(
+            **build.vertical_parts(
+                qit,
+                st,
+                group=group,
+                sensitive=sensitive,
+                domains=domains,
+                count=count,
+                missing=missing,
+                missing_label=missing_label,
+            )
+        )
+
+    # -- rows and lines -----------------------------------------------------------------------
+
+    def reduced(self) -> ReleasedTable:
+        """Return the same table as its distinct lines in order of appearance, counted.
+
+        Memory is then that of the distinct lines, whatever the number of rows. Which row was which
+        is forgotten; nothing but `to_frame` and single rows in ``fit(keep_cleartext=...)`` asks.
+        A vertical table is returned as it is.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"Nat": ["M", "M", "J"] * 5, "Dis": ["Flu", "Flu", "HIV"] * 5})
+        >>> table = ReleasedTable.horizontal(frame, "Dis")
+        >>> small = table.reduced()
+        >>> small.n_rows, small.n_lines, small == table
+        (15, 2, True)
+        """
+        return lines.reduced(self)
+
+    def expanded(self) -> ReleasedTable:
+        """Return the same table with one line per row, equal rows next to each other."""
+        return lines.expanded(self)
+
+    # -- looking at it ---------------------------------------------------------------------
+
+    def to_frame(self, *, weights: str | None = None) -> pd.DataFrame:
+        """Return the table as released, one line per row.
+
+        Suppressed rows show ``*``. `horizontal` reads the frame back without loss when it is also
+        given the ``domains``; of a vertical table take the two parts with `to_frames`, since its
+        lines are not linked.
+
+        Parameters
+        ----------
+        weights : str, optional
+            Return one line per distinct record instead, with its number of rows in a column of
+            this name.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"Nat": ["{M, J}", "J"], "Dis": ["Heart", "Flu"]})
+        >>> table = ReleasedTable.horizontal(frame, sensitive="Dis")
+        >>> again = ReleasedTable.horizontal(table.to_frame(), "Dis", domains=table.domains)
+        >>> again == table
+        True
+        """
+        return lines.frame_of_rows(self) if weights is None else lines.counted_frame(self, weights)
+
+    def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Both parts of a vertical table: quasi-identifiers, and sensitive values."""
+        if self.scheme != "vertical" or self.group_name is None:
+            raise TableError("Only a vertical table has two parts; use to_frame().")
+        frame = self.to_frame()
+        return (
+            frame[[*self.attributes, self.group_name]],
+            frame[[self.group_name, self.sensitive]],
+        )
+
+    def head(self, rows: int = 5) -> pd.DataFrame:
+        """Return the first lines of `to_frame` without building the rest."""
+        return lines.first_rows(self, rows)
+
+    def describe(self) -> pd.DataFrame:
+        """One line per attribute: domain size, distinct cells, how much they hide."""
+        return lines.describe(self)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReleasedTable):
+            return NotImplemented
+        return self is other or self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return lines.line(self)
+
+    def _repr_html_(self) -> str:
+        return lines.html(self)
