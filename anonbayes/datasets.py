@@ -205,7 +205,7 @@ CLINIC_ATTRIBUTES = ("age", "sex", "zip", "marital_status", "profession")
 
 def data_folder() -> Path:
     """Directory of the package's own tables, in an installed package or in a checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parent
     for folder in (package / "_data", package.parent / "data"):
         if (folder / "clinic.csv").is_file():
             return folder
