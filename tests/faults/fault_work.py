@@ -23,7 +23,7 @@ import anonbayes as ab
 import anonbayes.cli.app
 from anonbayes import compat
 from anonbayes.errors import FileError
-from anonbayes.inference import run
+from anonbayes.inference import run as running
 from anonbayes.io.files import locked, mend, write_text, write_together
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def table(kind: str) -> ab.ReleasedTable:
 
 def fit(kind: str, draws: int, run: Path | None = None, **more: object) -> ab.Posterior:
     """Fit a kind of table, saving as often as can be."""
-    run.SAVE_SECONDS = run.CHUNK_SECONDS = 0.003
+    running.SAVE_SECONDS = running.CHUNK_SECONDS = 0.003
     return ab.fit(table(kind), draws=draws, resume=run, **SETTINGS, **KINDS[kind], **more)
 
 
@@ -83,7 +83,7 @@ def doomed_fit(kind: str, run: Path, function: str, nth: int) -> None:
 
 def hold_workers(pids: Path) -> None:
     """Start the processes that chains may run in, write down their numbers, and wait."""
-    with run._workers("processes", 1) as (pool, _, _):
+    with running._workers("processes", 1) as (pool, _, _):
         pool.submit(os.getpid).result()
         children = [child.pid for child in multiprocessing.active_children()]
         pids.write_text(" ".join(map(str, children)) + "\n")
@@ -101,7 +101,7 @@ def command(arguments: list[str], said: Path, limit: int | None = None) -> None:
     text = io.StringIO()
     try:
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
-            anonbayes.cli.main()
+            anonbayes.cli.app.main()
     finally:
         os.write(os.open(said, os.O_CREAT | os.O_WRONLY), text.getvalue().encode()[:4000])
 

@@ -13,6 +13,7 @@ import xarray as xr
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError, FileError
+from anonbayes.io.text import read_csv_text
 from anonbayes.scenario.load import load
 
 
@@ -284,7 +285,7 @@ def test_tables(read, damage, match, tmp_path):
         if read == "table":
             ab.read_arx(file, sensitive="ill")
         else:
-            ab.textfiles.read_csv_text(file)
+            read_csv_text(file)
     assert "t.csv" in str(caught.value)
 
 

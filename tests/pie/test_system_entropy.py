@@ -6,7 +6,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from anonbayes.pie import system_entropy
+from anonbayes.pie.system_entropy import _neighbours
 
 
 def plain_neighbours(first, second, k):
@@ -28,7 +28,7 @@ def test_walk_agrees_with_all_pairs(k, digits):
     first, second = np.sort(rng.normal(0.5, 1, 60)), np.sort(rng.normal(0, 1, 80))
     if digits is not None:
         first, second = first.round(digits), second.round(digits)
-    found = system_entropy._neighbours(first, second, k)
+    found = _neighbours(first, second, k)
     for ours, plain in zip(found, plain_neighbours(first, second, k), strict=True):
         np.testing.assert_allclose(ours, plain, atol=1e-15)
 

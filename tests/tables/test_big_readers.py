@@ -430,17 +430,17 @@ def test_anatomy(engine, counted, kind, tmp_path, monkeypatch):
     if kind == "csv":
         qit.to_csv(tmp_path / "q.csv", sep=";", index=False)
         slots.to_csv(tmp_path / "s.csv", sep=";", index=False)
-        sources = tmp_path / "q.csv", tmp_path / "s.csv"
+        files = tmp_path / "q.csv", tmp_path / "s.csv"
     else:
         qit[:150].to_parquet(tmp_path / "q0.parquet")
         qit[150:].to_parquet(tmp_path / "q1.parquet")
         slots.to_parquet(tmp_path / "s.parquet")
-        sources = [tmp_path / "q0.parquet", tmp_path / "q1.parquet"], tmp_path / "s.parquet"
+        files = [tmp_path / "q0.parquet", tmp_path / "q1.parquet"], tmp_path / "s.parquet"
     monkeypatch.setattr(sources, "LARGE_ROWS", 100)
     monkeypatch.setattr(sources, "LARGE_BYTES", 100)
     given_ = {"sensitive": "ill", "group": "gid", "progressbar": False}
-    want = ab.read_anatomy(*sources, **given_, engine="pandas")
-    found = ab.read_anatomy(*sources, **given_, engine=engine)
+    want = ab.read_anatomy(*files, **given_, engine="pandas")
+    found = ab.read_anatomy(*files, **given_, engine=engine)
     assert found == want and found.group_labels.tolist() == want.group_labels.tolist()
     for name in want.attributes:
         assert found.columns[name].codes.tobytes() == want.columns[name].codes.tobytes()
