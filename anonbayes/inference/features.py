@@ -16,10 +16,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from anonbayes.errors import ModelError
-from anonbayes.inference.priors import Prior
-from anonbayes.inference.tree import DirichletTree
-from anonbayes.release.evidence import Evidence
-from anonbayes.release.table import ReleasedTable
+from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.tables.evidence import Evidence
+from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["FLAT", "CellLogs", "Features", "cell_logs", "pooled_beta"]
 
@@ -254,7 +254,7 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
     Examples
     --------
     >>> import anonbayes as ab
-    >>> from anonbayes.inference.priors import resolve_prior
+    >>> from anonbayes.inference.dirichlet import resolve_prior
     >>> table = ab.datasets.load("table1_recoded")
     >>> beta, kappa = pooled_beta(table, resolve_prior(table))
     >>> beta["Nat"].shape, bool((kappa > 0).all())

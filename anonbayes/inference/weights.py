@@ -22,9 +22,9 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from anonbayes.inference.features import FLAT, Features
-from anonbayes.inference.priors import Prior
+from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
-from anonbayes.release.table import ReleasedTable
+from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["EvidenceWeights", "fit_weights", "maximise", "tempered_fit"]
 
@@ -243,7 +243,7 @@ def fit_weights(
     Examples
     --------
     >>> import anonbayes as ab
-    >>> from anonbayes.inference.priors import resolve_prior
+    >>> from anonbayes.inference.dirichlet import resolve_prior
     >>> table = ab.datasets.load("table1_recoded")
     >>> found = fit_weights(table, resolve_prior(table))
     >>> found.preferred

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
-from anonbayes.inference.priors import Prior, resolve_prior
-from anonbayes.inference.tree import DirichletTree
-from anonbayes.release.evidence import Evidence
+from anonbayes.inference.dirichlet import Prior, resolve_prior
+from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.tables.evidence import Evidence
 from scipy import integrate, optimize
 from scipy.special import logsumexp
 
