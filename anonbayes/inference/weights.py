@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from anonbayes.inference.features import FLAT, Features
 from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.features import FLAT, Features
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.tables.table import ReleasedTable
 

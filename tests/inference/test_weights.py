@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
-from anonbayes.inference.dirichlet import Prior, resolve_prior
-from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.tables.evidence import Evidence
 from scipy import integrate, optimize
 from scipy.special import logsumexp
 
 import anonbayes as ab
 from anonbayes import compat
+from anonbayes.inference.dirichlet import Prior, resolve_prior
 from anonbayes.inference.features import Features, cell_logs, pooled_beta
+from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weighted_model import add_weights
 from anonbayes.inference.weights import (
@@ -27,6 +26,7 @@ from anonbayes.inference.weights import (
     maximise,
     tempered_fit,
 )
+from anonbayes.tables.evidence import Evidence
 
 
 def product_frame(rng: np.random.Generator, n: int, sizes=(3, 4, 2), secrets: int = 3):
