@@ -16,13 +16,13 @@ from anonbayes.channels.base import Channel, ReportEvidence, check_matrix_size
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError, nearest
 from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.nonstochastic.combined import Answer
-from anonbayes.nonstochastic.geometry import Box, LinearQuery, Query
-from anonbayes.nonstochastic.policies import Policy, n_bins, quantized_query, uniform_edges
 from anonbayes.notions.ldp import Audit, Notion, audit_matrix
 from anonbayes.notions.uldp import ULDP, audit_types_matrix
 
-__all__ = ["Generalization", "UniformQuantizer"]
+# Relative excess of a width over ``2/gamma`` that counts as rounding.
+SLACK = 1e-9
+
+__all__ = ["Generalization", "UniformQuantizer", "check_gamma", "n_bins", "uniform_edges"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -256,59 +256,6 @@ class UniformQuantizer(Generalization):
         """
         return self.levels[self._bins(values, "values")]
 
-    def answer(self, query: Any, data: npt.ArrayLike, *, box: Box | None = None) -> Answer:
-        """Answer a scalar query about private data, with its guarantee.
-
-        Parameters
-        ----------
-        query : callable or list of weights
-            The query; its true answer must lie in the range of the quantizer.
-        data : array_like of float
-            The secret, one number per coordinate.
-        box : Box, optional
-            Where the secret can be. With it the guarantee includes the leakage, and a callable must
-            work along the last axis, as in `anonbayes.nonstochastic.optimal_policy`.
-
-        Notes
-        -----
-        Several answers about the same data can give away more than each alone. Their joint leakage
-        is that of ``nonstochastic.joint([quantizer.policy(query, box), ...])``;
-        `nonstochastic.TrustedAgent` keeps this account.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> quantizer = ab.UniformQuantizer.optimal(100, 250, gamma=0.28)
-        >>> box = ab.nonstochastic.Box.cube(100, 250, 3)
-        >>> reply = quantizer.answer([1/3, 1/3, 1/3], [171, 180, 164], box=box)
-        >>> round(reply.value, 2), round(reply.largest_error, 2), round(reply.leakage, 2)
-        (175.0, 3.57, 7.63)
-        """
-        secret = np.asarray(data, dtype=float)
-        asked: Query = query if callable(query) else LinearQuery(query)
-        if isinstance(asked, LinearQuery) and secret.shape != (len(asked.weights),):
-            raise ChannelError(
-                f"The query has {len(asked.weights)} weights, the data has shape {secret.shape}."
-            )
-        leakage = None
-        if box is not None:
-            if secret.shape != (box.dimension,) or not box.contains(secret):
-                raise ChannelError(
-                    f"The data must be a point of the box, with {box.dimension} coordinates."
-                )
-            leakage = self.policy(asked, box).leakage
-        value = self.release([float(asked(secret))])[0]
-        return Answer(
-            value=float(value),
-            largest_error=1 / self.quality,
-            maximin_information=math.log(self.bins),
-            leakage=leakage,
-        )
-
-    def policy(self, query: Any, box: Box, **settings: Any) -> Policy:
-        """Regions of the secrets of `box` that get the same answer to `query`."""
-        return quantized_query(query, box, self.edges, **settings)
-
     # -- what a report gives away ------------------------------------------------------------------
 
     @property
@@ -394,6 +341,34 @@ class UniformQuantizer(Generalization):
                 f"{self.upper:g}] of the quantizer."
             )
         return np.searchsorted(self.edges[1:-1], numbers, side="right").astype(np.int64)
+
+
+def n_bins(lower: float, upper: float, gamma: float) -> int:
+    """Bins of the optimal uniform quantizer, ``ceil(gamma (upper-lower)/2)`` (Quantize Thm. IV.2).
+
+    Examples
+    --------
+    >>> n_bins(-2, 2, gamma=2), n_bins(100, 250, gamma=0.28)
+    (4, 21)
+    """
+    check_gamma(gamma)
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
+        raise ChannelError(f"The range [{lower:g}, {upper:g}] is not a bounded interval.")
+    wanted = gamma * (upper - lower) / 2
+    return max(1, math.ceil(wanted * (1 - SLACK)))
+
+
+def uniform_edges(lower: float, upper: float, bins: int) -> Floats:
+    """Edges of `bins` bins of equal width, ends included."""
+    return np.linspace(lower, upper, bins + 1)
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise `ChannelError` unless the quality of an answer is a positive number."""
+    if not (math.isfinite(gamma) and gamma > 0):
+        raise ChannelError(
+            f"gamma={gamma!r} must be a positive number: 1/gamma is the largest error."
+        )
 
 
 def _numbers(values: Iterable[object], what: str) -> Floats:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from anonbayes.nonstochastic.combined import Answer, JointPolicy, TrustedAgent, joint
+from anonbayes.nonstochastic.combined import (
+    Answer,
+    JointPolicy,
+    TrustedAgent,
+    joint,
+    quantized_answer,
+)
 from anonbayes.nonstochastic.geometry import Box, LinearQuery, query_range, smallest_enclosing_ball
 from anonbayes.nonstochastic.homogeneity import (
     GroupLeakage,
@@ -61,6 +67,7 @@ __all__ = [
     "plot_tradeoff",
     "privacy",
     "quality",
+    "quantized_answer",
     "quantized_query",
     "query_range",
     "relative_disarray",

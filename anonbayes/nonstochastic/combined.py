@@ -15,14 +15,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Codes, Floats
+from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import ChannelError
 from anonbayes.nonstochastic import ranges
 from anonbayes.nonstochastic.geometry import Box, LinearQuery, linear_cells, smallest_enclosing_ball
-from anonbayes.nonstochastic.policies import Policy, optimal_policy
+from anonbayes.nonstochastic.policies import Policy, optimal_policy, quantized_query
 from anonbayes.nonstochastic.ranges import write_json
 from anonbayes.nonstochastic.regions import Cells, cell_volumes, enclosing_balls
 
-__all__ = ["Answer", "JointPolicy", "TrustedAgent", "joint"]
+__all__ = ["Answer", "JointPolicy", "TrustedAgent", "joint", "quantized_answer"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -271,6 +272,59 @@ class Answer:
 
     def __float__(self) -> float:
         return self.value
+
+
+def quantized_answer(
+    quantizer: UniformQuantizer, query: Any, data: npt.ArrayLike, *, box: Box | None = None
+) -> Answer:
+    """Answer a scalar query about private data by a quantizer, with its guarantee.
+
+    Parameters
+    ----------
+    quantizer : UniformQuantizer
+        Its range holds the true answer.
+    query : callable or list of weights
+        The query.
+    data : array_like of float
+        The secret, one number per coordinate.
+    box : Box, optional
+        Where the secret can be. With it the guarantee includes the leakage, and a callable must
+        work along the last axis, as in `optimal_policy`.
+
+    Notes
+    -----
+    Several answers about the same data can give away more than each alone. Their joint leakage is
+    that of ``joint([quantized_query(query, box, quantizer.edges), ...])``; `TrustedAgent` keeps
+    this account.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> quantizer = ab.UniformQuantizer.optimal(100, 250, gamma=0.28)
+    >>> box = ab.nonstochastic.Box.cube(100, 250, 3)
+    >>> reply = quantized_answer(quantizer, [1/3, 1/3, 1/3], [171, 180, 164], box=box)
+    >>> round(reply.value, 2), round(reply.largest_error, 2), round(reply.leakage, 2)
+    (175.0, 3.57, 7.63)
+    """
+    secret = np.asarray(data, dtype=float)
+    asked = query if callable(query) else LinearQuery(query)
+    if isinstance(asked, LinearQuery) and secret.shape != (len(asked.weights),):
+        raise ChannelError(
+            f"The query has {len(asked.weights)} weights, the data has shape {secret.shape}."
+        )
+    leakage = None
+    if box is not None:
+        if secret.shape != (box.dimension,) or not box.contains(secret):
+            raise ChannelError(
+                f"The data must be a point of the box, with {box.dimension} coordinates."
+            )
+        leakage = quantized_query(asked, box, quantizer.edges).leakage
+    return Answer(
+        value=float(quantizer.release([float(asked(secret))])[0]),
+        largest_error=1 / quantizer.quality,
+        maximin_information=math.log(quantizer.bins),
+        leakage=leakage,
+    )
 
 
 class TrustedAgent:

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Codes, Floats
+from anonbayes.channels.coarsening import SLACK, check_gamma, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic import ranges
 from anonbayes.nonstochastic.geometry import (
@@ -50,10 +51,8 @@ __all__ = [
     "fewest_blocks",
     "largest_smallest_block",
     "largest_smallest_edges",
-    "n_bins",
     "optimal_policy",
     "quantized_query",
-    "uniform_edges",
 ]
 
 
@@ -68,29 +67,6 @@ __all__ = [
 #   region to its left does, equal parts of the two can be exchanged without leaving either window
 #   of width ``w``. So regions that are contiguous in the answer lose nothing (unless the secrets
 #   are few and of unequal size), and dynamic programming finds the best.
-
-SLACK = 1e-9
-"""Relative excess of a width over ``2/gamma`` that counts as rounding."""
-
-
-def n_bins(lower: float, upper: float, gamma: float) -> int:
-    """Bins of the optimal uniform quantizer, ``ceil(gamma (upper-lower)/2)`` (Quantize Thm. IV.2).
-
-    Examples
-    --------
-    >>> n_bins(-2, 2, gamma=2), n_bins(100, 250, gamma=0.28)
-    (4, 21)
-    """
-    _check_gamma(gamma)
-    if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
-        raise ChannelError(f"The range [{lower:g}, {upper:g}] is not a bounded interval.")
-    wanted = gamma * (upper - lower) / 2
-    return max(1, math.ceil(wanted * (1 - SLACK)))
-
-
-def uniform_edges(lower: float, upper: float, bins: int) -> Floats:
-    """Edges of `bins` bins of equal width, ends included."""
-    return np.linspace(lower, upper, bins + 1)
 
 
 def largest_smallest_edges(
@@ -117,7 +93,7 @@ def largest_smallest_edges(
     >>> largest_smallest_edges(lambda v: v, 0.0, 1.0, gamma=5).round(6).tolist()
     [0.0, 0.333333, 0.666667, 1.0]
     """
-    _check_gamma(gamma)
+    check_gamma(gamma)
     width = 2 / gamma
     if width * (1 + SLACK) >= upper - lower:
         return np.array([lower, upper])
@@ -151,7 +127,7 @@ def fewest_blocks(values: npt.ArrayLike, gamma: float) -> Codes:
     [0, 1, 0, 0, 2]
     """
     answers, order = _sorted(values)
-    _check_gamma(gamma)
+    check_gamma(gamma)
     blocks = np.empty(answers.size, dtype=np.intp)
     block, start = -1, 0
     while start < answers.size:
@@ -176,7 +152,7 @@ def largest_smallest_block(
     [0, 0, 1, 1]
     """
     answers, order = _sorted(values)
-    _check_gamma(gamma)
+    check_gamma(gamma)
     sizes = np.ones(answers.size) if measure is None else np.asarray(measure, dtype=float)[order]
     shares = np.concatenate([[0.0], np.cumsum(sizes)])
     reach = np.searchsorted(answers, answers - (2 / gamma) * (1 + SLACK), side="left")
@@ -244,13 +220,6 @@ def _sorted(values: npt.ArrayLike) -> tuple[Floats, Codes]:
         raise ChannelError("Answers must be a non-empty list of finite numbers.")
     order = np.argsort(answers, kind="stable")
     return answers[order], order
-
-
-def _check_gamma(gamma: float) -> None:
-    if not (math.isfinite(gamma) and gamma > 0):
-        raise ChannelError(
-            f"gamma={gamma!r} must be a positive number: 1/gamma is the largest error."
-        )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pandas as pd
 
 from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic import Box, LinearQuery, plot_tradeoff, tradeoff
+from anonbayes.nonstochastic import Box, LinearQuery, plot_tradeoff, quantized_answer, tradeoff
 from anonbayes.scenario.file_columns import read_named, with_numbers
 from anonbayes.scenario.outputs import Result, compare_limits
 
@@ -44,7 +44,7 @@ class PreparedQuery:
         table.insert(0, "largest_error", errors)
         chosen = table.loc[table["largest_error"] == asked.largest_error].iloc[0]
         quantizer = UniformQuantizer.optimal(numbers.lower, numbers.upper, 1 / asked.largest_error)
-        answer = quantizer.answer(mean.weights, self.data, box=box)
+        answer = quantized_answer(quantizer, mean.weights, self.data, box=box)
         measures = {
             "answer": answer.value,
             "largest_error": answer.largest_error,

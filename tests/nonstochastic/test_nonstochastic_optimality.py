@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anonbayes as ab
+from anonbayes.channels.coarsening import n_bins
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic.policies import fewest_blocks, largest_smallest_edges, n_bins
+from anonbayes.nonstochastic.policies import fewest_blocks, largest_smallest_edges
 
 ns = ab.nonstochastic
 
