@@ -19,8 +19,9 @@ from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.notions.ldp import Audit, Notion, audit_matrix
 from anonbayes.notions.uldp import ULDP, audit_types_matrix
 
-# Relative excess of a width over ``2/gamma`` that counts as rounding.
+# Relative excess of a width over ``2/gamma`` that counts as rounding; and as many bins as are made.
 SLACK = 1e-9
+MOST_BINS = 1_000_000
 
 __all__ = ["Generalization", "UniformQuantizer", "check_gamma", "n_bins", "uniform_edges"]
 
@@ -263,26 +264,6 @@ class UniformQuantizer(Generalization):
         """One over the largest error of a report (Quantize (11))."""
         return 2 * self.bins / (self.upper - self.lower)
 
-    @property
-    def dimension(self) -> int:
-        """Dimension of the secret: it is one number."""
-        return 1
-
-    @property
-    def log_measure(self) -> float:
-        """Entropy ``h0`` of a number anywhere in the range."""
-        return math.log(self.upper - self.lower)
-
-    @property
-    def conditional_log_measures(self) -> Floats:
-        """Log-width of each bin."""
-        return np.full(self.bins, self.log_measure - math.log(self.bins))
-
-    @property
-    def n_components(self) -> int:
-        """Number of different reports."""
-        return self.bins
-
     # -- the analyst -------------------------------------------------------------------------------
 
     def report_codes(self, reports: Iterable[object]) -> Ints:
@@ -355,6 +336,11 @@ def n_bins(lower: float, upper: float, gamma: float) -> int:
     if not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
         raise ChannelError(f"The range [{lower:g}, {upper:g}] is not a bounded interval.")
     wanted = gamma * (upper - lower) / 2
+    if wanted > MOST_BINS:
+        raise ChannelError(
+            f"gamma={gamma:g} on [{lower:g}, {upper:g}] asks for {wanted:.3g} bins; at most "
+            f"{MOST_BINS:,} are made. Accept a larger error: gamma is one over it."
+        )
     return max(1, math.ceil(wanted * (1 - SLACK)))
 
 

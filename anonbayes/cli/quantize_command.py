@@ -210,31 +210,29 @@ def leakage(
     No probabilities are involved. With --json: text, is_private, k, exposed, leakage,
     relative_disarray, maximin_information, groups.
     """
-    import json
-
     from anonbayes import nonstochastic
 
     table = read_release(
         released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
         drop=drop, domain=domain, sep=sep, missing=missing,
     )  # fmt: skip
-    found = nonstochastic.table_leakage(table)
-    exceeded = max_leakage is not None and found.leakage > max_leakage
+    said = nonstochastic.table_leakage(table)
+    exceeded = max_leakage is not None and said.leakage > max_leakage
     if as_json:
-        print_json({"format": 1, **json.loads(found.to_json())})
+        print_json({"format": 1, **said.to_dict()})
     else:
         show_figures(
             {
-                "groups": len(found.groups),
-                "groups with one sensitive value": len(found.homogeneous),
-                "rows in them": found.exposed,
-                "largest leakage (nats)": found.leakage,
-                "maximin information (nats)": found.maximin_information,
+                "groups": len(said.groups),
+                "groups with one sensitive value": len(said.homogeneous),
+                "rows in them": said.exposed,
+                "largest leakage (nats)": said.leakage,
+                "maximin information (nats)": said.maximin_information,
             },
             title=released.name,
         )
-        say(found.text)
+        say(said.text)
         if exceeded:
-            say(f"leakage is {found.leakage:.4g} and exceeds the limit of {max_leakage:g}.")
-    if exceeded or (require_private and not found.is_private):
+            say(f"leakage is {said.leakage:.4g} and exceeds the limit of {max_leakage:g}.")
+    if exceeded or (require_private and not said.is_private):
         raise typer.Exit(EXCEEDED)

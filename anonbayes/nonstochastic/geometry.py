@@ -1,35 +1,27 @@
-"""Boxes, polytopes and balls."""
+"""Boxes of possible secrets, queries about them, and the smallest ball around points."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize
-from scipy.optimize import linprog
-from scipy.spatial import ConvexHull, HalfspaceIntersection
-from scipy.stats import qmc
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError, DomainError
 
 __all__ = [
-    "MAX_HULL_DIMENSION",
     "Box",
     "LinearQuery",
-    "Polytope",
     "Query",
     "as_query",
-    "linear_cells",
-    "log_ball_volume",
     "query_extremes",
     "query_range",
+    "read_points",
     "smallest_enclosing_ball",
     "supported_ball",
 ]
@@ -63,8 +55,7 @@ class Box:
     upper: tuple[float, ...]
 
     def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
-        low = np.atleast_1d(np.asarray(lower, dtype=float))
-        high = np.atleast_1d(np.asarray(upper, dtype=float))
+        low, high = _numbers(lower, "The lower ends"), _numbers(upper, "The upper ends")
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise DomainError(
                 f"A box needs two lists of ends of equal length, got shapes {low.shape} and "
@@ -139,7 +130,7 @@ class LinearQuery:
     offset: float
 
     def __init__(self, weights: npt.ArrayLike, offset: float = 0.0) -> None:
-        w = np.atleast_1d(np.asarray(weights, dtype=float))
+        w = _numbers(weights, "The weights of a query")
         if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(offset):
             raise ChannelError("A linear query needs a list of finite weights and a finite offset.")
         object.__setattr__(self, "weights", tuple(w.tolist()))
@@ -161,7 +152,7 @@ class LinearQuery:
         return math.fsum(low) + self.offset, math.fsum(high) + self.offset
 
 
-def as_query(query: Any, box: Box) -> Query:
+def as_query(query: Query | npt.ArrayLike, box: Box) -> Query:
     """Check that `query` answers about points of `box`; a list of weights is a linear query."""
     if not callable(query):
         query = LinearQuery(query)
@@ -171,6 +162,11 @@ def as_query(query: Any, box: Box) -> Query:
                 f"The query has {len(query.weights)} weights, the box {box.dimension} coordinates."
             )
         return query
+    if box.dimension > 2:
+        raise ChannelError(
+            f"A query that is not linear is treated in one or two coordinates; the box has "
+            f"{box.dimension}. Give a LinearQuery, or a list of weights."
+        )
     probe = box.at(np.linspace(0.25, 0.75, 6)[:, None] * np.ones(box.dimension)).reshape(3, 2, -1)
     answers = np.asarray(query(probe))
     if answers.shape != (3, 2):
@@ -184,12 +180,18 @@ def as_query(query: Any, box: Box) -> Query:
     return query
 
 
+def _numbers(given: npt.ArrayLike, what: str) -> Floats:
+    try:
+        return np.atleast_1d(np.asarray(given, dtype=float))
+    except (TypeError, ValueError) as error:
+        raise DomainError(f"{what} must be numbers: {error}.") from None
+
+
 def query_range(query: Query, box: Box) -> tuple[float, float]:
     """Smallest and largest answer of `query` on `box`.
 
-    Exact for a `LinearQuery`. Otherwise the best of a grid (up to two coordinates) or of the
-    corners and a Sobol sequence, improved by bounded quasi-Newton steps: good for well-behaved
-    queries, not a proof.
+    Exact for a `LinearQuery`. Otherwise the best of a grid, improved by bounded quasi-Newton steps:
+    good for well-behaved queries, not a proof.
     """
     if isinstance(query, LinearQuery):
         return query.range(box)
@@ -200,14 +202,8 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
 def query_extremes(query: Query, box: Box) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
     """Smallest and largest answer that a search finds, each with a point that gives it."""
     n = box.dimension
-    if n <= 2:
-        axis = np.linspace(0, 1, 4097 if n == 1 else 129)
-        unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
-    else:
-        unit = qmc.Sobol(n, seed=np.random.default_rng(0)).random(4096)
-        if n <= 12:
-            corners = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-            unit = np.concatenate([unit, corners.astype(float)])
+    axis = np.linspace(0, 1, 4097 if n == 1 else 129)
+    unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
     values = np.asarray(query(box.at(unit)), dtype=float)
     low, at_low = _least(lambda u: float(query(box.at(u))), unit, values)
     high, at_high = _least(lambda u: -float(query(box.at(u))), unit, -values)
@@ -220,150 +216,12 @@ def _least(
     order = np.argsort(values, kind="stable")[:4]
     best, where = float(values[order[0]]), unit[order[0]]
     for start in order:
-        found = optimize.minimize(
+        nearby = optimize.minimize(
             objective, unit[start], method="L-BFGS-B", bounds=[(0.0, 1.0)] * unit.shape[1]
         )
-        if found.fun < best:
-            best, where = float(found.fun), found.x
+        if nearby.fun < best:
+            best, where = float(nearby.fun), nearby.x
     return best, where
-
-
-# -------------------------------------------------------------------------------------------------
-# Cells of several linear queries are polytopes: their volumes and corners, exactly.
-
-MAX_HULL_DIMENSION = 6
-"""Beyond it convex hulls of slabs of a box become slow."""
-
-
-@dataclass(frozen=True)
-class Polytope:
-    """Part of a box in which several linear queries each fall into one bin.
-
-    Attributes
-    ----------
-    bins : tuple of int
-        Bin of each query.
-    log_volume : float
-        Logarithm of the volume; above six coordinates that of the largest inscribed ball, a lower
-        bound.
-    corners : array or None
-        Vertices, up to six coordinates.
-    """
-
-    bins: tuple[int, ...]
-    log_volume: float
-    corners: Floats | None
-
-
-def linear_cells(queries: list[LinearQuery], inner_edges: list[Floats], box: Box) -> list[Polytope]:
-    """All combinations of bins that some open set of secrets gives, in order of the bins.
-
-    A combination is possible if a ball fits into it, which a linear program decides; one that
-    extends an impossible combination of the first queries is never tried.
-    """
-    possible: list[tuple[int, ...]] = [()]
-    balls: dict[tuple[int, ...], tuple[Floats, float]] = {}
-    for n_used, edges in enumerate(inner_edges, start=1):
-        longer = []
-        for bins, b in itertools.product(possible, range(len(edges) + 1)):
-            candidate = (*bins, b)
-            ball = _inscribed_ball(*_halfspaces(queries[:n_used], inner_edges, candidate), box)
-            if ball is not None:
-                longer.append(candidate)
-                balls[candidate] = ball
-        possible = longer
-    return [_polytope(queries, inner_edges, bins, box, *balls[bins]) for bins in possible]
-
-
-def log_ball_volume(radius: float, dimension: int) -> float:
-    """Log-volume of a ball.
-
-    Examples
-    --------
-    >>> round(math.exp(log_ball_volume(1.0, 2)), 6)
-    3.141593
-    """
-    half = dimension / 2
-    return half * math.log(math.pi) - math.lgamma(half + 1) + dimension * math.log(radius)
-
-
-def _halfspaces(
-    queries: list[LinearQuery], inner_edges: list[Floats], bins: tuple[int, ...]
-) -> tuple[Floats, Floats]:
-    """Rows ``a``, ``b`` of the conditions ``a @ x <= b`` that the bins put on the secret."""
-    rows, limits = [], []
-    for query, edges, b in zip(queries, inner_edges, bins, strict=False):
-        weights = np.asarray(query.weights)
-        if b < len(edges):
-            rows.append(weights)
-            limits.append(edges[b] - query.offset)
-        if b > 0:
-            rows.append(-weights)
-            limits.append(query.offset - edges[b - 1])
-    n = len(queries[0].weights)
-    return np.array(rows).reshape(-1, n), np.array(limits)
-
-
-def _inscribed_ball(rows: Floats, limits: Floats, box: Box) -> tuple[Floats, float] | None:
-    """Centre and radius of a largest ball inside the cell, None if there is no room for one.
-
-    In coordinates scaled to the unit cube, so that the radius is relative.
-    """
-    n = box.dimension
-    scaled = rows * box.widths
-    rest = limits - rows @ np.asarray(box.lower)
-    norms = np.linalg.norm(scaled, axis=1)
-    identity, ones = np.eye(n), np.ones((n, 1))
-    conditions = np.concatenate(
-        [
-            np.concatenate([scaled, norms[:, None]], axis=1),
-            np.concatenate([identity, ones], axis=1),
-            np.concatenate([-identity, ones], axis=1),
-        ]
-    )
-    bounds = np.concatenate([rest, np.ones(n), np.zeros(n)])
-    found = linprog(
-        np.concatenate([np.zeros(n), [-1.0]]),
-        A_ub=conditions,
-        b_ub=bounds,
-        bounds=[(None, None)] * n + [(0, None)],
-        method="highs",
-    )
-    if found.status != 0 or found.x[-1] < 1e-9:
-        return None
-    return found.x[:-1], float(found.x[-1])
-
-
-def _polytope(
-    queries: list[LinearQuery],
-    inner_edges: list[Floats],
-    bins: tuple[int, ...],
-    box: Box,
-    centre: Floats,
-    radius: float,
-) -> Polytope:
-    n = box.dimension
-    if n > MAX_HULL_DIMENSION:
-        return Polytope(bins, log_ball_volume(radius, n) + box.log_measure, None)
-    rows, limits = _halfspaces(queries, inner_edges, bins)
-    scaled, rest = rows * box.widths, limits - rows @ np.asarray(box.lower)
-    identity = np.eye(n)
-    conditions = np.concatenate(
-        [
-            np.concatenate([scaled, -rest[:, None]], axis=1),
-            np.concatenate([identity, -np.ones((n, 1))], axis=1),
-            np.concatenate([-identity, np.zeros((n, 1))], axis=1),
-        ]
-    )
-    if n == 1:
-        limits_1d = -conditions[:, 1] / conditions[:, 0]
-        low = limits_1d[conditions[:, 0] < 0].max()
-        high = limits_1d[conditions[:, 0] > 0].min()
-        corners = np.array([[low], [high]])
-        return Polytope(bins, math.log(high - low) + box.log_measure, box.at(corners))
-    corners = HalfspaceIntersection(conditions, centre).intersections
-    hull = ConvexHull(corners)
-    return Polytope(bins, math.log(hull.volume) + box.log_measure, box.at(corners[hull.vertices]))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -386,14 +244,21 @@ def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
     >>> centre.tolist(), radius
     ([1.0, 0.0], 1.0)
     """
-    centre, radius, _ = supported_ball(np.asarray(points, dtype=float))
+    centre, radius, _ = supported_ball(read_points(points))
     return centre, radius
+
+
+def read_points(points: npt.ArrayLike) -> Floats:
+    """Points as rows of a matrix; a plain list of numbers are points on a line."""
+    x = _numbers(points, "Points")
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2 or len(x) == 0 or not np.isfinite(x).all():
+        raise ChannelError(f"Give finite points of shape (m, n), at least one; got {x.shape}.")
+    return x
 
 
 def supported_ball(x: Floats) -> tuple[Floats, float, list[int]]:
     """Centre, radius, and the few points that hold the smallest enclosing ball."""
-    if x.ndim != 2 or len(x) == 0:
-        raise ChannelError(f"An enclosing ball needs points of shape (m, n), got {x.shape}.")
     origin, scale = x.mean(axis=0), float(np.abs(x - x.mean(axis=0)).max())
     if scale == 0:
         return x[0].copy(), 0.0, [0]

@@ -8,92 +8,19 @@ homogeneity attack, and the reason why k-anonymity alone is not private (Quantiz
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Codes
 from anonbayes.errors import TableError
-from anonbayes.nonstochastic import ranges
-from anonbayes.nonstochastic.ranges import write_json
-from anonbayes.nonstochastic.relations import Relation
+from anonbayes.nonstochastic.relations import Relation, maximin_information
+from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "GroupLeakage",
-    "SupportsGroups",
-    "group_leakage",
-    "homogeneous_release",
-    "table_leakage",
-    "table_relation",
-]
-
-
-class SupportsGroups(Protocol):
-    """What is needed of a released table."""
-
-    @property
-    def group_codes(self) -> Any:
-        """Group of each row, -1 for a suppressed row."""
-
-    @property
-    def secret_codes(self) -> Any:
-        """Code of the sensitive value of each row."""
-
-    @property
-    def weights(self) -> Any:
-        """Number of rows that each line stands for, or None."""
-
-    @property
-    def sensitive(self) -> str:
-        """Name of the sensitive attribute."""
-
-    @property
-    def domains(self) -> Any:
-        """Domain of each attribute by name."""
-
-
-def table_relation(
-    group_codes: npt.ArrayLike,
-    secret_codes: npt.ArrayLike,
-    n_secrets: int,
-    *,
-    measure: npt.ArrayLike | None = None,
-) -> Relation:
-    """Relation of a person's sensitive value with the group the person is in.
-
-    Suppressed rows (group -1) tell nothing about the group of their owner; together they form one
-    more group, whose owners can have any value of the domain.
-
-    Parameters
-    ----------
-    group_codes, secret_codes : array_like of int
-        Group and sensitive value of each row.
-    n_secrets : int
-        Size of the sensitive domain.
-    measure : array_like of float, optional
-        Size of each sensitive value: 1 by default; the width of each bin for a binned number; 0
-        for a number published as it is.
-
-    Examples
-    --------
-    >>> table_relation([0, 0, 1, 1], [0, 1, 2, 2], n_secrets=3)
-    Relation(3 secrets, 2 releases, 3 pairs, 2 components)
-    """
-    groups, secrets = _codes(group_codes, secret_codes, n_secrets)
-    suppressed = groups < 0
-    n_groups = int(groups.max(initial=-1)) + 1
-    x, y = secrets[~suppressed], groups[~suppressed]
-    if suppressed.any():
-        x = np.concatenate([x, np.arange(n_secrets)])
-        y = np.concatenate([y, np.full(n_secrets, n_groups)])
-        n_groups += 1
-    return Relation.from_pairs(x, y, shape=(n_secrets, n_groups), measure=measure)
+__all__ = ["GroupLeakage", "homogeneous_release", "table_leakage"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,17 +33,14 @@ class GroupLeakage:
         Sensitive values and groups.
     groups : DataFrame
         One row per group: ``size``, ``n_values`` (the conditional range), ``disarray`` (its
-        log-size), ``leakage``, ``homogeneous``.
+        log-size), ``leakage``, ``homogeneous``, ``revealed`` (the value of a homogeneous group).
     n_secrets : int
         Size of the sensitive domain, the range before the release.
-    domain_log_measure : float
-        Its log-size ``h0``.
     """
 
     relation: Relation
     groups: pd.DataFrame
     n_secrets: int
-    domain_log_measure: float
 
     @property
     def leakage(self) -> float:
@@ -131,7 +55,7 @@ class GroupLeakage:
     @property
     def maximin_information(self) -> float:
         """Maximin information between sensitive value and group, in nats."""
-        return ranges.maximin_information(self.relation)
+        return maximin_information(self.relation)
 
     @property
     def homogeneous(self) -> pd.DataFrame:
@@ -151,25 +75,7 @@ class GroupLeakage:
     @property
     def is_private(self) -> bool:
         """Whether no group reveals the sensitive value of its members."""
-        return not bool(self.groups["homogeneous"].any())
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the finding and the groups as JSON text; write it to `path` if given."""
-        content = {
-            "text": self.text,
-            "is_private": self.is_private,
-            "k": self.k,
-            "exposed": self.exposed,
-            "leakage": self.leakage,
-            "relative_disarray": self.relative_disarray,
-            "maximin_information": self.maximin_information,
-            "groups": self.groups.reset_index(),
-        }
-        return write_json(content, path)
-
-    def _repr_html_(self) -> str:
-        shown = self.groups.sort_values("leakage", ascending=False, kind="stable")
-        return f"<p>{escape(self.text)}</p>{shown.to_html(max_rows=20)}"
+        return self.homogeneous.empty
 
     @property
     def text(self) -> str:
@@ -187,83 +93,79 @@ class GroupLeakage:
             f"(leakage {self.leakage:.4g} nats)."
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding in plain types, the groups as a list of records."""
+        groups = self.groups.reset_index().astype(object).to_dict(orient="records")
+        names = ["text", "is_private", "k", "exposed", "leakage", "relative_disarray"]
+        found = {name: getattr(self, name) for name in [*names, "maximin_information"]}
+        return {**found, "groups": groups}
 
-def group_leakage(
-    group_codes: npt.ArrayLike,
-    secret_codes: npt.ArrayLike,
-    n_secrets: int,
-    *,
-    measure: npt.ArrayLike | None = None,
-    names: Sequence[Any] | None = None,
-    weights: npt.ArrayLike | None = None,
-) -> GroupLeakage:
+    def _repr_html_(self) -> str:
+        shown = self.groups.sort_values("leakage", ascending=False, kind="stable")
+        return f"<p>{escape(self.text)}</p>{shown.to_html(max_rows=20)}"
+
+
+def table_leakage(table: ReleasedTable, *, measure: npt.ArrayLike | None = None) -> GroupLeakage:
     """Conditional range of the sensitive value in each group, and the homogeneity attack.
 
-    Parameters are those of `table_relation`; `names` are labels of the sensitive values, `weights`
-    the numbers of rows that the given pairs stand for.
-
-    Examples
-    --------
-    >>> found = group_leakage([0, 0, 1, 1, 1], [0, 1, 2, 2, 2], n_secrets=4)
-    >>> found.homogeneous[["size", "n_values"]].values.tolist(), found.exposed
-    ([[3, 1]], 3)
-    >>> print(found.text)
-    1 of 2 groups are homogeneous: the table is 2-anonymous, yet it reveals the sensitive value \
-of 3 rows (leakage 1.386 nats).
-    """
-    groups, secrets = _codes(group_codes, secret_codes, n_secrets)
-    published = groups >= 0
-    if not published.any():
-        raise TableError("Every row is suppressed; there is no group to look at.")
-    relation = table_relation(groups[published], secrets[published], n_secrets, measure=measure)
-    whole = Relation(np.ones((n_secrets, 1)), measure=relation.measure).log_measure
-    counts = np.diff(relation.matrix.tocsc().indptr)[relation.range_y]
-    rows = np.ones(len(groups)) if weights is None else np.asarray(weights, dtype=np.float64)
-    sizes = np.bincount(groups[published], rows[published]).astype(np.int64)[relation.range_y]
-    disarray = relation.conditional_log_measures
-    # Values of size zero (published numbers of a continuous range) leave nothing of the range.
-    leak = np.full(len(disarray), math.inf)
-    known = np.isfinite(disarray)
-    leak[known] = whole - disarray[known]
-    frame = pd.DataFrame(
-        {
-            "size": sizes,
-            "n_values": counts,
-            "disarray": disarray,
-            "leakage": leak,
-            "homogeneous": counts == 1,
-        },
-        index=pd.Index(relation.range_y, name="group"),
-    )
-    if names is not None:
-        first = relation.matrix.tocsc()
-        only = [
-            names[first.indices[first.indptr[g]]] if single else None
-            for g, single in zip(relation.range_y, counts == 1, strict=True)
-        ]
-        frame["revealed"] = pd.Series(only, index=frame.index, dtype=object)
-    return GroupLeakage(relation, frame, n_secrets, whole)
-
-
-def table_leakage(table: SupportsGroups, *, measure: npt.ArrayLike | None = None) -> GroupLeakage:
-    """`group_leakage` of a released table.
+    Suppressed rows tell nothing about the group of their owner and are left out.
 
     Parameters
     ----------
     table : ReleasedTable
         Its groups, sensitive values and sensitive domain are read.
     measure : array_like of float, optional
-        Size of each value of the sensitive domain; 1 by default.
+        Size of each value of the sensitive domain: 1 by default; the width of each bin for a
+        binned number; 0 for a number published as it is.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> frame = pd.DataFrame({"ward": list("aabbb"), "ill": ["flu", "cold", "HIV", "HIV", "HIV"]})
+    >>> said = ab.nonstochastic.table_leakage(ab.ReleasedTable.horizontal(frame, "ill"))
+    >>> said.homogeneous[["size", "n_values", "revealed"]].values.tolist(), said.exposed
+    ([[3, 1, 'HIV']], 3)
+    >>> print(said.text)
+    1 of 2 groups are homogeneous: the table is 2-anonymous, yet it reveals the sensitive value \
+of 3 rows (leakage 1.099 nats).
     """
     domain = table.domains[table.sensitive]
-    return group_leakage(
-        table.group_codes,
-        table.secret_codes,
-        len(domain),
-        measure=measure,
-        names=list(domain),
-        weights=table.weights,
+    published = table.group_codes >= 0
+    if not published.any():
+        raise TableError("Every row is suppressed; there is no group to look at.")
+    groups, secrets = table.group_codes[published], table.secret_codes[published]
+    relation = Relation.from_pairs(
+        secrets, groups, shape=(len(domain), int(groups.max()) + 1), measure=measure
     )
+    by_group = relation.matrix.tocsc()
+    numbers = relation.range_y
+    n_values = np.diff(by_group.indptr)[numbers]
+    weights = None if table.weights is None else np.asarray(table.weights, dtype=float)[published]
+    sizes = np.bincount(groups, weights).astype(np.int64)[numbers]
+    with np.errstate(divide="ignore"):
+        whole = float(np.log(relation.measure.sum()))
+    disarray = relation.conditional_log_measures
+    # Values of size zero (published numbers of a continuous range) leave nothing of the range.
+    leaked = np.full(len(disarray), math.inf)
+    known = np.isfinite(disarray)
+    leaked[known] = whole - disarray[known]
+    values = list(domain)
+    first = by_group.indices[by_group.indptr[numbers]]
+    single = n_values == 1
+    only = [values[code] if one else None for code, one in zip(first, single, strict=True)]
+    index = pd.Index(numbers, name="group")
+    frame = pd.DataFrame(
+        {
+            "size": sizes,
+            "n_values": n_values,
+            "disarray": disarray,
+            "leakage": leaked,
+            "homogeneous": single,
+            "revealed": pd.Series(only, index=index, dtype=object),
+        },
+        index=index,
+    )
+    return GroupLeakage(relation, frame, len(domain))
 
 
 def homogeneous_release(k: int, levels: int) -> Relation:
@@ -295,26 +197,3 @@ def homogeneous_release(k: int, levels: int) -> Relation:
     report = np.where(agree, people[0], levels)
     cells = np.full(report.size, float(levels) ** -k)
     return Relation.from_pairs(np.arange(report.size), report, measure=cells)
-
-
-def _codes(
-    group_codes: npt.ArrayLike, secret_codes: npt.ArrayLike, n_secrets: int
-) -> tuple[Codes, Codes]:
-    groups = np.asarray(group_codes, dtype=np.intp)
-    secrets = np.asarray(secret_codes, dtype=np.intp)
-    if groups.ndim != 1 or groups.shape != secrets.shape or groups.size == 0:
-        raise TableError(
-            f"Group codes have shape {groups.shape}, secret codes {secrets.shape}; give one of "
-            "each per row."
-        )
-    outside = (secrets < 0) | (secrets >= n_secrets)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise TableError(
-            f"Row {row}: secret code {secrets[row]} is outside 0..{n_secrets - 1}; codes are "
-            "positions in the sensitive domain."
-        )
-    if groups.min() < -1:
-        row = int(np.argmin(groups))
-        raise TableError(f"Row {row}: group code {groups[row]}; use -1 for a suppressed row.")
-    return groups, secrets

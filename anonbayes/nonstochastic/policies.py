@@ -1,4 +1,4 @@
-"""Policies: deterministic answers to queries, and the best of them."""
+"""Policies: deterministic answers to queries, the best of them, and their pictures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Codes, Floats
-from anonbayes.channels.coarsening import SLACK, check_gamma, n_bins, uniform_edges
+from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.nonstochastic import ranges
+from anonbayes.nonstochastic import relations
 from anonbayes.nonstochastic.geometry import (
     Box,
     LinearQuery,
@@ -27,199 +26,36 @@ from anonbayes.nonstochastic.geometry import (
     query_range,
     smallest_enclosing_ball,
 )
-from anonbayes.nonstochastic.ranges import write_json
+from anonbayes.nonstochastic.partitions import FinitePolicy, largest_smallest_edges
 from anonbayes.nonstochastic.regions import (
     MAX_CORNER_DIMENSION,
-    Ball,
-    Cells,
-    cell_volumes,
     connected_parts,
     corner_radius,
     enclosing_balls,
     log_slab_measures,
-    n_terms,
+    region_volumes,
     rough_volumes,
     slab_corners,
 )
+from anonbayes.nonstochastic.relations import Uncertain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "Ball",
     "Policy",
     "Region",
-    "fewest_blocks",
-    "largest_smallest_block",
-    "largest_smallest_edges",
     "optimal_policy",
+    "plot_regions",
+    "plot_tradeoff",
+    "quality",
     "quantized_query",
+    "tradeoff",
 ]
 
-
-# -------------------------------------------------------------------------------------------------
-# How to cut the range of a query: fewest bins, or the largest smallest bin.
-#
-# Two problems of Quantize Thm. IV.3, with ``w = 2/gamma`` the widest bin that keeps the quality:
-#
-# * fewest bins (18), optimal for maximin information: the uniform quantizer on an interval, the
-#   greedy cover on finitely many values;
-# * the largest smallest bin (16b), optimal for leakage. If a region holds a smaller answer than a
-#   region to its left does, equal parts of the two can be exchanged without leaving either window
-#   of width ``w``. So regions that are contiguous in the answer lose nothing (unless the secrets
-#   are few and of unequal size), and dynamic programming finds the best.
-
-
-def largest_smallest_edges(
-    share_below: Callable[[Floats], Floats],
-    lower: float,
-    upper: float,
-    gamma: float,
-    *,
-    resolution: int = 512,
-) -> Floats:
-    """Edges of bins no wider than ``2/gamma`` whose smallest share is as large as possible.
-
-    Parameters
-    ----------
-    share_below : callable
-        Share of the secrets whose answer is below each given value; vectorised.
-    resolution : int
-        Number of places for an edge in the first pass; later passes zoom in on the best ones.
-
-    Examples
-    --------
-    Uniform shares, width at most 0.4: three equal bins.
-
-    >>> largest_smallest_edges(lambda v: v, 0.0, 1.0, gamma=5).round(6).tolist()
-    [0.0, 0.333333, 0.666667, 1.0]
-    """
-    check_gamma(gamma)
-    width = 2 / gamma
-    if width * (1 + SLACK) >= upper - lower:
-        return np.array([lower, upper])
-    # Bins of full width counted from either end: where a tight solution has its edges.
-    chain = width * np.arange(1, math.ceil((upper - lower) / width))
-    places = np.concatenate(
-        [np.linspace(lower, upper, resolution + 1), lower + chain, upper - chain]
-    )
-    places = np.unique(places[(places >= lower) & (places <= upper)])
-    edges = _best_chain(places, share_below(places), width)
-    spacing = (upper - lower) / resolution
-    least = np.diff(share_below(edges)).min()
-    while spacing > 1e-10 * (upper - lower):
-        nearby = _zoom(edges, share_below, width, spacing)
-        gain = np.diff(share_below(nearby)).min() - least
-        if gain > 0:
-            edges, least = nearby, least + gain
-        if gain <= 1e-3 * least * spacing / (upper - lower):
-            spacing /= 4
-    return edges
-
-
-def fewest_blocks(values: npt.ArrayLike, gamma: float) -> Codes:
-    """Block of each of finitely many answers, with the fewest blocks of radius ``1/gamma``.
-
-    Each block starts at the smallest answer not yet covered, which is optimal.
-
-    Examples
-    --------
-    >>> fewest_blocks([0.0, 3.0, 1.0, 2.0, 9.0], gamma=1).tolist()
-    [0, 1, 0, 0, 2]
-    """
-    answers, order = _sorted(values)
-    check_gamma(gamma)
-    blocks = np.empty(answers.size, dtype=np.intp)
-    block, start = -1, 0
-    while start < answers.size:
-        block += 1
-        reach = answers[start] + (2 / gamma) * (1 + SLACK)
-        stop = int(np.searchsorted(answers, reach, side="right"))
-        blocks[order[start:stop]] = block
-        start = stop
-    return blocks
-
-
-def largest_smallest_block(
-    values: npt.ArrayLike, gamma: float, *, measure: npt.ArrayLike | None = None
-) -> Codes:
-    """Block of each of finitely many answers, radius ``1/gamma``, with the largest smallest one.
-
-    Examples
-    --------
-    Greedy blocks would leave the last answer alone; these have two members each:
-
-    >>> largest_smallest_block([0.0, 1.0, 2.0, 3.0], gamma=1).tolist()
-    [0, 0, 1, 1]
-    """
-    answers, order = _sorted(values)
-    check_gamma(gamma)
-    sizes = np.ones(answers.size) if measure is None else np.asarray(measure, dtype=float)[order]
-    shares = np.concatenate([[0.0], np.cumsum(sizes)])
-    reach = np.searchsorted(answers, answers - (2 / gamma) * (1 + SLACK), side="left")
-    cuts = _backtrack(shares, reach)
-    blocks = np.empty(answers.size, dtype=np.intp)
-    blocks[order] = np.searchsorted(cuts[1:-1], np.arange(answers.size), side="right")
-    return blocks
-
-
-def _backtrack(shares: Floats, reach: Codes) -> Codes:
-    """Cuts ``0 = c_0 < ... < c_q = n`` that maximise the least ``shares[c_i] - shares[c_(i-1)]``.
-
-    A block that ends before cut ``j`` may start at cut ``reach[j-1]`` or later. Among equally good
-    solutions the one with the fewest blocks is taken.
-    """
-    n = len(shares) - 1
-    best, count = np.full(n + 1, -np.inf), np.zeros(n + 1, dtype=np.intp)
-    origin = np.zeros(n + 1, dtype=np.intp)
-    best[0] = np.inf
-    for j in range(1, n + 1):
-        first = reach[j - 1]
-        smallest = np.minimum(best[first:j], shares[j] - shares[first:j])
-        good = np.flatnonzero(smallest >= smallest.max() - 1e-12 * shares[-1])
-        pick = first + int(good[np.argmin(count[first:j][good])])
-        best[j], count[j], origin[j] = smallest[pick - first], count[pick] + 1, pick
-    cuts = [n]
-    while cuts[-1] > 0:
-        cuts.append(int(origin[cuts[-1]]))
-    return np.asarray(cuts[::-1], dtype=np.intp)
-
-
-def _best_chain(places: Floats, shares: Floats, width: float) -> Floats:
-    reach = np.searchsorted(places, places[1:] - width * (1 + SLACK), side="left")
-    return places[_backtrack(shares, reach)]
-
-
-def _zoom(
-    edges: Floats, share_below: Callable[[Floats], Floats], width: float, spacing: float
-) -> Floats:
-    """Improve the inner edges on a finer grid around each of them, all at once."""
-    offsets = spacing * np.linspace(-1, 1, 17)
-    layers = np.clip(edges[1:-1, None] + offsets, edges[0], edges[-1])
-    layers = np.concatenate([np.full((1, 17), edges[0]), layers, np.full((1, 17), edges[-1])])
-    shares = np.asarray(share_below(layers.ravel())).reshape(layers.shape)
-    best, origin = np.full(17, np.inf), []
-    for k in range(1, len(layers)):
-        gap = layers[k][None, :] - layers[k - 1][:, None]
-        gain = np.minimum(best[:, None], shares[k][None, :] - shares[k - 1][:, None])
-        gain[(gap > width * (1 + SLACK)) | (gap <= 0)] = -np.inf
-        # Column 8 is the present edge: it wins ties, so the edges do not drift.
-        gain[8] += 1e-15
-        origin.append(np.argmax(gain, axis=0))
-        best = gain.max(axis=0)
-    if not np.isfinite(best.max()):
-        return edges
-    path = [int(np.argmax(best))]
-    for back in origin[::-1]:
-        path.append(int(back[path[-1]]))
-    return layers[np.arange(len(layers)), path[::-1]]
-
-
-def _sorted(values: npt.ArrayLike) -> tuple[Floats, Codes]:
-    answers = np.asarray(values, dtype=float)
-    if answers.ndim != 1 or answers.size == 0 or not np.all(np.isfinite(answers)):
-        raise ChannelError("Answers must be a non-empty list of finite numbers.")
-    order = np.argsort(answers, kind="stable")
-    return answers[order], order
+MOST_ANSWERS = {"exact": 100_000, "quadrature": 1_000}
+"""Answers of a policy whose regions are computed, by the way their volumes are found."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -239,7 +75,7 @@ class Region:
     log_measure : float
         Logarithm of the volume.
     error : float
-        Error of the volume: zero if exact, else estimated (quadrature) or a standard error.
+        Error of the volume as the quadrature estimates it; zero if exact.
     """
 
     level: float
@@ -254,8 +90,28 @@ class Region:
         return float(_exp(self.log_measure))
 
 
+@dataclass(frozen=True)
+class Ball:
+    """Smallest ball around the secrets that give one answer.
+
+    Attributes
+    ----------
+    centre : tuple of float
+        The estimate with the smallest worst-case error.
+    radius : float
+        That error; NaN where it was not computed.
+    consistent : bool
+        Whether the centre could itself be the secret. If not (the region is hollow or in several
+        parts), an adversary bound to consistent estimates (Quantize Assumption II.1) errs by more.
+    """
+
+    centre: tuple[float, ...]
+    radius: float
+    consistent: bool
+
+
 @dataclass(frozen=True, eq=False)
-class Policy:
+class Policy(Uncertain):
     """Quantized query on a box: its answers, their regions, and what they give away.
 
     Made by `optimal_policy` or `quantized_query`. The measures of `anonbayes.nonstochastic` take a
@@ -274,7 +130,7 @@ class Policy:
     metric : str
         What the edges are optimal for: "maximin", "leakage", or "given".
     method : str
-        How the volumes were found: "exact", "quadrature" or "quasi-Monte Carlo".
+        How the volumes were found: "exact" or "quadrature".
     """
 
     query: Query
@@ -285,7 +141,7 @@ class Policy:
     method: str
 
     @property
-    def dimension(self) -> int:
+    def dimension(self) -> int:  # type: ignore[override]
         """Dimension of the secret."""
         return self.box.dimension
 
@@ -317,23 +173,12 @@ class Policy:
     @property
     def leakage(self) -> float:
         """Leakage ``L0(X; f~(X))`` in nats."""
-        return ranges.leakage(self)
-
-    @property
-    def leakage_error(self) -> float:
-        """Error of `leakage` that follows from that of the smallest region.
-
-        Zero when exact, infinite when no random line met the region.
-        """
-        least = self.smallest_region
-        if least.log_measure == -math.inf:
-            return math.inf
-        return 0.0 if least.error == 0 else least.error / least.measure
+        return relations.leakage(self)
 
     @property
     def maximin_information(self) -> float:
         """Maximin information ``I*(X; f~(X))`` in nats."""
-        return ranges.maximin_information(self)
+        return relations.maximin_information(self)
 
     @property
     def quality(self) -> float:
@@ -344,7 +189,7 @@ class Policy:
     @property
     def adversary_error_bound(self) -> float:
         """Lower bound on the adversary's error, from the smallest volume (Quantize Thm. II.2)."""
-        return ranges.adversary_error_bound(self)
+        return relations.adversary_error_bound(self)
 
     @property
     def adversary_error(self) -> float:
@@ -357,28 +202,26 @@ class Policy:
         return min(known, default=math.nan)
 
     @cached_property
-    def cells(self) -> Cells:
-        """The partition of the box as a kernel object."""
-        return Cells([self.query], [self.edges[1:-1]])
+    def _bins(self) -> Codes:
+        """Bin of each region: bins that no secret reaches have none."""
+        return np.searchsorted(self.edges[1:-1], self.levels, side="right")
 
     @cached_property
     def balls(self) -> tuple[Ball, ...]:
         """Smallest enclosing ball of each region.
 
         Exact for linear queries (above ten coordinates only for the two extreme answers of equal
-        weights, NaN elsewhere) and in one dimension, to rounding in two, an estimate from below
-        for other queries in three or more.
+        weights, NaN elsewhere) and in one dimension, to rounding in two.
         """
         if isinstance(self.query, LinearQuery):
-            found = [self._linear_ball(self.query, region) for region in self.regions]
+            around = [self._linear_ball(self.query, region) for region in self.regions]
         else:
-            codes = np.searchsorted(self.edges[1:-1], self.levels, side="right")
-            by_cell = enclosing_balls(self.cells, self.box, codes)
+            by_bin = enclosing_balls(self.query, self.edges[1:-1], self.box)
             unknown = (np.full(self.dimension, np.nan), math.nan)
-            found = [by_cell.get(int(code), unknown) for code in codes]
+            around = [by_bin.get(int(code), unknown) for code in self._bins]
         return tuple(
             Ball(tuple(centre.tolist()), float(radius), self._could_be(centre, region))
-            for (centre, radius), region in zip(found, self.regions, strict=True)
+            for (centre, radius), region in zip(around, self.regions, strict=True)
         )
 
     def _linear_ball(self, query: LinearQuery, region: Region) -> tuple[Floats, float]:
@@ -404,24 +247,24 @@ class Policy:
         return region.lower - slack <= value <= region.upper + slack
 
     @cached_property
-    def connected_parts(self) -> npt.NDArray[np.intp] | None:
-        """Number of connected parts of each region, seen on a grid; None above two dimensions.
+    def connected_parts(self) -> Codes:
+        """Number of connected parts of each region, seen on a grid.
 
         Slabs of a box, the regions of a linear query, are convex: one part in any dimension.
         """
         if isinstance(self.query, LinearQuery):
             return np.ones(len(self.regions), dtype=np.intp)
-        parts = connected_parts(self.cells, self.box)
-        if parts is None:
-            return None
-        return parts[np.searchsorted(self.edges[1:-1], self.levels, side="right")]
+        return connected_parts(self.query, self.edges[1:-1], self.box)[self._bins]
 
     def answer(self, data: npt.ArrayLike) -> Any:
         """Answer the query about `data`, a secret in the box (or several, along the last axis).
 
         The same secret always gets the same answer: asking twice tells nothing new.
         """
-        x = np.asarray(data, dtype=float)
+        try:
+            x = np.asarray(data, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ChannelError("The secret must be numbers, one per coordinate.") from error
         if x.ndim == 0 or x.shape[-1] != self.dimension:
             raise ChannelError(
                 f"The secret has shape {x.shape}, the box has {self.dimension} coordinates."
@@ -442,7 +285,6 @@ class Policy:
 
     def summary(self) -> pd.DataFrame:
         """One row per region: bin, answer, volume and its error, ball, connected parts."""
-        parts = self.connected_parts
         return pd.DataFrame(
             {
                 "level": self.levels,
@@ -453,30 +295,12 @@ class Policy:
                 "leakage": self.log_measure - self.conditional_log_measures,
                 "radius": [ball.radius for ball in self.balls],
                 "consistent": [ball.consistent for ball in self.balls],
-                "parts": pd.array([None] * len(self.regions) if parts is None else parts, "Int64"),
+                "parts": self.connected_parts,
             }
         )
 
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the regions and the measures as JSON text; write it to `path` if given."""
-        content = {
-            "box": {"lower": self.box.lower, "upper": self.box.upper},
-            "metric": self.metric,
-            "method": self.method,
-            "quality": self.quality,
-            "leakage": self.leakage,
-            "leakage_error": self.leakage_error,
-            "maximin_information": self.maximin_information,
-            "adversary_error": self.adversary_error,
-            "adversary_error_bound": self.adversary_error_bound,
-            "regions": self.summary(),
-        }
-        return write_json(content, path)
-
     def plot_regions(self, ax: Axes | None = None) -> Axes:
         """Draw the regions of a two-dimensional secret (Quantize Figures 1 and 2)."""
-        from anonbayes.nonstochastic.policy_plots import plot_regions
-
         return plot_regions(self, ax)
 
     def __repr__(self) -> str:
@@ -498,20 +322,15 @@ def _exp(logs: Any) -> Any:
 # -------------------------------------------------------------------------------------------------
 # Optimal deterministic answers to a scalar query about a secret in a box.
 
-MAX_EXACT_TERMS = 2**14
-"""Inclusion-exclusion sums longer than this are replaced by quasi-Monte Carlo."""
-
 
 def optimal_policy(
-    query: Any,
+    query: Query | npt.ArrayLike,
     box: Box,
     gamma: float,
     *,
     metric: str = "maximin",
     value_range: tuple[float, float] | None = None,
     tolerance: float = 1e-10,
-    n_lines: int = 8192,
-    seed: int | np.random.Generator | None = 0,
 ) -> Policy:
     """Most private deterministic answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
 
@@ -519,7 +338,8 @@ def optimal_policy(
     ----------
     query : callable, LinearQuery or list of weights
         Scalar query. A callable gets points along the last axis, shape ``(..., n)``, and returns
-        shape ``(...)``. Linear queries are treated exactly.
+        shape ``(...)``, for one or two coordinates. Linear queries are treated exactly, for any
+        number of them.
     box : Box
         Where the secret can be.
     gamma : float
@@ -535,8 +355,6 @@ def optimal_policy(
         the box are computed (linear queries) or searched for; see `query_range`.
     tolerance : float
         Error of areas relative to the box (two coordinates).
-    n_lines, seed : int
-        Lines and seed of the quasi-Monte Carlo volumes (three coordinates or more, not linear).
 
     Examples
     --------
@@ -563,13 +381,12 @@ def optimal_policy(
     if value_range is not None:
         low, high = _check_range(value_range, low, high)
     bins = n_bins(low, high, gamma)
+    _check_answers(bins, asked)
     edges = uniform_edges(low, high, bins)
     if metric == "leakage" and bins > 1:
         share_below = _share_below(asked, box, low, high)
         edges = largest_smallest_edges(share_below, low, high, gamma)
-    return quantized_query(
-        asked, box, edges, metric=metric, tolerance=tolerance, n_lines=n_lines, seed=seed
-    )
+    return quantized_query(asked, box, edges, metric=metric, tolerance=tolerance)
 
 
 def _check_range(given: tuple[float, float], low: float, high: float) -> tuple[float, float]:
@@ -583,14 +400,12 @@ def _check_range(given: tuple[float, float], low: float, high: float) -> tuple[f
 
 
 def quantized_query(
-    query: Any,
+    query: Query | npt.ArrayLike,
     box: Box,
     edges: npt.ArrayLike,
     *,
     metric: str = "given",
     tolerance: float = 1e-10,
-    n_lines: int = 8192,
-    seed: int | np.random.Generator | None = 0,
 ) -> Policy:
     """Policy that answers with the middle of the bin between the given `edges`.
 
@@ -605,11 +420,9 @@ def quantized_query(
     borders = np.asarray(edges, dtype=float)
     if borders.ndim != 1 or len(borders) < 2 or np.any(np.diff(borders) < 0):
         raise ChannelError("edges must be an ascending list of at least two numbers.")
-    log_volumes, errors, method = _log_volumes(
-        asked, box, borders, tolerance=tolerance, n_lines=n_lines, seed=seed
-    )
-    # A bin of volume zero is never the answer, unless points at random merely missed it.
-    kept = np.isfinite(log_volumes) | (method == "quasi-Monte Carlo")
+    _check_answers(len(borders) - 1, asked)
+    log_volumes, errors, method = _log_volumes(asked, box, borders, tolerance)
+    kept = np.isfinite(log_volumes)  # a bin of volume zero is never the answer
     regions = tuple(
         Region(float((a + b) / 2), float(a), float(b), float(size), float(error))
         for a, b, size, error in zip(
@@ -619,12 +432,21 @@ def quantized_query(
     return Policy(asked, box, borders, regions, metric, method)
 
 
+def _check_answers(number: int, query: Query) -> None:
+    most = MOST_ANSWERS["exact" if isinstance(query, LinearQuery) else "quadrature"]
+    if number > most:
+        raise ChannelError(
+            f"{number:,} different answers: regions are computed for at most {most:,}. Ask for "
+            "less quality (a smaller gamma)."
+        )
+
+
 def _log_volumes(
-    query: Query, box: Box, edges: Floats, **settings: Any
+    query: Query, box: Box, edges: Floats, tolerance: float
 ) -> tuple[Floats, Floats, str]:
-    if _is_exact(query, box):
+    if isinstance(query, LinearQuery):
         return log_slab_measures(query, box, edges), np.zeros(len(edges) - 1), "exact"
-    volumes, errors, method = cell_volumes(Cells([query], [edges[1:-1]]), box, **settings)
+    volumes, errors, method = region_volumes(query, edges[1:-1], box, tolerance=tolerance)
     volumes[volumes < 1e-13 * box.volume] = 0.0  # slivers left by rounding of the cuts
     with np.errstate(divide="ignore"):
         return np.log(volumes), errors, method
@@ -633,13 +455,170 @@ def _log_volumes(
 def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[Floats], Floats]:
     """Share of the box below each answer, interpolated without overshoot between 257 values."""
     knots = np.linspace(low, high, 257)
-    if _is_exact(query, box):
+    if isinstance(query, LinearQuery):
         shares = np.exp(log_slab_measures(query, box, knots) - box.log_measure)
     else:
-        shares = rough_volumes(Cells([query], [knots[1:-1]]), box) / box.volume
+        shares = rough_volumes(query, knots[1:-1], box) / box.volume
     below = np.concatenate([[0.0], np.cumsum(shares)])
     return PchipInterpolator(knots, below / below[-1])
 
 
-def _is_exact(query: Query, box: Box) -> TypeGuard[LinearQuery]:
-    return isinstance(query, LinearQuery) and n_terms(query, box) <= MAX_EXACT_TERMS
+def quality(
+    release: Policy | FinitePolicy | UniformQuantizer | npt.ArrayLike,
+    true: npt.ArrayLike | None = None,
+) -> float:
+    """Measure of quality ``Q = 1 / ess sup ||f - f~||`` (Quantize (11)).
+
+    Parameters
+    ----------
+    release : Policy, FinitePolicy, UniformQuantizer or array_like
+        Something that knows its own quality, or the released answers, one row per possible ``x``.
+    true : array_like, optional
+        The true answers in the same order; needed with an array of answers.
+
+    Examples
+    --------
+    >>> quality([0.5, 0.5, 2.0], true=[0.0, 1.0, 2.0])
+    2.0
+    """
+    if isinstance(release, Policy | FinitePolicy | UniformQuantizer):
+        return float(release.quality)
+    if true is None:
+        raise ChannelError("quality() of released answers needs the true answers: give true=...")
+    exact, given = np.asarray(true, dtype=float), np.asarray(release, dtype=float)
+    if exact.shape != given.shape or exact.size == 0:
+        raise ChannelError(
+            f"Released answers have shape {given.shape}, true answers {exact.shape}; give one "
+            "released answer per true one."
+        )
+    worst = float(np.max(np.linalg.norm((given - exact).reshape(len(exact), -1), axis=1)))
+    return math.inf if worst == 0 else 1 / worst
+
+
+# -------------------------------------------------------------------------------------------------
+# What quality costs, and pictures of it.
+
+
+def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 401) -> Axes:
+    """Draw which secrets of a plane give which answer (Quantize Figures 1 and 2).
+
+    Shades order the answers; the numbers on the scale are the answers themselves, and the region
+    that gives most away (or several of the same size) is hatched.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import BoundaryNorm
+
+    if policy.dimension != 2:
+        raise ChannelError(
+            f"The regions of a secret with {policy.dimension} coordinates cannot be drawn; this "
+            "picture is for two."
+        )
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
+    axes = [
+        np.linspace(a, b, resolution)
+        for a, b in zip(policy.box.lower, policy.box.upper, strict=True)
+    ]
+    values = policy.query(np.stack(np.meshgrid(*axes), axis=-1))
+    # Contours of the query itself, not of the answers, keep the borders smooth; the ends of the
+    # range get some room, so that the extreme answers are not left blank.
+    borders = np.array([*(r.lower for r in policy.regions), policy.regions[-1].upper])
+    room = 1e-6 * max(float(np.ptp(borders)), float(np.abs(borders).max()), 1e-6)
+    inner = borders[1:-1]
+    shown = np.array([borders[0] - room, *inner, borders[-1] + room])
+    filled = ax.contourf(*axes, values, levels=shown, cmap="viridis", norm=BoundaryNorm(shown, 256))
+    solid: dict[str, Any] = {"linestyles": "solid"}
+    if len(inner):
+        ax.contour(*axes, values, levels=inner, colors="white", linewidths=0.8, **solid)
+    least = policy.smallest_region
+    for i, region in enumerate(policy.regions):
+        if region.log_measure <= least.log_measure + 1e-9:
+            with plt.rc_context({"hatch.color": "crimson"}):
+                ax.contourf(*axes, values, levels=shown[i : i + 2], colors="none", hatches=["////"])
+            if len(own := inner[max(i - 1, 0) : i + 1]):
+                ax.contour(*axes, values, levels=own, colors="crimson", **solid)
+    bar = ax.figure.colorbar(
+        filled, ax=ax, ticks=policy.levels, label="answer", spacing="proportional"
+    )
+    bar.ax.set_yticklabels([f"{level:g}" for level in policy.levels])
+    n = len(policy.regions)
+    elongated = np.max(policy.box.widths) > 4 * np.min(policy.box.widths)
+    ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="auto" if elongated else "equal")
+    ax.set_title(
+        f"{n} answer{'s' if n > 1 else ''}; the smallest region (hatched) has area "
+        f"{least.measure:.3g}",
+        fontsize="medium",
+    )
+    return ax
+
+
+def tradeoff(
+    query: Query | npt.ArrayLike, box: Box, gammas: npt.ArrayLike, *, metric: str = "maximin"
+) -> pd.DataFrame:
+    """Tabulate what an adversary gains as the quality of the answers rises (Quantize Figure 3).
+
+    Parameters
+    ----------
+    query, box, metric
+        As in `optimal_policy`.
+    gammas : array_like of float
+        Qualities to compare.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``gamma``: ``answers``, ``leakage``, ``maximin_information``,
+        ``adversary_error`` and ``adversary_error_bound``.
+
+    Examples
+    --------
+    >>> frame = tradeoff([0.5, 0.5], Box.cube(-2, 2, 2), [0.5, 1, 2])
+    >>> frame["adversary_error"].round(4).tolist()
+    [2.8284, 2.8284, 1.4142]
+    """
+    rows = []
+    for gamma in np.atleast_1d(np.asarray(gammas, dtype=float)):
+        policy = optimal_policy(query, box, float(gamma), metric=metric)
+        rows.append(
+            {
+                "gamma": float(gamma),
+                "answers": len(policy.regions),
+                "leakage": policy.leakage,
+                "maximin_information": policy.maximin_information,
+                "adversary_error": policy.adversary_error,
+                "adversary_error_bound": policy.adversary_error_bound,
+            }
+        )
+    return pd.DataFrame(rows).set_index("gamma")
+
+
+def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    """Draw the curves of `tradeoff`: leaked information above, the adversary's error below."""
+    import matplotlib.pyplot as plt
+
+    if axes is None:
+        _, axes = plt.subplots(2, 1, figsize=(6, 5.6), sharex=True, layout="constrained")
+    above, below = axes
+    # The number of bins is a ceiling: a value holds from the quality before up to its own.
+    above.step(frame.index, frame["leakage"], where="pre", label="leakage $L_0$")
+    above.step(
+        frame.index,
+        frame["maximin_information"],
+        where="pre",
+        linestyle="--",
+        label="maximin information $I_*$",
+    )
+    above.set(ylabel="leaked information (nats)")
+    below.step(frame.index, frame["adversary_error"], where="pre", label="adversary's error")
+    below.step(
+        frame.index,
+        frame["adversary_error_bound"],
+        where="pre",
+        linestyle="--",
+        label="lower bound from the volume",
+    )
+    below.set(xlabel=r"quality $\gamma$", ylabel="worst-case error", ylim=(0, None))
+    for ax in (above, below):
+        ax.grid(alpha=0.3)
+        ax.legend(frameon=False)
+    return np.asarray(axes)

@@ -1,7 +1,15 @@
-"""Relations between finite sets, and their overlap."""
+"""Relations of a secret with its release, and what their sizes say: information without chances.
+
+Every measure reads three facts of a pair of uncertain variables, a secret ``X`` and a release
+``Y``: how large the range of ``X`` is, how large it remains after each release, and how many
+taxicab-connected components the possible pairs have. Finite relations (`Relation`) and quantized
+queries (`Policy`) both know these facts, so the same functions serve both.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,30 +17,59 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Codes, Floats
+from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.nonstochastic.geometry import smallest_enclosing_ball
-from anonbayes.nonstochastic.policies import fewest_blocks, largest_smallest_block
-from anonbayes.nonstochastic.ranges import quality
+from anonbayes.nonstochastic.geometry import Box, read_points, smallest_enclosing_ball
 
 __all__ = [
-    "FinitePolicy",
+    "Pair",
     "Relation",
+    "Uncertain",
+    "adversary_error_bound",
     "adversary_errors",
-    "joint_relation",
-    "optimal_finite_policy",
+    "conditional_entropy",
+    "entropy",
+    "information",
+    "leakage",
+    "maximin_information",
+    "privacy",
+    "relative_disarray",
+    "transmission",
 ]
+
+
+class Uncertain(ABC):
+    """Pair of uncertain variables ``(X, Y)``: a secret and its release."""
+
+    dimension: int | None = None
+    """Number of coordinates of the secret, where sizes are volumes."""
+
+    @property
+    @abstractmethod
+    def log_measure(self) -> float:
+        """Logarithm of the size of the range of ``X``: the entropy ``h0(X)``."""
+
+    @property
+    @abstractmethod
+    def conditional_log_measures(self) -> Floats:
+        """Logarithm of the size of the range of ``X`` that remains after each release."""
+
+    @property
+    @abstractmethod
+    def n_components(self) -> int:
+        """Number of taxicab-connected components of the possible pairs (Quantize Def. II.2)."""
 
 
 # -------------------------------------------------------------------------------------------------
 # Finite relations: which secrets and releases can occur together.
 
 
-class Relation:
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Relation(Uncertain):
     """Sparse set of jointly possible pairs ``(x, y)`` of a secret and its release.
 
     Parameters
@@ -42,6 +79,8 @@ class Relation:
     measure : array_like of float, optional
         Size of each ``x``: 1 by default (counting measure); for the cells of a continuous secret,
         their volumes.
+    dimension : int, optional
+        Number of coordinates of such a continuous secret.
 
     Examples
     --------
@@ -55,14 +94,29 @@ class Relation:
     (1.386294, 0.693147)
     """
 
-    def __init__(self, matrix: Any, *, measure: npt.ArrayLike | None = None) -> None:
+    matrix: sparse.csr_matrix
+    measure: Floats
+    dimension: int | None
+
+    def __init__(
+        self,
+        matrix: Any,
+        *,
+        measure: npt.ArrayLike | None = None,
+        dimension: int | None = None,
+    ) -> None:
         try:
-            pairs = sparse.csr_matrix(matrix)
+            given = sparse.csr_matrix(matrix, dtype=float)
         except (TypeError, ValueError) as error:
             raise ChannelError(
                 f"A relation is a matrix of possible pairs (secrets x releases): {error}"
             ) from error
-        pairs = (pairs != 0).astype(np.int8).tocsr()
+        if np.isnan(given.data).any():
+            row = int(np.searchsorted(given.indptr, np.argmax(np.isnan(given.data)), "right")) - 1
+            raise ChannelError(
+                f"Row {row} of the relation holds NaN; mark a possible pair by 1, others by 0."
+            )
+        pairs = (given != 0).astype(np.int8).tocsr()
         pairs.eliminate_zeros()
         if pairs.nnz == 0:
             raise ChannelError("The relation has no possible pair; mark at least one.")
@@ -76,8 +130,9 @@ class Relation:
             raise ChannelError(
                 f"measure[{row}] = {sizes[row]!r}; a size is finite and not negative."
             )
-        self.matrix = pairs
-        self.measure = sizes
+        object.__setattr__(self, "matrix", pairs)
+        object.__setattr__(self, "measure", sizes)
+        object.__setattr__(self, "dimension", dimension)
 
     @classmethod
     def from_pairs(
@@ -87,6 +142,7 @@ class Relation:
         *,
         shape: tuple[int, int] | None = None,
         measure: npt.ArrayLike | None = None,
+        dimension: int | None = None,
     ) -> Relation:
         """Relation of the listed pairs of codes; repeated pairs count once.
 
@@ -100,72 +156,63 @@ class Relation:
             raise ChannelError(
                 f"x has shape {rows.shape} and y {columns.shape}; give two lists of equal length."
             )
-        entries = np.ones(rows.size)
         try:
-            pairs = sparse.coo_matrix((entries, (rows, columns)), shape=shape)
+            pairs = sparse.coo_matrix((np.ones(rows.size), (rows, columns)), shape=shape)
         except ValueError as error:
             raise ChannelError(f"Pairs do not fit shape {shape}: {error}") from error
-        return cls(pairs, measure=measure)
+        return cls(pairs, measure=measure, dimension=dimension)
 
     @classmethod
     def from_function(
-        cls, answers: Sequence[Any] | npt.NDArray[Any], *, measure: npt.ArrayLike | None = None
+        cls,
+        answers: Sequence[Any] | npt.NDArray[Any],
+        *,
+        measure: npt.ArrayLike | None = None,
+        dimension: int | None = None,
     ) -> Relation:
         """Relation of a deterministic release: ``answers[x]`` is what secret ``x`` publishes."""
         items = list(answers)
         codes = {answer: code for code, answer in enumerate(dict.fromkeys(items))}
         y = np.fromiter((codes[answer] for answer in items), dtype=np.intp, count=len(items))
-        return cls.from_pairs(np.arange(len(items)), y, measure=measure)
+        return cls.from_pairs(np.arange(len(items)), y, measure=measure, dimension=dimension)
 
     @cached_property
-    def range_x(self) -> npt.NDArray[np.intp]:
+    def range_x(self) -> Codes:
         """Codes of the secrets that occur."""
         return np.flatnonzero(np.diff(self.matrix.indptr))
 
     @cached_property
-    def range_y(self) -> npt.NDArray[np.intp]:
+    def range_y(self) -> Codes:
         """Codes of the releases that occur."""
         return np.unique(self.matrix.indices)
 
     @cached_property
-    def log_measure(self) -> float:
+    def log_measure(self) -> float:  # type: ignore[override]
         """Entropy ``h0(X)``."""
         return float(_log(self.measure[self.range_x].sum()))
 
     @cached_property
-    def conditional_measures(self) -> npt.NDArray[np.float64]:
-        """Size of the range of ``X`` after each release in `range_y`."""
-        return np.asarray(self.matrix.T.astype(float) @ self.measure)[self.range_y]
+    def conditional_log_measures(self) -> Floats:  # type: ignore[override]
+        """Log-size of the range of ``X`` after each release in `range_y`; may be -infinity."""
+        return _log(np.asarray(self.matrix.T.astype(float) @ self.measure)[self.range_y])
 
     @cached_property
-    def conditional_log_measures(self) -> npt.NDArray[np.float64]:
-        """Logarithm of `conditional_measures`; minus infinity for a range of measure zero."""
-        return _log(self.conditional_measures)
+    def n_components(self) -> int:  # type: ignore[override]
+        """Number of taxicab components of the possible pairs.
 
-    @cached_property
-    def components(self) -> npt.NDArray[np.intp]:
-        """Taxicab component of every secret in `range_x` (Quantize Def. II.2)."""
-        _, labels = self._labels
-        return np.unique(labels[self.range_x], return_inverse=True)[1]
-
-    @cached_property
-    def n_components(self) -> int:
-        """Number of taxicab components of the possible pairs."""
-        return int(self.components.max()) + 1
-
-    @cached_property
-    def _labels(self) -> tuple[int, npt.NDArray[np.intp]]:
-        # Two pairs that share a secret or a release are one taxicab step apart, so components of
-        # pairs are those of the bipartite graph whose edges the pairs are.
+        Two pairs that share a secret or a release are one taxicab step apart, so components of
+        pairs are those of the bipartite graph whose edges the pairs are.
+        """
         graph = sparse.bmat([[None, self.matrix], [self.matrix.T, None]], format="csr")
-        return connected_components(graph, directed=False)
+        labels = connected_components(graph, directed=False)[1]
+        return len(np.unique(labels[self.range_x]))
 
     @property
     def T(self) -> Relation:
         """The same pairs seen from the release (counting measure)."""
         return Relation(self.matrix.T)
 
-    def secrets_given(self, y: int) -> npt.NDArray[np.intp]:
+    def secrets_given(self, y: int) -> Codes:
         """Codes of the secrets that are possible after release `y`: the conditional range."""
         if not 0 <= y < self.matrix.shape[1]:
             raise ChannelError(f"Release {y} does not exist; there are {self.matrix.shape[1]}.")
@@ -182,9 +229,10 @@ class Relation:
                 f"postprocess needs one code (0, 1, ...) for each of the {self.matrix.shape[1]} "
                 f"releases, got shape {target.shape}."
             )
-        entries = np.ones(target.size)
-        mapping = sparse.csr_matrix((entries, (np.arange(target.size), target)))
-        return Relation(self.matrix.astype(float) @ mapping, measure=self.measure)
+        mapping = sparse.csr_matrix((np.ones(target.size), (np.arange(target.size), target)))
+        return Relation(
+            self.matrix.astype(float) @ mapping, measure=self.measure, dimension=self.dimension
+        )
 
     def __repr__(self) -> str:
         n = self.n_components
@@ -192,157 +240,6 @@ class Relation:
             f"Relation({self.range_x.size} secrets, {self.range_y.size} releases, "
             f"{self.matrix.nnz} pairs, {n} component{'s' if n != 1 else ''})"
         )
-
-
-def joint_relation(relations: Sequence[Relation]) -> Relation:
-    """Relation of the secret with all of several releases at once.
-
-    Releases are taken as unrelated given the secret: each combination of releases that is possible
-    for a secret is possible jointly, and the conditional range is the intersection of the single
-    ones. Deterministic releases always are.
-
-    Examples
-    --------
-    Two harmless answers, bracket and parity, reveal the secret together:
-
-    >>> import anonbayes as ab
-    >>> bracket = Relation.from_function([0, 0, 1, 1])
-    >>> parity = Relation.from_function([0, 1, 0, 1])
-    >>> round(ab.nonstochastic.leakage(bracket), 6)
-    0.693147
-    >>> round(ab.nonstochastic.leakage(joint_relation([bracket, parity])), 6)
-    1.386294
-    """
-    if not relations:
-        raise ChannelError("Give at least one relation.")
-    first, *others = relations
-    rows, codes = first.matrix.nonzero()
-    for position, other in enumerate(others, start=1):
-        if other.matrix.shape[0] != first.matrix.shape[0]:
-            raise ChannelError(
-                f"Relation {position} has {other.matrix.shape[0]} secrets, the first has "
-                f"{first.matrix.shape[0]}; they must speak of the same secrets."
-            )
-        counts = np.diff(other.matrix.indptr)
-        repeats = counts[rows]
-        # The k-th copy of a pair takes the k-th release that `other` allows for its secret.
-        offsets = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-        wider = np.repeat(rows, repeats)
-        partner = other.matrix.indices[other.matrix.indptr[wider] + offsets]
-        pairs = np.stack([np.repeat(codes, repeats), partner], axis=1)
-        codes = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
-        rows = wider
-    n_x = first.matrix.shape[0]
-    return Relation.from_pairs(
-        rows, codes, shape=(n_x, int(codes.max()) + 1), measure=first.measure
-    )
-
-
-def _log(values: Any) -> Any:
-    with np.errstate(divide="ignore"):
-        return np.log(values)
-
-
-# -------------------------------------------------------------------------------------------------
-# Optimal deterministic answers when finitely many secrets are possible.
-
-
-@dataclass(frozen=True, eq=False)
-class FinitePolicy:
-    """Answers to a scalar query for each of finitely many secrets.
-
-    Attributes
-    ----------
-    values : array
-        True answer of each secret.
-    answers : array
-        Released answer of each secret: the middle of the true answers of its block.
-    relation : Relation
-        Secrets and released answers; the measures of `anonbayes.nonstochastic` read it.
-    """
-
-    values: Floats
-    answers: Floats
-    relation: Relation
-
-    @property
-    def log_measure(self) -> float:
-        """Entropy ``h0(X)`` of the secret."""
-        return self.relation.log_measure
-
-    @property
-    def conditional_log_measures(self) -> Floats:
-        """Log-size of each block."""
-        return self.relation.conditional_log_measures
-
-    @property
-    def n_components(self) -> int:
-        """Number of blocks."""
-        return self.relation.n_components
-
-    @cached_property
-    def quality(self) -> float:
-        """One over the largest error of an answer (Quantize (11))."""
-        return quality(self.answers, self.values)
-
-    def summary(self) -> pd.DataFrame:
-        """One row per block: its answer, its size, the range of its true answers."""
-        block = self.relation.matrix.indices
-        rows = pd.DataFrame({"block": block, "answer": self.answers, "value": self.values})
-        rows["size"] = self.relation.measure
-        grouped = rows.groupby("block", sort=True)
-        return grouped.agg(
-            answer=("answer", "first"),
-            size=("size", "sum"),
-            lower=("value", "min"),
-            upper=("value", "max"),
-        ).reset_index(drop=True)
-
-
-def optimal_finite_policy(
-    values: npt.ArrayLike,
-    gamma: float,
-    *,
-    metric: str = "maximin",
-    measure: npt.ArrayLike | None = None,
-) -> FinitePolicy:
-    """Most private answers with errors of at most ``1/gamma``, for finitely many secrets.
-
-    The finite form of Quantize Thm. IV.3, optimal over *all* partitions of the secrets, also those
-    that give different answers to secrets with the same true answer. Only for "leakage" and
-    secrets of unequal size it is optimal among blocks that are contiguous in the true answer
-    (without that restriction the problem is bin covering, which is hard).
-
-    Parameters
-    ----------
-    values : array_like of float
-        True answer of each secret.
-    gamma : float
-        Wanted quality.
-    metric : {"maximin", "leakage"}
-        Fewest blocks (17), or the largest smallest block (16).
-    measure : array_like of float, optional
-        Size of each secret; 1 by default.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> policy = optimal_finite_policy([0, 1, 2, 3], gamma=1, metric="leakage")
-    >>> policy.answers.tolist(), round(ab.nonstochastic.leakage(policy), 6)
-    ([0.5, 0.5, 2.5, 2.5], 0.693147)
-    """
-    one_of("metric", metric, ["maximin", "leakage"])
-    if metric == "maximin":
-        blocks = fewest_blocks(values, gamma)
-    else:
-        blocks = largest_smallest_block(values, gamma, measure=measure)
-    true = np.asarray(values, dtype=float)
-    relation = Relation.from_pairs(np.arange(len(true)), blocks, measure=measure)
-    n = int(blocks.max()) + 1
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
-    np.minimum.at(low, blocks, true)
-    np.maximum.at(high, blocks, true)
-    return FinitePolicy(true, ((low + high) / 2)[blocks], relation)
 
 
 def adversary_errors(relation: Relation, points: npt.ArrayLike) -> Floats:
@@ -363,14 +260,200 @@ def adversary_errors(relation: Relation, points: npt.ArrayLike) -> Floats:
     >>> adversary_errors(Relation.from_function([0, 0, 1, 1]), [0.0, 1.0, 2.0, 6.0]).tolist()
     [0.5, 2.0]
     """
-    positions = np.asarray(points, dtype=float)
-    positions = positions[:, None] if positions.ndim == 1 else positions
-    by_release = relation.matrix.tocsc()
-    return np.array(
-        [
-            smallest_enclosing_ball(
-                positions[by_release.indices[by_release.indptr[y] : by_release.indptr[y + 1]]]
-            )[1]
-            for y in relation.range_y
-        ]
-    )
+    positions = read_points(points)
+    if len(positions) != relation.matrix.shape[0]:
+        raise ChannelError(
+            f"There are {len(positions)} points for {relation.matrix.shape[0]} secrets."
+        )
+    possible = (positions[relation.secrets_given(int(y))] for y in relation.range_y)
+    return np.array([smallest_enclosing_ball(part)[1] for part in possible])
+
+
+def _log(values: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return np.log(values)
+
+
+# -------------------------------------------------------------------------------------------------
+# Entropy, information, leakage, privacy.
+
+Pair = Uncertain | UniformQuantizer | npt.ArrayLike
+"""A relation or policy, a quantizer, or the 0/1 matrix of a finite relation."""
+
+
+def _pair(pair: Pair) -> Uncertain:
+    if isinstance(pair, Uncertain):
+        return pair
+    if isinstance(pair, UniformQuantizer):
+        width = (pair.upper - pair.lower) / pair.bins
+        return Relation(sparse.eye(pair.bins), measure=np.full(pair.bins, width), dimension=1)
+    return Relation(pair)
+
+
+def entropy(x: Pair | Box) -> float:
+    """Non-stochastic entropy ``h0(X) = log mu([[X]])`` (Quantize (1)), in nats.
+
+    Parameters
+    ----------
+    x : Box, Relation, Policy, UniformQuantizer or array_like
+        A box (Lebesgue measure), a relation or policy (the measure of its ``X``), or the 0/1
+        matrix of a finite relation (counting measure).
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> round(ab.nonstochastic.entropy(ab.nonstochastic.Box.cube(-2, 2, 2)), 6)
+    2.772589
+    """
+    return x.log_measure if isinstance(x, Box) else _pair(x).log_measure
+
+
+def conditional_entropy(pair: Pair) -> float:
+    """Conditional entropy ``h0(X|Y)``: the largest range that a release leaves (Quantize (2)).
+
+    Examples
+    --------
+    >>> conditional_entropy([[1, 0], [0, 1], [0, 1]]) == math.log(2)
+    True
+    """
+    return float(np.max(_pair(pair).conditional_log_measures))
+
+
+def relative_disarray(pair: Pair) -> float:
+    """Relative disarray ``d0(X|Y)``: the smallest range that a release leaves (Quantize (5)).
+
+    It is minus infinity when some release pins ``X`` down to a set of measure zero.
+
+    Examples
+    --------
+    >>> relative_disarray([[1, 0], [0, 1], [0, 1]])
+    0.0
+    """
+    return float(np.min(_pair(pair).conditional_log_measures))
+
+
+def information(pair: Pair) -> float:
+    """Non-stochastic information ``I0(X;Y) = h0(X) - h0(X|Y)`` (Quantize (3)).
+
+    What the *least* telling release says. A mechanism can publish half of the secrets as they are
+    and keep it small; use `leakage` to judge privacy.
+
+    Examples
+    --------
+    >>> round(information([[1, 0], [0, 1], [0, 1]]), 6)
+    0.405465
+    """
+    return entropy(pair) - conditional_entropy(pair)
+
+
+def leakage(pair: Pair) -> float:
+    """Non-stochastic information leakage ``L0(X;Y) = h0(X) - d0(X|Y)`` (Quantize (6)).
+
+    What the *most* telling release says; infinite when some release reveals ``X``.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> mean = ab.nonstochastic.LinearQuery.mean(2)
+    >>> policy = ab.nonstochastic.optimal_policy(
+    ...     mean, ab.nonstochastic.Box.cube(-2, 2, 2), gamma=2)
+    >>> round(ab.nonstochastic.leakage(policy), 6)     # log 8
+    2.079442
+    """
+    return entropy(pair) - relative_disarray(pair)
+
+
+def maximin_information(pair: Pair) -> float:
+    """Maximin information ``I*(X;Y)``: log of the number of taxicab components (Quantize (9)).
+
+    Symmetric in ``X`` and ``Y``. For a deterministic release it is the logarithm of the number of
+    different answers.
+
+    Examples
+    --------
+    >>> round(maximin_information([[1, 1, 0], [0, 1, 0], [0, 0, 1]]), 6)   # two components
+    0.693147
+    """
+    return math.log(_pair(pair).n_components)
+
+
+def transmission(relation: Relation | npt.ArrayLike) -> float:
+    """Information transmission ``T0 = h0(X) + h0(Y) - h0(X,Y)`` (Quantize (8)).
+
+    Counting measure on both sides of a finite relation. It is zero exactly when ``X`` and ``Y``
+    are unrelated.
+
+    Examples
+    --------
+    >>> transmission([[1, 1], [1, 1]])
+    0.0
+    >>> round(transmission([[1, 0], [0, 1]]), 6)
+    0.693147
+    """
+    pairs = relation if isinstance(relation, Relation) else Relation(relation)
+    n_x, n_y = pairs.range_x.size, pairs.range_y.size
+    return math.log(n_x) + math.log(n_y) - math.log(pairs.matrix.nnz)
+
+
+def privacy(pair: Pair, *, measure: str = "leakage") -> float:
+    """Measure of privacy of a release (Quantize Def. III.1).
+
+    Parameters
+    ----------
+    pair : Relation, Policy, UniformQuantizer or array_like
+        The secret and its release.
+    measure : {"leakage", "maximin"}
+        ``P1 = 1/L0`` or ``P2 = 1/I*``.
+
+    Returns
+    -------
+    float
+        Infinite when nothing leaks, zero when everything may.
+
+    Examples
+    --------
+    >>> privacy([[1], [1]]), privacy([[1, 0], [0, 1]], measure="maximin") == 1 / math.log(2)
+    (inf, True)
+    """
+    one_of("measure", measure, ["leakage", "maximin"])
+    amount = leakage(pair) if measure == "leakage" else maximin_information(pair)
+    return math.inf if amount <= 0 else 1 / amount
+
+
+def adversary_error_bound(
+    pair: Pair, *, dimension: int | None = None, release: str = "smallest"
+) -> float:
+    """Lower bound on the worst-case error of any estimate of ``X`` (Quantize Thms. II.1, II.2).
+
+    The radius of a ball whose volume is that of the range that a release leaves:
+    ``Gamma(n/2+1)^(1/n) / sqrt(pi) * exp(d0/n)`` for the release that leaves least.
+
+    Parameters
+    ----------
+    pair : Policy, Relation, UniformQuantizer or float
+        The secret and its release (with respect to Lebesgue measure), or the logarithm of the size
+        of one range, such as the relative disarray ``d0``.
+    dimension : int, optional
+        Dimension ``n`` of the secret; a policy and a quantizer know it.
+    release : {"smallest", "largest"}
+        Bound ``d_min``, the error after the most telling release (``d0``, Thm. II.2), or
+        ``d_max``, the error after the least telling one (``h0(X|Y)``, Thm. II.1).
+
+    Examples
+    --------
+    >>> round(adversary_error_bound(math.log(2), dimension=2), 6)     # sqrt(2/pi)
+    0.797885
+    """
+    one_of("release", release, ["smallest", "largest"])
+    n = dimension
+    if isinstance(pair, int | float):
+        log_size = float(pair)
+    else:
+        both = _pair(pair)
+        n = both.dimension if n is None else n
+        log_size = (relative_disarray if release == "smallest" else conditional_entropy)(both)
+    if n is None:
+        raise ChannelError("adversary_error_bound needs dimension=, the dimension of the secret.")
+    if n < 1:
+        raise ChannelError(f"dimension={n!r} must be at least 1.")
+    return math.exp((math.lgamma(n / 2 + 1) + log_size) / n) / math.sqrt(math.pi)

@@ -9,9 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic import Box, LinearQuery, plot_tradeoff, quantized_answer, tradeoff
+from anonbayes.nonstochastic import (
+    Box,
+    LinearQuery,
+    optimal_policy,
+    plot_tradeoff,
+    tradeoff,
+)
 from anonbayes.scenario.file_columns import read_named, with_numbers
 from anonbayes.scenario.outputs import Result, compare_limits
 
@@ -43,17 +48,17 @@ class PreparedQuery:
         table = tradeoff(mean, box, [1 / error for error in errors])
         table.insert(0, "largest_error", errors)
         chosen = table.loc[table["largest_error"] == asked.largest_error].iloc[0]
-        quantizer = UniformQuantizer.optimal(numbers.lower, numbers.upper, 1 / asked.largest_error)
-        answer = quantized_answer(quantizer, mean.weights, self.data, box=box)
+        policy = optimal_policy(mean, box, 1 / asked.largest_error)
+        answer, largest_error = policy.answer(self.data), 1 / policy.quality
         measures = {
-            "answer": answer.value,
-            "largest_error": answer.largest_error,
+            "answer": answer,
+            "largest_error": largest_error,
             **{name: float(chosen[name]) for name in table.columns if name != "largest_error"},
         }
         return Result(
             text=(
-                f"The average of {n} numbers is {answer.value:g}, give or take "
-                f"{answer.largest_error:g}.\nWhatever the numbers are, the answer gives away at "
+                f"The average of {n} numbers is {answer:g}, give or take "
+                f"{largest_error:g}.\nWhatever the numbers are, the answer gives away at "
                 f"most {measures['leakage']:.3f} nats, and an adversary's best guess of all {n} "
                 f"numbers stays wrong by up to {measures['adversary_error']:.4g} at least."
             ),

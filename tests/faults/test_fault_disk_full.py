@@ -15,7 +15,6 @@ from anonbayes import compat
 from anonbayes.diagnostics import diagnose
 from anonbayes.errors import FileError
 from anonbayes.io import files
-from anonbayes.nonstochastic.ranges import write_json
 from anonbayes.reporting.page import render
 
 MESSAGE = r"{}' could not be written: No space left on device \([\d.,]+ MB free in .*Make room"
@@ -43,7 +42,6 @@ WRITERS = {
     "report.html": lambda file, found: ab.report(found.post, found.risk, file),
     "risk.json": lambda file, found: found.risk.to_json(file, rows=True),
     "diagnostics.json": lambda file, found: found.judged.to_json(file),
-    "leakage.json": lambda file, found: write_json({"leakage": [0.5] * 9000}, file),
     "table.csv": lambda file, found: files.write_frame(file, pd.concat([found.risk.rows] * 500)),
     "plot.png": lambda file, found: files.save_figure(file, noise()),
 }

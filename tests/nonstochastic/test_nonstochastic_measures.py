@@ -1,6 +1,5 @@
 """Measures on finite relations against enumeration, and their inequalities on random relations."""
 
-import itertools
 import math
 
 import numpy as np
@@ -90,20 +89,6 @@ def test_data_processing_of_taxicab_information(first, second):
     assert through <= ns.maximin_information(y_z) + 1e-12
 
 
-@given(relations(5, 4), relations(5, 4))
-def test_joint_relation_intersects_the_conditional_ranges(first, second):
-    n = min(len(first), len(second))
-    a, b = first[:n].copy(), second[:n].copy()
-    a[0, 0] = b[0, 0] = True
-    both = ns.joint_relation([ns.Relation(a), ns.Relation(b)])
-    wanted = sorted(
-        sorted(np.flatnonzero(a[:, i] & b[:, j]).tolist())
-        for i, j in itertools.product(range(a.shape[1]), range(b.shape[1]))
-        if np.any(a[:, i] & b[:, j])
-    )
-    assert sorted(both.secrets_given(y).tolist() for y in both.range_y) == wanted
-
-
 def test_example_of_a_mechanism_that_shows_half_of_the_secrets():
     """Quantize Ex. II.1 on a grid: information is bounded, leakage is not."""
     leaks = []
@@ -186,8 +171,10 @@ def test_quality_is_one_over_the_largest_euclidean_error():
         (lambda: ns.Relation.from_pairs([5], [0], shape=(2, 2)), "do not fit shape"),
         (lambda: ns.Relation(np.eye(2)).postprocess([0]), "2 releases"),
         (lambda: ns.Relation(np.eye(2)).secrets_given(2), "Release 2"),
-        (lambda: ns.joint_relation([]), "at least one"),
-        (lambda: ns.joint_relation([ns.Relation(np.eye(2)), ns.Relation(np.eye(3))]), "3 secrets"),
+        (lambda: ns.Relation([[1, 0], [math.nan, 1]]), "Row 1 of the relation holds NaN"),
+        (lambda: ns.Relation([[1, 0], [1]]), "matrix of possible pairs"),
+        (lambda: ns.leakage([]), "no possible pair"),
+        (lambda: ns.adversary_errors(ns.Relation(np.eye(2)), [1.0]), "1 points for 2 secrets"),
         (lambda: ns.privacy(np.eye(2), measure="bits"), "'leakage', 'maximin'"),
         (lambda: ns.quality([1.0]), "true answers"),
         (lambda: ns.quality([1.0], true=[1.0, 2.0]), "one released answer per true one"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import anonbayes as ab
 from anonbayes.channels.coarsening import n_bins
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic.policies import fewest_blocks, largest_smallest_edges
+from anonbayes.nonstochastic.partitions import fewest_blocks, largest_smallest_edges
 
 ns = ab.nonstochastic
 
@@ -149,6 +149,7 @@ def test_summary_of_a_finite_policy():
     [
         (lambda: ns.optimal_finite_policy([], 1), "non-empty"),
         (lambda: ns.optimal_finite_policy([math.nan], 1), "finite numbers"),
+        (lambda: ns.optimal_finite_policy(["a"], 1), "finite numbers"),
         (lambda: ns.optimal_finite_policy([1.0], -1), "gamma=-1"),
         (lambda: ns.optimal_finite_policy([1.0], 1, metric="x"), "metric='x'"),
     ],

@@ -1,6 +1,5 @@
 """Optimal policies on boxes: the worked values, both metrics, answers, renderings."""
 
-import json
 import math
 
 import numpy as np
@@ -184,27 +183,6 @@ def test_no_region_is_enclosed_by_a_ball_smaller_than_itself(seed):
     assert policy.adversary_error_bound <= policy.adversary_error
 
 
-def test_a_region_that_random_lines_miss_counts_as_fully_leaked():
-    box = ns.Box.cube(0, 1, 6)
-    edges = [0, 3, 5.9, 6]
-    policy = ns.quantized_query(lambda x: (x**2).sum(axis=-1), box, edges, n_lines=64)
-    assert policy.leakage == policy.leakage_error == math.inf
-    assert json.loads(policy.to_json())["leakage"] == "inf"
-
-
-def test_leakage_in_three_dimensions_is_within_its_error():
-    box = ns.Box.cube(-1, 1, 3)
-    policy = ns.optimal_policy(lambda x: (x**2).sum(axis=-1), box, gamma=2 / 3)
-    assert policy.method == "quasi-Monte Carlo" and len(policy.regions) == 1
-    policy = ns.quantized_query(lambda x: (x**2).sum(axis=-1), box, [0, 1, 3])
-    inner = policy.regions[0]
-    assert abs(inner.measure - 4 / 3 * math.pi) < 5 * inner.error
-    assert policy.smallest_region.measure == pytest.approx(8 - 4 / 3 * math.pi, rel=0.01)
-    assert policy.leakage_error == pytest.approx(
-        policy.smallest_region.error / policy.smallest_region.measure
-    )
-
-
 # -- answers -------------------------------------------------------------------------------------
 
 
@@ -230,16 +208,10 @@ def test_the_same_secret_always_gets_the_same_answer():
 # -- renderings --------------------------------------------------------------------------------
 
 
-def test_renderings_agree_with_the_policy(tmp_path):
+def test_renderings_agree_with_the_policy():
     policy = ns.optimal_policy(ellipse, SQUARE, gamma=1)
-    content = json.loads(policy.to_json(tmp_path / "policy.json"))
-    assert json.loads((tmp_path / "policy.json").read_text()) == content
-    assert content["leakage"] == pytest.approx(policy.leakage)
-    assert [region["level"] for region in content["regions"]] == policy.levels.tolist()
     assert policy.summary()["measure"].sum() == pytest.approx(16)
     assert "<table" in policy._repr_html_() and "6 answers" in repr(policy)
-    high = ns.optimal_policy(lambda x: (x**2).sum(axis=-1), ns.Box.cube(0, 1, 3), 1, n_lines=256)
-    assert json.loads(high.to_json())["regions"][0]["parts"] is None
 
 
 @pytest.mark.parametrize(
@@ -247,6 +219,10 @@ def test_renderings_agree_with_the_policy(tmp_path):
     [
         (lambda: ns.optimal_policy(ellipse, SQUARE, 0), "gamma=0"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, math.inf), "gamma=inf"),
+        (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e12), "asks for 2e[+]12 bins"),
+        (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e5), "200,000 different answers"),
+        (lambda: ns.optimal_policy(ellipse, SQUARE, 1e3), "6,000 different answers"),
+        (lambda: ns.optimal_policy(ellipse, SQUARE, 1).answer("text"), "must be numbers"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, metric="bits"), "'maximin', 'leakage'"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, value_range=(3, 2)), "does not hold all"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, value_range=(0, 11)), "from 0 to 12"),
