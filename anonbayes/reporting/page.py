@@ -147,6 +147,7 @@ def _assessed(risk: RiskAssessment, *, show_values: bool, max_rows: int) -> dict
     return {
         "risk": numbered,
         "measures": sections.measure_groups(numbered),
+        "calibration": sections.calibration_section(numbered),
         "rows": row_table(numbered, labels=labels, most=max_rows),
         "contributions": row_contributions(numbered),
         "thresholds": sections.threshold_table(numbered),

@@ -106,6 +106,12 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
         "equally sure, 1 twice as sure.",
     )
     yield draw(
+        risk.plot_reliability,
+        "Stated against observed certainty",
+        "Each mark stands for people about whom somebody is about equally sure. On the diagonal "
+        "best guesses are right as often as stated; below it, certainty is exaggerated.",
+    )
+    yield draw(
         risk.plot_thresholds,
         "Candidate thresholds",
         "Share of all people whose relative threat lies above a threshold; the dots mark quantiles "

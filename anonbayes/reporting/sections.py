@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.formats import Table, count, number, ratio, share, standard_error
+from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.risk.assessment import ROW
+from anonbayes.risk.measures import GROUPS, MEASURES
 from anonbayes.tables.lines import overview
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
-    "Measure",
+    "Calibration",
     "PopulationTable",
     "RowTable",
+    "ShownMeasure",
     "breakdown_table",
     "by_number",
+    "calibration_section",
     "check_table",
     "measure_groups",
     "model_table",
@@ -116,26 +119,25 @@ def row_table(
     >>> row_table(risk, labels=risk.rows.index).columns[-1]["name"]
     'ZIP'
     """
-    found = risk.threatened
-    total = len(found)
-    found = found.head(most)
-    drawn = bool((found["se_Ti"] > 0).any())
-    numbers = [c for c in NUMBERS if c[0] in found and (c[0] != "se_Ti" or drawn)]
+    total = len(risk.threatened)
+    shown = risk.threatened.head(most)
+    drawn = bool((shown["se_Ti"] > 0).any())
+    numbers = [c for c in NUMBERS if c[0] in shown and (c[0] != "se_Ti" or drawn)]
     columns = [_column("row", "Row", "row", "Number of the row in the cleartext, from 0")]
     columns += [_column(*c) for c in numbers]
-    cells: list[list[Any]] = [found.index.tolist()]
-    cells += [[_plain(v) for v in found[name]] for name, *_ in numbers]
+    cells: list[list[Any]] = [shown.index.tolist()]
+    cells += [[_plain(v) for v in shown[name]] for name, *_ in numbers]
     if labels is not None:
         table = risk.post.table
         if not (isinstance(labels, pd.RangeIndex) or _numbers_rows(labels)):
             columns.append(_column("label", "Label", "text", "Label of the row in the cleartext"))
-            cells.append([str(label) for label in labels[found.index]])
+            cells.append([str(label) for label in labels[shown.index]])
         columns.append(_column("secret", table.sensitive, "text", "The true sensitive value"))
         columns.append(_column("guess", "Guess", "text", "What the attacker guesses"))
-        cells += [[str(v) for v in found[name]] for name in ("secret", "guess")]
+        cells += [[str(v) for v in shown[name]] for name in ("secret", "guess")]
         for name in table.attributes:
             columns.append(_column(name, name, "text", f"The person's {name}"))
-            cells.append([str(v) for v in risk.cleartext[name].loc[found.index]])
+            cells.append([str(v) for v in risk.cleartext[name].loc[shown.index]])
     return RowTable(tuple(columns), [list(row) for row in zip(*cells, strict=True)], total)
 
 
@@ -179,46 +181,13 @@ def _plain(value: float) -> float | int | None:
 # -------------------------------------------------------------------------------------------------
 # Tables of the report, section by section.
 
-GROUPS = {
-    "Threat to people": ("GT_A", "GT_L", "RGT_A", "GT_RW", "threatened", "rows"),
-    "Relative threat": (
-        "max_Ti", "Ti_q50", "Ti_q75", "Ti_q90", "Ti_q95", "Ti_q99", "doubled", "skewness",
-    ),
-    "Usefulness": ("RF", "ETV", "ideal", "baseline"),
-    "Errors of the probabilities": ("ABS_A", "ABS_L", "ABS_RW"),
-}  # fmt: skip
-TITLES = {
-    "GT_A": "Threatened by an attacker",
-    "GT_L": "Guessed from the population",
-    "GT_RW": "Threatened under random worlds",
-    "RGT_A": "Cost of being in the table",
-    "RF": "Relative faithfulness",
-    "ETV": "Empirical total variation",
-    "ABS_A": "Absolute error, attacker",
-    "ABS_L": "Absolute error, learner",
-    "ABS_RW": "Absolute error, random worlds",
-    "baseline": "Baseline accuracy",
-    "ideal": "Ideal accuracy",
-    "max_Ti": "Largest relative threat",
-    "Ti_q50": "Median relative threat",
-    "Ti_q75": "75% quantile",
-    "Ti_q90": "90% quantile",
-    "Ti_q95": "95% quantile",
-    "Ti_q99": "99% quantile",
-    "doubled": "At least doubled",
-    "skewness": "Skewness",
-    "threatened": "Threatened people",
-    "rows": "People",
-}
-SHARES = frozenset({"GT_A", "GT_L", "GT_RW", "RGT_A", "RF", "ETV", "baseline", "ideal", "doubled"})
-COUNTS = frozenset({"threatened", "rows"})
 INTERVAL = 0.9
 MOST_DRAWS = 1000
 MOST_VALUES = 12
 
 
 @dataclass(frozen=True)
-class Measure:
+class ShownMeasure:
     """A measure as it is shown."""
 
     name: str
@@ -226,37 +195,103 @@ class Measure:
     value: str
     error: str
     meaning: str
+    caution: str
 
 
-def measure_groups(risk: RiskAssessment) -> dict[str, list[Measure]]:
+def measure_groups(risk: RiskAssessment) -> dict[str, list[ShownMeasure]]:
     """Return every measure with value, standard error and meaning, by heading."""
-    frame = risk.measures
-    known = {name for names in GROUPS.values() for name in names}
-    headings = GROUPS | {"Further measures": tuple(n for n in frame.index if n not in known)}
-    out = {}
-    for heading, names in headings.items():
-        found = [_measure(name, *frame.loc[name]) for name in names if name in frame.index]
-        if found:
-            out[heading] = found
-    return out
+    return {
+        heading: [
+            ShownMeasure(
+                m.name,
+                m.title,
+                m.show(float(risk.summary[m.name])),
+                m.show_error(float(risk.standard_errors[m.name])),
+                m.sentence,
+                risk.cautions.get(m.name, ""),
+            )
+            for m in MEASURES.values()
+            if m.group == heading
+        ]
+        for heading in GROUPS
+    }
 
 
-def _measure(name: str, value: float, error: float, meaning: object) -> Measure:
-    if name in SHARES:
-        shown = share(value)
-    elif name in COUNTS:
-        shown = count(value)
-    elif name.startswith(("Ti_", "max_Ti")):
-        shown = ratio(value)
-    else:
-        shown = number(value)
-    return Measure(
-        name,
-        TITLES.get(name, name),
-        shown,
-        standard_error(float(error), of_share=name in SHARES),
-        meaning if isinstance(meaning, str) else "",
+@dataclass(frozen=True)
+class Calibration:
+    """How good the beliefs are, for readers without statistics.
+
+    Attributes
+    ----------
+    sentences : tuple of str
+        What a reader should take away.
+    bins : Table
+        By stated certainty: how many people, and how often the best guess was right.
+    scores : Table
+        Scores of all beliefs.
+    """
+
+    sentences: tuple[str, ...]
+    bins: Table
+    scores: Table
+
+
+def calibration_section(risk: RiskAssessment) -> Calibration:
+    """Return stated against observed certainty of attacker and learner, and the scores.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("clinic_local"), draws=5, seed=1, progressbar=False)
+    >>> section = calibration_section(post.assess(ab.datasets.load("clinic")))
+    >>> section.sentences[0]
+    'Of 1,359 people about whom the attacker was 30–40% sure, the best guess was right for 33.9%.'
+    """
+    scores = risk.belief_scores
+    sentences = [scores.worst_bin("A"), scores.worst_bin("L")]
+    sentences += [scores.below_text] if scores.below_random_worlds else []
+    sentences += [caution.text for caution in scores.cautions.values()]
+    if len(sentences) == 2:
+        sentences.append("What attacker and learner state is what happens, as far as one can tell.")
+    bins = [
+        [
+            name,
+            f"{100 * bin_.left:.0f}–{100 * bin_.right:.0f}%",
+            count(line["people"]),
+            share(line["stated"]),
+            share(line["observed"]),
+            f"{share(line['low'])} to {share(line['high'])}",
+        ]
+        for name in ("attacker", "learner")
+        for bin_, line in scores.calibration.loc[name].iterrows()
+    ]
+    names = ("right", "log_loss", "brier", "ece")
+    lines = [
+        [str(name).replace("_", " "), *_scores(line, names), share(line["stated"])]
+        for name, line in scores.table.iterrows()
+    ]
+    lines += [
+        [str(name).replace("_", " "), *_scores(line, names), ""]
+        for name, line in scores.differences.iterrows()
+    ]
+    return Calibration(
+        tuple(sentences),
+        Table(
+            ["Belief", "Sure of the best guess", "People", "On average", "Right", "95% interval"],
+            bins,
+            "How sure, and how often right",
+            frozenset({1}),
+        ),
+        Table(
+            ["Belief", "Right", "Log loss", "Brier score", "Calibration error", "Mean certainty"],
+            lines,
+            "Scores of the beliefs, with standard errors",
+        ),
     )
+
+
+def _scores(line: pd.Series, names: tuple[str, ...]) -> list[str]:
+    return [f"{number(line[n])} ± {number(line[f'{n}_se'], 2)}" for n in names]
 
 
 def threshold_table(risk: RiskAssessment) -> Table:
@@ -274,7 +309,7 @@ def threshold_table(risk: RiskAssessment) -> Table:
 
 def breakdown_table(risk: RiskAssessment) -> Table:
     """Return threats by sensitive value, the most threatened first."""
-    found = risk.breakdown().sort_values("GT_A", ascending=False, kind="stable")
+    classes = risk.breakdown().sort_values("GT_A", ascending=False, kind="stable")
     rows = [
         [
             str(label),
@@ -284,10 +319,10 @@ def breakdown_table(risk: RiskAssessment) -> Table:
             share(line["doubled"]),
             ratio(line["max_Ti"]),
         ]
-        for label, line in found.iterrows()
+        for label, line in classes.iterrows()
     ]
     head = ["People", "Threatened", "From population alone", "At least doubled", "Largest threat"]
-    return Table([str(found.index.name), *head], rows, "Threats by sensitive value")
+    return Table([str(classes.index.name), *head], rows, "Threats by sensitive value")
 
 
 def overview_tables(table: ReleasedTable) -> tuple[Table, Table]:

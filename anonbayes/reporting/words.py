@@ -92,6 +92,8 @@ def _warnings(
 ) -> Iterator[str]:
     if not diagnostics.passed:
         yield f"The numbers below cannot be relied upon yet: {diagnostics.reason}"
+    if risk is not None and risk.belief_scores.below_random_worlds:
+        yield risk.belief_scores.below_text
     yield from (check.text for check in limits if check.exceeded)
     if risk is not None:
         if risk.leakage is not None and not risk.leakage.is_private:

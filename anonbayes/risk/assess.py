@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +19,29 @@ from anonbayes.cluster import check_client, run_tasks, slots
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.nonstochastic import GroupLeakage, table_leakage
 from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
-from anonbayes.risk.faithfulness import Faithfulness, faithfulness, ideal_of
-from anonbayes.risk.measures import (
+from anonbayes.risk.calibration import score
+from anonbayes.risk.faithfulness import faithfulness, ideal_of
+from anonbayes.risk.measures import Evaluation, evaluate
+from anonbayes.risk.people import Truth, check_same_secrets, read_truth, truth_columns
+from anonbayes.risk.threats import (
     Gain,
     PairThreats,
+    Replicates,
     Threats,
+    joined,
     matched,
     pair_threats,
     read_gain,
-    replicate_error,
     replicate_weights,
-    table_measures,
     weighted_sum,
 )
-from anonbayes.risk.people import Truth, check_same_secrets, read_truth, truth_columns
 from anonbayes.tables.sources import count_records
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Found", "Replicates", "assess", "threats_of"]
+__all__ = ["RecordThreats", "assess", "threats_of"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ BLOCKS_PER_SLOT = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RecordThreats:
     """Threats per pair; per record the attacker's act and the released rows it could own."""
 
     threats: Threats
@@ -61,30 +63,9 @@ class Found:
     candidates: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """Threats per pair under other weights of the draws.
-
-    There are none when everything is exact (no batches), or with too few draws (a single batch).
-    """
-
-    threats: tuple[Threats, ...]
-    n_batches: int
-    n_chains: int
-
-    def error(self, values: Floats) -> Floats:
-        """Standard error from the replicates of a statistic."""
-        return replicate_error(values, self.n_batches, self.n_chains)
-
-    @property
-    def otherwise(self) -> float:
-        """Standard error of everything when there are no replicates."""
-        return 0.0 if self.n_batches == 0 else np.nan
-
-
 def threats_of(
     post: Posterior, truth: Truth, gain: Gain, kind: str, client: Any = None
-) -> tuple[Found, Replicates]:
+) -> tuple[RecordThreats, Replicates]:
     """Threats of every pair, a block of records at a time so that batches fit into memory.
 
     With a client the blocks are tasks of a Dask cluster. What is found of a record does not depend
@@ -100,20 +81,20 @@ def threats_of(
     lost = [(b, a) for b, a in zip(blocks, answers, strict=True) if isinstance(a, _Lost)]
     if lost:
         _refuse(truth, lost)
-    parts: list[tuple[Found, Replicates]] = answers  # type: ignore[assignment]
+    parts: list[tuple[RecordThreats, Replicates]] = answers  # type: ignore[assignment]
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate([block.pairs for block in blocks]))
-    whole = Found(
-        _joined([found.threats for found, _ in parts], order),
-        np.concatenate([found.act for found, _ in parts]),
-        np.concatenate([found.candidates for found, _ in parts]),
+    whole = RecordThreats(
+        joined([part.threats for part, _ in parts], order),
+        np.concatenate([part.act for part, _ in parts]),
+        np.concatenate([part.candidates for part, _ in parts]),
     )
     first = parts[0][1]
-    joined = tuple(
-        _joined([r.threats[i] for _, r in parts], order) for i in range(len(first.threats))
+    again = tuple(
+        joined([r.threats[i] for _, r in parts], order) for i in range(len(first.threats))
     )
-    return whole, replace(first, threats=joined)
+    return whole, replace(first, threats=again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,19 +142,7 @@ def _blocks(question: _Question, truth: Truth, least: int) -> list[_Block]:
     return blocks
 
 
-def _joined(parts: list[Threats], order: Ints) -> Threats:
-    def join(kind: str) -> PairThreats:
-        return PairThreats(
-            *(
-                np.concatenate([getattr(getattr(p, kind), field) for p in parts])[order]
-                for field in ("level", "threatened", "error")
-            )
-        )
-
-    return Threats(join("attacker"), join("learner"), join("random_worlds"))
-
-
-def _answer(question: _Question, block: _Block) -> tuple[Found, Replicates] | _Lost:
+def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicates] | _Lost:
     """Threats of the pairs of a block."""
     post, gain = question.post, question.gain
     victims = replace(question.victims, codes=block.codes)
@@ -188,15 +157,13 @@ def _answer(question: _Question, block: _Block) -> tuple[Found, Replicates] | _L
     def threats(weights: Floats) -> PairThreats:
         return pair_threats(normalise(weights), record, secret, gain)
 
-    random_worlds = threats(worlds)
-    belief = normalise(attacker)
-    found = Found(
-        Threats(pair_threats(belief, record, secret, gain), threats(learner), random_worlds),
-        gain.expected(belief).argmax(axis=1),
+    whole = RecordThreats(
+        {"A": threats(attacker), "L": threats(learner), "RW": threats(worlds)},
+        gain.expected(normalise(attacker)).argmax(axis=1),
         candidate_rows(post.table, victims),
     )
     if attacker_batches is None and learner_batches is None:
-        return found, Replicates((), 0, post.n_chains)
+        return whole, Replicates((), 0, post.n_chains)
     # Where one of the two is exact, its batches are all the same.
     if attacker_batches is None:
         attacker_batches = np.broadcast_to(attacker, learner_batches.shape)  # type: ignore[union-attr]
@@ -205,16 +172,12 @@ def _answer(question: _Question, block: _Block) -> tuple[Found, Replicates] | _L
     one, two = matched(attacker_batches, learner_batches, post.n_chains)
     n = len(one)
     if n < 2:
-        return found, Replicates((), n, post.n_chains)
-    replicates = tuple(
-        Threats(
-            threats(weighted_sum(w, one)),
-            threats(weighted_sum(w, two)),
-            random_worlds,
-        )
+        return whole, Replicates((), n, post.n_chains)
+    replicates: tuple[Threats, ...] = tuple(
+        {"A": threats(weighted_sum(w, one)), "L": threats(weighted_sum(w, two))}
         for w in replicate_weights(n, post.n_chains)
     )
-    return found, Replicates(replicates, n, post.n_chains)
+    return whole, Replicates(replicates, n, post.n_chains)
 
 
 def _refuse(truth: Truth, lost: list[tuple[_Block, _Lost]]) -> None:
@@ -245,8 +208,9 @@ def assess(
     seed: int | np.random.Generator | None = 0,
     weights: str | None = None,
     client: Any = None,
+    truth: Truth | None = None,
 ) -> RiskAssessment:
-    """See `Posterior.assess`."""
+    """See `Posterior.assess`; `truth` spares the work of encoding the cleartext again."""
     if client is not None:
         check_client(client)
     if not isinstance(samples, int | np.integer) or samples < 2:
@@ -255,25 +219,30 @@ def assess(
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
         cleartext, weights = _counted(table, cleartext, weights, client)
-    truth = read_truth(table, cleartext, weights=weights)
+    if truth is None:
+        truth = read_truth(table, cleartext, weights=weights)
     remark = check_same_secrets(table, truth)
     best = ideal_of(table, truth, prior=post.prior)
-    threats, replicates = threats_of(post, truth, problem, kind, client)
-    found = normalise(best.weights(truth.victims))
-    by_ideal = pair_threats(found, truth.pair_record, truth.pair_secret, problem)
-    measures = dict(table_measures(threats.threats, truth.pair_count))
-    errors = _errors(measures, replicates, truth.pair_count)
-    close = faithfulness(post, best, samples=samples, seed=seed)
-    summary, se = _summary(
-        truth, measures, errors, close, _reference(post, truth, problem, by_ideal)
+    records, replicates = threats_of(post, truth, problem, kind, client)
+    by_ideal = pair_threats(
+        normalise(best.weights(truth.victims)), truth.pair_record, truth.pair_secret, problem
     )
+    evaluation = Evaluation(
+        records.threats | {"I": by_ideal},
+        truth.pair_count,
+        faithfulness(post, best, samples=samples, seed=seed),
+        _baseline(post, truth, problem),
+    )
+    summary, standard_errors = evaluate(evaluation, replicates)
     return RiskAssessment(
         post=post,
         cleartext=cleartext,
-        rows=_rows(truth, threats, replicates, by_ideal, problem, table),
+        truth=truth,
+        rows=_rows(truth, records, evaluation, replicates, problem, table),
         summary=summary,
-        standard_errors=se,
-        faithfulness=close,
+        standard_errors=standard_errors,
+        belief_scores=score(evaluation.threats, truth.pair_count, replicates),
+        faithfulness=evaluation.faithfulness,
         leakage=_leakage(table),
         gain=problem,
         settings={
@@ -296,93 +265,56 @@ def _counted(
         )
     columns = truth_columns(table, people.columns)
     name = weight_name(columns)
-    found = count_records(people, columns, weights=name, client=client, progressbar=False)
-    return found, name
+    counted = count_records(people, columns, weights=name, client=client, progressbar=False)
+    return counted, name
 
 
-def _errors(measures: Mapping[str, float], replicates: Replicates, count: Ints) -> dict[str, float]:
-    if not replicates.threats:
-        return dict.fromkeys(measures, replicates.otherwise)
-    again = [table_measures(t, count) for t in replicates.threats]
-    values = np.array([[found[name] for name in measures] for found in again])
-    return dict(zip(measures, replicates.error(values).tolist(), strict=True))
-
-
-def _reference(
-    post: Posterior, truth: Truth, gain: Gain, by_ideal: PairThreats
-) -> dict[str, float]:
-    """Baseline: the frequencies of the secrets alone; ideal: the cleartext's own lesson."""
+def _baseline(post: Posterior, truth: Truth, gain: Gain) -> float:
+    """Share of people guessed right from the frequencies of the secrets alone."""
     table, count = post.table, truth.pair_count
-    if table.secrets_known:
-        share = table.secret_counts / table.n_rows
-    else:
-        share = post.secret_mean
+    known = table.secrets_known
+    share = table.secret_counts / table.n_rows if known else post.secret_mean
     same = np.zeros(len(count), dtype=np.int64)
     blind = pair_threats(share[None, :], same, truth.pair_secret, gain)
-    n = count.sum()
-    return {
-        "baseline": float(blind.threatened @ count) / n,
-        "ideal": float(by_ideal.threatened @ count) / n,
-    }
-
-
-def _summary(
-    truth: Truth,
-    measures: Mapping[str, float],
-    errors: Mapping[str, float],
-    close: Faithfulness,
-    reference: Mapping[str, float],
-) -> tuple[pd.Series, pd.Series]:
-    value = {**measures, "RF": close.rf, "ETV": close.etv, **reference, "rows": truth.n_rows}
-    error = {**errors, "RF": close.tv_error, "ETV": close.etv_error}
-    names = list(ORDER)
-    return (
-        pd.Series([float(value[k]) for k in names], index=names, name="measure"),
-        pd.Series([float(error.get(k, 0.0)) for k in names], index=names, name="standard error"),
-    )
-
-
-ORDER = (
-    "GT_A", "GT_L", "GT_RW", "RGT_A", "RF", "ETV", "ABS_A", "ABS_L", "ABS_RW", "baseline", "ideal",
-    "max_Ti", "Ti_q50", "Ti_q75", "Ti_q90", "Ti_q95", "Ti_q99", "doubled", "skewness", "threatened",
-    "rows",
-)  # fmt: skip
+    return float(blind.threatened @ count) / int(count.sum())
 
 
 def _rows(
     truth: Truth,
-    found: Found,
+    records: RecordThreats,
+    evaluation: Evaluation,
     replicates: Replicates,
-    by_ideal: PairThreats,
     gain: Gain,
     table: ReleasedTable,
 ) -> pd.DataFrame:
     """One line per cleartext row, under the labels of the cleartext."""
-    t, pair, record = found.threats, truth.pair, truth.victims.inverse
-    acts = pd.Categorical.from_codes(found.act, pd.Index([str(a) for a in gain.acts]))
+    pair, record = truth.pair, truth.victims.inverse
+    acts = pd.Categorical.from_codes(records.act, pd.Index([str(a) for a in gain.acts]))
     columns: dict[str, Any] = {
         "secret": table.secret.domain.decode(truth.secret),
         "guess": acts[record],
-        "Ti": t.ratio[pair],
+        "Ti": evaluation.ratio[pair],
     }
-    kinds = {"A": t.attacker, "L": t.learner, "RW": t.random_worlds, "I": by_ideal}
-    columns |= {f"p_{name}": kind.level[pair] for name, kind in kinds.items()}
-    columns |= {f"threatened_{name}": kind.threatened[pair] for name, kind in kinds.items()}
-    columns["candidates"] = found.candidates[record]
+    beliefs = {k: evaluation.threats[k] for k in ("A", "L", "RW", "I")}
+    columns |= {f"p_{k}": belief.level[pair] for k, belief in beliefs.items()}
+    columns |= {f"threatened_{k}": belief.threatened[pair] for k, belief in beliefs.items()}
+    columns["candidates"] = records.candidates[record]
     if truth.weights is not None:
         columns[WEIGHT] = truth.weights
-    columns |= {name: e[pair] for name, e in _row_errors(replicates, len(t.ratio)).items()}
+    errors = _row_errors(evaluation, replicates)
+    columns |= {name: error[pair] for name, error in errors.items()}
     return pd.DataFrame(columns, index=truth.victims.index, copy=False)
 
 
-def _row_errors(replicates: Replicates, n_pairs: int) -> dict[str, Floats]:
+def _row_errors(evaluation: Evaluation, replicates: Replicates) -> dict[str, Floats]:
     if not replicates.threats:
-        same = np.full(n_pairs, replicates.otherwise)
+        same = np.full(len(evaluation.people), replicates.otherwise)
         return dict.fromkeys(("se_Ti", "se_p_A", "se_p_L"), same)
+    attacker, learner = (np.stack([r[k].level for r in replicates.threats]) for k in "AL")
     return {
-        "se_Ti": replicates.error(np.stack([r.ratio for r in replicates.threats])),
-        "se_p_A": replicates.error(np.stack([r.attacker.level for r in replicates.threats])),
-        "se_p_L": replicates.error(np.stack([r.learner.level for r in replicates.threats])),
+        "se_Ti": replicates.error(attacker / learner),
+        "se_p_A": replicates.error(attacker),
+        "se_p_L": replicates.error(learner),
     }
 
 

@@ -23,23 +23,22 @@ from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.io.files import write_text
 from anonbayes.nonstochastic import GroupLeakage
+from anonbayes.risk import threat_plots
+from anonbayes.risk.calibration import Scores
 from anonbayes.risk.faithfulness import Faithfulness
-from anonbayes.risk.measures import (
-    EXPLANATIONS,
-    QUANTILES,
-    Gain,
-    pair_threats,
-    verdict,
-    weighted_quantiles,
+from anonbayes.risk.measures import MEASURES, QUANTILES
+from anonbayes.risk.people import Truth
+from anonbayes.risk.syntactic import (
+    ReidentificationRisk,
+    reidentification_risk,
+    syntactic_risks,
+    wp29,
 )
-from anonbayes.risk.people import Truth, read_truth
+from anonbayes.risk.threats import Gain, pair_threats, weighted_quantiles
 from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from anonbayes.inference.posterior import Posterior
-    from anonbayes.risk.syntactic import Answer
 
 __all__ = [
     "ROW",
@@ -158,7 +157,7 @@ def contributions(risk: RiskAssessment, place: npt.NDArray[np.int64]) -> pd.Data
     full = risk.rows.iloc[place]
     level, ratio = np.empty((2, len(full), len(names)))
     if len(full):
-        truth = read_truth(table, risk.cleartext.iloc[place])
+        truth = risk.truth.part(place, table)
         for a in range(len(names)):
             level[:, a], ratio[:, a] = _without(risk, truth, a)
     return pd.DataFrame(
@@ -184,8 +183,8 @@ def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Floats, Floats
         attacker_weights(post, victims)[0],
         learner_weights(post, victims, risk.settings["kind"])[0],
     ):
-        found = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, risk.gain)
-        levels.append(found.level[truth.pair])
+        pairs = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, risk.gain)
+        levels.append(pairs.level[truth.pair])
     return levels[0], levels[0] / levels[1]
 
 
@@ -228,12 +227,16 @@ class RiskAssessment:
         ``assess(weights=...)`` a last column ``weight`` says how many people a row stands for.
     summary, standard_errors : pandas.Series
         Measures of the table (MODEL 1.6) and their Monte-Carlo errors; see `measures`.
+    belief_scores : Scores
+        How good the beliefs are; see `scores`, `score_differences` and `calibration`.
     faithfulness : Faithfulness
         Distance of learner and ideal, and how it was computed.
     leakage : GroupLeakage or None
         What membership in a group reveals without any probability; None where secrets are hidden.
     gain : Gain
         What counts as a threat.
+    truth : Truth
+        The cleartext in the codes of the release.
     settings : mapping
         Settings of the assessment.
     remarks : tuple of str
@@ -245,9 +248,11 @@ class RiskAssessment:
     rows: pd.DataFrame
     summary: pd.Series
     standard_errors: pd.Series
+    belief_scores: Scores
     faithfulness: Faithfulness
     leakage: GroupLeakage | None
     gain: Gain
+    truth: Truth
     settings: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -255,28 +260,103 @@ class RiskAssessment:
 
     @property
     def measures(self) -> pd.DataFrame:
-        """Every measure with its standard error and one sentence on what it means."""
+        """Every measure with its standard error, what it means, and what to beware of."""
+        names = self.summary.index
         return pd.DataFrame(
             {
                 "value": self.summary,
                 "standard error": self.standard_errors,
-                "meaning": pd.Series(EXPLANATIONS),
-            }
-        ).loc[self.summary.index]
+                "meaning": [MEASURES[name].sentence for name in names],
+                "caution": [self.cautions.get(name, "") for name in names],
+            },
+            index=names,
+        )
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """How good each belief is, against the truth (MODEL 1.9).
+
+        Lines ``learner, attacker, random_worlds, ideal``; columns ``right`` (share of people whose
+        best guess is right), ``log_loss`` (mean of ``-log max(p(truth), 1e-4)``), ``brier``,
+        ``ece`` (calibration error) and their standard errors ``*_se``; ``stated``, the mean belief
+        in the best guess; ``ece_chance`` and ``ece_chance_sd``, mean and standard deviation of the
+        calibration error of a belief that is calibrated. With ``harm=`` beliefs are scored by the
+        question whether the secret is one of the harmful values; with ``gain=`` and by default by
+        the exact secret.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("clinic_local"), draws=5, seed=1, progressbar=False)
+        >>> risk = post.assess(ab.datasets.load("clinic"))
+        >>> risk.scores[["right", "log_loss", "ece"]].round(3).loc["attacker"].tolist()
+        [0.334, 1.751, 0.007]
+        """
+        return self.belief_scores.table
+
+    @property
+    def score_differences(self) -> pd.DataFrame:
+        """Differences of scores, such as ``attacker - random_worlds``, and their standard errors.
+
+        Beliefs are compared person by person, so that the errors are those of paired differences.
+        """
+        return self.belief_scores.differences
+
+    @property
+    def calibration(self) -> pd.DataFrame:
+        """Stated against observed certainty, per belief and bin of a tenth.
+
+        ``stated`` is the mean belief in the best guess, ``observed`` the share of best guesses
+        that are right, ``people`` their number, ``low`` and ``high`` a 95 % interval of the share.
+        """
+        return self.belief_scores.calibration
+
+    @cached_property
+    def cautions(self) -> Mapping[str, str]:
+        """Measures that rest on beliefs which are not to be taken at their word, and why."""
+        why = self.belief_scores.below_text
+        by_belief = self.belief_scores.cautions
+        texts = {
+            m.name: why or " ".join(by_belief[k].text for k in m.beliefs if k in by_belief)
+            for m in MEASURES.values()
+            if m.stated
+        }
+        return {name: text for name, text in texts.items() if text}
 
     @property
     def text(self) -> str:
         """The finding in plain words."""
-        return verdict(self)
+        s = self.summary
+        parts = [text] if (text := self.belief_scores.below_text) else []
+        parts.append(
+            f"An attacker who knows that somebody is in the table guesses {self.gain.text} right "
+            f"for {s['GT_A']:.1%} of {int(s['rows']):,} people; somebody who only learned about "
+            f"the population, for {s['GT_L']:.1%}."
+        )
+        if np.isfinite(s["max_Ti"]) and s["threatened"] > 0:
+            parts.append(
+                f"The attacker is at most {s['max_Ti']:.3g} times as certain as the learner, and "
+                f"twice as certain or more about {round(s['doubled'] * s['rows']):,} of them."
+            )
+        if not self.belief_scores.below_random_worlds:
+            parts += [caution.text for caution in self.belief_scores.cautions.values()]
+        if self.leakage is not None and not self.leakage.is_private:
+            exposed = f"{self.leakage.exposed:,} people are in groups"
+            parts.append(f"{exposed} that show one sensitive value only.")
+        parts.append(
+            f"What the release teaches about the population is {s['RF']:.0%} faithful to the "
+            "cleartext."
+        )
+        return " ".join(parts)
 
     @property
     def homogeneous_groups(self) -> pd.DataFrame:
         """Groups in which all rows have the same secret: everyone in them is exposed."""
         if self.leakage is None:
             return pd.DataFrame(columns=["size", "revealed"])
-        found = self.leakage.homogeneous
-        labels = self.post.table.group_labels[found.index]
-        return found[["size", "revealed"]].set_axis(labels, axis=0)
+        groups = self.leakage.homogeneous
+        labels = self.post.table.group_labels[groups.index]
+        return groups[["size", "revealed"]].set_axis(labels, axis=0)
 
     # -- rows and thresholds ------------------------------------------------------------------
 
@@ -290,8 +370,8 @@ class RiskAssessment:
     @cached_property
     def threatened(self) -> pd.DataFrame:
         """Rows threatened under the attacker's belief, the largest relative threat first."""
-        found = self.rows[self.rows["threatened_A"] > 0]
-        return found.sort_values("Ti", ascending=False, kind="stable")
+        hit = self.rows[self.rows["threatened_A"] > 0]
+        return hit.sort_values("Ti", ascending=False, kind="stable")
 
     def above(self, threshold: float, *, by: str = "Ti") -> pd.DataFrame:
         """Threatened rows whose relative threat (or level ``p_A``) exceeds a threshold.
@@ -314,8 +394,8 @@ class RiskAssessment:
         one_of("by", by, ("Ti", "p_A"))
         if not np.isfinite(threshold):
             raise AnonbayesError(f"threshold={threshold!r} must be a finite number.")
-        found = self.threatened.sort_values(by, ascending=False, kind="stable")
-        return found[found[by] > threshold]
+        ordered = self.threatened.sort_values(by, ascending=False, kind="stable")
+        return ordered[ordered[by] > threshold]
 
     def thresholds(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Candidate thresholds: quantiles of the relative threat among threatened rows.
@@ -348,7 +428,13 @@ class RiskAssessment:
         bins : int or sequence of float, optional
             Cut a numeric column into so many intervals, or at these edges.
         """
+        if by is None and bins is None:
+            return self._by_secret.copy()
         return breakdown(self, by, bins=bins)
+
+    @cached_property
+    def _by_secret(self) -> pd.DataFrame:
+        return breakdown(self, None)
 
     def contributions(
         self, rows: Iterable[Any] | str | None = None, *, top: int = 20
@@ -379,51 +465,22 @@ class RiskAssessment:
             return contributions(self, np.arange(len(self.rows)))
         return contributions(self, places_of(self, list(rows)))
 
-    def syntactic(
-        self, *, population: pd.DataFrame | None = None, threshold: float = 0.2
-    ) -> pd.DataFrame:
-        """Prosecutor, journalist and marketer risk beside the threats; see `syntactic_risks`."""
-        from anonbayes.risk.syntactic import syntactic_risks
+    @cached_property
+    def reidentification(self) -> ReidentificationRisk:
+        """Prosecutor, journalist and marketer risk of the release alone."""
+        return reidentification_risk(self.post.table)
 
-        return syntactic_risks(self, population=population, threshold=threshold)
-
-    def wp29(self, *, certain: float = 0.9) -> tuple[Answer, Answer, Answer]:
-        """Singling out, linkability, inference: the questions of WP29 Opinion 05/2014."""
-        from anonbayes.risk.syntactic import wp29
-
-        return wp29(self, certain=certain)
+    syntactic = syntactic_risks
+    wp29 = wp29
 
     # -- pictures -----------------------------------------------------------------------------
 
-    def plot_beliefs(self, under: str = "A", *, ax: Axes | None = None) -> Axes:
-        """Attacker against learner on threatened rows (Groups Figures 2 and 3, left)."""
-        from anonbayes.risk.threat_plots import plot_beliefs
-
-        return plot_beliefs(self, under, ax=ax)
-
-    def plot_relative_threat(self, under: str = "A", *, ax: Axes | None = None) -> Axes:
-        """Histogram of log2 Ti on threatened rows (Groups Figures 2 and 3, right)."""
-        from anonbayes.risk.threat_plots import plot_relative_threat
-
-        return plot_relative_threat(self, under, ax=ax)
-
-    def plot_thresholds(self, *, ax: Axes | None = None) -> Axes:
-        """Share of rows whose relative threat exceeds a threshold."""
-        from anonbayes.risk.threat_plots import plot_thresholds
-
-        return plot_thresholds(self, ax=ax)
-
-    def plot_group_sizes(self, *, ax: Axes | None = None) -> Axes:
-        """How many rows are in groups of which size."""
-        from anonbayes.risk.threat_plots import plot_group_sizes
-
-        return plot_group_sizes(self, ax=ax)
-
-    def plot_top_rows(self, top: int = 15, *, ax: Axes | None = None) -> Axes:
-        """Belief of learner and attacker for the rows of the largest relative threat."""
-        from anonbayes.risk.threat_plots import plot_top_rows
-
-        return plot_top_rows(self, top, ax=ax)
+    plot_beliefs = threat_plots.plot_beliefs
+    plot_relative_threat = threat_plots.plot_relative_threat
+    plot_thresholds = threat_plots.plot_thresholds
+    plot_group_sizes = threat_plots.plot_group_sizes
+    plot_top_rows = threat_plots.plot_top_rows
+    plot_reliability = threat_plots.plot_reliability
 
     # -- keeping it ---------------------------------------------------------------------------
 
@@ -435,11 +492,16 @@ class RiskAssessment:
             "threat": self.gain.text,
             "measures": _plain(self.summary),
             "standard_errors": _plain(self.standard_errors),
-            "faithfulness_samples": self.faithfulness.samples,
-            "thresholds": [
-                {str(k): _number(v) for k, v in line.items()}
-                for line in self.thresholds().reset_index().to_dict("records")
+            "scores": _table(self.scores, "belief"),
+            "score_differences": _table(self.score_differences, "difference"),
+            "calibration": [
+                {"belief": belief, "from": bin_.left, "to": bin_.right, **_plain(line)}
+                for (belief, bin_), line in self.calibration.iterrows()
             ],
+            "below_random_worlds": self.belief_scores.below_random_worlds,
+            "cautions": dict(self.cautions),
+            "faithfulness_samples": self.faithfulness.samples,
+            "thresholds": _table(self.thresholds(), "quantile"),
             "release": {
                 "scheme": table.scheme,
                 "rows": table.n_rows,
@@ -498,6 +560,11 @@ def weight_name(columns: Collection[str]) -> str:
 def _number(value: float) -> float | None:
     """JSON knows neither NaN nor infinity."""
     return float(value) if np.isfinite(value) else None
+
+
+def _table(frame: pd.DataFrame, label: str) -> list[dict[str, Any]]:
+    """Lines of a frame with their labels, in plain types."""
+    return [{label: name, **_plain(line)} for name, line in frame.iterrows()]
 
 
 def _plain(series: pd.Series) -> dict[str, float | None]:

@@ -11,13 +11,15 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.measures import MEASURES
 from anonbayes.risk.threat_plots import COLOURS, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Comparison", "compare"]
-THREATS = ("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A")
+THREATS = tuple(measure.name for measure in MEASURES.values() if measure.is_threat)
+"""Measures by which releases may be compared: the smaller, the better."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +46,7 @@ class Comparison:
         Parameters
         ----------
         threat : str
-            The measure of threat: one of ``RGT_A, max_Ti, Ti_q99, Ti_q95, doubled, GT_A``.
+            The measure of threat: ``RGT_A``, ``max_Ti``, ``doubled`` or another of `THREATS`.
         """
         _check_threat(threat)
         # A release that threatens nobody has no Ti at all.
@@ -83,7 +85,7 @@ class Comparison:
                 ha="right" if right[place] else "left",
                 fontsize=8,
             )
-        ax.set(xlabel="faithfulness RF (utility)", ylabel=f"{threat} (threat)",
+        ax.set(xlabel=f"{MEASURES['RF'].title} (RF)", ylabel=f"{MEASURES[threat].title} ({threat})",
                title="Privacy against utility")  # fmt: skip
         ax.margins(0.2)
         ax.legend(frameon=False, fontsize="small")

@@ -18,8 +18,8 @@ from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
-from anonbayes.risk.measures import replicate_error, replicate_weights
 from anonbayes.risk.people import Truth, clear_release, read_truth
+from anonbayes.risk.threats import replicate_error, replicate_weights
 from anonbayes.tables.build import check_column, check_frame
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable

@@ -6,19 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anonbayes.errors import AnonbayesError
-from anonbayes.formats import number, share, standard_error
+from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.formats import number, share
+from anonbayes.risk.measures import LIMITS, MEASURES
 
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["LimitCheck", "check_limit_values", "check_limits"]
-WORDS = {
-    "max_Ti": ("The largest relative threat", False),
-    "GT_A": ("The share of threatened people", True),
-    "RGT_A": ("The cost of being in the table", True),
-}
-"""How a measure is called, and whether it is a share of people."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +49,15 @@ class LimitCheck:
     @property
     def text(self) -> str:
         """The comparison in a sentence."""
-        what, is_share = WORDS[self.measure]
-        show = share if is_share else number
+        measure = MEASURES[self.measure]
+        what = measure.subject or f"The {measure.title[0].lower()}{measure.title[1:]}"
+        show = share if measure.kind == "share" else number
         if math.isnan(self.found):
             return f"{what} is not defined, as nobody is threatened; the limit is kept."
         verb = "exceeds" if self.exceeded else "keeps"
         doubt = ""
         if self.close and self.standard_error > 0:
-            error = standard_error(self.standard_error, of_share=is_share)
+            error = measure.show_error(self.standard_error)
             doubt = f" The simulation error ({error}) could turn this: take more draws."
         return f"{what} is {show(self.found)} and {verb} the limit of {show(self.limit)}.{doubt}"
 
@@ -76,43 +72,36 @@ class LimitCheck:
         }
 
 
-def check_limit_values(
-    *,
-    max_relative_threat: float | None = None,
-    max_threatened: float | None = None,
-    max_cost: float | None = None,
-) -> None:
-    """Refuse limits that no assessment could be compared with, before anything expensive."""
-    if max_relative_threat is not None and not max_relative_threat > 0:
-        raise AnonbayesError(
-            f"max_relative_threat={max_relative_threat!r} must be a positive factor, such as 2."
-        )
-    for name, limit in (("max_threatened", max_threatened), ("max_cost", max_cost)):
-        if limit is not None and not 0 <= limit <= 1:
-            raise AnonbayesError(f"{name}={limit!r} must be a share of people between 0 and 1.")
+def check_limit_values(**limits: float | None) -> None:
+    """Refuse limits that no assessment could be compared with, before anything expensive.
+
+    Examples
+    --------
+    >>> check_limit_values(max_threatened=1.5)
+    Traceback (most recent call last):
+    anonbayes.errors.AnonbayesError: max_threatened=1.5 must be a share of people between 0 and 1.
+    """
+    for name, limit in limits.items():
+        if name not in LIMITS:
+            raise AnonbayesError(f"{name!r} is no limit of an assessment. {nearest(name, LIMITS)}")
+        if limit is not None:
+            LIMITS[name].check_limit(limit)
 
 
-def check_limits(
-    risk: RiskAssessment,
-    *,
-    max_relative_threat: float | None = None,
-    max_threatened: float | None = None,
-    max_cost: float | None = None,
-) -> tuple[LimitCheck, ...]:
-    """Compare an assessment with the largest acceptable threats.
+def check_limits(risk: RiskAssessment, **limits: float | None) -> tuple[LimitCheck, ...]:
+    """Compare an assessment with the largest acceptable values of its measures.
 
     Parameters
     ----------
     risk : RiskAssessment
         The assessment.
-    max_relative_threat : float, optional
-        Largest acceptable relative threat of anybody, compared with ``max_Ti``.
-    max_threatened : float, optional
-        Largest acceptable share of threatened people, compared with ``GT_A``.
-    max_cost : float, optional
-        Largest acceptable cost of being in the table, compared with ``RGT_A``: the share of people
-        whom the attacker guesses right beyond those whom a learner does, who knows the release but
-        not that they are in it.
+    **limits : float, optional
+        ``max_relative_threat``, compared with ``max_Ti``, the largest relative threat of anybody;
+        ``max_threatened``, with ``GT_A``, the share of threatened people; ``max_cost``, with
+        ``RGT_A``, the share of people whom the attacker guesses right beyond those whom a learner
+        does; ``max_doubled``, with ``doubled``, the share of people threatened with a relative
+        threat of 2 or more; ``max_log_loss_gain``, with ``log_loss_gain``, what being in the table
+        teaches about a secret, in nats. None sets no limit.
 
     Examples
     --------
@@ -123,18 +112,15 @@ def check_limits(
     >>> [check.exceeded for check in checks]
     [True, False, True]
     """
-    check_limit_values(
-        max_relative_threat=max_relative_threat, max_threatened=max_threatened, max_cost=max_cost
-    )
-    wanted = (
-        ("max_relative_threat", "max_Ti", max_relative_threat),
-        ("max_threatened", "GT_A", max_threatened),
-        ("max_cost", "RGT_A", max_cost),
-    )
+    check_limit_values(**limits)
     return tuple(
         LimitCheck(
-            name, measure, limit, float(risk.summary[measure]), float(risk.standard_errors[measure])
+            name,
+            LIMITS[name].name,
+            limit,
+            float(risk.summary[LIMITS[name].name]),
+            float(risk.standard_errors[LIMITS[name].name]),
         )
-        for name, measure, limit in wanted
+        for name, limit in limits.items()
         if limit is not None
     )

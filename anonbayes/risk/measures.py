@@ -1,441 +1,449 @@
-"""Measures of threat and usefulness, and what they mean in words."""
+"""The measures of an assessment, declared once: name, meaning, formula, limit.
+
+Summaries, reports, limits, comparisons, JSON and the documentation read `MEASURES`. To add one, add
+an entry; see "Add a measure" in the recipes.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from numba import njit
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import count, number, ratio, share, standard_error
+from anonbayes.risk.calibration import calibration_error, log_loss
+from anonbayes.risk.faithfulness import Faithfulness
+from anonbayes.risk.threats import Replicates, Threats, weighted_quantiles, weighted_skewness
 
-if TYPE_CHECKING:
-    from anonbayes.risk.assessment import RiskAssessment
-
-__all__ = [
-    "EXPLANATIONS",
-    "QUANTILES",
-    "Gain",
-    "PairThreats",
-    "Threats",
-    "matched",
-    "pair_threats",
-    "read_gain",
-    "replicate_error",
-    "replicate_weights",
-    "table_measures",
-    "verdict",
-    "weighted_sum",
-]
-
-
-# -------------------------------------------------------------------------------------------------
-# Monte-Carlo errors of anything computed from beliefs: the Bayesian bootstrap over batches.
-#
-# Shares of threatened rows, quantiles and maxima are no averages of draws, and they jump where two
-# guesses are nearly tied. So batches of draws get random weights (Dirichlet, as in Rubin 1981), and
-# everything is computed again: beliefs then move as much as another run of the sampler would move
-# them. Where chains disagree, the batches of one chain are no independent pieces; so whole chains
-# are weighted as well, and the larger error counts.
-
-REPLICATES = 24
-
-
-def _chains(n_batches: int, n_chains: int) -> int:
-    """Chains that can be weighted as a whole; 0 when batches are chains already."""
-    return n_chains if 1 < n_chains < n_batches and n_batches % n_chains == 0 else 0
-
-
-def replicate_weights(n_batches: int, n_chains: int, replicates: int = REPLICATES) -> Floats:
-    """Weights of the batches, one line per replicate: by batches, then by chains.
-
-    They are the same at every call, so that measures computed piece by piece belong together.
-
-    Examples
-    --------
-    >>> replicate_weights(4, 2, 3).shape, replicate_weights(4, 2, 3).sum(axis=1).round(9).tolist()
-    ((6, 4), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-    """
-    rng = np.random.default_rng(1981)
-    parts = [rng.dirichlet(np.ones(n_batches), size=replicates)]
-    if chains := _chains(n_batches, n_chains):
-        each = n_batches // chains
-        parts.append(
-            np.repeat(rng.dirichlet(np.ones(chains), size=replicates), each, axis=1) / each
-        )
-    return np.concatenate(parts)
-
-
-def replicate_error(values: Floats, n_batches: int, n_chains: int) -> Floats:
-    """Standard error from the values of a statistic under the `replicate_weights`.
-
-    Examples
-    --------
-    For an average it is near the usual standard error.
-
-    >>> batches = np.random.default_rng(0).normal(size=20)
-    >>> again = replicate_weights(20, 1, 1000) @ batches
-    >>> ratio = replicate_error(again, 20, 1) / (batches.std(ddof=1) / np.sqrt(20))
-    >>> bool(abs(ratio - 1) < 0.1)
-    True
-    """
-    chains = _chains(n_batches, n_chains)
-    half = len(values) // 2 if chains else len(values)
-    error = _spread(values[:half], n_batches)
-    return np.fmax(error, _spread(values[half:], chains)) if chains else error
-
-
-def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
-    """Merge neighbouring batches of the same chains until both sets have the same number.
-
-    Examples
-    --------
-    >>> one, two = matched(np.arange(8.0), np.arange(4.0), 2)
-    >>> one.tolist(), two.tolist()
-    ([0.5, 2.5, 4.5, 6.5], [0.0, 1.0, 2.0, 3.0])
-    """
-    n = n_chains * math.gcd(len(one) // n_chains, len(two) // n_chains)
-    merged = [b.reshape(n, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
-    return merged[0], merged[1]
-
-
-def weighted_sum(weights: Floats, batches: Floats) -> Floats:
-    """``sum_b weights[b] * batches[b]``, rounded alike in every place of the array.
-
-    A product of matrices is not: its rounding depends on the number of columns.
-
-    Examples
-    --------
-    >>> weighted_sum(np.array([0.5, 0.25]), np.array([[1.0, 2.0], [4.0, 0.0]])).tolist()
-    [1.5, 1.0]
-    """
-    out = np.zeros(batches[0].size)
-    _add_weighted(weights, np.ascontiguousarray(batches).reshape(len(batches), -1), out)
-    return out.reshape(batches.shape[1:])
-
-
-@njit(cache=True, nogil=True)
-def _add_weighted(weights, batches, out):  # type: ignore[no-untyped-def]
-    for b in range(len(weights)):
-        for i in range(len(out)):
-            out[i] += weights[b] * batches[b, i]
-
-
-def _spread(values: Floats, n: int) -> Floats:
-    """Spread of the replicates; n Dirichlet weights scatter less than n draws by (n-1)/(n+1)."""
-    with np.errstate(invalid="ignore"):
-        spread = values.std(axis=0, ddof=1) * np.sqrt((n + 1) / (n - 1))
-    return np.where((values == values[0]).all(axis=0), 0.0, spread)  # no rounding where exact
-
-
-# -------------------------------------------------------------------------------------------------
-# Measures of threat from plain arrays (MODEL 1.6, Groups Definition 1).
-#
-# Beliefs are arrays ``(records, S)``; rows are counted through distinct (record, secret) pairs.
-
+__all__ = ["GROUPS", "LIMITS", "MEASURES", "QUANTILES", "Evaluation", "Measure", "evaluate"]
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
-TIE = 1e-9
-"""Expected gains that differ by less than this share count as equal."""
+THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
+    "Threat to people",
+    "Relative threat",
+    "Can stated certainty be believed?",
+    "Usefulness",
+    "Errors of the probabilities",
+)
+"""Headings under which reports show measures, in order."""
 
 
 @dataclass(frozen=True, eq=False)
-class PairThreats:
-    """Threat under one belief, pair by pair.
+class Evaluation:
+    """Everything that a measure may be computed from.
 
     Attributes
     ----------
-    level : numpy.ndarray
-        Threat level ``q(s)``; NaN where nothing is at stake.
-    threatened : numpy.ndarray
-        Probability that the row is threatened: 1, 0, or one over the number of acts that tie, since
-        ties are broken at random.
-    error : numpy.ndarray
-        Absolute error ``sum_s' |1[s' = s] - q(s')|``.
+    threats : mapping of str to PairThreats
+        By belief: ``A`` attacker, ``L`` learner, ``RW`` random worlds, ``I`` ideal.
+    people : numpy.ndarray
+        Number of people of each pair.
+    faithfulness : Faithfulness
+        Distance of learner and ideal.
+    baseline : float
+        Share guessed right from the frequencies of the secrets alone.
     """
 
-    level: Floats
-    threatened: Floats
-    error: Floats
+    threats: Threats
+    people: Ints
+    faithfulness: Faithfulness
+    baseline: float
 
+    @cached_property
+    def n(self) -> int:
+        """Number of people."""
+        return int(self.people.sum())
 
-def pair_threats(belief: Floats, record: Ints, secret: Ints, gain: Gain) -> PairThreats:
-    """Threat level and whether the row is threatened, for pairs of a record and a secret.
+    def mean(self, values: Floats) -> float:
+        """Average over people of a number per pair."""
+        return float(values @ self.people) / self.n
 
-    Examples
-    --------
-    >>> from anonbayes import Domain
-    >>> from anonbayes.risk.measures import read_gain
-    >>> guess = read_gain(Domain("Dis", ["Flu", "Heart", "HIV"]))
-    >>> q = np.array([[0.4, 0.4, 0.2]])
-    >>> found = pair_threats(q, np.array([0, 0]), np.array([0, 2]), guess)
-    >>> found.threatened.tolist(), found.level.tolist(), found.error.round(6).tolist()
-    ([0.5, 0.0], [0.4, 0.2], [1.2, 1.6])
-    """
-    value = gain.expected(belief)
-    least = value.max(axis=1) * (1.0 - TIE)
-    ties = (value >= least[:, None]).sum(axis=1)
-    target = gain.target[secret]
-    level = np.where(target >= 0, value[record, target], np.nan)
-    with np.errstate(invalid="ignore"):
-        threatened = np.where(level >= least[record], 1.0 / ties[record], 0.0)
-    # A belief sums to one, so what is missing at s is what is too much elsewhere.
-    return PairThreats(level, threatened, 2.0 * (1.0 - belief[record, secret]))
+    def guessed(self, belief: str) -> float:
+        """Share of the people who are threatened under a belief."""
+        return self.mean(self.threats[belief].threatened)
 
+    def log_loss(self, belief: str) -> float:
+        """Mean of ``-log max(p(truth), 1e-4)``."""
+        return self.mean(log_loss(self.threats[belief].truth))
 
-@dataclass(frozen=True, eq=False)
-class Threats:
-    """Threats under the three beliefs that a release gives rise to."""
+    def absolute_error(self, belief: str) -> float:
+        """``sum_j sum_s |1[s_j = s] - p(s | r_j)|``: what is missing at s is too much elsewhere."""
+        return float((2.0 * (1.0 - self.threats[belief].secret)) @ self.people)
 
-    attacker: PairThreats
-    learner: PairThreats
-    random_worlds: PairThreats
-
-    @property
+    @cached_property
     def ratio(self) -> Floats:
         """``Ti = p_A(s | r) / p_L(s | r)`` of every pair (Groups (16))."""
-        return np.asarray(self.attacker.level / self.learner.level)
+        return np.asarray(self.threats["A"].level / self.threats["L"].level)
+
+    @cached_property
+    def _hit(self) -> tuple[Floats, Floats]:
+        """Ti of the pairs that the attacker threatens, and how many people each counts for."""
+        threatened = self.threats["A"].threatened
+        hit = threatened > 0
+        return self.ratio[hit], (threatened * self.people)[hit]
+
+    @property
+    def threatened(self) -> float:
+        """Number of threatened people, ties in part."""
+        return float(self._hit[1].sum())
+
+    @property
+    def largest_ratio(self) -> float:
+        """Largest Ti of anybody threatened."""
+        return float(self._hit[0].max()) if len(self._hit[0]) else np.nan
+
+    @cached_property
+    def _quantiles(self) -> dict[float, float]:
+        return dict(zip(QUANTILES, weighted_quantiles(*self._hit, QUANTILES), strict=True))
+
+    def ratio_quantile(self, q: float) -> float:
+        """Quantile of Ti among threatened people."""
+        return self._quantiles[q]
+
+    def at_least(self, factor: float) -> float:
+        """Share of the people who are threatened with such a Ti or a larger one."""
+        values, weight = self._hit
+        return float(weight[values >= factor].sum()) / self.n
+
+    @property
+    def skewness(self) -> float:
+        """Skewness of log2 Ti among threatened people."""
+        return weighted_skewness(np.log2(self._hit[0]), self._hit[1])
 
 
-def table_measures(threats: Threats, count: Ints) -> Mapping[str, float]:
-    """Measures of the whole table: counts, shares, quantiles of the relative threat.
+@dataclass(frozen=True)
+class Measure:
+    """One measure of a release.
 
-    Parameters
+    Attributes
     ----------
-    threats : Threats
-        Per distinct pair.
-    count : numpy.ndarray
-        Number of rows of each pair.
-    """
-    n = float(count.sum())
-    kinds = {"A": threats.attacker, "L": threats.learner, "RW": threats.random_worlds}
-    out = {f"GT_{name}": float(kind.threatened @ count) / n for name, kind in kinds.items()}
-    out["RGT_A"] = max(0.0, out["GT_A"] - out["GT_L"])
-    out |= {f"ABS_{name}": float(kind.error @ count) for name, kind in kinds.items()}
-    hit = threats.attacker.threatened > 0
-    ratio, weight = threats.ratio[hit], (threats.attacker.threatened * count)[hit]
-    out["threatened"] = float(weight.sum())
-    out["max_Ti"] = float(ratio.max(initial=-np.inf)) if hit.any() else np.nan
-    out |= {
-        f"Ti_q{round(100 * q)}": value
-        for q, value in zip(QUANTILES, weighted_quantiles(ratio, weight, QUANTILES), strict=True)
-    }
-    out["doubled"] = float(weight[ratio >= 2.0].sum()) / n
-    out["skewness"] = weighted_skewness(np.log2(ratio), weight)
-    return out
-
-
-def weighted_quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> list[float]:
-    """Smallest values with at least the share `at` of the weight at or below them.
-
-    Examples
-    --------
-    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), (0.25, 0.5, 1.0))
-    [1.0, 2.0, 3.0]
-    """
-    if not len(values):
-        return [np.nan] * len(at)
-    order = np.argsort(values)
-    cumulated = np.cumsum(weight[order])
-    wanted = np.asarray(at) * cumulated[-1] * (1 - 1e-12)
-    place = np.minimum(np.searchsorted(cumulated, wanted), len(values) - 1)
-    return [float(v) for v in values[order][place]]
-
-
-def weighted_skewness(values: Floats, weight: Floats) -> float:
-    """Third standardised moment, the gamma of the paper's Figures 2 and 3; NaN if all are equal.
-
-    Examples
-    --------
-    >>> round(weighted_skewness(np.array([0.0, 1.0]), np.array([3.0, 1.0])), 4)
-    1.1547
-    """
-    if not len(values):
-        return np.nan
-    centred = values - np.average(values, weights=weight)
-    spread = float(np.average(centred**2, weights=weight))
-    if spread <= 1e-24:
-        return np.nan
-    return float(np.average(centred**3, weights=weight)) / spread**1.5
-
-
-# -------------------------------------------------------------------------------------------------
-# What an attacker gains: by default the secret itself; or any of several harmful values.
-
-
-@dataclass(frozen=True, eq=False)
-class Gain:
-    """Decision problem of whoever wants to know a secret (Groups Sec. IV, with any gain).
-
-    Whoever holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``. The act
-    that a victim with secret s has to fear is ``target[s]``, that of the largest gain. A row is
-    threatened when its target is taken; its threat level is the expected gain of its target. With
-    the identity matrix this is guessing, and the level is ``q(s)``.
-
-    Parameters
-    ----------
-    matrix : numpy.ndarray or None
-        Gains, shape ``(acts, S)``; None for the identity.
-    target : numpy.ndarray
-        Act that threatens each secret; -1 where nothing is at stake.
-    acts : tuple
-        Names of the acts.
-    text : str
-        What a threat means, in a few words.
+    name : str
+        As in ``RiskAssessment.summary``.
+    title : str
+        A few words for a heading.
+    kind : {"share", "count", "factor", "nats", "number"}
+        How it is shown.
+    group : str
+        Heading of the report, one of `GROUPS`.
+    sentence : str
+        What it means.
+    of : callable
+        Computes it from an `Evaluation`.
+    beliefs : str
+        Letters of the beliefs that enter; the error of simulation is computed where A or L do.
+    stated : bool
+        Whether the probabilities themselves enter, so that a belief that is surer than right
+        misleads.
+    error : callable, optional
+        Its error of simulation, where that is not to be found by replicates.
+    limit : str, optional
+        Name of the setting for its largest acceptable value.
+    subject : str, optional
+        What the limit is about, at the beginning of a sentence; "The " and the title by default.
+    is_threat : bool
+        Whether releases may be compared by it: the smaller, the better.
     """
 
-    matrix: Floats | None
-    target: npt.NDArray[np.int64]
-    acts: tuple[Any, ...]
-    text: str
+    name: str
+    title: str
+    kind: str
+    group: str
+    sentence: str
+    of: Callable[[Evaluation], float]
+    beliefs: str = ""
+    stated: bool = False
+    error: Callable[[Evaluation], float] | None = None
+    limit: str | None = None
+    subject: str = ""
+    is_threat: bool = False
 
-    def expected(self, belief: Floats) -> Floats:
-        """Expected gain of every act under beliefs ``(..., S)``.
+    def show(self, value: float) -> str:
+        """Return the value as people read it."""
+        show = {"share": share, "count": count, "factor": ratio}.get(self.kind, number)
+        return show(value)
 
-        Summed one secret after the other: the product of matrices would round differently for
-        different numbers of beliefs, and a row's threat must not depend on its neighbours.
-        """
-        if self.matrix is None:
-            return belief
-        out = np.zeros((*belief.shape[:-1], len(self.matrix)))
-        for s, gains in enumerate(self.matrix.T):
-            out += belief[..., s, None] * gains
-        return out
+    def show_error(self, error: float) -> str:
+        """Return the standard error as people read it."""
+        return standard_error(error, of_share=self.kind == "share")
 
-
-def read_gain(
-    domain: Domain,
-    *,
-    harm: Iterable[Any] | None = None,
-    gain: pd.DataFrame | npt.ArrayLike | None = None,
-) -> Gain:
-    """Build the decision problem from a set of harmful values or a matrix of gains.
-
-    Parameters
-    ----------
-    domain : Domain
-        The sensitive values.
-    harm : iterable, optional
-        Values of which it is harmful that any is inferred: the question becomes whether the secret
-        is one of them, and only rows of which it is true are at stake.
-    gain : pandas.DataFrame or array, optional
-        Gain of each act (rows) for each sensitive value (columns, in the domain's order or named),
-        at least 0.
-
-    Examples
-    --------
-    >>> found = read_gain(Domain("Dis", ["Flu", "HIV", "Cancer"]), harm={"HIV", "Cancer"})
-    >>> found.expected(np.array([0.4, 0.35, 0.25])).round(2).tolist(), found.target.tolist()
-    ([0.6, 0.4], [-1, 0, 0])
-    """
-    size = len(domain)
-    if harm is not None and gain is not None:
-        raise AnonbayesError("Give harm= or gain=, not both.")
-    if harm is not None:
-        if isinstance(harm, str) or not isinstance(harm, Iterable):
-            raise AnonbayesError(f"harm={harm!r} must be a set of values, such as {{{harm!r}}}.")
-        codes = sorted({domain.index(value) for value in harm})
-        if not 0 < len(codes) < size:
+    def check_limit(self, limit: float) -> None:
+        """Refuse a largest acceptable value that the measure could not be compared with."""
+        if self.kind == "share" and not 0 <= limit <= 1:
             raise AnonbayesError(
-                f"harm= must name some of the {size} values of {domain.name!r}, not "
-                f"{len(codes)} of them."
+                f"{self.limit}={limit!r} must be a share of people between 0 and 1."
             )
-        harmful = np.zeros(size)
-        harmful[codes] = 1.0
-        words = ", ".join(str(domain.values[c]) for c in codes)
-        return Gain(
-            np.stack([harmful, 1.0 - harmful]),
-            np.where(harmful > 0, 0, -1),
-            ("harmful", "other"),
-            f"{domain.name} is one of: {words}",
-        )
-    if gain is not None:
-        return _from_matrix(domain, gain)
-    return Gain(None, np.arange(size), domain.values, f"the exact value of {domain.name}")
+        if self.kind == "factor" and not limit > 0:
+            raise AnonbayesError(f"{self.limit}={limit!r} must be a positive factor, such as 2.")
+        if self.kind in ("nats", "number") and not limit >= 0:
+            raise AnonbayesError(f"{self.limit}={limit!r} must be a number of at least 0.")
 
 
-def _from_matrix(domain: Domain, gain: pd.DataFrame | npt.ArrayLike) -> Gain:
-    acts: tuple[Any, ...]
-    if isinstance(gain, pd.DataFrame):
-        columns = {domain.index(column): column for column in gain.columns}
-        missing = [v for i, v in enumerate(domain.values) if i not in columns]
-        if missing:
-            raise AnonbayesError(f"gain= has no column for {missing[0]!r} of {domain.name!r}.")
-        acts = tuple(gain.index)
-        gain = gain[[columns[i] for i in range(len(domain))]].to_numpy()
-    else:
-        acts = tuple(range(np.shape(gain)[0])) if np.ndim(gain) == 2 else ()
-    matrix = np.asarray(gain, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != len(domain) or len(matrix) < 2:
-        raise AnonbayesError(
-            f"gain= must have two or more acts as rows and the {len(domain)} values of "
-            f"{domain.name!r} as columns, got shape {matrix.shape}."
-        )
-    if not np.isfinite(matrix).all() or (matrix < 0).any():
-        raise AnonbayesError("gain= must be finite and at least 0.")
-    target = np.where(matrix.max(axis=0) > 0, matrix.argmax(axis=0), -1)
-    return Gain(matrix, target, acts, f"the best act against the victim, by {domain.name}")
-
-
-# -------------------------------------------------------------------------------------------------
-# Measures in words: one sentence for each, and the verdict on a release.
-
-EXPLANATIONS = {
-    "GT_A": "Share of the people whose secret an attacker guesses right who knows that they are "
-    "in the table.",
-    "GT_L": "Share of the people whose secret is guessed right by somebody who only learned about "
-    "the population.",
-    "GT_RW": "Share guessed right by an attacker to whom all compatible tables are equally likely.",
-    "RGT_A": "How much more often the attacker is right than the learner: what being in the table "
-    "costs.",
-    "RF": "Relative faithfulness: 1 if the release teaches as much about the population as the "
-    "cleartext, 0 if nothing of it.",
-    "ETV": "Empirical total variation between what cleartext and release teach (Groups (21)).",
-    "ABS_A": "Sum over people and values of the error of the attacker's probabilities.",
-    "ABS_L": "The same for the learner.",
-    "ABS_RW": "The same for random worlds.",
-    "baseline": "Share guessed right by always naming the most frequent value.",
-    "ideal": "Share guessed right from a model of the population learned from the cleartext.",
-    "max_Ti": "Largest relative threat: how many times likelier the attacker deems a secret he "
-    "guesses right than the learner does.",
-    "Ti_q50": "Half of the threatened people have a relative threat of at most this.",
-    "Ti_q75": "Three quarters of the threatened people have a relative threat of at most this.",
-    "Ti_q90": "90 % of the threatened people have a relative threat of at most this.",
-    "Ti_q95": "95 % of the threatened people have a relative threat of at most this.",
-    "Ti_q99": "99 % of the threatened people have a relative threat of at most this.",
-    "doubled": "Share of the people who are threatened with a relative threat of 2 or more.",
-    "skewness": "Skewness of log2 of the relative threat: positive if few are threatened much more "
-    "than the rest.",
-    "threatened": "Number of people whose secret the attacker guesses right.",
-    "rows": "Number of people in the cleartext.",
-}
-
-
-def verdict(risk: RiskAssessment) -> str:
-    """Two or three sentences that a person without statistics can act on."""
-    s = risk.summary
-    n = int(s["rows"])
-    parts = [
-        f"An attacker who knows that somebody is in the table guesses {risk.gain.text} right for "
-        f"{s['GT_A']:.1%} of {n:,} people; somebody who only learned about the population, for "
-        f"{s['GT_L']:.1%}."
-    ]
-    if np.isfinite(s["max_Ti"]) and s["threatened"] > 0:
-        parts.append(
-            f"The attacker is at most {s['max_Ti']:.3g} times as certain as the learner, and twice "
-            f"as certain or more about {round(s['doubled'] * n):,} of them."
-        )
-    if risk.leakage is not None and not risk.leakage.is_private:
-        parts.append(
-            f"{risk.leakage.exposed:,} people are in groups that show one sensitive value only."
-        )
-    parts.append(
-        f"What the release teaches about the population is {s['RF']:.0%} faithful to the cleartext."
+def _quantile(q: float, title: str, part: str) -> Measure:
+    percent = round(100 * q)
+    return Measure(
+        f"Ti_q{percent}",
+        title,
+        "factor",
+        RELATIVE,
+        f"{part} of the threatened people have a relative threat of at most this.",
+        lambda e: e.ratio_quantile(q),
+        "AL",
+        stated=True,
+        is_threat=percent >= 95,
     )
-    return " ".join(parts)
+
+
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure(
+            "GT_A",
+            "Threatened by an attacker",
+            "share",
+            THREAT,
+            "Share of the people whose secret is guessed right by an attacker who knows that they "
+            "are in the table.",
+            lambda e: e.guessed("A"),
+            "A",
+            limit="max_threatened",
+            subject="The share of threatened people",
+            is_threat=True,
+        ),
+        Measure(
+            "GT_L",
+            "Guessed from the population",
+            "share",
+            THREAT,
+            "Share of the people whose secret is guessed right by somebody who only learned about "
+            "the population.",
+            lambda e: e.guessed("L"),
+            "L",
+        ),
+        Measure(
+            "GT_RW",
+            "Threatened under random worlds",
+            "share",
+            THREAT,
+            "Share guessed right by an attacker to whom all compatible tables are equally likely.",
+            lambda e: e.guessed("RW"),
+        ),
+        Measure(
+            "RGT_A",
+            "Cost of being in the table",
+            "share",
+            THREAT,
+            "How much more often the attacker is right than the learner: what being in the table "
+            "costs.",
+            lambda e: max(0.0, e.guessed("A") - e.guessed("L")),
+            "AL",
+            limit="max_cost",
+            is_threat=True,
+        ),
+        Measure(
+            "RF",
+            "Relative faithfulness",
+            "share",
+            USEFULNESS,
+            "Relative faithfulness: 1 if the release teaches as much about the population as the "
+            "cleartext, 0 if nothing of it.",
+            lambda e: e.faithfulness.rf,
+            error=lambda e: e.faithfulness.tv_error,
+        ),
+        Measure(
+            "ETV",
+            "Empirical total variation",
+            "share",
+            USEFULNESS,
+            "Empirical total variation between what cleartext and release teach (Groups (21)).",
+            lambda e: e.faithfulness.etv,
+            error=lambda e: e.faithfulness.etv_error,
+        ),
+        Measure(
+            "ABS_A",
+            "Absolute error, attacker",
+            "number",
+            ERRORS,
+            "Sum over people and values of the error of the attacker's probabilities.",
+            lambda e: e.absolute_error("A"),
+            "A",
+        ),
+        Measure(
+            "ABS_L",
+            "Absolute error, learner",
+            "number",
+            ERRORS,
+            "The same for the learner's probabilities.",
+            lambda e: e.absolute_error("L"),
+            "L",
+        ),
+        Measure(
+            "ABS_RW",
+            "Absolute error, random worlds",
+            "number",
+            ERRORS,
+            "The same when all compatible tables are equally likely.",
+            lambda e: e.absolute_error("RW"),
+        ),
+        Measure(
+            "baseline",
+            "Baseline accuracy",
+            "share",
+            USEFULNESS,
+            "Share guessed right by always naming the most frequent value.",
+            lambda e: e.baseline,
+        ),
+        Measure(
+            "ideal",
+            "Ideal accuracy",
+            "share",
+            USEFULNESS,
+            "Share guessed right from a model of the population learned from the cleartext.",
+            lambda e: e.guessed("I"),
+        ),
+        Measure(
+            "max_Ti",
+            "Largest relative threat",
+            "factor",
+            RELATIVE,
+            "How many times surer than the learner the attacker is of a secret that he guesses "
+            "right, at most.",
+            lambda e: e.largest_ratio,
+            "AL",
+            stated=True,
+            limit="max_relative_threat",
+            is_threat=True,
+        ),
+        _quantile(0.5, "Median relative threat", "Half"),
+        _quantile(0.75, "75% quantile", "Three quarters"),
+        _quantile(0.9, "90% quantile", "90 %"),
+        _quantile(0.95, "95% quantile", "95 %"),
+        _quantile(0.99, "99% quantile", "99 %"),
+        Measure(
+            "doubled",
+            "At least doubled",
+            "share",
+            RELATIVE,
+            "Share of the people who are threatened with a relative threat of 2 or more.",
+            lambda e: e.at_least(2.0),
+            "AL",
+            stated=True,
+            limit="max_doubled",
+            subject="The share of people with a relative threat of 2 or more",
+            is_threat=True,
+        ),
+        Measure(
+            "skewness",
+            "Skewness",
+            "number",
+            RELATIVE,
+            "Skewness of log2 of the relative threat: positive if few are threatened much more "
+            "than the rest.",
+            lambda e: e.skewness,
+            "AL",
+            stated=True,
+        ),
+        Measure(
+            "log_loss_A",
+            "Log loss, attacker",
+            "nats",
+            CALIBRATION,
+            "Mean surprise of the attacker at the true secrets, in nats: the smaller, the better "
+            "the attacker knows them.",
+            lambda e: e.log_loss("A"),
+            "A",
+        ),
+        Measure(
+            "log_loss_L",
+            "Log loss, learner",
+            "nats",
+            CALIBRATION,
+            "The same for the learner, who only knows the population.",
+            lambda e: e.log_loss("L"),
+            "L",
+        ),
+        Measure(
+            "log_loss_RW",
+            "Log loss, random worlds",
+            "nats",
+            CALIBRATION,
+            "The same when all compatible tables are equally likely: an attacker above this is "
+            "none to report.",
+            lambda e: e.log_loss("RW"),
+        ),
+        Measure(
+            "log_loss_gain",
+            "What being in the table teaches",
+            "nats",
+            CALIBRATION,
+            "Log loss of the learner less that of the attacker: what the attacker learns of a "
+            "person's secret from knowing that the person is in the table, on average. Negative if "
+            "that knowledge misleads.",
+            lambda e: e.log_loss("L") - e.log_loss("A"),
+            "AL",
+            limit="max_log_loss_gain",
+            subject="What being in the table teaches about a secret (nats)",
+            is_threat=True,
+        ),
+        Measure(
+            "ece_A",
+            "Calibration error, attacker",
+            "share",
+            CALIBRATION,
+            "Mean gap between how sure the attacker is of a best guess and how often it is right.",
+            lambda e: calibration_error(e.threats["A"], e.people),
+            "A",
+        ),
+        Measure(
+            "ece_L",
+            "Calibration error, learner",
+            "share",
+            CALIBRATION,
+            "The same for the learner.",
+            lambda e: calibration_error(e.threats["L"], e.people),
+            "L",
+        ),
+        Measure(
+            "threatened",
+            "Threatened people",
+            "count",
+            THREAT,
+            "Number of people whose secret the attacker guesses right.",
+            lambda e: e.threatened,
+            "A",
+        ),
+        Measure(
+            "rows",
+            "People",
+            "count",
+            THREAT,
+            "Number of people in the cleartext.",
+            lambda e: float(e.n),
+        ),
+    )
+}
+"""All measures, in the order of summaries."""
+
+LIMITS: dict[str, Measure] = {m.limit: m for m in MEASURES.values() if m.limit is not None}
+"""Measures with a largest acceptable value, by the name of the setting."""
+
+
+def evaluate(evaluation: Evaluation, replicates: Replicates) -> tuple[pd.Series, pd.Series]:
+    """Every measure, and its error of simulation."""
+    value = {name: float(measure.of(evaluation)) for name, measure in MEASURES.items()}
+    error = dict.fromkeys(MEASURES, 0.0)
+    drawn = [m for m in MEASURES.values() if m.beliefs]
+    error |= {m.name: m.error(evaluation) for m in MEASURES.values() if m.error is not None}
+    error |= {m.name: replicates.otherwise for m in drawn}
+    if replicates.threats:
+        again = [replace(evaluation, threats=evaluation.threats | t) for t in replicates.threats]
+        values = np.array([[measure.of(e) for measure in drawn] for e in again])
+        errors = replicates.error(values).tolist()
+        error |= {m.name: e for m, e in zip(drawn, errors, strict=True)}
+    return (
+        pd.Series(value, name="measure", dtype=float),
+        pd.Series(error, name="standard error", dtype=float),
+    )

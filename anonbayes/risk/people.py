@@ -64,6 +64,11 @@ class Truth:
         """Number of people."""
         return int(self.pair_count.sum())
 
+    def part(self, rows: Ints, table: ReleasedTable) -> Truth:
+        """The rows at these positions, each for one person."""
+        assert self.victims.index is not None
+        return _truth(table, self.victims.index[rows], self.codes[rows], self.secret[rows], None)
+
     def name_pair(self, pair: int) -> str:
         """Label of the first row of a pair, for messages."""
         assert self.victims.index is not None
@@ -101,18 +106,17 @@ def read_truth(
     frame = _with_joined(table, cleartext)
     codes = read_attributes(table, frame, people=people)
     secret = _column(frame, table.secret.domain, "cleartext", people)
-    victims = exact_victims(codes, table, index=cleartext.index)
+    return _truth(table, cleartext.index, np.stack(codes, axis=1), secret, people)
+
+
+def _truth(
+    table: ReleasedTable, index: pd.Index, codes: Ints, secret: Ints, people: Ints | None
+) -> Truth:
+    victims = exact_victims(list(codes.T), table, index=index)
     pair, first, _ = distinct_rows([victims.inverse, secret])
-    return Truth(
-        np.stack(codes, axis=1),
-        secret,
-        victims,
-        victims.inverse[first],
-        secret[first],
-        tally(pair, people, len(first)),
-        pair,
-        people,
-    )
+    count = tally(pair, people, len(first))
+    records = victims.inverse[first]
+    return Truth(codes, secret, victims, records, secret[first], count, pair, people)
 
 
 def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:

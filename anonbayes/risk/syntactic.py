@@ -133,8 +133,11 @@ def syntactic_risks(
     >>> found.loc[["prosecutor", "random worlds"], "average"].tolist()
     [0.5, 0.5]
     """
-    found = reidentification_risk(risk.post.table, population=population, threshold=threshold)
-    lines = found.table
+    table = risk.post.table
+    if population is None and threshold == risk.reidentification.threshold:
+        lines = risk.reidentification.table.copy()
+    else:
+        lines = reidentification_risk(table, population=population, threshold=threshold).table
     lines.insert(0, "finds", "the row of a person")
     people = risk.people.to_numpy()
     linked = _line(1.0 / risk.rows["candidates"].to_numpy(float), threshold, people)
@@ -142,8 +145,8 @@ def syntactic_risks(
     for name, key in (("random worlds", "RW"), ("learner", "L"), ("attacker", "A")):
         level = risk.rows[f"p_{key}"].to_numpy(float)
         at_stake = ~np.isnan(level)
-        found_line = _line(level[at_stake], threshold, people[at_stake])
-        ours[name] = {"finds": risk.gain.text, **found_line}
+        line = _line(level[at_stake], threshold, people[at_stake])
+        ours[name] = {"finds": risk.gain.text, **line}
         ours[name]["average"] = float(risk.summary[f"GT_{key}"])
     return pd.concat([lines, pd.DataFrame.from_dict(ours, orient="index")]).rename_axis("attacker")
 
@@ -229,8 +232,7 @@ def _singling_out(risk: RiskAssessment) -> Answer:
     alone = int(risk.people[risk.rows["candidates"] == 1].sum())
     figures = {"people who fit one released row only": float(alone)}
     if table.n_groups:
-        found = reidentification_risk(table)
-        unique = int((found.rows["class_size"] == 1).sum())
+        unique = int((risk.reidentification.rows["class_size"] == 1).sum())
         figures["released rows like no other"] = float(unique)
         figures["smallest group (k)"] = float(table.k)
     if alone:
@@ -257,8 +259,7 @@ def _linkability(risk: RiskAssessment) -> Answer:
         "highest probability of a link": float(linked.max()),
     }
     if risk.post.table.n_groups:
-        found = reidentification_risk(risk.post.table)
-        figures["marketer risk"] = float(found.table["average"]["marketer"])
+        figures["marketer risk"] = float(risk.reidentification.table["average"]["marketer"])
     return Answer(
         "linkability",
         "Can a person's row be linked with what another source says about the person?",

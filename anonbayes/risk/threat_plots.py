@@ -6,13 +6,14 @@ carry the same distinction in black and white.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import one_of
-from anonbayes.risk.measures import weighted_skewness
+from anonbayes.risk.threats import weighted_skewness
 from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
@@ -26,12 +27,20 @@ __all__ = [
     "plot_beliefs",
     "plot_group_sizes",
     "plot_relative_threat",
+    "plot_reliability",
     "plot_thresholds",
     "plot_top_rows",
 ]
 COLOURS = {"more": "#D55E00", "less": "#0072B2", "ideal": "#009E73", "other": "#7F7F7F"}
 """Attacker above learner; learner above attacker; ideal; anything else."""
 WHO = {"A": "attacker", "L": "learner"}
+RELIABILITY = {
+    "attacker": ("more", "o"),
+    "learner": ("less", "s"),
+    "ideal": ("ideal", "^"),
+    "random_worlds": ("other", "D"),
+}
+"""Colour and mark of each belief."""
 
 
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
@@ -271,6 +280,63 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
     ax.set(xlabel="threat level", ylabel="row", title="Largest relative threats")
     ax.set_xlim(0, 1.12)
     _legend_below(ax)
+    return ax
+
+
+def plot_reliability(
+    risk: RiskAssessment,
+    beliefs: Sequence[str] = ("attacker", "learner"),
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot how often best guesses are right against how sure they are stated to be.
+
+    On the diagonal stated certainty can be believed; below it, it is exaggerated. Whiskers are
+    95 % intervals, the size of a mark grows with the number of people.
+
+    Parameters
+    ----------
+    beliefs : sequence of str
+        Lines of `RiskAssessment.scores` to show.
+    ax : matplotlib Axes, optional
+        Where to draw; the current axes of pyplot by default.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.assess(ab.datasets.load("table1")).plot_reliability().get_xlabel()
+    'stated certainty of the best guess'
+    """
+    for name in beliefs:
+        one_of("beliefs", name, RELIABILITY)
+    ax = make_axes(ax, 4.6, 4.6)
+    ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.8)
+    for name in beliefs:
+        colour, marker = RELIABILITY[name]
+        lines, score = risk.calibration.loc[name], risk.scores.loc[name]
+        observed = lines["observed"].to_numpy()
+        whiskers = np.stack([observed - lines["low"].to_numpy(), lines["high"] - observed])
+        ax.errorbar(lines["stated"], observed, yerr=whiskers, fmt="none", ecolor=COLOURS[colour],
+                    linewidth=1)  # fmt: skip
+        ax.scatter(
+            lines["stated"],
+            observed,
+            s=12 + 150 * lines["people"].to_numpy() / risk.summary["rows"],
+            marker=marker,
+            facecolors=COLOURS[colour],
+            alpha=0.75,
+            label=f"{name.replace('_', ' ')}: calibration error {score['ece']:.1%}",
+        )
+    ax.set(
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+        xlabel="stated certainty of the best guess",
+        ylabel="share of best guesses that are right",
+        title="Can stated certainty be believed?",
+    )
+    _legend_below(ax, 1)
     return ax
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.risk import assess as risk_assess
-from anonbayes.risk.measures import read_gain, weighted_sum
+from anonbayes.risk.threats import read_gain, weighted_sum
 
 
 def people(n=180):
