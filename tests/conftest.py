@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, Any]:
+    """Reference values; the file says where they come from."""
+    return json.loads((ROOT / "tests" / "golden" / "reference.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

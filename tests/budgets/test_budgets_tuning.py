@@ -1,7 +1,5 @@
 """Budgets from counts, bounds, reports and posteriors."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,25 +11,18 @@ from scipy import stats
 import anonbayes as ab
 from anonbayes.budgets.confidence import count_quantile, lower_counts, predictive_quantile
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden.json"
 DOMAIN = ab.Domain("place", ["clinic", "park", "station", "home"])
 INF = float("inf")
 
 
-def golden(name):
-    if not GOLDEN.exists():
-        pytest.skip("../shared/golden.json is not here")
-    return json.loads(GOLDEN.read_text())[name]
-
-
-def test_golden_budgets():
-    case = golden("oneid_eps")
+def test_golden_budgets(golden):
+    case = golden["oneid_eps"]
     ours = ab.budgets.reidentification_budget(case["c"], case["n"], case["gamma"])
     assert ours == pytest.approx([float(e) for e in case["eps"]], rel=1e-12)
 
 
-def test_golden_lower_limit():
-    case = golden("oneid_alg1")
+def test_golden_lower_limit(golden):
+    case = golden["oneid_alg1"]
     support = ab.SupportCounts(np.array([case["t"]]), case["n0"])
     a, b = np.array([case["a"]]), np.array([case["b"]])
     assert lower_counts(support, case["n"], a, b, case["alpha"]) == pytest.approx(case["c_low"])

@@ -1,8 +1,6 @@
 """The optimum of input-discriminative unary encoding, against other solvers and exact sums."""
 
-import json
 from decimal import Decimal, getcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from anonbayes.channels.discriminative import objective, optimum
 from anonbayes.channels.unary import best_theta
 from anonbayes.errors import ChannelError
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden.json"
 NOTIONS = ("oneid", "minid")
 
 
@@ -163,10 +160,8 @@ def test_no_protection_at_all():
     assert a.tolist() == [1.0] and b.tolist() == [0.0] and value == 0.0
 
 
-def test_golden_values():
-    if not GOLDEN.exists():
-        pytest.skip("../shared/golden.json is not here")
-    case = json.loads(GOLDEN.read_text())["idue"]
+def test_golden_values(golden):
+    case = golden["idue"]
     best = optimum([1.0, np.log(100)], case["m"])
     assert best.value == pytest.approx(case["OneID"], rel=1e-11)
     assert best.a == pytest.approx(case["a"], abs=1e-6)

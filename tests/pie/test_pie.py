@@ -1,8 +1,5 @@
 """Personal information entropy: exact bits, bounds, errors, budgets."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,15 +9,9 @@ import anonbayes as ab
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.pie import bounds
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "pie.json"
 JOINT = np.array([[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]])
 # PIE Fig. 4: users and places of the check-ins.
 N, K = 1_370_637, 10_500_393
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
 def response(size, epsilon):

@@ -68,9 +68,17 @@ def test_table_1b_as_a_whole(recoded):
     risk, (attacker, learner), domains, secrets = recoded
     best = reference.ideal(PEOPLE, domains, secrets)
     s, se = risk.summary, risk.standard_errors
-    # HIV and Diabetes are exactly tied for the attacker: a fit breaks ties one way or the other.
-    assert abs(s["GT_A"] - reference.share_right(attacker, PEOPLE)) <= 0.25
-    assert s["GT_L"] == pytest.approx(reference.share_right(learner, PEOPLE), abs=0.13)
+    for who, belief in (("A", attacker), ("L", learner)):
+        settled = 0
+        for (record, secret), row in zip(PEOPLE, risk.rows.itertuples(), strict=True):
+            exact = reference.normalised(belief(record))
+            second, first = sorted(exact.values())[-2:]
+            # Closer guesses (HIV and Diabetes are tied for the attacker) may go either way.
+            if first - second > 5 * np.sqrt(2) * getattr(row, f"se_p_{who}"):
+                assert getattr(row, f"threatened_{who}") == (exact[secret] == first)
+                settled += 1
+        assert settled >= 4
+        assert s[f"GT_{who}"] == pytest.approx(risk.rows[f"threatened_{who}"].mean())
     assert s["GT_RW"] == 0.5
     assert s["ideal"] == reference.share_right(best, PEOPLE)
     assert s["baseline"] == 3 / 8
