@@ -172,6 +172,15 @@ def test_unknown_setting():
         mondrian(random_frame(10, 1), "ill", 2, cells="loose")
 
 
+def test_the_clinic_is_split_into_more_groups_than_by_recoding():
+    people, recoded = ab.datasets.load("clinic"), ab.datasets.load("clinic_local")
+    table = mondrian(people, "diagnosis", 4, 3)
+    assert table.k >= 4 and table.l >= 3
+    assert table.n_groups > recoded.n_groups
+    again = ab.ReleasedTable.horizontal(table.to_frame(), "diagnosis", domains=table.domains)
+    assert again == table
+
+
 def test_adult_is_split_into_more_groups_than_global_recoding(shared_data):
     df = pd.read_csv(shared_data / "adult_30162.csv", sep=";")
     table = mondrian(df, "occupation", 4, 4)

@@ -214,6 +214,24 @@ def test_planted_leak():
     np.testing.assert_allclose(risk.rows["p_A"], lookup)
 
 
+def test_clinic():
+    """What depends on the cleartext only, and on the order of the rows, counted with pandas."""
+    people, table = ab.datasets.load("clinic"), ab.datasets.load("clinic_local")
+    risk = ab.fit(table, draws=2, seed=1, progressbar=False).assess(people, samples=2000)
+    assert risk.summary["baseline"] == people["diagnosis"].value_counts().max() / len(people)
+    assert (risk.rows["candidates"] >= table.group_sizes.to_numpy()[table.group_codes]).all()
+    # The ideal learner is naive Bayes with a uniform prior on the table in clear.
+    secrets = sorted(people["diagnosis"].unique())
+    n_s = people["diagnosis"].value_counts()[secrets]
+    logs = np.tile(np.log(1 + n_s.to_numpy()), (len(people), 1))
+    for name in table.attributes:
+        cross = pd.crosstab(people[name], people["diagnosis"])[secrets]
+        size = len(table.domains[name])
+        logs += np.log((1 + cross) / (size + n_s)).loc[people[name]].to_numpy()
+    right = np.array(secrets)[logs.argmax(axis=1)] == people["diagnosis"]
+    assert risk.summary["ideal"] == pytest.approx(right.mean(), abs=1e-12)
+
+
 def test_adult(shared_data):
     """The figure that depends on the cleartext only agrees with the paper's 0.3534."""
     people = pd.read_csv(shared_data / "adult_5692.csv", sep=";")
