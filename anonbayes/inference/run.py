@@ -39,6 +39,10 @@ __all__ = ["ChainState", "Engine", "Recorded", "RunStore", "run_chains"]
 # repeated.
 
 FORMAT = 1
+GENERATORS: dict[str, type[np.random.BitGenerator]] = {
+    kind.__name__: kind
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.SFC64, np.random.Philox)
+}
 
 
 class RunStore:
@@ -138,11 +142,10 @@ class RunStore:
                 {k[6:]: v for k, v in arrays.items() if k.startswith("draws/")},
                 {k[6:]: v for k, v in arrays.items() if k.startswith("stats/")},
             )
-        generators = []
-        for state in json.loads(str(saved["generators"])):
-            generator = np.random.Generator(getattr(np.random, state["bit_generator"])())
-            generator.bit_generator.state = state
-            generators.append(generator)
+        try:
+            generators = [restored(state) for state in json.loads(str(saved["generators"]))]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise _damaged(file, error) from None
         arrays = {k[6:]: v for k, v in saved.items() if k.startswith("state/")}
         return ChainState(arrays, generators, int(saved["done"]))
 
@@ -150,6 +153,13 @@ class RunStore:
     def _n_parts(folder: Path) -> int:
         file = folder / "state.npz"
         return int(load_arrays(file, only=["parts"])["parts"]) if file.is_file() else 0
+
+
+def restored(state: dict[str, Any]) -> np.random.Generator:
+    """Generator in a stored state. A file chooses among known generators, never what is called."""
+    generator = np.random.Generator(GENERATORS[state["bit_generator"]]())
+    generator.bit_generator.state = state
+    return generator
 
 
 def save_arrays(path: Path, arrays: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Damaged files: an error that names the file and says what to do, never a wrong number."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -247,6 +248,22 @@ def test_parts_that_are_gone_or_of_another_kind(finished, tmp_path):
         fault_work.fit("vertical", 40, run)
     np.savez(run / "chain-0" / "state.npz", other=1)
     with pytest.raises(FileError, match=r"state.npz' is damaged or incomplete .*parts"):
+        fault_work.fit("vertical", 40, run)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"bit_generator": "test"}, {"bit_generator": "seed"}, {}, [], 3, {"bit_generator": []}],
+)
+def test_a_run_cannot_choose_what_is_called(state, finished, tmp_path, monkeypatch):
+    """`numpy.random` has more names than generators, and one of them starts pytest."""
+    monkeypatch.setattr(np.random, "test", lambda: pytest.fail("a file has called a function"))
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    file = run / "chain-0" / "state.npz"
+    with np.load(file) as saved:
+        np.savez(file, **{**saved, "generators": np.array(json.dumps([state]))})
+    with pytest.raises(FileError, match=r"state.npz' is damaged"):
         fault_work.fit("vertical", 40, run)
 
 
