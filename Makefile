@@ -7,9 +7,13 @@ DEV    := $(VENV)/.installed-dev
 BOOKS  := $(VENV)/.installed-notebooks
 DOCS   := $(VENV)/.installed-docs
 JOBS   ?= 2
+MINUTES ?= 10
+SEED   ?= 1
+# A file of versions to install, such as constraints.txt; the newest ones when empty.
+CONSTRAINTS ?=
 comma  := ,
 
-.PHONY: help setup report test doctest lint types bench notebooks docs pictures clean
+.PHONY: help setup report test coverage doctest fuzz lint types bench notebooks docs pictures build constraints licences audit clean
 
 help:             ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -18,7 +22,7 @@ define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "anonbayes needs Python 3.11 or later: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable "$(1)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) --editable "$(1)"
 endef
 
 $(RUN): pyproject.toml
@@ -48,8 +52,15 @@ report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
 test: $(DEV)    ## run the test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
+coverage: $(DEV) ## the same, counting which lines run (3.12 and later count almost for free)
+	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report=term:skip-covered --cov-report=xml
+
 doctest: $(DEV) ## run the examples in the docstrings
 	$(BIN)/python -m pytest --doctest-modules anonbayes
+
+fuzz: $(DEV)    ## odd inputs to readers, functions, commands and scenarios (`make fuzz MINUTES=10 SEED=1`)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 lint: $(DEV)    ## style
 	$(BIN)/ruff check .
@@ -70,6 +81,23 @@ docs: $(DOCS)   ## documentation: docs/_build/html/index.html
 
 pictures: $(RUN) ## pictures of a report for the documentation (needs Chromium)
 	$(BIN)/python docs/pictures.py
+
+build:            ## wheel and source archive: dist/
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+constraints: ## write constraints.txt from .venv (3.11) and .venv-313, in which the tests have passed
+	python3 .ci/constraints.py .venv .venv-313 > constraints.txt
+
+licences: $(DEV) ## licences of everything that anonbayes brings along
+	@$(BIN)/python .ci/licences.py
+
+audit: $(DEV)   ## look up known vulnerabilities of what is installed (needs the network)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
 
 clean:            ## remove the environment
 	rm -rf $(VENV)
