@@ -1,6 +1,6 @@
 """Whether chains can be trusted: Geweke, the Weiß family, and a report with a verdict.
 
-Array kernels live in `_geweke_core` and `_weiss_core`; the public functions take any ArviZ object.
+The public functions take any ArviZ object; kernels on plain arrays stand beside them.
 """
 
 from anonbayes.diagnostics.chain_plots import (

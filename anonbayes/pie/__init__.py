@@ -4,8 +4,7 @@ Start with `bound` (what a channel guarantees), `choose` (the budget for a wante
 `information` (bits for known users), `release_information` (bits of a released table) and
 `system_entropy` (bits of a matcher's scores).
 
-Bits and bounds of channels are in `anonbayes.guarantees.pie`; identification systems and released
-tables in `anonbayes.risk`. What is marked as ours there goes beyond the paper.
+What is marked as ours in these modules goes beyond the paper.
 """
 
 from __future__ import annotations
