@@ -27,6 +27,8 @@ def test_the_reference_has_every_public_name_once():
     names = [name for group in groups.values() for name in group]
     assert sorted(names) == sorted(n for n in dir(anonbayes) if not n.startswith("_"))
     assert "RandomizedResponse" in groups["Channels"]
+    assert "ReleasedTable" in groups["Released tables"]
+    assert groups["Other names"] == ["AnonbayesError"]
 
 
 def test_pages_of_modules_list_what_they_offer():

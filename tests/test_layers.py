@@ -30,16 +30,12 @@ CYCLES: dict[Edge, str] = {
     ("tables.sources", "tables.outofcore"): "an engine is loaded when it is chosen",
     ("tables.sources", "tables.partitions"): "an engine is loaded when it is chosen",
     ("inference.run", "inference.cluster_chains"): "a cluster is loaded when there is one",
-    ("nonstochastic.policies", "nonstochastic.policy_plots"): "a method that plots",
-    ("nonstochastic.relations", "nonstochastic.policies"): "searches over blocks",
-    ("nonstochastic.relations", "nonstochastic.ranges"): "searches over blocks",
 }
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
-SAME_MODULE_NAME = {"assessment", "bayes", "bounds", "run"}
+SAME_MODULE_NAME = {"assessment", "bayes", "bounds", "partitions", "run"}
 SAME_CLASS_NAME = {
-    "Answer",
     "Arrays",
     "ChainState",
     "Check",

@@ -24,13 +24,13 @@ STUB = Path(anonbayes.__file__).with_suffix(".pyi")
 IMPORT = re.compile(r"^from \.(\S*) import (\w+) as \w+$", re.MULTILINE)
 # Heading, and the layers or modules whose names it covers.
 GROUPS = {
-    "Released tables": ("domains", "hierarchies", "release", "anonymize", "datasets"),
-    "What can be learned": ("inference", "steps"),
+    "Released tables": ("domains", "hierarchies", "tables", "anonymize", "datasets"),
+    "What can be learned": ("inference", "beliefs", "steps"),
     "Who is threatened": ("risk", "reidentify"),
     "Can it be trusted": ("diagnostics",),
     "Reports and limits": ("reporting",),
     "Channels": ("channels", "estimation"),
-    "Guarantees, budgets and information": ("guarantees", "pie"),
+    "Guarantees, budgets and information": ("notions", "budgets", "pie", "nonstochastic"),
     "Other names": (),
 }
 
