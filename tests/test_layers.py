@@ -40,11 +40,9 @@ SAME_CLASS_NAME = {
     "ChainState",
     "Check",
     "Cleartext",
-    "Found",
     "Information",
     "Population",
     "Prepared",
-    "Threats",
     "Traces",
 }
 
