@@ -171,7 +171,7 @@ def _as_json(
     command: str,
 ) -> str:
     """Return what goes into risk.json, a person to a line; docs/risk-json.md describes it."""
-    attrs = post.idata.attrs
+    attrs = post.attrs
     assessment = None if risk is None else risk.to_dict(rows=True)
     people = [] if assessment is None else assessment.pop("rows")
     content = {

@@ -29,7 +29,7 @@ FEWEST_GEWEKE_DRAWS = 43
 def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     if ax is not None:
         return ax
-    from anonbayes.compat import OwnFigure
+    from anonbayes.compat.figures import OwnFigure
 
     return OwnFigure(**kwargs).subplots()
 
@@ -192,7 +192,7 @@ def plot_worst(
     >>> plot_worst(draws, n=1).axes[0].get_title(loc="left")
     'x[2]'
     """
-    from anonbayes.compat import OwnFigure
+    from anonbayes.compat.figures import OwnFigure
 
     report = diagnose(post) if report is None else report
     names = rank_quantities(report.table)[:n]

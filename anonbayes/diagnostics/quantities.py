@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,12 @@ def flat_labels(name: str, array: xr.DataArray, skip: tuple[str, ...] = ()) -> l
 
 
 def idata_of(post: Any) -> Any:
-    """Return the ArviZ object of a Posterior, or the object itself."""
-    return getattr(post, "idata", post)
+    """Return what holds the draws: the groups of a Posterior, an ArviZ object, or `post` itself.
+
+    A Posterior makes its ArviZ object when asked, for which ArviZ is loaded; its groups are there.
+    """
+    own = getattr(post, "groups", None)
+    return own if isinstance(own, Mapping) else getattr(post, "idata", post)
 
 
 def rank_quantities(table: pd.DataFrame) -> list[str]:

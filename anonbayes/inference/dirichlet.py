@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
-from pymc.model import modelcontext
-from pymc.pytensorf import constant_fold
-from pymc.step_methods.compound import StepMethodState
-from pymc.step_methods.state import dataclass_state
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.compat import ChainStep
 from anonbayes.domains import Domain, in_domain_order, weights_by_value
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.vertical.group_layout import VerticalLayout
@@ -28,6 +21,7 @@ from anonbayes.tables.table import ReleasedTable
 __all__ = [
     "Prior",
     "PriorLike",
+    "coords_of",
     "dirichlet_rows",
     "draw_forest",
     "draw_trees",
@@ -300,123 +294,35 @@ def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Flo
 
 
 # -------------------------------------------------------------------------------------------------
-# The conjugate Gibbs step of Dirichlet parameters, for any model whose counts are known.
+# What the parameters are called.
 
-Counts = Callable[[dict[str, NDArray]], Sequence[ArrayLike]] | str | Sequence[ArrayLike]
-
-
-@dataclass_state
-class DirichletStepState(StepMethodState):
-    """State of a `DirichletStep`: its variables and its generator."""
+RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
+PREFIXES = ("pi_", "beta_", "cleartext_")
+ASSIGNMENT = "assignment"
 
 
-class DirichletStep(ChainStep):
-    """Draw Dirichlet variables from ``Dir(concentration + counts)``, all at once.
-
-    Parameters
-    ----------
-    vars : list of Dirichlet variables
-        Made with ``default_transform=None``; simplexes along the last axis.
-    counts : callable, name of a variable, or arrays
-        What is added to the concentrations: a function of the point that returns one array per
-        variable, the name of a variable that holds the counts (one Dirichlet only), or arrays,
-        one per variable, when the counts never change.
-    concentration : list of array, optional
-        Prior concentrations, one per variable; read off the model when they are constants.
+def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
+    """Coordinates of the model: each attribute's values as labels.
 
     Examples
     --------
-    >>> import pymc as pm
-    >>> with pm.Model() as model:
-    ...     p = pm.Dirichlet("p", a=[1.0, 1.0, 1.0], default_transform=None)
-    ...     step = DirichletStep([p], counts=[[5, 0, 2]], rng=1)
-    >>> point, _ = step.step(model.initial_point())
-    >>> float(point["p"].sum().round(12))
-    1.0
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]})
+    >>> coords_of(ab.ReleasedTable.horizontal(frame, "Dis"))["Dis"]
+    ('Flu', 'Heart')
     """
-
-    name = "dirichlet"
-    _state_class = DirichletStepState
-
-    def __init__(
-        self,
-        vars: Any = None,
-        *,
-        counts: Counts,
-        concentration: Sequence[ArrayLike] | None = None,
-        model: Any = None,
-        rng: Any = None,
-        initial_point: Any = None,
-        compile_kwargs: Any = None,
-        blocked: bool = True,
-    ) -> None:
-        model = modelcontext(model)
-        self.vars = get_value_vars_from_user_vars(_as_list(vars), model)
-        self.rng = get_random_generator(rng)
-        names = [v.name for v in self.vars]
-        variables = [model.values_to_rvs[v] for v in self.vars]
-        for variable, value in zip(variables, self.vars, strict=True):
-            if model.rvs_to_transforms[variable] is not None:
+    reserved = (*RESERVED, ASSIGNMENT) if table.scheme == "vertical" else RESERVED
+    for name in table.domains:
+        if name in reserved:
+            raise ModelError(
+                f"Column {name!r} has a name that the draws use for themselves; rename it "
+                f"(reserved: {', '.join(reserved)})."
+            )
+        for prefix in PREFIXES:
+            if name.startswith(prefix) and name.removeprefix(prefix) in table.domains:
                 raise ModelError(
-                    f"{value.name} is sampled on a transformed scale; declare "
-                    f"pm.Dirichlet({variable.name!r}, ..., default_transform=None)."
+                    f"Column {name!r} has the name of the draws that belong to column "
+                    f"{name.removeprefix(prefix)!r}; rename it."
                 )
-        priors = concentration or [fixed_concentration(v) for v in variables]
-        if len(priors) != len(names):
-            raise ModelError(f"{len(priors)} concentrations for {len(names)} variables.")
-        shapes = [model.initial_point()[n].shape for n in names]
-        self._names, self._shapes = names, shapes
-        self._prior = np.concatenate(
-            [
-                np.broadcast_to(np.asarray(a, dtype=float), shape).ravel()
-                for a, shape in zip(priors, shapes, strict=True)
-            ]
-        )
-        lengths = np.concatenate([np.repeat(s[-1], int(np.prod(s[:-1]))) for s in shapes])
-        self._bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self._cuts = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
-        self._counts = counts
-
-    def step(self, point: dict[str, NDArray]) -> tuple[dict[str, NDArray], list[dict[str, Any]]]:
-        """Draw every variable given the counts at `point`."""
-        counts: Any = self._counts
-        if callable(counts):
-            counts = counts(point)
-        elif isinstance(counts, str):
-            counts = [point[counts]]
-        flat = np.concatenate([np.asarray(c, dtype=float).ravel() for c in counts])
-        drawn = draw_simplexes(self._prior + flat, self._bounds, self.rng)
-        new = dict(point)
-        for name, shape, part in zip(
-            self._names, self._shapes, np.split(drawn, self._cuts), strict=True
-        ):
-            new[name] = part.reshape(shape)
-        return new, [{}]
-
-
-def _as_list(variables: Any) -> list[Any]:
-    return list(variables) if isinstance(variables, list | tuple) else [variables]
-
-
-def fixed_concentration(variable: Any) -> NDArray:
-    """Concentration of a Dirichlet variable, when the model fixes it."""
-    op = variable.owner.op
-    if op.name != "dirichlet" and type(op).__name__ != "DirichletRV":
-        raise ModelError(f"{variable.name} is not a Dirichlet variable.")
-    (folded,) = constant_fold([op.dist_params(variable.owner)[0]], raise_not_constant=False)
-    if not isinstance(folded, np.ndarray):
-        raise ModelError(
-            f"The concentration of {variable.name} depends on other variables; a conjugate step "
-            "needs it fixed (pass concentration=...)."
-        )
-    return folded
-
-
-def check_concentration(variable: Any, weights: NDArray, what: str) -> None:
-    """Raise `ModelError` unless a Dirichlet variable of the model has these prior weights."""
-    found = fixed_concentration(variable)
-    if not np.allclose(found, weights, rtol=1e-6, atol=0.0):
-        raise ModelError(
-            f"The model's {variable.name} has other prior weights than {what}= of the step. Give "
-            "the step the alpha= and beta= that the model was built with."
-        )
+    return {name: domain.labels for name, domain in table.domains.items()}

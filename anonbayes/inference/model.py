@@ -13,19 +13,16 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence
 
 from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
+from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["HIDDEN", "build_model", "coords_of", "guard_assignments"]
+__all__ = ["HIDDEN", "build_model", "guard_assignments"]
 
 
 # -------------------------------------------------------------------------------------------------
 # The Dirichlet-categorical model of a released table, as a PyMC model.
-
-RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
-PREFIXES = ("pi_", "beta_", "cleartext_")
 
 
 def build_model(
@@ -80,33 +77,6 @@ def build_model(
             name=name,
         )
     return _horizontal_model(table, prior, name)
-
-
-def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
-    """Coordinates of the model: each attribute's values as labels.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]})
-    >>> coords_of(ab.ReleasedTable.horizontal(frame, "Dis"))["Dis"]
-    ('Flu', 'Heart')
-    """
-    reserved = (*RESERVED, ASSIGNMENT) if table.scheme == "vertical" else RESERVED
-    for name in table.domains:
-        if name in reserved:
-            raise ModelError(
-                f"Column {name!r} has a name that the draws use for themselves; rename it "
-                f"(reserved: {', '.join(reserved)})."
-            )
-        for prefix in PREFIXES:
-            if name.startswith(prefix) and name.removeprefix(prefix) in table.domains:
-                raise ModelError(
-                    f"Column {name!r} has the name of the draws that belong to column "
-                    f"{name.removeprefix(prefix)!r}; rename it."
-                )
-    return {name: domain.labels for name, domain in table.domains.items()}
 
 
 def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Model:
@@ -169,7 +139,6 @@ def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: 
 # -------------------------------------------------------------------------------------------------
 # The vertical table as a PyMC model: named Dirichlets, the hidden assignment, their link.
 
-ASSIGNMENT = "assignment"
 ROW = "row"
 
 

@@ -19,9 +19,8 @@ from anonbayes import compat
 from anonbayes.beliefs.belief import attacker_belief, learner_belief, random_worlds_belief
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
-from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.dirichlet import Prior, coords_of
 from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.inference.model import coords_of
 from anonbayes.tables.storage import table_from_dataset, table_to_dataset
 from anonbayes.tables.table import ReleasedTable
 
@@ -44,18 +43,26 @@ class Posterior:
         What was released.
     prior : Prior
         The weights before it was seen.
-    idata : InferenceData or DataTree
-        Draws of ``pi_<sensitive>`` and ``pi_<attribute>`` for ArviZ, statistics of the sampler, the
-        prior's weights (``constant_data``), versions and seed (attributes).
+    groups : mapping of str to Dataset
+        Draws of ``pi_<sensitive>`` and ``pi_<attribute>`` (``posterior``), statistics of the
+        sampler (``sample_stats``), the prior's weights (``constant_data``).
+    attrs : mapping
+        Versions, seed and settings of the run.
     method, step : str
         Engine, and kind of Gibbs step (None where it has no meaning).
     """
 
     table: ReleasedTable
     prior: Prior
-    idata: Any
+    groups: Mapping[str, xr.Dataset]
+    attrs: Mapping[str, Any]
     method: str
     step: str | None
+
+    @cached_property
+    def idata(self) -> Any:
+        """Groups and attributes as ArviZ takes them: an InferenceData, or a DataTree (1.x)."""
+        return compat.make_idata(self.groups, attrs=self.attrs)
 
     @cached_property
     def trees(self) -> Mapping[str, DirichletTree]:
@@ -70,7 +77,7 @@ class Posterior:
     @property
     def draws(self) -> xr.Dataset:
         """The draws as a Dataset with dimensions chain and draw first."""
-        return compat.posterior_dataset(self.idata)
+        return self.groups["posterior"]
 
     @property
     def n_chains(self) -> int:
@@ -103,7 +110,7 @@ class Posterior:
         from anonbayes.inference.vertical.group_engine import layout_of
 
         layout = layout_of(self.table)
-        blocks = compat.groups(self.idata)[AVERAGES_GROUP]["ownership"].to_numpy()
+        blocks = self.groups[AVERAGES_GROUP]["ownership"].to_numpy()
         chains, n_blocks = blocks.shape[:2]
         return [
             layout.ownership(blocks[chain, cut].mean(axis=0, dtype=float))
@@ -269,9 +276,8 @@ class Posterior:
         The file opens in ArviZ; `from_netcdf` reads it back. It is complete when it has its name,
         and ends with a digest by which `from_netcdf` notices damage.
         """
-        content = compat.groups(self.idata) | {TABLE_GROUP: table_to_dataset(self.table)}
-        idata = compat.make_idata(content, attrs=self.idata.attrs)
-        return str(compat.write_netcdf(idata, path))
+        content = {**self.groups, TABLE_GROUP: table_to_dataset(self.table)}
+        return str(compat.write_groups(content, path, attrs=self.attrs))
 
     @classmethod
     def from_netcdf(cls, path: str | os.PathLike[str]) -> Posterior:
@@ -282,13 +288,11 @@ class Posterior:
         FileError
             If the file is damaged, incomplete, or holds draws of another table.
         """
-        found = compat.read_netcdf(path)
-        content = compat.groups(found)
+        content, attrs = compat.read_groups(path)
         if TABLE_GROUP not in content:
             raise ModelError(
                 f"{str(path)!r} holds no released table; it was not written by Posterior.to_netcdf."
             )
-        attrs = dict(found.attrs)
         try:
             table = table_from_dataset(content.pop(TABLE_GROUP))
             weights = content["constant_data"]
@@ -315,9 +319,7 @@ class Posterior:
                 f"{str(path)!r} holds draws that belong to another table: they were made for the "
                 f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
             )
-        return cls(
-            table, prior, compat.make_idata(content, attrs=attrs), str(method), str(step) or None
-        )
+        return cls(table, prior, content, attrs, str(method), str(step) or None)
 
     def __repr__(self) -> str:
         step = f", step={self.step!r}" if self.step else ""
@@ -369,13 +371,8 @@ def make_posterior(
         content[AVERAGES_GROUP] = xr.Dataset(
             {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
         )
-    idata = compat.make_idata(
-        content,
-        coords=coords,
-        dims=dims,
-        attrs=named,
-    )
-    return Posterior(table, prior, idata, method, step)
+    groups = compat.make_groups(content, coords=coords, dims=dims)
+    return Posterior(table, prior, groups, named, method, step)
 
 
 def _version(package: str) -> str:

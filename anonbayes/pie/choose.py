@@ -234,7 +234,7 @@ def bounds_by_budget(
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `bounds_by_budget` returned, bits against budget."""
     if ax is None:
-        from anonbayes.compat import OwnFigure
+        from anonbayes.compat.figures import OwnFigure
 
         ax = OwnFigure(figsize=(5.2, 3.8)).subplots()
     for kind, style in zip(LABELS, ("--", "-", ":"), strict=True):

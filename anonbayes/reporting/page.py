@@ -181,7 +181,7 @@ def _settings(risk: RiskAssessment | None) -> pd.Series:
 
 def _call(post: Posterior, risk: RiskAssessment | None) -> str:
     """Return the Python code that repeats the run, the table being given."""
-    attrs = post.idata.attrs
+    attrs = post.attrs
     step = f", step={post.step!r}" if post.step and post.method == "gibbs" else ""
     lines = [
         "import anonbayes as ab",

@@ -400,7 +400,7 @@ def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> 
 
 def model_table(post: Posterior) -> Table:
     """Return engine, draws and prior."""
-    attrs = post.idata.attrs
+    attrs = post.attrs
     rows = [
         ["Engine", post.method + (f", step {post.step}" if post.step else "")],
         ["Chains", f"{count(post.n_chains)} × {count(post.n_draws, 'draw')}"],
@@ -445,7 +445,7 @@ def worst_table(report: DiagnosticReport, n: int = 8) -> Table | None:
 
 def versions_table(post: Posterior, settings: pd.Series) -> Table:
     """Return seed, versions and digest of the table."""
-    attrs = post.idata.attrs
+    attrs = post.attrs
     rows = [["Seed of the draws", str(attrs.get("entropy", "not recorded"))]]
     rows += [[str(name), str(value)] for name, value in settings.items()]
     rows += [["Fingerprint of the release", str(post.table.fingerprint)]]

@@ -50,7 +50,7 @@ def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """
     if ax is not None:
         return ax
-    from anonbayes.compat import OwnFigure
+    from anonbayes.compat.figures import OwnFigure
 
     return OwnFigure(figsize=(width, height)).subplots()
 

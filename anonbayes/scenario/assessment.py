@@ -186,9 +186,7 @@ def _secret_belief(
 
 def _shares(post: Posterior) -> pd.DataFrame:
     """Posterior mean and spread of the sensitive values in the population."""
-    from anonbayes.compat import posterior_dataset
-
-    draws = posterior_dataset(post.idata)[f"pi_{post.table.sensitive}"]
+    draws = post.draws[f"pi_{post.table.sensitive}"]
     over = ("chain", "draw")
     return pd.DataFrame(
         {"mean": draws.mean(over).to_numpy(), "sd": draws.std(over).to_numpy()},

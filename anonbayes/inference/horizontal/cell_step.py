@@ -10,15 +10,15 @@ import pymc as pm
 from pymc.step_methods.compound import Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from anonbayes.compat import ChainStep
+from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.dirichlet import (
     PriorLike,
-    check_concentration,
     from_unconstrained,
     resolve_prior,
     to_unconstrained,
 )
+from anonbayes.inference.dirichlet_step import check_concentration
 from anonbayes.inference.horizontal.cell_engine import HiddenRows, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.kept_rows import rows_to_keep

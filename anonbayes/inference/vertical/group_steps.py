@@ -18,10 +18,14 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from anonbayes.arrays import Ints
-from anonbayes.compat import ChainStep
+from anonbayes.compat.steps import ChainStep
 from anonbayes.errors import ModelError, nearest, one_of
-from anonbayes.inference.dirichlet import DirichletStep, check_concentration, fixed_concentration
-from anonbayes.inference.model import ASSIGNMENT
+from anonbayes.inference.dirichlet import ASSIGNMENT
+from anonbayes.inference.dirichlet_step import (
+    DirichletStep,
+    check_concentration,
+    fixed_concentration,
+)
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK
 from anonbayes.inference.vertical.chain import (
     STEPS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
@@ -11,15 +10,29 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.figure import Figure
-from pymc.step_methods.compound import BlockedStep
-from pymc.util import get_random_generator
 
 from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.io.files import new_file
 from anonbayes.io.netcdf import PatientFile, check_seal, seal
 
-__all__ = ["OwnFigure"]
+__all__ = [
+    "as_dataset",
+    "ess",
+    "group",
+    "groups",
+    "has_inference_data",
+    "is_arviz_object",
+    "make_groups",
+    "make_idata",
+    "mcse",
+    "posterior_dataset",
+    "read_groups",
+    "read_netcdf",
+    "rhat",
+    "select",
+    "write_groups",
+    "write_netcdf",
+]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -59,7 +72,7 @@ def groups(data: Any) -> dict[str, xr.Dataset]:
     ----------
     data : InferenceData, DataTree, Dataset, DataArray, mapping or array
         Arrays have the shape (chain, draw, ...); they, DataArrays, Datasets and mappings of
-        variables count as the group ``posterior``.
+        variables count as the group ``posterior``; a mapping of Datasets is one of groups.
 
     Examples
     --------
@@ -74,6 +87,8 @@ def groups(data: Any) -> dict[str, xr.Dataset]:
         return {name: with_slashes(node.to_dataset()) for name, node in data.children.items()}
     if is_arviz_object(data):
         return {name: data[name] for name in data.groups()}
+    if isinstance(data, Mapping) and data and all(isinstance(v, xr.Dataset) for v in data.values()):
+        return dict(data)
     return {"posterior": as_dataset(data)}
 
 
@@ -185,15 +200,7 @@ def make_idata(
     >>> posterior_dataset(idata)["pi_Sex"].sel(Sex="F").shape
     (2, 5)
     """
-    named = dims or {}
-    datasets = {
-        name: variables
-        if isinstance(variables, xr.Dataset)
-        else xr.Dataset(
-            {k: _as_dataarray(v, k, named.get(k), coords) for k, v in variables.items()}
-        )
-        for name, variables in contents.items()
-    }
+    datasets = make_groups(contents, coords=coords, dims=dims)
     if has_inference_data():
         import arviz
 
@@ -201,6 +208,24 @@ def make_idata(
     tree = xr.DataTree.from_dict({k: without_slashes(v) for k, v in datasets.items()})
     tree.attrs.update(attrs or {})
     return tree
+
+
+def make_groups(
+    contents: Mapping[str, xr.Dataset | Mapping[str, Any]],
+    *,
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, xr.Dataset]:
+    """Return the groups that `make_idata` puts together, without loading ArviZ."""
+    named = dims or {}
+    return {
+        name: variables
+        if isinstance(variables, xr.Dataset)
+        else xr.Dataset(
+            {k: _as_dataarray(v, k, named.get(k), coords) for k, v in variables.items()}
+        )
+        for name, variables in contents.items()
+    }
 
 
 def without_slashes(dataset: xr.Dataset) -> xr.Dataset:
@@ -242,10 +267,21 @@ def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = Tr
     ...     posterior_dataset(read_netcdf(file))["mu"].shape
     (2, 10)
     """
+    return write_groups(groups(data), path, attrs=getattr(data, "attrs", {}), compress=compress)
+
+
+def write_groups(
+    datasets: Mapping[str, xr.Dataset],
+    path: str | os.PathLike[str],
+    *,
+    attrs: Mapping[str, Any],
+    compress: bool = True,
+) -> Path:
+    """Write groups of Datasets to a netCDF file; see `write_netcdf`."""
     path = Path(path)
-    contents = {name: without_slashes(dataset) for name, dataset in groups(data).items()}
+    contents = {name: without_slashes(dataset) for name, dataset in datasets.items()}
     tree = xr.DataTree.from_dict(contents)
-    tree.attrs.update(getattr(data, "attrs", {}))
+    tree.attrs.update(attrs)
     encoding = {
         f"/{name}": {
             k: {"zlib": True, "complevel": 1}
@@ -275,6 +311,12 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     --------
     See `write_netcdf`.
     """
+    contents, attrs = read_groups(path)
+    return make_idata(contents, attrs=attrs)
+
+
+def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], dict[str, Any]]:
+    """Read groups and attributes of a netCDF file; see `read_netcdf`."""
     path = Path(path)
     if not path.is_file():
         raise AnonbayesError(
@@ -296,7 +338,7 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
         raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
     root = loaded.pop("", xr.Dataset())
-    return make_idata({name: with_slashes(d) for name, d in loaded.items()}, attrs=root.attrs)
+    return {name: with_slashes(d) for name, d in loaded.items()}, dict(root.attrs)
 
 
 def _brief(error: Exception) -> str:
@@ -396,53 +438,3 @@ def select(
 def _floats(data: Any, name: str) -> xr.Dataset:
     # Handing ArviZ plain float Datasets is the one call that both generations answer alike.
     return select(data, group=name).astype(float)
-
-
-# -------------------------------------------------------------------------------------------------
-# Figures that pyplot does not know: nothing to close, nothing shown by surprise.
-
-
-class OwnFigure(Figure):
-    """Figure of its own that a notebook shows all the same.
-
-    IPython knows how to show a plain `Figure` only once pyplot has drawn one.
-
-    Examples
-    --------
-    >>> OwnFigure(figsize=(2, 1))._repr_png_()[1:4]
-    b'PNG'
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"layout": "constrained", **kwargs})
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png")
-        return buffer.getvalue()
-
-
-# -------------------------------------------------------------------------------------------------
-# PyMC 5 and 6 step methods under one name.
-
-
-class ChainStep(BlockedStep):
-    """A step method that is told when a chain begins.
-
-    PyMC 5 announces a chain with ``set_rng(rng)``, PyMC 6 with ``setup_chain(rng, tune, draws)``;
-    both end in `begin_chain`. One instance may serve several chains one after the other.
-    """
-
-    rng: np.random.Generator
-
-    def begin_chain(self) -> None:
-        """Forget the chain before; ``self.rng`` is the new chain's generator."""
-
-    def set_rng(self, rng: Any) -> None:
-        """Begin a chain (PyMC 5)."""
-        self.rng = get_random_generator(rng, copy=False)
-        self.begin_chain()
-
-    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Begin a chain (PyMC 6)."""
-        self.set_rng(rng)

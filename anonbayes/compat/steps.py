@@ -1,0 +1,33 @@
+"""PyMC 5 and 6 step methods under one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pymc.step_methods.compound import BlockedStep
+from pymc.util import get_random_generator
+
+__all__ = ["ChainStep"]
+
+
+class ChainStep(BlockedStep):
+    """A step method that is told when a chain begins.
+
+    PyMC 5 announces a chain with ``set_rng(rng)``, PyMC 6 with ``setup_chain(rng, tune, draws)``;
+    both end in `begin_chain`. One instance may serve several chains one after the other.
+    """
+
+    rng: np.random.Generator
+
+    def begin_chain(self) -> None:
+        """Forget the chain before; ``self.rng`` is the new chain's generator."""
+
+    def set_rng(self, rng: Any) -> None:
+        """Begin a chain (PyMC 5)."""
+        self.rng = get_random_generator(rng, copy=False)
+        self.begin_chain()
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Begin a chain (PyMC 6)."""
+        self.set_rng(rng)
