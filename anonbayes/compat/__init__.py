@@ -42,7 +42,7 @@ __all__ = [
 # groups of Datasets with a few attributes on top, and that is the form everything here goes
 # through: `groups` takes either apart, `make_idata` builds the one that the installed ArviZ uses,
 # and the netCDF files are written by xarray itself, so that a file from one generation opens under
-# the other. Step methods of PyMC 5 and 6 meet in `compat.steps`.
+# the other. Step methods of PyMC 5 and 6 meet in `compat.chain_step`.
 
 SAMPLE_DIMS = ("chain", "draw")
 DIVISION_SLASH = "\u2215"

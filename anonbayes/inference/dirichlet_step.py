@@ -13,7 +13,7 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
-from anonbayes.compat.steps import ChainStep
+from anonbayes.compat.chain_step import ChainStep
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import draw_simplexes
 

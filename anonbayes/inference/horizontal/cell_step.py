@@ -10,7 +10,7 @@ import pymc as pm
 from pymc.step_methods.compound import Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from anonbayes.compat.steps import ChainStep
+from anonbayes.compat.chain_step import ChainStep
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.dirichlet import (
     PriorLike,

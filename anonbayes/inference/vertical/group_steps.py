@@ -18,7 +18,7 @@ from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from anonbayes.arrays import Ints
-from anonbayes.compat.steps import ChainStep
+from anonbayes.compat.chain_step import ChainStep
 from anonbayes.errors import ModelError, nearest, one_of
 from anonbayes.inference.dirichlet import ASSIGNMENT
 from anonbayes.inference.dirichlet_step import (
