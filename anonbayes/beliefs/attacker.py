@@ -10,7 +10,9 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.index import Compatibility, RecordIndex, accumulate, match_cells
+from anonbayes.beliefs.learner import weight_draws
 from anonbayes.beliefs.victims import Victims, batch_slices
+from anonbayes.inference.weights import tempered_fit, weighted_joint
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
@@ -82,6 +84,8 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
             _exact_fit(post, name, victims.weights[a], compatible[a])
             for a, name in enumerate(post.table.attributes)
         ]
+        means = [post.trees[name].mean for name in post.table.attributes]
+        fit = _weighted(victims, rows, compatible, fit, post.secret_mean, means, post.eta)
         weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
         return weights, None, found
     return _sampled(post, victims, rows, compatible, secrets)
@@ -137,6 +141,30 @@ def _exact_fit(
     return out
 
 
+def _weighted(
+    victims: Victims,
+    rows: _Rows,
+    compatible: tuple[Compatibility, ...],
+    fit: list[Floats],
+    share: Floats,
+    means: list[Floats],
+    eta: Floats | None,
+) -> list[Floats]:
+    """``[pi(r)/pi(y)]^eta [m(r)/m(y)]^(1 - eta)``: how well a cell fits, with weights (MODEL 1.9).
+
+    What is common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`.
+    """
+    if eta is None:
+        return fit
+    out = []
+    for a, (own, weight) in enumerate(zip(fit, eta, strict=True)):
+        marginal, cells = share @ means[a], rows.evidence[a]
+        scaled = sparse.csr_array(cells.multiply(marginal[None, :]))
+        common = pair_values(victims.weights[a], scaled, compatible[a])
+        out.append(tempered_fit(own, common / (cells @ marginal)[compatible[a].cell], weight))
+    return out
+
+
 def _sampled(
     post: Posterior,
     victims: Victims,
@@ -151,21 +179,27 @@ def _sampled(
     cuts = batch_slices(post.n_chains, post.n_draws)
     names = post.table.attributes
     fits: list[list[Floats]] = [[] for _ in names]
+    means: list[list[Floats]] = [[] for _ in names]
     for a, name in enumerate(names):
         draws = post.draws[f"pi_{name}"].to_numpy()
         for chain, cut in cuts:
             fits[a].append(
                 mean_fit(draws[chain, cut], victims.weights[a], rows.evidence[a], compatible[a])
             )
+            means[a].append(draws[chain, cut].mean(axis=0))
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
+
+    def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Floats, Ints]:
+        share = post.secret_mean
+        fit = _weighted(victims, rows, compatible, fit, share, mean, post.eta)
+        return accumulate(victims, rows.index, compatible, fit, secrets)
+
     batches = np.stack(
-        [
-            accumulate(victims, rows.index, compatible, [f[b] for f in fits], secrets)[0]
-            for b in range(len(cuts))
-        ]
+        [weights_of([f[b] for f in fits], [m[b] for m in means])[0] for b in range(len(cuts))]
     )
-    mean = [np.average(np.stack(f), axis=0, weights=sizes) for f in fits]
-    weights, found = accumulate(victims, rows.index, compatible, mean, secrets)
+    weights, found = weights_of(
+        *([np.average(np.stack(x), axis=0, weights=sizes) for x in each] for each in (fits, means))
+    )
     return weights, batches, found
 
 
@@ -177,6 +211,7 @@ def _latent(
     draws = {name: post.draws[f"pi_{name}"].to_numpy() for name in table.attributes}
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
     release = table.secret.evidence.matrix.toarray()[table.secret.codes]
+    eta = weight_draws(post)
     cuts = batch_slices(post.n_chains, post.n_draws)
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
     batches, found = [], np.zeros(len(victims), dtype=np.int64)
@@ -184,12 +219,21 @@ def _latent(
         total = np.zeros((len(victims), len(table.secret.domain)))
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
-            joint = release * secret[chain, t][None, :]
-            fit = []
-            for a, (name, column) in enumerate(table.columns.items()):
-                pi = draws[name][chain, t]
-                joint = joint * (rows.evidence[a] @ pi.T)[column.codes]
-                fit.append(mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a]))
+            now = None if eta is None else eta[chain, t]
+            share = secret[chain, t]
+            pis = [draws[name][chain, t] for name in table.attributes]
+            seen = [
+                (cells @ pi.T)[column.codes]
+                for cells, pi, column in zip(
+                    rows.evidence, pis, table.columns.values(), strict=True
+                )
+            ]
+            joint = release * weighted_joint(share, seen, now)
+            fit = [
+                mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a])
+                for a, pi in enumerate(pis)
+            ]
+            fit = _weighted(victims, rows, compatible, fit, share, pis, now)
             joint /= joint.sum(axis=1, keepdims=True)
             weights, found = accumulate(victims, rows.index, compatible, fit, rows.gather(joint))
             total += weights

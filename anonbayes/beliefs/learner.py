@@ -14,11 +14,13 @@ from numba import njit
 from anonbayes.arrays import Floats
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
+from anonbayes.inference.dirichlet import WEIGHT
+from anonbayes.inference.weights import weighted_joint
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["KINDS", "learner_weights"]
+__all__ = ["KINDS", "learner_weights", "weight_draws"]
 KINDS = ("predictive", "conditional")
 MOST_DRAWS = 2000
 
@@ -47,14 +49,20 @@ def learner_weights(
     """
     one_of("kind", kind, KINDS)
     if kind == "predictive" and post.method == "exact":
-        weights = np.tile(post.secret_mean, (len(victims), 1))
-        for a, name in enumerate(post.table.attributes):
-            known = victims.weights[a] @ post.trees[name].mean.T
-            weights *= known[victims.codes[:, a]]
-        return weights, None
+        means = [post.trees[name].mean for name in post.table.attributes]
+        return _joint(post, victims, means), None
     if kind == "predictive" and post.table.scheme == "horizontal" and post.table.secrets_known:
         return _factorised(post, victims)
     return _averaged(post, victims, conditional=kind == "conditional")
+
+
+def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Floats:
+    """``p_L(s, what is known)`` from the means of the distributions."""
+    known = [
+        (weight @ mean.T)[code]
+        for weight, mean, code in zip(victims.weights, means, victims.codes.T, strict=True)
+    ]
+    return weighted_joint(post.secret_mean, known, post.eta)
 
 
 def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
@@ -64,16 +72,15 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
     """
     cuts = batch_slices(post.n_chains, post.n_draws)
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
-    start = np.tile(post.secret_mean, (len(victims), 1))
-    weights, batches = start.copy(), np.tile(start, (len(cuts), 1, 1))
-    for a, name in enumerate(post.table.attributes):
+    whole: list[Floats] = []
+    parts: list[list[Floats]] = [[] for _ in cuts]
+    for name in post.table.attributes:
         draws = post.draws[f"pi_{name}"].to_numpy()
         means = np.stack([draws[chain, cut].mean(axis=0) for chain, cut in cuts])
-        code = victims.codes[:, a]
-        weights *= (victims.weights[a] @ np.average(means, axis=0, weights=sizes).T)[code]
-        for b, mean in enumerate(means):
-            batches[b] *= (victims.weights[a] @ mean.T)[code]
-    return weights, batches
+        whole.append(np.average(means, axis=0, weights=sizes))
+        for part, mean in zip(parts, means, strict=True):
+            part.append(mean)
+    return _joint(post, victims, whole), np.stack([_joint(post, victims, p) for p in parts])
 
 
 def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[Floats, Floats]:
@@ -82,6 +89,7 @@ def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
+    eta = weight_draws(post)
     batches = []
     for chain, cut in batch_slices(post.n_chains, post.n_draws):
         total = np.zeros((len(victims), len(table.secret.domain)))
@@ -89,6 +97,11 @@ def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[
         for t in chosen:
             known = [w @ d[chain, t].T for w, d in zip(victims.weights, draws, strict=True)]
             start = np.concatenate([[0], np.cumsum([len(k) for k in known])[:-1]])
+            if eta is not None:
+                parts = [k[code] for k, code in zip(known, victims.codes.T, strict=True)]
+                joint = weighted_joint(secret[chain, t], parts, eta[chain, t])
+                total += joint / joint.sum(axis=1, keepdims=True) if conditional else joint
+                continue
             _add(
                 victims.codes,
                 start.astype(np.int64),
@@ -99,6 +112,14 @@ def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[
             )
         batches.append(total / len(chosen))
     return np.mean(batches, axis=0), np.stack(batches)
+
+
+def weight_draws(post: Posterior) -> Floats | None:
+    """Draws of the weights, shape ``(chains, draws, A)``; None with independent evidence."""
+    if post.eta is None:
+        return None
+    names = [f"{WEIGHT}{name}" for name in post.table.attributes]
+    return np.stack([post.draws[name].to_numpy() for name in names], axis=-1)
 
 
 @njit(cache=True, nogil=True)

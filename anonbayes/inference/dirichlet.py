@@ -297,7 +297,8 @@ def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Flo
 # What the parameters are called.
 
 RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
-PREFIXES = ("pi_", "beta_", "cleartext_")
+WEIGHT = "weight_"
+PREFIXES = ("pi_", "beta_", "cleartext_", WEIGHT)
 ASSIGNMENT = "assignment"
 
 

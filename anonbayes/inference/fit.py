@@ -15,7 +15,7 @@ import numpy.typing as npt
 from anonbayes import compat
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
-from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
+from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, coords_of
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.kept_rows import rows_to_keep
@@ -24,6 +24,7 @@ from anonbayes.inference.run import Engine, Recorded, RunStore, join, run_chains
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
+from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
 
@@ -34,6 +35,7 @@ log = logging.getLogger("anonbayes")
 
 DISAGREE = 1.1
 LEAST_DRAWS = 100
+WEIGHT_STREAM = 17
 METHODS = ("auto", "exact", "gibbs", "nuts")
 HORIZONTAL_STEPS = ("tree", "counts")
 VERTICAL_STEPS = (
@@ -52,7 +54,8 @@ def fit(
     table: ReleasedTable,
     *,
     alpha: PriorLike = 1.0,
-    beta: PriorLike = 1.0,
+    beta: PriorLike | None = None,
+    evidence: str = "auto",
     method: str = "auto",
     step: str | None = None,
     draws: int = 1000,
@@ -75,7 +78,15 @@ def fit(
     table : ReleasedTable
         What was released.
     alpha, beta : float, array, mapping or callable
-        Dirichlet weights of the prior; see `resolve_prior`.
+        Dirichlet weights of the prior; see `resolve_prior`. ``beta="pooled"`` lets rare secrets
+        borrow from the population. By default `beta` is one with independent evidence, and pooled
+        with weighted evidence.
+    evidence : {"auto", "independent", "weighted"}
+        How attributes add up. ``"independent"``: each counts in full, as in Groups; attributes that
+        depend on each other are then counted twice. ``"weighted"``: each has a weight, learned from
+        the release. ``"auto"``: weighted where it predicts held-out rows better by more than its
+        standard error; tables too small to tell stay independent. See ``post.evidence``,
+        ``post.weights`` and ``post.scores``.
     method : {"auto", "exact", "gibbs", "nuts"}
         ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
         table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
@@ -138,10 +149,12 @@ def fit(
         check_client(client)
         if parallel != "threads":
             raise ModelError("client= runs the chains; parallel= has no meaning beside it.")
-    prior = resolve_prior(table, alpha=alpha, beta=beta)
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
+    taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+    prior = taken.prior
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
+    _say_evidence(taken)
     rows = rows_to_keep(table, keep_cleartext)
     entropy = _entropy(seed, resume)
     if method == "nuts":
@@ -149,9 +162,7 @@ def fit(
             raise ModelError(
                 "resume=, keep_cleartext= and client= are not available with method='nuts'."
             )
-        return _nuts(
-            table, prior, alpha, beta, draws, tune, chains, cores, entropy, progressbar, kwargs
-        )
+        return _nuts(table, taken, draws, tune, chains, cores, entropy, progressbar, kwargs)
     if tune is None:
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
     spare = 1 if client is not None else max(1, (cores or os.cpu_count() or 1) // chains)
@@ -188,6 +199,7 @@ def fit(
             client=client,
         )
     posterior, stats, averages = _stack(recorded, draws, interrupted)
+    posterior |= _weight_draws(table, taken, posterior, entropy)
     if method != "exact":  # independent draws cannot disagree
         _warn_if_chains_disagree(stats, step)
     return make_posterior(
@@ -199,6 +211,7 @@ def fit(
         step=step,
         rows=rows,
         averages=averages,
+        taken=taken,
         attrs={
             "entropy": str(entropy),
             "tune": tune,
@@ -324,11 +337,26 @@ def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
     )
 
 
+def _say_evidence(taken: Evidenced) -> None:
+    if taken.weights is None:
+        log.info("fit: evidence=%s", taken.evidence)
+    else:
+        log.info("fit: evidence=%s; %s", taken.evidence, taken.weights.reason)
+
+
+def _weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: int) -> Draws:
+    """Draws of the weights from a stream of their own, so that those of ``pi`` stay as they are."""
+    if taken.evidence != "weighted" or taken.weights is None or table.scheme == "vertical":
+        return {}
+    shape = draws[f"pi_{table.sensitive}"].shape[:2]
+    rng = np.random.default_rng(np.random.SeedSequence([entropy, WEIGHT_STREAM]))
+    drawn = taken.weights.draw(shape[0] * shape[1], rng).reshape(*shape, -1)
+    return {f"{WEIGHT}{name}": drawn[..., a] for a, name in enumerate(taken.weights.names)}
+
+
 def _nuts(
     table: ReleasedTable,
-    prior: Prior,
-    alpha: PriorLike,
-    beta: PriorLike,
+    taken: Evidenced,
     draws: int,
     tune: int | None,
     chains: int,
@@ -339,9 +367,9 @@ def _nuts(
 ) -> Posterior:
     import pymc as pm
 
-    from anonbayes.inference.model import build_model
+    from anonbayes.inference.model import model_of
 
-    with build_model(table, alpha, beta):
+    with model_of(table, taken):
         idata = pm.sample(
             draws=draws,
             tune=1000 if tune is None else tune,
@@ -354,11 +382,12 @@ def _nuts(
     found = compat.groups(idata)
     return make_posterior(
         table,
-        prior,
+        taken.prior,
         {str(k): v.to_numpy() for k, v in found["posterior"].data_vars.items()},
         {str(k): v.to_numpy() for k, v in found["sample_stats"].data_vars.items() if v.ndim == 2},
         method="nuts",
         step=settings.get("nuts_sampler", "pymc"),
         rows=None,
+        taken=taken,
         attrs={"entropy": str(entropy), "tune": 1000 if tune is None else tune, "thin": 1},
     )

@@ -13,12 +13,15 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence
 
 from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of, resolve_prior
+from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of
+from anonbayes.inference.features import Features
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.weighted_model import add_weights
+from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["HIDDEN", "build_model", "guard_assignments"]
+__all__ = ["HIDDEN", "build_model", "guard_assignments", "model_of"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -26,7 +29,12 @@ __all__ = ["HIDDEN", "build_model", "guard_assignments"]
 
 
 def build_model(
-    table: ReleasedTable, alpha: PriorLike = 1.0, beta: PriorLike = 1.0, *, name: str = ""
+    table: ReleasedTable,
+    alpha: PriorLike = 1.0,
+    beta: PriorLike | None = None,
+    *,
+    evidence: str = "auto",
+    name: str = "",
 ) -> pm.Model:
     """PyMC model of a released table.
 
@@ -41,7 +49,11 @@ def build_model(
     table : ReleasedTable
         What was released.
     alpha, beta : float, array, mapping or callable
-        Dirichlet weights; see `resolve_prior`.
+        Dirichlet weights; see `resolve_prior`. By default `beta` is one with independent evidence,
+        and pooled with weighted evidence.
+    evidence : {"auto", "independent", "weighted"}
+        As in `fit`. Weighted evidence adds ``weight_<attribute>``, positive, and the secrets given
+        the features of the released cells (MODEL 1.9).
     name : str
         Prefix of the variables, as in `pymc.Model`. With one each, several tables that share
         columns fit into one model: build them inside ``with pm.Model():``, and give each step the
@@ -61,7 +73,13 @@ def build_model(
     >>> [v.name for v in model.free_RVs], model.coords["Nat"]
     (['pi_Dis', 'pi_Nat'], ('J', 'M'))
     """
-    prior = resolve_prior(table, alpha=alpha, beta=beta)
+    taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+    return model_of(table, taken, name=name)
+
+
+def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Model:
+    """`build_model` once evidence and prior are settled."""
+    prior = taken.prior
     slash = next((column for column in table.domains if "/" in column), None)
     if slash is not None:
         raise ModelError(f"Column {slash!r}: PyMC allows no slash in names; rename it.")
@@ -76,7 +94,11 @@ def build_model(
             coords=coords_of(table),
             name=name,
         )
-    return _horizontal_model(table, prior, name)
+    model = _horizontal_model(table, prior, name)
+    if taken.evidence == "weighted":
+        features = Features.of(table, prior)
+        add_weights(model, features, tuple(table.attributes), sensitive=table.sensitive)
+    return model
 
 
 def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Model:

@@ -21,6 +21,7 @@ from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
 from anonbayes.inference.dirichlet import Prior, coords_of
 from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.inference.weights import Evidenced, EvidenceWeights
 from anonbayes.tables.storage import table_from_dataset, table_to_dataset
 from anonbayes.tables.table import ReleasedTable
 
@@ -31,6 +32,7 @@ __all__ = ["Posterior", "make_posterior"]
 
 TABLE_GROUP = "released_table"
 AVERAGES_GROUP = "averages"
+EVIDENCE_GROUP = "evidence"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +52,10 @@ class Posterior:
         Versions, seed and settings of the run.
     method, step : str
         Engine, and kind of Gibbs step (None where it has no meaning).
+    evidence : {"independent", "weighted"}
+        How attributes add up: in full as in Groups, or with the `weights` (MODEL 1.9).
+    evidence_weights : EvidenceWeights or None
+        What the release says about weights; None where it was not asked.
     """
 
     table: ReleasedTable
@@ -58,6 +64,56 @@ class Posterior:
     attrs: Mapping[str, Any]
     method: str
     step: str | None
+    evidence: str = "independent"
+    evidence_weights: EvidenceWeights | None = None
+
+    @property
+    def eta(self) -> npt.NDArray[np.float64] | None:
+        """Weight of each attribute in beliefs; None where every one counts in full."""
+        if self.evidence != "weighted" or self.evidence_weights is None:
+            return None
+        return self.evidence_weights.eta
+
+    @property
+    def weights(self) -> pd.DataFrame:
+        """How much each attribute counts: weight, standard error, and what that means.
+
+        Columns ``alone`` and ``added`` are what the attribute tells by itself, and beside the
+        others, in nats per row of held-out log score. With independent evidence all weights are
+        one.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> post.evidence, post.weights["weight"].tolist()
+        ('independent', [1.0, 1.0])
+        """
+        if self.evidence_weights is None:
+            names = self.table.attributes
+            frame = pd.DataFrame(
+                np.nan,
+                index=pd.Index(names, name="attribute"),
+                columns=["weight", "se", "alone", "added", "kappa"],
+            ).assign(meaning="")
+        else:
+            frame = self.evidence_weights.weights
+        if self.evidence == "weighted":
+            return frame
+        return frame.assign(weight=1.0, se=0.0, meaning="counts in full")
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Held-out log score per row of each kind of evidence, from the release alone.
+
+        The best comes first; ``difference`` is how far the others are from it, with the standard
+        error ``se``. ``margin`` is the share of the secrets, without any attribute. Empty where
+        independent evidence was asked for.
+        """
+        if self.evidence_weights is None:
+            columns = ["log_score", "difference", "se"]
+            return pd.DataFrame(columns=columns, dtype=float, index=pd.Index([], name="evidence"))
+        return self.evidence_weights.scores
 
     @cached_property
     def idata(self) -> Any:
@@ -295,16 +351,22 @@ class Posterior:
             )
         try:
             table = table_from_dataset(content.pop(TABLE_GROUP))
-            weights = content["constant_data"]
+            constant = content["constant_data"]
             prior = Prior(
-                weights["alpha"].to_numpy(),
-                {name: weights[f"beta_{name}"].to_numpy() for name in table.attributes},
+                constant["alpha"].to_numpy(),
+                {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes},
             )
             for name in table.domains:
                 content["posterior"][f"pi_{name}"]
             if table.scheme == "vertical":
                 content[AVERAGES_GROUP]["ownership"]
             fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
+            weights = None
+            if EVIDENCE_GROUP in content:
+                weights = EvidenceWeights.from_dataset(content[EVIDENCE_GROUP])
+            evidence = str(attrs.get("evidence", "independent"))
+            if evidence == "weighted" and weights is None:
+                raise KeyError(EVIDENCE_GROUP)
         except KeyError as error:
             raise FileError(
                 f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
@@ -319,10 +381,13 @@ class Posterior:
                 f"{str(path)!r} holds draws that belong to another table: they were made for the "
                 f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
             )
-        return cls(table, prior, content, attrs, str(method), str(step) or None)
+        done = str(method), str(step) or None
+        return cls(table, prior, content, attrs, *done, evidence, weights)
 
     def __repr__(self) -> str:
         step = f", step={self.step!r}" if self.step else ""
+        if self.evidence != "independent":
+            step += f", evidence={self.evidence!r}"
         return (
             f"Posterior(method={self.method!r}{step}, {self.n_chains} chains x {self.n_draws} "
             f"draws, {self.table!r})"
@@ -331,7 +396,14 @@ class Posterior:
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p><code>{escape(repr(self))}</code></p>{self.table._repr_html_()}"
+        told = ""
+        if self.evidence_weights is not None:
+            frame = self.weights[["weight", "se", "meaning"]].round(2)
+            told = (
+                f"<p>Evidence: {self.evidence}; {escape(self.evidence_weights.reason)}.</p>"
+                f"{frame.to_html()}{self.scores.round(4).to_html()}"
+            )
+        return f"<p><code>{escape(repr(self))}</code></p>{told}{self.table._repr_html_()}"
 
 
 def make_posterior(
@@ -345,6 +417,7 @@ def make_posterior(
     rows: npt.NDArray[np.int64] | None,
     attrs: Mapping[str, Any],
     averages: Mapping[str, npt.NDArray[Any]] | None = None,
+    taken: Evidenced | None = None,
 ) -> Posterior:
     """Label draws with the table's names and values."""
     secret = table.sensitive
@@ -359,7 +432,14 @@ def make_posterior(
         | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
         coords={k: v for k, v in coords.items() if k != "row"},
     )
-    named = {"method": method, "step": step or "", "fingerprint": table.fingerprint, **attrs}
+    evidence = "independent" if taken is None else taken.evidence
+    named = {
+        "method": method,
+        "step": step or "",
+        "evidence": evidence,
+        "fingerprint": table.fingerprint,
+        **attrs,
+    }
     for package in ("anonbayes", "pymc", "arviz", "numpy", "numba"):
         named[f"{package}_version"] = _version(package)
     content: dict[str, Any] = {
@@ -371,8 +451,11 @@ def make_posterior(
         content[AVERAGES_GROUP] = xr.Dataset(
             {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
         )
+    known = None if taken is None else taken.weights
+    if known is not None:
+        content[EVIDENCE_GROUP] = known.to_dataset()
     groups = compat.make_groups(content, coords=coords, dims=dims)
-    return Posterior(table, prior, groups, named, method, step)
+    return Posterior(table, prior, groups, named, method, step, evidence, known)
 
 
 def _version(package: str) -> str:

@@ -15,13 +15,13 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from anonbayes.errors import ModelError
+from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.features import Features
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD
 
-__all__ = ["WEIGHT", "add_weights"]
+__all__ = ["add_weights"]
 
-WEIGHT = "weight_"
 MOST_NUMBERS = 50_000_000
 
 

@@ -15,25 +15,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import xarray as xr
 from scipy.special import ndtr, ndtri
 
-from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.features import FLAT, Features
+from anonbayes.errors import ModelError, one_of
+from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
+from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["EvidenceWeights", "fit_weights", "maximise", "tempered_fit"]
+__all__ = [
+    "EVIDENCE",
+    "EvidenceWeights",
+    "Evidenced",
+    "choose_evidence",
+    "fit_weights",
+    "maximise",
+    "tempered_fit",
+    "weighted_joint",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 CENTRE, SPREAD = 0.7, 0.5
 """Prior of a weight: normal, cut off at zero."""
+EVIDENCE = ("auto", "independent", "weighted")
 CANDIDATES = ("margin", "independent", "weighted")
+LEAST_ROWS = 100
+"""Rows below which a standard error of scores says little: small tables stay independent."""
 STEPS = 60
 SWEEPS = 40
 
@@ -133,13 +148,16 @@ class EvidenceWeights:
     def preferred(self) -> str:
         """``"weighted"`` if it scores better by more than the standard error."""
         gain, error = self.difference("weighted", "independent")
-        return "weighted" if gain > error and gain > FLAT else "independent"
+        enough = self.n_rows >= LEAST_ROWS
+        return "weighted" if enough and gain > error and gain > FLAT else "independent"
 
     @property
     def reason(self) -> str:
         """Why `preferred` is, in a sentence."""
         gain, error = self.difference("weighted", "independent")
-        if self.preferred == "weighted":
+        if self.n_rows < LEAST_ROWS:
+            verdict = f"{self.n_rows} rows are too few to tell"
+        elif self.preferred == "weighted":
             verdict = "better by more than its standard error"
         elif gain > 0:
             verdict = "not better by more than its standard error"
@@ -148,6 +166,44 @@ class EvidenceWeights:
         return (
             f"on rows held out, weighted evidence scores {gain:+.4f} (s.e. {error:.4f}) nats per "
             f"row against independent evidence: {verdict}"
+        )
+
+    # -- keeping them ----------------------------------------------------------------------
+
+    def to_dataset(self) -> xr.Dataset:
+        """Everything as labelled arrays, for netCDF."""
+        one, two = ("attribute",), ("attribute", "attribute_")
+        return xr.Dataset(
+            {
+                "eta": (one, self.eta),
+                "precision": (two, self.precision),
+                "gradient": (one, self.gradient),
+                "kappa": (one, self.kappa),
+                "alone": (one, self.alone),
+                "added": (one, self.added),
+                "telling": (one, self.telling.astype(np.int8)),
+                "score": (("evidence",), self.score),
+                "score_covariance": (("evidence", "evidence_"), self.score_covariance),
+            },
+            coords={"attribute": list(self.names), "evidence": list(self.candidates)},
+            attrs={"n_rows": self.n_rows},
+        )
+
+    @classmethod
+    def from_dataset(cls, found: xr.Dataset) -> EvidenceWeights:
+        """Read what `to_dataset` gave."""
+        arrays = {
+            name: found[name].to_numpy()
+            for name in ("eta", "precision", "gradient", "kappa", "alone", "added")
+        }
+        return cls(
+            names=tuple(map(str, found["attribute"].to_numpy())),
+            telling=found["telling"].to_numpy().astype(bool),
+            candidates=tuple(map(str, found["evidence"].to_numpy())),
+            score=found["score"].to_numpy(),
+            score_covariance=found["score_covariance"].to_numpy(),
+            n_rows=int(found.attrs["n_rows"]),
+            **arrays,
         )
 
     # -- views -----------------------------------------------------------------------------
@@ -366,3 +422,110 @@ def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
         logs = weight * np.log(own) if weight > 0 else np.zeros_like(own)
         rest = (1.0 - weight) * np.log(common)[..., None] if weight != 1 else 0.0
     return np.asarray(np.where(own > 0, np.exp(logs + rest), 0.0))
+
+
+def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -> Floats:
+    """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
+
+    Weights of one give the product model itself; None leaves it untouched, to the last bit.
+
+    Parameters
+    ----------
+    share : numpy.ndarray
+        ``pi_S``, shape ``(S,)``.
+    known : list of numpy.ndarray
+        Per attribute ``P(known | s)``, shape ``(records, S)``.
+    weights : numpy.ndarray, optional
+        ``eta``.
+
+    Examples
+    --------
+    >>> known = [np.array([[0.5, 0.25]])]
+    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).tolist()
+    [[0.1875, 0.1875]]
+    """
+    product = np.tile(share, (len(known[0]), 1)) if known else share[None, :].copy()
+    for part in known:
+        product *= part
+    if weights is None:
+        return product
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = np.tile(np.log(share), (len(product), 1))
+        for weight, part in zip(weights, known, strict=True):
+            if weight > 0:
+                score += weight * np.log(part)
+        top = score.max(axis=1, keepdims=True)
+        belief = np.exp(score - np.where(np.isfinite(top), top, 0.0))
+        belief /= belief.sum(axis=1, keepdims=True)
+    return np.asarray(np.nan_to_num(belief) * product.sum(axis=1, keepdims=True))
+
+
+class Evidenced(NamedTuple):
+    """Which evidence a fit uses.
+
+    Attributes
+    ----------
+    evidence : {"independent", "weighted"}
+        The evidence.
+    prior : Prior
+        The prior that goes with it.
+    weights : EvidenceWeights or None
+        What the release says about weights; None where nobody asked.
+    """
+
+    evidence: str
+    prior: Prior
+    weights: EvidenceWeights | None
+
+
+def choose_evidence(
+    table: ReleasedTable,
+    *,
+    evidence: str = "auto",
+    alpha: PriorLike = 1.0,
+    beta: PriorLike | None = None,
+) -> Evidenced:
+    """Settle evidence and prior of a fit.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        What was released.
+    evidence : {"auto", "independent", "weighted"}
+        ``"auto"`` takes weighted evidence where its held-out score is better by more than its
+        standard error.
+    alpha, beta
+        Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
+        independent evidence has weights of one, as Groups has, and weighted evidence is pooled.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> choose_evidence(ab.datasets.load("table1_recoded")).evidence
+    'independent'
+    """
+    one_of("evidence", evidence, EVIDENCE)
+    if isinstance(beta, str) and beta != "pooled":
+        raise ModelError(f"beta={beta!r} must be numbers or 'pooled'.")
+    pool = isinstance(beta, str)
+    plain = resolve_prior(table, alpha=alpha, beta=1.0 if beta is None or pool else beta)
+    if table.scheme == "vertical":
+        return Evidenced("independent", _pooled_items(table, plain) if pool else plain, None)
+    kappa, prior = None, plain
+    if pool or (beta is None and evidence != "independent"):
+        betas, kappa = pooled_beta(table, plain)
+        prior = Prior(plain.alpha, betas)
+    if evidence == "independent":
+        return Evidenced("independent", prior, None)
+    weights = fit_weights(table, prior, kappa=kappa)
+    chosen = weights.preferred if evidence == "auto" else "weighted"
+    return Evidenced(chosen, prior if chosen == "weighted" or pool else plain, weights)
+
+
+def _pooled_items(table: ReleasedTable, prior: Prior) -> Prior:
+    """Vertical tables: the items' own distribution, as heavy as weights of one."""
+    betas = {}
+    for name, column in table.columns.items():
+        count = 1.0 + table.tally(column.codes, len(column.evidence)) @ column.evidence.matrix
+        betas[name] = np.tile(len(count) * count / count.sum(), (len(table.secret.domain), 1))
+    return Prior(prior.alpha, betas)

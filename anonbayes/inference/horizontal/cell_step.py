@@ -15,13 +15,13 @@ from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.dirichlet import (
     PriorLike,
     from_unconstrained,
-    resolve_prior,
     to_unconstrained,
 )
 from anonbayes.inference.dirichlet_step import check_concentration
 from anonbayes.inference.horizontal.cell_engine import HiddenRows, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.kept_rows import rows_to_keep
+from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["HorizontalStep"]
@@ -50,8 +50,8 @@ class HorizontalStep(ChainStep):
         on them.
     table : ReleasedTable
         The horizontal table of the model.
-    alpha, beta : float, array, mapping or callable
-        The prior weights that the model was built with.
+    alpha, beta, evidence : float, array, mapping or callable; str
+        What the model was built with; with weighted evidence the weights are left to other steps.
     collapse : bool
         Whether to integrate out cells that fit into a tree.
     keep_cleartext : bool or array of int
@@ -94,7 +94,8 @@ class HorizontalStep(ChainStep):
         *,
         table: ReleasedTable,
         alpha: PriorLike = 1.0,
-        beta: PriorLike = 1.0,
+        beta: PriorLike | None = None,
+        evidence: str = "auto",
         collapse: bool = True,
         keep_cleartext: bool | npt.ArrayLike = False,
         model: pm.Model | None = None,
@@ -105,7 +106,8 @@ class HorizontalStep(ChainStep):
     ) -> None:
         model = pm.modelcontext(model)
         self.layout = HorizontalLayout.of(table, collapse=collapse)
-        self.prior = resolve_prior(table, alpha=alpha, beta=beta)
+        taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+        self.prior = taken.prior
         self.beta = self.layout.flatten(self.prior.beta)
         self.secret = f"pi_{table.sensitive}"
         wanted = [self.secret, *(f"pi_{name}" for name in table.attributes)]
