@@ -41,10 +41,17 @@ def adult(request, drop=()):
 def test_gibbs_on_counts_agrees_with_the_closed_form(load, drop, request):
     """Every entry of pi whose chain has 200 effective draws or more, within 5 standard errors."""
     table, _ = load(request, drop)
-    exact = ab.fit(table, draws=2, seed=1, progressbar=False)
+    exact = ab.fit(table, evidence="independent", draws=2, seed=1, progressbar=False)
     assert exact.method == "exact"
     gibbs = ab.fit(
-        table, method="gibbs", step="counts", draws=1500, tune=300, seed=2, progressbar=False
+        table,
+        evidence="independent",
+        method="gibbs",
+        step="counts",
+        draws=1500,
+        tune=300,
+        seed=2,
+        progressbar=False,
     )
     compared = 0
     for name in table.attributes:
@@ -62,8 +69,16 @@ def test_beliefs_of_both_engines_agree(load, request):
     """Attacker and learner of 50 people, within 6 standard errors of the sampled ones."""
     table, people = load(request)
     people = people.iloc[:50]
-    exact = ab.fit(table, draws=2, seed=1, progressbar=False)
-    sampled = ab.fit(table, method="gibbs", step="tree", draws=1000, seed=2, progressbar=False)
+    exact = ab.fit(table, evidence="independent", draws=2, seed=1, progressbar=False)
+    sampled = ab.fit(
+        table,
+        evidence="independent",
+        method="gibbs",
+        step="tree",
+        draws=1000,
+        seed=2,
+        progressbar=False,
+    )
     for ask in ("attacker", "learner"):
         truth, found = getattr(exact, ask)(people), getattr(sampled, ask)(people)
         assert (truth.attrs["mcse"].to_numpy() == 0).all()
