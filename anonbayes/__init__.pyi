@@ -29,7 +29,6 @@ from .diagnostics import weiss as weiss
 from .domains import Domain as Domain
 from .domains import IntegerDomain as IntegerDomain
 from .errors import AnonbayesError as AnonbayesError
-from .estimation.bounds import uldp_bound as uldp_bound
 from .hierarchies import Hierarchy as Hierarchy
 from .inference.fit import fit as fit
 from .inference.model import build_model as build_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from anonbayes.errors import DomainError, nearest
 
@@ -234,7 +234,7 @@ class Domain:
         >>> Domain.infer("zip", ["01234", "98765"]).values
         ('01234', '98765')
         """
-        if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
+        if is_series(values) and hasattr(values, "cat"):
             return cls(name, values.cat.categories)
         _, distinct = factorize(values, where=f"Column {name!r}")
         seen = [plain(v) for v in distinct if not is_missing(v)]
@@ -283,7 +283,7 @@ def weights_by_value(
     return vector
 
 
-def in_domain_order(labels: pd.Index, domain: Domain, *, what: str) -> npt.NDArray[np.int64]:
+def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> npt.NDArray[np.int64]:
     """Positions that bring labelled numbers into the order of a domain.
 
     Labels that pandas counted itself, and that are no values of the domain, leave it as it is.
@@ -291,15 +291,16 @@ def in_domain_order(labels: pd.Index, domain: Domain, *, what: str) -> npt.NDArr
     Examples
     --------
     >>> sex = Domain("sex", ["f", "m"])
-    >>> in_domain_order(pd.Index(["m", "f"]), sex, what="weights").tolist()
+    >>> in_domain_order(["m", "f"], sex, what="weights").tolist()
     [1, 0]
-    >>> in_domain_order(pd.RangeIndex(2), sex, what="weights").tolist()
+    >>> in_domain_order(range(2), sex, what="weights").tolist()
     [0, 1]
     """
-    found = [domain.find(label) for label in labels]
-    if None in found and labels.equals(pd.RangeIndex(len(labels))):
-        return np.arange(len(labels))
-    codes = np.array([domain.index(label) for label in labels], dtype=np.int64)
+    listed = list(labels)
+    counted = [plain(label) for label in listed] == list(range(len(listed)))
+    if counted and any(domain.find(label) is None for label in listed):
+        return np.arange(len(listed))
+    codes = np.array([domain.index(label) for label in listed], dtype=np.int64)
     if len(codes) != len(domain) or len(np.unique(codes)) < len(codes):
         raise DomainError(f"{what} must have each value of {domain.name!r} once as a label.")
     return np.argsort(codes)
@@ -314,10 +315,22 @@ def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
     [0.7, 0.3]
     """
     if isinstance(numbers, Mapping):
-        numbers = pd.Series([*numbers.values()], index=pd.Index([*numbers], tupleize_cols=False))
-    if isinstance(numbers, pd.Series):
+        return np.asarray([*numbers.values()])[in_domain_order(numbers, domain, what=what)]
+    if is_series(numbers):
         return numbers.to_numpy()[in_domain_order(numbers.index, domain, what=what)]
     return numbers
+
+
+def is_series(values: object) -> bool:
+    """Whether these are a pandas Series; nothing can be one before pandas is loaded.
+
+    Examples
+    --------
+    >>> is_series([1, 2])
+    False
+    """
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.Series)
 
 
 def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
@@ -329,6 +342,8 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
     >>> codes.tolist(), distinct
     ([0, 1, 0], ['b', 'a'])
     """
+    import pandas as pd  # a device that reports one value needs none of it
+
     series = values if isinstance(values, pd.Series) else pd.Series(object_array([*values]))
     try:
         codes, distinct = pd.factorize(series, use_na_sentinel=False)
@@ -374,6 +389,10 @@ def is_missing(cell: Any) -> bool:
         return not cell or cell.isspace()
     if isinstance(cell, Decimal):
         return cell.is_nan()  # pandas trips over a signalling NaN
+    if cell is None or isinstance(cell, int | float | tuple):
+        return cell is None or cell != cell
+    import pandas as pd
+
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
 
@@ -435,6 +454,8 @@ def number_of(text: Any) -> int | float | None:
 def plain(value: Any) -> Any:
     """Strip NumPy's scalar types, so that values compare, print and serialise as Python's."""
     if isinstance(value, np.datetime64 | np.timedelta64):
+        import pandas as pd
+
         return pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
     if isinstance(value, np.generic):
         value = value.item()

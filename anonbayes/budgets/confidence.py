@@ -13,7 +13,6 @@ from anonbayes.arrays import Floats
 from anonbayes.budgets.tuning import Budgets, check_bound, make_budgets, reidentification_budget
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.support import support_of
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import check_informative
@@ -362,7 +361,7 @@ def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> 
     """Support counts of a first group, after checking that they belong to these users."""
     if channel.domain != domain:
         raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")
-    support = support_of(channel, reports)
+    support = channel.support_of(reports)
     if not 1 <= support.n <= n:
         raise AnonbayesError(
             f"{support.n} reports of a first group among n={n} users: give between 1 and n; n "

@@ -17,7 +17,6 @@ from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import generator
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.channels.support import collect_support, support_of
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import Estimate, inverse_variance, score_interval
@@ -147,11 +146,11 @@ def collect(
 
     start = worst_case(domain, n, gamma, sensitive=chosen, cap=cap)
     begin = InputDiscriminativeUE.optimal(domain, start, notion)
-    early = collect_support(begin, codes[in_first], seed=rng)
+    early = begin.collect(codes[in_first], seed=rng)
     settings = {"coverage": coverage, "sensitive": chosen, "cap": cap}
     tuned = RULES[rule](domain, n, gamma, early, begin, alpha, **settings)
     then = InputDiscriminativeUE.optimal(domain, tuned, notion)
-    late = collect_support(then, codes[~in_first], seed=rng)
+    late = then.collect(codes[~in_first], seed=rng)
     return Collection(
         combine([(begin, early), (then, late)], level=level),
         (start, tuned),
@@ -187,7 +186,7 @@ def combine(parts: Sequence[tuple[PureChannel, Any]], *, level: float = 0.95) ->
     for channel, _ in parts:
         if channel.domain != domain:
             raise AnonbayesError(f"Groups on different domains: {domain!r}, {channel.domain!r}.")
-    supports = [support_of(channel, reports) for channel, reports in parts]
+    supports = [channel.support_of(reports) for channel, reports in parts]
     counts = np.stack([s.counts for s in supports]).astype(float)
     sizes = np.array([s.n for s in supports])
     if (sizes == 0).any():

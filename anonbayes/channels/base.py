@@ -9,34 +9,41 @@ Writing a channel
 -----------------
 Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
 probabilities, ``hit`` for the value held and ``miss`` for any other; give these two, ``release``,
-``counts`` and ``n_reports``, ``likelihood``, ``evidence`` and the log ratios, and estimators,
-losses, worst cases and audits follow. Bit channels with probabilities per value subclass
-`BitChannel` (`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only.
-Deterministic channels subclass `Generalization`. Others subclass `Channel` and give the four
-abstract methods and, when the reports can be listed, ``matrix``.
+``counts``, ``likelihood``, ``evidence`` and the log ratios, and estimators, losses, worst cases and
+audits follow. Bit channels with probabilities per value subclass `BitChannel`
+(`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
+channels subclass `Generalization`. Others subclass `Channel` and give the abstract methods and,
+when the reports can be listed, ``matrix``. An entry in `anonbayes.channels.registry` makes the
+channel known to the command line, to scenarios and to `choose_channel`.
+
+Importing a channel loads NumPy only: what estimates need is loaded when they are asked for.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy import sparse
 
-from anonbayes.arrays import Floats
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import generator
 from anonbayes.domains import Domain, by_value
-from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation import bayes, em
-from anonbayes.estimation.closed_forms import Estimate, check_level
-from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
-from anonbayes.notions.ldp import Audit, Notion
+from anonbayes.errors import AnonbayesError, ChannelError, nearest, one_of
+from anonbayes.estimation.closed_forms import Estimate, check_level, shares_of
+from anonbayes.notions.ldp import Audit, Notion, Ratios, largest_ratio
 
-__all__ = ["MAX_MATRIX", "Channel", "ReportEvidence"]
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from anonbayes.estimation.likelihood import MixtureLikelihood
+
+__all__ = ["MAX_MATRIX", "Channel", "Naming", "ReportEvidence", "Symbols"]
 
 
 # Up to this many values are looked up one by one: a device reports one at a time.
@@ -64,6 +71,68 @@ class ReportEvidence(NamedTuple):
     matrix: sparse.csr_array
 
 
+@dataclass(frozen=True)
+class Symbols:
+    """Randomized response on ``size`` symbols: all that bounds need to know of such a channel.
+
+    Plain randomized response has as many symbols as there are values; local hashing has ``g``.
+
+    Attributes
+    ----------
+    size, n_values : int
+        Number of symbols, and of values in the domain.
+    epsilon : float
+        Budget.
+    silent : float or None
+        Probability of a hash function that says nothing, all others being one-to-one; None when
+        hash functions merge values.
+    """
+
+    size: int
+    n_values: int
+    epsilon: float
+    silent: float | None = 0.0
+
+    @property
+    def _total(self) -> float:
+        return 1.0 + (self.size - 1) * math.exp(-self.epsilon)
+
+    @property
+    def own(self) -> float:
+        """Probability of the true symbol."""
+        return 1.0 / self._total
+
+    @property
+    def noise(self) -> float:
+        """Probability of each other symbol."""
+        return math.exp(-self.epsilon) / self._total
+
+    @property
+    def theta(self) -> float:
+        """Difference of the two, ``(e-1)/(size+e-1)``."""
+        return -math.expm1(-self.epsilon) / self._total
+
+    def used(self, n_users: int) -> int:
+        """Different symbols that so many users can hold at most."""
+        return min(n_users, self.n_values, self.size)
+
+
+class Naming(NamedTuple):
+    """Reports that name a value: ``Q(y|x) = floor[y] + gain[y] 1[x = y]``, with a probability.
+
+    Attributes
+    ----------
+    floor, gain : ndarray, shape (K,)
+        Chance of naming ``y`` whatever the value, and what holding ``y`` adds.
+    share : float
+        Probability that the report names a value at all; otherwise it says nothing.
+    """
+
+    floor: Floats
+    gain: Floats
+    share: float = 1.0
+
+
 class Channel(ABC):
     """Likelihood of a released report given the true value.
 
@@ -77,6 +146,9 @@ class Channel(ABC):
 
     domain: Domain
     epsilon: float
+
+    #: Mask of the values that a utility-optimized channel protects; None where all are.
+    sensitive: Mask | None = None
 
     #: Estimators that `estimate` offers for this channel.
     methods: tuple[str, ...] = ("mle", "em", "bayes")
@@ -124,8 +196,67 @@ class Channel(ABC):
         """Likelihood vector of the true value behind each report, for released tables."""
 
     @abstractmethod
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Largest log ratios of pairs of values: what notions of privacy look at.
+
+        With `protected`, over the reports that prove no value, and with the mask of values that
+        some report proves (ULDP (5)).
+        """
+
     def satisfies(self, notion: Notion) -> Audit:
-        """Check a privacy notion on the exact probabilities; return the worst pair of values."""
+        """Check a privacy notion on the exact probabilities; return the worst pair of values.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
+        >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
+        >>> channel.satisfies(ab.ULDP(["HIV"], 1.0)).holds
+        True
+        >>> print(channel.satisfies(ab.LDP(1.0)))  # doctest: +ELLIPSIS
+        LDP(epsilon=1.0): violated. Report 'flu' is inf times as likely from 'flu' as from 'HIV'...
+        """
+        if not isinstance(notion, Notion):
+            raise AnonbayesError(
+                f"{notion!r} is no notion of privacy; give LDP(epsilon), ULDP(sensitive, epsilon), "
+                "OneID(budgets) or another one."
+            )
+        return notion.audit(self)
+
+    def ldp_budget(self) -> float:
+        """Budget of plain local differential privacy; infinite when a report excludes a value.
+
+        `epsilon` may be the budget of a weaker notion, such as that of sensitive values only.
+        """
+        budgets = (largest_ratio(some.own, some.other, some.alike) for some in self.ratios())
+        return max(budgets, default=0.0)
+
+    def with_epsilon(self, epsilon: float) -> Channel:
+        """Channel of the same kind with another budget; other settings get their defaults."""
+        raise ChannelError(
+            f"{type(self).__name__} has no budget of its own to choose; give a function from "
+            "epsilon to channel."
+        )
+
+    def common_mass(self) -> float:
+        """``sum_y min_x Q(y|x)``: with this probability a report is noise that says nothing."""
+        return float(self.matrix().min(axis=0).sum())
+
+    def total_maximum(self) -> float:
+        """``sum_y max_x Q(y|x)``: the factor by which a report can improve one guess."""
+        return float(self.matrix().max(axis=0).sum())
+
+    def symbols(self) -> Symbols | None:
+        """Describe a channel that is randomized response on symbols; None for all others."""
+        return None
+
+    def naming(self) -> Naming | None:
+        """Describe a channel whose reports name a value; None for all others."""
+        return None
+
+    def draw_symbols(self, codes: Ints, rng: np.random.Generator) -> Ints | None:
+        """Symbols of values under one draw of what reports make public; None without any."""
+        return None
 
     def matrix(self) -> Floats:
         """``Q``, shape (K, number of reports), rows and columns in order."""
@@ -191,7 +322,7 @@ class Channel(ABC):
 
     def starting_distribution(self, reports: Any) -> Floats:
         """Where EM starts unless told otherwise: the uniform distribution."""
-        return em.starting_point(None, len(self.domain))
+        return estimation.em.starting_point(None, len(self.domain))
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         return self._iterate("mle", reports, **settings)
@@ -214,9 +345,9 @@ class Channel(ABC):
         begin = (
             self.starting_distribution(reports)
             if start is None
-            else em.starting_point(by_value(start, self.domain, what="start"), size)
+            else estimation.em.starting_point(by_value(start, self.domain, what="start"), size)
         )
-        climb = em.maximize if method == "mle" else em.reconstruct
+        climb = estimation.em.maximize if method == "mle" else estimation.em.reconstruct
         limit = {} if iterations is None else {"iterations": iterations}
         end = climb(likelihood, begin, tolerance=tolerance, **limit)
         return Estimate(
@@ -238,7 +369,7 @@ class Channel(ABC):
 
         check_level(level)
         likelihood = usable(self.likelihood(reports))
-        chains = bayes.sample(likelihood, **settings).p
+        chains = estimation.bayes.sample(likelihood, **settings).p
         tails = [(1 - level) / 2, (1 + level) / 2]
         mean = chains.mean(axis=(0, 1))
         draws = xr.DataArray(
@@ -261,6 +392,31 @@ class Channel(ABC):
     def _interval(self, reports: Any, level: float) -> Floats | None:
         return None
 
+    # -- reports in files ----------------------------------------------------------------------
+
+    def spell(self, reports: Any) -> list[str]:
+        """Reports as texts, one to a line of a file; `read_texts` reads them back.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.RAPPOR(ab.Domain("x", "abc"), 1.0)
+        >>> texts = channel.spell(ab.BitReports.from_dense([[0, 1, 1], [0, 0, 0]]))
+        >>> texts, channel.read_texts(texts).counts().tolist()
+        (['011', '000'], [0, 1, 1])
+        """
+        return [str(value) for value in reports]
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
+        """Reports that texts spell; errors name `where` they stand and the row."""
+        for text in dict.fromkeys(texts):
+            if self.domain.find(text) is None:
+                raise ChannelError(
+                    f"{where}, row {list(texts).index(text)}: {text!r} is none of the values. "
+                    f"{nearest(text, self.domain.labels)}"
+                )
+        return list(texts)
+
     # -- for subclasses ----------------------------------------------------------------------
 
     def _encode(self, values: Iterable[object]) -> npt.NDArray[np.int64]:
@@ -273,8 +429,11 @@ class Channel(ABC):
                 return np.array(few, dtype=np.int64)
         if isinstance(values, np.ndarray) and values.ndim != 1:
             raise ChannelError(f"values must be one column, got an array of shape {values.shape}.")
-        column = pd.Series(values) if isinstance(values, np.ndarray) else values
-        return self.domain.encode(column).astype(np.int64, copy=False)
+        if isinstance(values, np.ndarray):
+            import pandas as pd
+
+            values = pd.Series(values)
+        return self.domain.encode(values).astype(np.int64, copy=False)
 
     def __repr__(self) -> str:
         return (
@@ -296,6 +455,19 @@ def usable(likelihood: MixtureLikelihood) -> MixtureLikelihood:
             f"{likelihood.weights[row]} times, has probability zero for every true value."
         )
     return likelihood
+
+
+def by_appearance(codes: Ints) -> tuple[Ints, Ints]:
+    """Position of each code among the distinct ones, and these in order of appearance.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in by_appearance(np.array([7, 3, 7]))]
+    [[0, 1, 0], [7, 3]]
+    """
+    distinct, first, where = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return np.argsort(order)[where], distinct[order]
 
 
 def check_matrix_size(channel: Channel, n_reports: int) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy import sparse
 
+from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints
-from anonbayes.channels.base import Channel, ReportEvidence, check_matrix_size
-from anonbayes.domains import Domain
+from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
+from anonbayes.domains import Domain, factorize, object_array
 from anonbayes.errors import ChannelError, DomainError, nearest
-from anonbayes.estimation.likelihood import MixtureLikelihood
-from anonbayes.notions.ldp import Audit, Notion, audit_matrix
-from anonbayes.notions.uldp import ULDP, audit_types_matrix
+from anonbayes.notions.ldp import Ratios, matrix_ratios
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
 # Relative excess of a width over ``2/gamma`` that counts as rounding; and as many bins as are made.
 SLACK = 1e-9
@@ -71,10 +73,12 @@ class Generalization(Channel):
                     f"There are {len(labels)} cell labels for {len(domain)} values of "
                     f"{domain.name!r}."
                 )
-        self.codes, distinct = pd.factorize(_objects(labels))
-        self.cells: tuple[Any, ...] = tuple(distinct)
+        self._index: dict[Any, int] = {}
+        self.codes: Ints = np.array(
+            [self._index.setdefault(label, len(self._index)) for label in labels], dtype=np.int64
+        )
+        self.cells: tuple[Any, ...] = tuple(self._index)
         self.epsilon = 0.0 if len(self.cells) == 1 else float("inf")
-        self._index = {label: i for i, label in enumerate(self.cells)}
 
     @classmethod
     def at_level(cls, domain: Domain, level: int) -> Generalization:
@@ -101,11 +105,11 @@ class Generalization(Channel):
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
         """Label of each value's cell; nothing is random, so `seed` changes nothing."""
-        return _objects(self.cells)[self.codes[self._encode(values)]]
+        return object_array(self.cells)[self.codes[self._encode(values)]]
 
     def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Cell of each report; raise `ChannelError` for a label that is no cell."""
-        codes, distinct = pd.factorize(_objects(reports), use_na_sentinel=False)
+        codes, distinct = factorize(reports, where="Reports")
         lookup = np.empty(len(distinct), dtype=np.int64)
         for i, label in enumerate(distinct):
             cell = self._index.get(label)
@@ -125,6 +129,8 @@ class Generalization(Channel):
 
     @property
     def _membership(self) -> sparse.csr_array:
+        from scipy import sparse
+
         size = len(self.domain)
         ones = np.ones(size)
         return sparse.csr_array(
@@ -135,7 +141,7 @@ class Generalization(Channel):
         """Likelihood of the distribution: the probability of each reported cell."""
         rows = self._membership
         n_cells = len(self.cells)
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=np.bincount(self.report_codes(reports), minlength=n_cells),
             floor=np.zeros(n_cells),
             log_scale=np.zeros(n_cells),
@@ -147,26 +153,22 @@ class Generalization(Channel):
 
     def evidence(self, reports: Any) -> ReportEvidence:
         """Which values each report allows."""
-        codes, distinct = pd.factorize(self.report_codes(reports))
-        return ReportEvidence(
-            codes.astype(np.int64, copy=False),
-            [self.cells[i] for i in distinct],
-            sparse.csr_array(self._membership[distinct]),
-        )
+        codes, seen = by_appearance(self.report_codes(reports))
+        return ReportEvidence(codes, [self.cells[i] for i in seen], self._membership[seen])
 
-    def satisfies(self, notion: Notion) -> Audit:
-        """Check a privacy notion on the matrix."""
-        audit = audit_types_matrix if isinstance(notion, ULDP) else audit_matrix
-        return audit(notion, self.domain, self.matrix(), self.cells)  # type: ignore[arg-type]
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Log ratios of each cell; see `Channel.ratios`."""
+        return matrix_ratios(self.matrix(), self.cells, protected=protected)
 
-
-def _objects(items: Iterable[Any]) -> npt.NDArray[Any]:
-    """One-dimensional object array; tuples stay items."""
-    listed = list(items)
-    out = np.empty(len(listed), dtype=object)
-    for i, item in enumerate(listed):
-        out[i] = item
-    return out
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
+        """Labels of cells that texts spell."""
+        known = {str(label): label for label in self.cells}
+        for row, text in enumerate(texts):
+            if text not in known:
+                raise ChannelError(
+                    f"{where}, row {row}: {text!r} is no cell. {nearest(text, known)}"
+                )
+        return [known[text] for text in texts]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -302,6 +304,8 @@ class UniformQuantizer(Generalization):
         >>> print(*quantizer.intervals([5, 25]))
         [0.0, 10.0) [20.0, 30.0]
         """
+        import pandas as pd
+
         bins = np.empty(self.bins, dtype=object)
         for i in range(self.bins):
             ends = float(self.edges[i]), float(self.edges[i + 1])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from anonbayes.arrays import Floats
 from anonbayes.channels.unary import BitChannel
@@ -226,6 +226,8 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
         s, rest = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))
         return float(np.log(weight * q @ (behind + rest) ** -2.0) - log_rise + 2.0 * np.log(s))
 
+    from scipy import optimize
+
     root = optimize.brentq(slope, -300.0, 300.0, xtol=1e-13)
     x = float(q.max()) + smallest / (1.0 + np.exp(root))
     keep = min(-np.log(x), LARGEST_KEEP)
@@ -252,22 +254,24 @@ def _minid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
         return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
 
     def inner(top_w: float) -> tuple[float, float]:
-        found = _search(lambda top_u: value(top_u, top_w), smallest)
-        return found, value(found, top_w)
+        top_u = _search(lambda at: value(at, top_w), smallest)
+        return top_u, value(top_u, top_w)
 
     top_w = _search(lambda at: inner(at)[1], widest)
     return parts(inner(top_w)[0], top_w)
 
 
-def _search(function: object, upper: float) -> float:
+def _search(function: Callable[[float], float], upper: float) -> float:
     """Minimiser of a convex function on ``(0, upper)``."""
-    found = optimize.minimize_scalar(
-        lambda share: function(share * upper),  # type: ignore[operator]
+    from scipy import optimize
+
+    best = optimize.minimize_scalar(
+        lambda share: function(share * upper),
         bounds=(0.0, 1.0),
         method="bounded",
         options={"xatol": 1e-12, "maxiter": 300},
     )
-    return float(found.x) * upper
+    return float(best.x) * upper
 
 
 def _probabilities(u: Floats, w: Floats) -> tuple[Floats, Floats]:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from anonbayes.arrays import Floats
-from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Ints
+from anonbayes.channels.base import Naming, ReportEvidence, Symbols, check_matrix_size, usable
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import hash_reporter, randomness
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, IntegerDomain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation import closed_forms, hash_support
+from anonbayes.estimation import closed_forms
 from anonbayes.estimation.closed_forms import Estimate
-from anonbayes.estimation.hash_support import MERSENNE, SMALL, hashing_loss
-from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.notions.ldp import check_epsilon
 
-__all__ = ["HashReports", "LocalHashing"]
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
+__all__ = ["MERSENNE", "HashReports", "LocalHashing"]
+
+# The prime of hash functions, unless they are invertible, and the limit for numbers of symbols.
+MERSENNE = 2**61 - 1
+SMALL = 2**31
+
+# How a report is spelled in a file.
+TRIPLE = re.compile(r"([0-9]{1,19})/([0-9]{1,19})/([0-9]{1,19})")
 
 # Hash evaluations that a likelihood may cost; some minutes.
 MOST_HASHES = 20_000_000_000
@@ -132,14 +141,14 @@ class LocalHashing(PureChannel):
         size = len(self.domain)
         if size > MERSENNE:
             raise ChannelError(f"A domain of {size} values is too large to be hashed.")
-        self.is_invertible = self.g >= size and hash_support.is_prime(self.g)
+        self.is_invertible = self.g >= size and is_prime(self.g)
         self.prime = self.g if self.is_invertible else MERSENNE
         shrink = float(np.exp(-self.epsilon))
         total = 1.0 + (self.g - 1) * shrink
         #: Probability of the true symbol, of each other one, and their difference (PIE's theta).
         self.own, self.noise = 1.0 / total, shrink / total
         self.theta = -float(np.expm1(-self.epsilon)) / total
-        collision = hash_support.collision_probability(self.prime, self.g)
+        collision = collision_probability(self.prime, self.g)
         # One number for all values: views without memory.
         self.hit: Floats = np.broadcast_to(self.own, (size,))
         self.miss: Floats = np.broadcast_to(self.noise + self.theta * collision, (size,))
@@ -155,7 +164,28 @@ class LocalHashing(PureChannel):
         10500421
         """
         size = len(domain) if isinstance(domain, Domain) else int(domain)
-        return cls(domain, hash_support.next_prime(max(size, at_least, 2)), epsilon)
+        return cls(domain, next_prime(max(size, at_least, 2)), epsilon)
+
+    @classmethod
+    def optimal(cls, domain: Domain | int, epsilon: float, *, g: int | None = None) -> LocalHashing:
+        """Optimized local hashing (OLH): ``g = e^epsilon + 1``, rounded; least variance.
+
+        Parameters
+        ----------
+        domain, epsilon
+            As of the class.
+        g : int, optional
+            Another number of symbols.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> ab.LocalHashing.optimal(1000, epsilon=1.0).g
+        4
+        """
+        if g is None:
+            g = min(max(round(math.exp(min(check_epsilon(epsilon), 40.0)) + 1.0), 2), SMALL - 1)
+        return cls(domain, g, epsilon)
 
     # -- the user's device -------------------------------------------------------------------
 
@@ -177,7 +207,7 @@ class LocalHashing(PureChannel):
         """Release on codes instead of values."""
         source, n = randomness(seed), len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
-        y = hash_support.hash_pairs(a, b, codes, self.prime, self.g)
+        y = hash_pairs(a, b, codes, self.prime, self.g)
         noisy = np.flatnonzero(source.random(n) >= self.theta)
         if len(noisy):
             y[noisy] = source.integers(0, self.g, len(noisy))
@@ -191,7 +221,7 @@ class LocalHashing(PureChannel):
 
     def read(self, reports: Any) -> HashReports:
         """Return the reports when this channel can produce them, else raise `ChannelError`."""
-        if isinstance(reports, list):
+        if isinstance(reports, list | np.ndarray):
             reports = HashReports.from_triples(reports)
         if not isinstance(reports, HashReports):
             raise ChannelError(
@@ -206,10 +236,6 @@ class LocalHashing(PureChannel):
                 )
         return reports
 
-    def n_reports(self, reports: Any) -> int:
-        """Count the reports."""
-        return len(reports)
-
     def counts(
         self, reports: Any, *, values: Iterable[object] | None = None
     ) -> npt.NDArray[np.int64]:
@@ -217,10 +243,10 @@ class LocalHashing(PureChannel):
 
         With invertible hash functions in ``O(n + K)``, otherwise in ``O(n)`` per value.
         """
-        found = self.read(reports)
+        sent = self.read(reports)
         chosen = None if values is None else self._encode(values)
         if self.is_invertible:
-            only = hash_support.invert(found.a, found.b, found.y, self.prime)
+            only = estimation.hash_support.invert(sent.a, sent.b, sent.y, self.prime)
             everybody = int((only == -1).sum())
             kept = only[(only >= 0) & (only < len(self.domain))]
             if chosen is None:
@@ -228,9 +254,11 @@ class LocalHashing(PureChannel):
             kept.sort()
             first, last = (np.searchsorted(kept, chosen, side=s) for s in ("left", "right"))
             return last - first + everybody
-        self._check_effort(len(found), len(self.domain) if chosen is None else len(chosen))
+        self._check_effort(len(sent), len(self.domain) if chosen is None else len(chosen))
         codes = np.arange(len(self.domain)) if chosen is None else chosen
-        return hash_support.support_counts(found.a, found.b, found.y, codes, self.prime, self.g)
+        return estimation.hash_support.support_counts(
+            sent.a, sent.b, sent.y, codes, self.prime, self.g
+        )
 
     def estimate(
         self,
@@ -298,7 +326,7 @@ class LocalHashing(PureChannel):
 
     def value_loss(self, p: npt.ArrayLike, n: int) -> Floats:
         """Expected squared error for values with shares `p` among the users (PIE Prop. 16)."""
-        return hashing_loss(p, n, self.g, self.epsilon)
+        return estimation.hash_support.hashing_loss(p, n, self.g, self.epsilon)
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution given the drawn hash functions.
@@ -310,15 +338,15 @@ class LocalHashing(PureChannel):
                 "Support counts do not determine the likelihood of hash reports; give the "
                 "reports, or use method='empirical', 'threshold' or 'shrinkage'."
             )
-        found = self.read(reports)
+        sent = self.read(reports)
         if not self.is_invertible:
-            return self._rows(found)
-        only = hash_support.invert(found.a, found.b, found.y, self.prime)
+            return self._rows(sent)
+        only = estimation.hash_support.invert(sent.a, sent.b, sent.y, self.prime)
         size = len(self.domain)
         supported = np.bincount(only[(only >= 0) & (only < size)], minlength=size)
         constant = int((only == -1).sum())
         rest = len(only) - constant - int(supported.sum())
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=np.concatenate([supported, [rest, constant]]),
             floor=np.concatenate([np.full(size + 1, self.noise), [self.own]]),
             log_scale=np.zeros(size + 2),
@@ -328,14 +356,14 @@ class LocalHashing(PureChannel):
             indices=np.arange(size),
         )
 
-    def _rows(self, found: HashReports) -> MixtureLikelihood:
+    def _rows(self, sent: HashReports) -> MixtureLikelihood:
         """Likelihood with one row per report, in their order."""
-        n, size = len(found), len(self.domain)
+        n, size = len(sent), len(self.domain)
         self._check_effort(n, size)
-        indptr, indices = hash_support.support_rows(
-            found.a, found.b, found.y, size, self.prime, self.g
+        indptr, indices = estimation.hash_support.support_rows(
+            sent.a, sent.b, sent.y, size, self.prime, self.g
         )
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=np.ones(n, dtype=np.int64),
             floor=np.full(n, self.noise),
             log_scale=np.zeros(n),
@@ -354,14 +382,14 @@ class LocalHashing(PureChannel):
 
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
-        found = self.read(reports)
+        sent = self.read(reports)
         triples, codes = np.unique(
-            np.stack([found.a, found.b, found.y], axis=1), axis=0, return_inverse=True
+            np.stack([sent.a, sent.b, sent.y], axis=1), axis=0, return_inverse=True
         )
         check_matrix_size(self, len(triples))
         rows = self._rows(HashReports(*triples.T))
         labels = [tuple(row) for row in triples.tolist()]
-        return ReportEvidence(codes.reshape(-1), labels, sparse.csr_array(rows.matrix()))
+        return ReportEvidence(codes.reshape(-1), labels, rows.matrix())
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
         if not self.is_invertible or settings.keys() - {"level"}:
@@ -406,11 +434,135 @@ class LocalHashing(PureChannel):
         size = (len(self.domain),)
         return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
 
-    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-        """As `log_ratios`; no report proves a value."""
-        return *self.log_ratios(), np.broadcast_to(np.False_, (len(self.domain),))
-
     def describe_report(self, x: int, other: int) -> str:
         """Words for a report that tells `x` from `other`."""
         first, second = self.domain.values[x], self.domain.values[other]
         return f"the hash of {first!r}, under a hash function that keeps it from {second!r}"
+
+    def with_epsilon(self, epsilon: float) -> LocalHashing:
+        """Return the channel with another budget and the same number of symbols."""
+        return LocalHashing(self.domain, self.g, epsilon)
+
+    def symbols(self) -> Symbols:
+        """``g`` symbols; with invertible hash functions only a constant one is silent."""
+        silent = 1.0 / self.g if self.is_invertible else None
+        return Symbols(self.g, len(self.domain), self.epsilon, silent)
+
+    def naming(self) -> Naming | None:
+        """Invertible hash functions rename the values; those with ``a = 0`` say nothing."""
+        if not self.is_invertible:
+            return None
+        size = (len(self.domain),)
+        floor, gain = np.broadcast_to(self.noise, size), np.broadcast_to(self.theta, size)
+        return Naming(floor, gain, 1.0 - 1.0 / self.g)
+
+    def draw_symbols(self, codes: Ints, rng: np.random.Generator) -> Ints:
+        """Hash values by a function that is drawn now."""
+        a, b = (np.full(len(codes), number) for number in rng.integers(0, self.prime, 2))
+        return hash_pairs(a, b, codes, self.prime, self.g)
+
+    # -- reports in files ------------------------------------------------------------------------
+
+    def spell(self, reports: Any) -> list[str]:
+        """Each report as ``a/b/y``."""
+        sent = self.read(reports)
+        parts = (sent.a.tolist(), sent.b.tolist(), sent.y.tolist())
+        return [f"{a}/{b}/{y}" for a, b, y in zip(*parts, strict=True)]
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> HashReports:
+        """Reports that texts ``a/b/y`` spell."""
+        triples = []
+        for row, text in enumerate(texts):
+            parts = TRIPLE.fullmatch(text)
+            if parts is None:
+                raise ChannelError(
+                    f"{where}, row {row}: {text!r} is not a/b/y, three whole numbers."
+                )
+            triples.append((int(parts[1]), int(parts[2]), int(parts[3])))
+        return self.read(triples)
+
+
+# -------------------------------------------------------------------------------------------------
+# Hash functions ``h(x) = ((a x + b) mod p) mod g``: which numbers they need.
+
+
+def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Ints:
+    """Hash of each value under the hash function of the same position.
+
+    `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``, whose products
+    are put together from halves.
+
+    Examples
+    --------
+    >>> hash_pairs([3, 3], [1, 1], [2, 5], 7, 7).tolist()  # 7 mod 7, 16 mod 7
+    [0, 2]
+    >>> hash_pairs([MERSENNE - 1], [5], [3], MERSENNE, 10).tolist()  # -1 * 3 + 5 mod p
+    [2]
+    """
+    first, second, value = (np.asarray(part, dtype=np.uint64) for part in (a, b, x))
+    if prime != MERSENNE:
+        return ((first * value + second) % np.uint64(prime) % np.uint64(g)).astype(np.int64)
+    low30, low31, p61 = (np.uint64(2**bits - 1) for bits in (30, 31, 61))
+    a_high, a_low = first >> np.uint64(31), first & low31
+    x_high, x_low = value >> np.uint64(31), value & low31
+    middle = a_low * x_high + a_high * x_low
+    total = ((a_high * x_high) << np.uint64(1)) + (middle >> np.uint64(30)) + a_low * x_low
+    total = total + ((middle & low30) << np.uint64(31))
+    total = (total >> np.uint64(61)) + (total & p61) + second
+    total = (total >> np.uint64(61)) + (total & p61)
+    total = np.where(total >= p61, total - p61, total)
+    return (total % np.uint64(g)).astype(np.int64)
+
+
+def collision_probability(prime: int, g: int) -> float:
+    """Probability that two different values collide, ``a`` and ``b`` uniform on ``0..p-1``.
+
+    ``a x + b`` and ``a x' + b`` are then independent and uniform modulo ``p``, so it is the sum
+    of the squared shares of the ``g`` residues; ``1/g`` when ``g = p``, and ``1/g`` to the last
+    digit of a float when ``p`` is much larger than ``g``.
+
+    Examples
+    --------
+    >>> collision_probability(7, 7) == 1 / 7, collision_probability(MERSENNE, 10) == 0.1
+    (True, True)
+    >>> round(collision_probability(7, 2), 6)  # residues 0, 2, 4, 6 and 1, 3, 5
+    0.510204
+    """
+    share, rest = divmod(prime, g)
+    return (rest * (share + 1) ** 2 + (g - rest) * share**2) / prime**2
+
+
+def is_prime(number: int) -> bool:
+    """Whether a number below 3.4e14 is prime (Miller-Rabin with bases that suffice there).
+
+    Examples
+    --------
+    >>> [n for n in range(20) if is_prime(n)]
+    [2, 3, 5, 7, 11, 13, 17, 19]
+    """
+    bases = (2, 3, 5, 7, 11, 13, 17)
+    if number < 2 or any(number % q == 0 for q in bases):
+        return number in bases
+    odd, twos = number - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in bases:
+        power = pow(base, odd, number)
+        if power in (1, number - 1):
+            continue
+        if all((power := power * power % number) != number - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+def next_prime(number: int) -> int:
+    """Smallest prime that is at least `number`.
+
+    Examples
+    --------
+    >>> next_prime(10_500_393)
+    10500421
+    """
+    while not is_prime(number):
+        number += 1
+    return number

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
+from anonbayes import estimation
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
-from anonbayes.domains import Domain, by_value
+from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation.closed_forms import Estimate
-from anonbayes.estimation.likelihood import MixtureLikelihood, shares_of
-from anonbayes.notions.ldp import LDP, Audit, Bound, Notion, Witness, audit_ratios
-from anonbayes.notions.uldp import ULDP, audit_types
+from anonbayes.estimation.closed_forms import Estimate, shares_of
+from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, Witness
+
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
 __all__ = ["ErrorBound", "PersonalChannel", "Personalized"]
 
@@ -70,16 +71,17 @@ class Personalized(Channel):
     """
 
     def __init__(self, common: PureChannel, tags: Iterable[object]) -> None:
-        if not isinstance(common, PureChannel) or not hasattr(common, "sensitive"):
+        if getattr(common, "sensitive", None) is None:
             raise ChannelError(
                 "The common channel must be UtilityOptimizedRR or UtilityOptimizedRAPPOR, got "
                 f"{type(common).__name__}."
             )
         self.common = common
+        self._sensitive = common.sensitive
         self.tags = tuple(tags)
         self._tag_codes = np.array([common.domain.index(tag) for tag in self.tags], dtype=np.int64)
         for tag, code in zip(self.tags, self._tag_codes, strict=True):
-            if not common.sensitive[code]:
+            if not self._sensitive[code]:
                 raise ChannelError(f"Tag {tag!r} must be sensitive in the common channel.")
         is_tag = np.zeros(len(common.domain), dtype=bool)
         is_tag[self._tag_codes] = True
@@ -145,7 +147,31 @@ class Personalized(Channel):
             codes[self.domain.index(value)] = self.common.domain.index(tag)
         return codes
 
+    def reporter(
+        self, *, personal: Mapping[Any, Any] | None = None, seed: Any = None
+    ) -> Callable[[object], Any]:
+        """Return a function that reports one value of the user with this personal mapping.
+
+        Parameters
+        ----------
+        personal : mapping
+            ``{value: tag}`` of the device; an empty one for a user without secrets of her own.
+        seed : int, numpy.random.Generator or None
+            As in `Channel.reporter`.
+        """
+        if personal is None:
+            raise ChannelError(
+                "A device of a personalized mechanism needs its user's mapping: give "
+                "reporter(personal={value: tag, ...}), or personal={} for a user without secrets "
+                "of her own."
+            )
+        return self.device(personal).reporter(seed=seed)
+
     # -- guarantees ------------------------------------------------------------------------------
+
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Log ratios for a user without secrets of her own."""
+        return self.device({}).ratios(protected=protected)
 
     def device(self, personal: Mapping[Any, Any]) -> PersonalChannel:
         """Channel of one user: replacement, then the common channel (``Q^(i)``)."""
@@ -178,6 +204,14 @@ class Personalized(Channel):
         )
 
     # -- the collector ---------------------------------------------------------------------------
+
+    def spell(self, reports: Any) -> list[str]:
+        """Reports as the common channel spells them."""
+        return self.common.spell(reports)
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
+        """Reports as the common channel reads them."""
+        return self.common.read_texts(texts, where=where)
 
     def estimate(
         self,
@@ -251,7 +285,7 @@ class Personalized(Channel):
         """Distribution of the values behind tag `k`: what is known, or in proportion to ``r``."""
         if k in known:
             return known[k]
-        plain = ~self.common.sensitive[self._value_codes]  # type: ignore[attr-defined]
+        plain = ~self._sensitive[self._value_codes]
         if not plain.any():
             raise DomainError(
                 f"Tag {self.tags[k]!r} needs knowledge: there is no non-sensitive value to "
@@ -347,19 +381,10 @@ class PersonalChannel(Channel):
         """``Q^(i)``, rows of the common channel's matrix."""
         return self.common.matrix()[self.codes]
 
-    def apply(self, p: npt.ArrayLike) -> Floats:
-        """Support probabilities of the common channel under this user's replacement."""
-        weights = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
-        return self.common.apply(
-            np.bincount(self.codes, weights=weights, minlength=len(self.common.domain))
-        )
-
-    def adjoint(self, weights: npt.ArrayLike) -> Floats:
-        """Mean of the supported values' weights given each true value."""
-        return self.common.adjoint(weights)[self.codes]
-
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of this user's own distribution, given many reports of hers."""
+        from scipy import sparse
+
         rows = self.common.likelihood(reports)
         size = len(self.domain)
         pattern = sparse.csr_array(
@@ -370,7 +395,7 @@ class PersonalChannel(Channel):
             (np.ones(size), (self.codes, np.arange(size))), shape=(rows.size, size)
         )
         mapped = sparse.csr_array(pattern @ members)
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=rows.weights,
             floor=rows.floor,
             log_scale=rows.log_scale,
@@ -383,51 +408,23 @@ class PersonalChannel(Channel):
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, labels, matrix = self.common.evidence(reports)
-        return ReportEvidence(codes, labels, sparse.csr_array(matrix[:, self.codes]))
+        return ReportEvidence(codes, labels, matrix[:, self.codes])
 
-    def satisfies(self, notion: Notion) -> Audit:
-        """Check a notion; values that this user tags alike cannot be told apart at all."""
-        image = np.unique(self.codes)
-        seen = Domain(self.domain.name, [self.common.domain.values[i] for i in image])
-        back = {
-            self.common.domain.values[c]: v for v, c in zip(self.domain, self.codes, strict=True)
-        }
-
-        def report(x: int, other: int) -> Any:
-            return self.common.describe_report(int(image[x]), int(image[other]))
-
-        if isinstance(notion, ULDP):
-            own, other, proof = self.common.protected_log_ratios()
-            mapped = {
-                self.common.domain.values[self.codes[x]]
-                for x in np.flatnonzero(notion.mask(self.domain))
-            }
-            audit = audit_types(
-                ULDP(mapped, notion.epsilon), seen, own[image], other[image], proof[image], report
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Log ratios; values that this user tags alike cannot be told apart at all."""
+        for some in self.common.ratios(protected=protected):
+            yield Ratios(
+                some.own[self.codes],
+                some.other[self.codes],
+                lambda x, other, some=some: some.report(int(self.codes[x]), int(self.codes[other])),
+                None if some.proof is None else some.proof[self.codes],
+                self.codes,
             )
-        else:
-            own, other = self.common.log_ratios()
-            inner = _Mapped(notion, self.domain, np.searchsorted(image, self.codes))
-            audit = audit_ratios(inner, seen, own[image], other[image], report)
-        if audit.witness is None:
-            return replace(audit, notion=notion)
-        witness = audit.witness._replace(
-            value=back[audit.witness.value], other=back[audit.witness.other]
-        )
-        return replace(audit, notion=notion, witness=witness)
 
+    def spell(self, reports: Any) -> list[str]:
+        """Reports as the common channel spells them."""
+        return self.common.spell(reports)
 
-class _Mapped(Notion):
-    """Notion on the values that a map produces: the tightest bound among their origins."""
-
-    def __init__(self, notion: Notion, domain: Domain, place: npt.NDArray[np.int64]) -> None:
-        self.notion, self.domain, self.place = notion, domain, place
-
-    def bounds(self, domain: Domain) -> Sequence[Bound]:
-        out = []
-        for bound in self.notion.bounds(self.domain):
-            row, column = np.full(len(domain), np.inf), np.full(len(domain), np.inf)
-            np.minimum.at(row, self.place, bound.row)
-            np.minimum.at(column, self.place, bound.column)
-            out.append(Bound(row, column))
-        return out
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
+        """Reports as the common channel reads them."""
+        return self.common.read_texts(texts, where=where)

@@ -10,21 +10,21 @@ arrays. (Wang et al. 2017 call protocols pure when the two are the same for all 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Mask
 from anonbayes.channels.base import Channel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import by_value
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import closed_forms, em, losses, shrinkage
-from anonbayes.estimation.closed_forms import Estimate
-from anonbayes.estimation.likelihood import shares_of
-from anonbayes.notions.ldp import Audit, Notion, audit_ratios
-from anonbayes.notions.uldp import ULDP, audit_types
+from anonbayes.estimation import closed_forms
+from anonbayes.estimation.closed_forms import Estimate, shares_of
+from anonbayes.notions.ldp import Ratios
 
 __all__ = ["PureChannel"]
 
@@ -49,10 +49,6 @@ class PureChannel(Channel):
         """Count the reports that support each value."""
 
     @abstractmethod
-    def n_reports(self, reports: Any) -> int:
-        """Count the reports."""
-
-    @abstractmethod
     def log_ratios(self) -> tuple[Floats, Floats]:
         """Arrays ``U, W`` with ``max_y log Q(y|x)/Q(y|x') = U[x] + W[x']`` for ``x != x'``."""
 
@@ -60,36 +56,28 @@ class PureChannel(Channel):
     def describe_report(self, x: int, other: int) -> Any:
         """Report that tells value `x` best from value `other` (codes), for audits."""
 
-    # -- linear structure ----------------------------------------------------------------------
-
-    def apply(self, p: npt.ArrayLike) -> Floats:
-        """Probability that a report supports each value, ``miss + (hit - miss) p``.
-
-        For the randomized-response family this is the distribution of the reports.
-        """
+    def support(self, p: npt.ArrayLike) -> Floats:
+        """Probability that a report supports each value, ``miss + (hit - miss) p``."""
         p = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
-    def adjoint(self, weights: npt.ArrayLike) -> Floats:
-        """Mean over a value's reports of the summed `weights` of the supported values."""
-        weights = np.asarray(weights, dtype=float)
-        return float(self.miss @ weights) + (self.hit - self.miss) * weights
+    def support_of(self, reports: Any) -> SupportCounts:
+        """Support counts of reports; given `SupportCounts` are checked and returned."""
+        if not isinstance(reports, SupportCounts):
+            return SupportCounts(self.counts(reports), len(reports))
+        if len(reports.counts) != len(self.domain):
+            raise ChannelError(
+                f"There are {len(reports.counts)} support counts for {len(self.domain)} values."
+            )
+        return reports
 
     # -- estimators ----------------------------------------------------------------------------
 
     def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
-        if isinstance(reports, SupportCounts):
-            counts, n = reports.counts, reports.n
-            if len(counts) != len(self.domain):
-                raise ChannelError(
-                    f"There are {len(counts)} support counts for {len(self.domain)} values."
-                )
-        else:
-            n = self.n_reports(reports)
-            counts = self.counts(reports) if n else np.empty(0, dtype=np.int64)
-        if n == 0:
+        if len(reports) == 0:
             raise ChannelError("There are no reports to estimate from.")
-        return counts, n
+        support = self.support_of(reports)
+        return support.counts, support.n
 
     def _interval(self, reports: Any, level: float) -> Floats | None:
         if not (self.hit > self.miss).all():
@@ -118,7 +106,7 @@ class PureChannel(Channel):
         self, reports: Any, *, iterations: int = 30, level: float = 0.95
     ) -> Estimate:
         counts, n = self._support(reports)
-        p = shrinkage.shrink(counts, n, self.hit, self.miss, iterations=iterations)
+        p = estimation.shrinkage.shrink(counts, n, self.hit, self.miss, iterations=iterations)
         return self._from_counts("shrinkage", p, counts, n, level, iterations=iterations)
 
     def _from_counts(
@@ -148,9 +136,11 @@ class PureChannel(Channel):
     def starting_distribution(self, reports: Any) -> Floats:
         """Warm start of EM: the threshold estimate without its zeros."""
         if not (self.hit > self.miss).all():
-            return em.starting_point(None, len(self.domain))
+            return estimation.em.starting_point(None, len(self.domain))
         counts, n = self._support(reports)
-        return em.starting_point(self._threshold(counts, n, 0.05, "uniform"), len(self.domain))
+        return estimation.em.starting_point(
+            self._threshold(counts, n, 0.05, "uniform"), len(self.domain)
+        )
 
     # -- losses --------------------------------------------------------------------------------
 
@@ -173,11 +163,13 @@ class PureChannel(Channel):
             frequencies, and only the channel's noise counts (PIE).
         """
         p = shares_of(p, self.domain)
-        return losses.expected_loss(p, n, self.hit, self.miss, norm=norm, sampled=sampled)
+        return estimation.losses.expected_loss(
+            p, n, self.hit, self.miss, norm=norm, sampled=sampled
+        )
 
     def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
         """Distribution with the largest expected loss (ULDP Props. 5, 6, 8, 16, 17, 19)."""
-        return losses.worst_case_distribution(self.hit, self.miss, norm=norm)
+        return estimation.losses.worst_case_distribution(self.hit, self.miss, norm=norm)
 
     def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
         """Largest expected loss of the empirical estimate over all distributions."""
@@ -185,31 +177,17 @@ class PureChannel(Channel):
 
     # -- guarantees ----------------------------------------------------------------------------
 
-    def satisfies(self, notion: Notion) -> Audit:
-        """Check a privacy notion on the exact probabilities, in ``O(K)``.
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Largest log ratios; see `Channel.ratios`."""
+        if protected:
+            own, other, proof = self.protected_log_ratios()
+            return [Ratios(own, other, self.describe_report, proof)]
+        return [Ratios(*self.log_ratios(), self.describe_report)]
 
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
-        >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
-        >>> channel.satisfies(ab.ULDP(["HIV"], 1.0)).holds
-        True
-        >>> print(channel.satisfies(ab.LDP(1.0)))  # doctest: +ELLIPSIS
-        LDP(epsilon=1.0): violated. Report 'flu' is inf times as likely from 'flu' as from 'HIV'...
-        """
-        if isinstance(notion, ULDP):
-            return self._satisfies_types(notion)
-        return audit_ratios(notion, self.domain, *self.log_ratios(), self.describe_report)
-
-    def _satisfies_types(self, notion: ULDP) -> Audit:
-        own, other, proof = self.protected_log_ratios()
-        return audit_types(notion, self.domain, own, other, proof, self.describe_report)
-
-    @abstractmethod
-    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
         """Log ratios on the reports that more than one value can produce (ULDP (5)).
 
         Returns ``U, W`` as `log_ratios`, but over those reports only, and the mask of values
         that some report proves (reports that no other value can produce).
         """
+        return *self.log_ratios(), np.broadcast_to(np.False_, (len(self.domain),))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
+from anonbayes import estimation
 from anonbayes.domains import code_dtype
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import likelihood
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = ["BitReports", "SupportCounts"]
 
@@ -117,14 +119,42 @@ class BitReports:
         dense[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = 1
         return dense
 
+    def texts(self, *, rows: int = 50_000) -> Iterator[str]:
+        """Each report as a text of zeros and ones; `rows` of them are held in full at a time."""
+        for start in range(0, len(self), rows):
+            ends = self.indptr[start : start + rows + 1]
+            part = BitReports.trusted(ends - ends[0], self.indices[ends[0] : ends[-1]], self.size)
+            letters = part.to_dense() + ord("0")
+            yield from letters.view(f"S{self.size}").ravel().astype(str).tolist()
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[str], size: int, *, where: str = "reports") -> BitReports:
+        """Read texts of zeros and ones, one for each value.
+
+        Examples
+        --------
+        >>> list(BitReports.from_texts(["011", "000"], 3).texts())
+        ['011', '000']
+        """
+        for row, text in enumerate(texts):
+            if len(text) != size or text.strip("01"):
+                raise ChannelError(
+                    f"{where}, row {row}: {text[:40]!r} is not a text of {size} zeros and ones, "
+                    "one for each value."
+                )
+        letters = np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8)
+        return cls.from_dense(letters.reshape(-1, size) - ord("0"))
+
     def to_csr(self) -> sparse.csr_array:
         """Return the reports as a sparse matrix of SciPy."""
+        from scipy import sparse
+
         data = np.ones(len(self.indices), dtype=np.uint8)
         return sparse.csr_array((data, self.indices, self.indptr), shape=(len(self), self.size))
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
-        return likelihood.count(self.indices, self.size)
+        return estimation.likelihood.count(self.indices, self.size)
 
     def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from anonbayes.arrays import Floats
-from anonbayes.channels.base import ReportEvidence, check_matrix_size, usable
-from anonbayes.channels.bounded import BoundedChannel
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Mask
+from anonbayes.channels.base import (
+    Naming,
+    ReportEvidence,
+    Symbols,
+    by_appearance,
+    check_matrix_size,
+    usable,
+)
+from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import generator, randomness, response_reporter
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import bounds, likelihood
-from anonbayes.estimation.bounds import Information, Kinds, Law
-from anonbayes.estimation.closed_forms import Estimate, check_informative, water_filling
-from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.estimation.closed_forms import Estimate, check_informative, shares_of, water_filling
 from anonbayes.notions.ldp import check_epsilon, sensitive_mask
+
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
 __all__ = ["RandomizedResponse", "UtilityOptimizedRR"]
 
 
-class UtilityOptimizedRR(BoundedChannel):
+class UtilityOptimizedRR(PureChannel):
     """Randomized response that protects sensitive values only (ULDP Def. 3).
 
     With ``e = exp(epsilon)`` and ``K_S`` sensitive values, a sensitive value is reported as it
@@ -61,7 +68,7 @@ class UtilityOptimizedRR(BoundedChannel):
 
     def __init__(self, domain: Domain, sensitive: Iterable[object], epsilon: float) -> None:
         self.domain = domain
-        self.sensitive = sensitive_mask(domain, sensitive)
+        self.sensitive: Mask = sensitive_mask(domain, sensitive)
         self.epsilon = check_epsilon(epsilon)
         # Written with exp(-epsilon), which does not overflow.
         shrink, n_sensitive = np.exp(-self.epsilon), int(self.sensitive.sum())
@@ -114,9 +121,9 @@ class UtilityOptimizedRR(BoundedChannel):
 
     def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Count the reports of each value."""
-        if isinstance(reports, list) and (found := self._tally(reports)) is not None:
-            return found
-        return likelihood.count(self.report_codes(reports), len(self.domain))
+        if isinstance(reports, list) and (tally := self._tally(reports)) is not None:
+            return tally
+        return estimation.likelihood.count(self.report_codes(reports), len(self.domain))
 
     def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
         """Count without coding each report; None when that is not sure to tell values apart."""
@@ -134,16 +141,21 @@ class UtilityOptimizedRR(BoundedChannel):
             out[code] += number
         return out
 
-    def n_reports(self, reports: Any) -> int:
-        """Count the reports."""
-        return len(reports)
-
     def matrix(self) -> Floats:
         """``Q``, shape (K, K)."""
         check_matrix_size(self, len(self.domain))
         q = np.broadcast_to(self.miss, (len(self.domain),) * 2).copy()
         np.fill_diagonal(q, self.hit)
         return q
+
+    def apply(self, p: npt.ArrayLike) -> Floats:
+        """Distribution of the reports, ``p Q``, in ``O(K)``."""
+        return self.support(shares_of(p, self.domain))
+
+    def adjoint(self, weights: npt.ArrayLike) -> Floats:
+        """Mean of the report's weight given each true value, ``Q weights``, in ``O(K)``."""
+        weights = np.asarray(weights, dtype=float)
+        return float(self.miss @ weights) + (self.hit - self.miss) * weights
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution, from the counts of the reports alone."""
@@ -189,14 +201,14 @@ class UtilityOptimizedRR(BoundedChannel):
 
     def likelihood_of_counts(self, counts: npt.ArrayLike) -> MixtureLikelihood:
         """Likelihood of the distribution when the reports were counted elsewhere."""
-        return MixtureLikelihood.diagonal(
+        return estimation.likelihood.MixtureLikelihood.diagonal(
             weights=counts, floor=self.miss, gain=self.hit - self.miss
         )
 
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
-        codes, distinct = pd.factorize(self.report_codes(reports))
-        rows = MixtureLikelihood(
+        codes, distinct = by_appearance(self.report_codes(reports))
+        rows = estimation.likelihood.MixtureLikelihood(
             weights=np.ones(len(distinct), dtype=np.int64),
             floor=self.miss[distinct],
             log_scale=np.zeros(len(distinct)),
@@ -206,7 +218,7 @@ class UtilityOptimizedRR(BoundedChannel):
             indices=distinct,
         )
         return ReportEvidence(
-            codes.astype(np.int64, copy=False),
+            codes,
             [self.domain.values[i] for i in distinct],
             rows.matrix(),
         )
@@ -240,9 +252,6 @@ class UtilityOptimizedRR(BoundedChannel):
             gap=likelihood.step(p)[2],
         )
 
-    def _information(self, kinds: Kinds, law: Law) -> Information:
-        return bounds.response(kinds, law)
-
     # -- guarantees ----------------------------------------------------------------------------
 
     def log_ratios(self) -> tuple[Floats, Floats]:
@@ -253,7 +262,7 @@ class UtilityOptimizedRR(BoundedChannel):
         own = np.where(self.hit == 0, 0.0, own)
         return own, np.zeros_like(own)
 
-    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
         """As `log_ratios`, over reports of values that others are turned into."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)
@@ -263,6 +272,24 @@ class UtilityOptimizedRR(BoundedChannel):
     def describe_report(self, x: int, other: int) -> Any:
         """Return the report of `x` itself."""
         return self.domain.values[x]
+
+    def with_epsilon(self, epsilon: float) -> UtilityOptimizedRR:
+        """Return the channel with another budget."""
+        return UtilityOptimizedRR(
+            self.domain, self.domain.decode(self.sensitive.nonzero()[0]), epsilon
+        )
+
+    def common_mass(self) -> float:
+        """``sum_y min_x Q(y|x)``; see `Channel.common_mass`."""
+        return float(self.miss.sum()) if len(self.domain) > 1 else 1.0
+
+    def total_maximum(self) -> float:
+        """``sum_y max_x Q(y|x)``; see `Channel.total_maximum`."""
+        return float(self.hit.sum())
+
+    def naming(self) -> Naming:
+        """Reports name a value; see `Channel.naming`."""
+        return Naming(self.miss, self.hit - self.miss)
 
 
 class RandomizedResponse(UtilityOptimizedRR):
@@ -292,3 +319,11 @@ class RandomizedResponse(UtilityOptimizedRR):
 
     def __init__(self, domain: Domain, epsilon: float) -> None:
         super().__init__(domain, domain.values, epsilon)
+
+    def with_epsilon(self, epsilon: float) -> RandomizedResponse:
+        """Return the channel with another budget."""
+        return RandomizedResponse(self.domain, epsilon)
+
+    def symbols(self) -> Symbols:
+        """As many symbols as there are values."""
+        return Symbols(len(self.domain), len(self.domain), self.epsilon)

@@ -3,32 +3,93 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Mask
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
-from anonbayes.channels.bounded import BoundedChannel
+from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import bit_reporter, draw_bits, generator, randomness
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.estimation import bounds, likelihood
-from anonbayes.estimation.bounds import Information, Kinds, Law
-from anonbayes.estimation.likelihood import MixtureLikelihood
 from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
 
-__all__ = ["RAPPOR", "BitChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
+__all__ = ["RAPPOR", "BitChannel", "OnesChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
+
+
+# Raised bits held at a time while reports are drawn only to be counted.
+COLLECTED = 20_000_000
 
 # Enormous budgets round theta to 1, where the formulas divide zero by zero.
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
 
-class BitChannel(BoundedChannel):
+class OnesChannel(PureChannel):
+    """Channel whose reports raise some of ``K`` bits; the raised ones are the supported values."""
+
+    def read(self, reports: Any) -> BitReports:
+        """Return the reports as `BitReports`.
+
+        A matrix of zeros and ones is read too, a list of what a `reporter` returned, and a column
+        of a data frame whose cells list the positions of the ones.
+        """
+        if isinstance(reports, SupportCounts):
+            raise ChannelError(
+                "Counts of raised bits do not determine the likelihood of bit reports; give the "
+                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
+            )
+        if isinstance(reports, BitReports):
+            bits = reports
+        elif is_one_by_one(reports):
+            bits = BitReports.from_bytes(reports, len(self.domain))
+        elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
+            bits = BitReports.from_ones(reports, len(self.domain))
+        else:
+            bits = BitReports.from_dense(reports)
+        if bits.size != len(self.domain):
+            raise ChannelError(
+                f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
+            )
+        return bits
+
+    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
+        """Count the reports that raise each bit."""
+        if is_one_by_one(reports):
+            return estimation.likelihood.count_columns(bit_matrix(reports, len(self.domain)))
+        return self.read(reports).counts()
+
+    @abstractmethod
+    def _rows(self, bits: BitReports) -> MixtureLikelihood:
+        """Likelihood with one row per report, in their order."""
+
+    def evidence(self, reports: Any) -> ReportEvidence:
+        """Likelihood vector of the true value behind each report.
+
+        The label of a report is the tuple of the values whose bits it raises.
+        """
+        codes, distinct = self.read(reports).unique()
+        labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
+        return ReportEvidence(codes, labels, self._rows(distinct).matrix())
+
+    def spell(self, reports: Any) -> list[str]:
+        """Each report as a text of zeros and ones, in the order of the domain."""
+        return list(self.read(reports).texts())
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> BitReports:
+        """Reports that texts of zeros and ones spell."""
+        return BitReports.from_texts(texts, len(self.domain), where=where)
+
+
+class BitChannel(OnesChannel):
     """Bit reports: bit ``i`` is one with ``hit[i]`` if the user holds ``i``, else ``miss[i]``.
 
     Parameters
@@ -96,41 +157,6 @@ class BitChannel(BoundedChannel):
         """
         return bit_reporter(self.domain, self.hit, self.miss, randomness(seed))
 
-    def read(self, reports: Any) -> BitReports:
-        """Return the reports as `BitReports`.
-
-        A matrix of zeros and ones is read too, a list of what a `reporter` returned, and a column
-        of a data frame whose cells list the positions of the ones.
-        """
-        if isinstance(reports, SupportCounts):
-            raise ChannelError(
-                "Counts of raised bits do not determine the likelihood of bit reports; give the "
-                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
-            )
-        if isinstance(reports, BitReports):
-            bits = reports
-        elif is_one_by_one(reports):
-            bits = BitReports.from_bytes(reports, len(self.domain))
-        elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
-            bits = BitReports.from_ones(reports, len(self.domain))
-        else:
-            bits = BitReports.from_dense(reports)
-        if bits.size != len(self.domain):
-            raise ChannelError(
-                f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
-            )
-        return bits
-
-    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
-        """Count the reports that raise each bit."""
-        if is_one_by_one(reports):
-            return likelihood.count_columns(bit_matrix(reports, len(self.domain)))
-        return self.read(reports).counts()
-
-    def n_reports(self, reports: Any) -> int:
-        """Count the reports."""
-        return len(reports)
-
     def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
         """Draw the numbers of raised bits over all reports at once, for simulations.
 
@@ -146,6 +172,23 @@ class BitChannel(BoundedChannel):
         n = int(users.sum())
         counts = rng.binomial(users, self.hit) + rng.binomial(n - users, self.miss)
         return SupportCounts(counts, n)
+
+    def collect(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> SupportCounts:
+        """Release every user's report and keep the counts only, in bounded memory.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.UnaryEncoding(ab.Domain("x", range(3)), 1.0, 0.0)
+        >>> channel.collect(np.array([0, 2, 2])).counts.tolist()
+        [1, 0, 2]
+        """
+        source = None if seed is None else generator(seed)
+        step = max(1, int(COLLECTED / (1.0 + float(self.miss.sum()))))
+        total = np.zeros(len(self.domain), dtype=np.int64)
+        for start in range(0, len(codes), step):
+            total += self.release_codes(codes[start : start + step], seed=source).counts()
+        return SupportCounts(total, len(codes))
 
     def all_reports(self) -> BitReports:
         """Every report, the first bit changing slowest: the columns of `matrix`."""
@@ -181,7 +224,7 @@ class BitChannel(BoundedChannel):
         kept = rows.floor > 0
         lengths = np.diff(rows.indptr)
         entries = rows.indices[np.repeat(kept, lengths)]
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=np.concatenate([rows.weights[kept], count[seen]]),
             floor=np.concatenate([rows.floor[kept], np.zeros(len(seen))]),
             log_scale=np.concatenate([rows.log_scale[kept], scale[seen] / count[seen]]),
@@ -201,14 +244,13 @@ class BitChannel(BoundedChannel):
             log_odds = np.where(decoy, np.log(self.miss) - np.log1p(-self.miss), 0.0)
         lowered = (1.0 - self.hit) / (1.0 - self.miss)
         none = np.zeros(len(bits))
-        noise = likelihood.mixture(0.0, log_odds, none, bits.indptr, bits.indices)
+        mixture = estimation.likelihood.mixture
+        noise = mixture(0.0, log_odds, none, bits.indptr, bits.indices)
         log_scale = float(np.log1p(-self.miss).sum()) + noise
         indptr, indices, floor = bits.indptr, bits.indices, np.ones(len(bits))
         if not decoy.all():
             is_proof = ~decoy[indices]
-            n_proofs = likelihood.mixture(
-                0.0, (~decoy).astype(float), none, bits.indptr, bits.indices
-            )
+            n_proofs = mixture(0.0, (~decoy).astype(float), none, bits.indptr, bits.indices)
             self._check_proofs(bits, n_proofs)
             proven = n_proofs > 0
             value = indices[is_proof]
@@ -219,7 +261,7 @@ class BitChannel(BoundedChannel):
             indices = indices[is_proof | np.repeat(~proven, np.diff(indptr))]
             indptr = np.concatenate([[0], np.cumsum(lengths)])
             floor[proven] = 0.0
-        return MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood(
             weights=np.ones(len(bits), dtype=np.int64),
             floor=floor,
             log_scale=log_scale,
@@ -239,18 +281,6 @@ class BitChannel(BoundedChannel):
                 f"{two[0]!r} and {two[1]!r}, each of which only its own value raises."
             )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
-        """Likelihood vector of the true value behind each report.
-
-        The label of a report is the tuple of the values whose bits it raises.
-        """
-        codes, distinct = self.read(reports).unique()
-        labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
-        return ReportEvidence(codes, labels, self._rows(distinct).matrix())
-
-    def _information(self, kinds: Kinds, law: Law) -> Information:
-        return bounds.bits(kinds, law)
-
     # -- guarantees ----------------------------------------------------------------------------
 
     def log_ratios(self) -> tuple[Floats, Floats]:
@@ -261,7 +291,7 @@ class BitChannel(BoundedChannel):
         # A bit that nobody ever raises tells nothing.
         return np.where(self.hit == 0, 0.0, own), other
 
-    def protected_log_ratios(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
         """As `log_ratios`, over reports in which no proving bit is raised."""
         own, other = self.log_ratios()
         proof = (self.miss == 0) & (self.hit > 0)
@@ -270,6 +300,31 @@ class BitChannel(BoundedChannel):
     def describe_report(self, x: int, other: int) -> str:
         """Words for the report that raises the bit of `x` and not that of `other`."""
         return f"bit {self.domain.labels[x]} raised, bit {self.domain.labels[other]} not"
+
+    def common_mass(self) -> float:
+        """``sum_y min_x Q(y|x)`` in ``O(K log K)``; see `Channel.common_mass`."""
+        if len(self.domain) == 1:
+            return 1.0
+        raised, lowered = self._factors()
+        # The smallest factor belongs to a bit that is not raised, if there is one.
+        return _sum_by_bit(1.0 - self.miss, lowered, np.argsort(lowered), float(raised.min()))
+
+    def total_maximum(self) -> float:
+        """``sum_y max_x Q(y|x)`` in ``O(K log K)``; see `Channel.total_maximum`."""
+        if len(self.domain) == 1:
+            return 1.0
+        raised, lowered = self._factors()
+        decoy = self.miss > 0
+        # A bit that only its own value raises is raised in reports of that value alone.
+        order = np.argsort(-raised[decoy])
+        quiet = _sum_by_bit(self.miss[decoy], raised[decoy], order, float(lowered.max()))
+        return quiet + float(self.hit[~decoy].sum())
+
+    def _factors(self) -> tuple[Floats, Floats]:
+        """``Q(y|x)`` over the probability of ``y`` as noise, by whether the bit of x is raised."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            raised = np.where(self.miss > 0, self.hit / self.miss, np.inf)
+        return raised, (1.0 - self.hit) / (1.0 - self.miss)
 
 
 class UnaryEncoding(BitChannel):
@@ -299,6 +354,10 @@ class UnaryEncoding(BitChannel):
         shrink = np.exp(-check_epsilon(epsilon))
         return cls(domain, 0.5, shrink / (1.0 + shrink))
 
+    def with_epsilon(self, epsilon: float) -> UnaryEncoding:
+        """Return the optimal channel for another budget."""
+        return UnaryEncoding.optimal(self.domain, epsilon)
+
 
 class RAPPOR(BitChannel):
     """Generalized basic one-time RAPPOR (ULDP Sec. 2.4); epsilon-LDP for every `theta`.
@@ -327,6 +386,10 @@ class RAPPOR(BitChannel):
         stay_down = bot_probability(self.theta, budget)
         super().__init__(domain, self.theta, self.theta * np.exp(-budget) / stay_down)
         self.epsilon = budget
+
+    def with_epsilon(self, epsilon: float) -> RAPPOR:
+        """Return the classic channel with another budget."""
+        return RAPPOR(self.domain, epsilon)
 
 
 class UtilityOptimizedRAPPOR(BitChannel):
@@ -366,7 +429,7 @@ class UtilityOptimizedRAPPOR(BitChannel):
         epsilon: float,
         theta: float | None = None,
     ) -> None:
-        self.sensitive = sensitive_mask(domain, sensitive)
+        self.sensitive: Mask = sensitive_mask(domain, sensitive)
         budget = check_epsilon(epsilon)
         self.theta = check_theta(theta, budget)
         stay_down = bot_probability(self.theta, budget)
@@ -390,6 +453,11 @@ class UtilityOptimizedRAPPOR(BitChannel):
         chosen = list(sensitive)
         n_sensitive, budget = int(sensitive_mask(domain, chosen).sum()), check_epsilon(epsilon)
         return cls(domain, chosen, budget, best_theta(n_sensitive, budget))
+
+    def with_epsilon(self, epsilon: float) -> UtilityOptimizedRAPPOR:
+        """Return the classic channel with another budget."""
+        chosen = self.domain.decode(self.sensitive.nonzero()[0])
+        return UtilityOptimizedRAPPOR(self.domain, chosen, epsilon)
 
 
 def best_theta(n_sensitive: int, epsilon: float) -> float | None:
@@ -423,6 +491,16 @@ def check_theta(theta: float | None, epsilon: float) -> float:
     if not 0 < float(theta) < 1:
         raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
     return float(theta)
+
+
+def _sum_by_bit(
+    chance: Floats, factor: Floats, order: npt.NDArray[np.intp], otherwise: float
+) -> float:
+    """Mean, over independent bits, of the factor of the first bit in `order` that shows."""
+    shows = chance[order]
+    not_before = np.concatenate([[1.0], np.cumprod(1.0 - shows)])
+    mean = float((not_before[:-1] * shows) @ factor[order])
+    return mean + (float(not_before[-1]) * otherwise if not_before[-1] > 0 else 0.0)
 
 
 def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Floats:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.mechanisms import make_mechanism, read_reports
+from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
     RULES,
     AsJson,
@@ -214,7 +214,8 @@ def _of_reports(
         mechanism, epsilon=epsilon, values=values, sensitive=None, budgets=first,
         rule=None if first is None else "worst_case", sep=sep,
     )  # fmt: skip
-    reports = read_reports(channel, read_column(file, column, sep=sep))
+    texts = read_column(file, column, sep=sep).tolist()
+    reports = channel.read_texts(texts, where=f"Column {column!r}")
     rules = ("worst_case", "confidence", "posterior")
     return _Known(channel.domain, users, rules, evidence=reports, channel=channel)
 

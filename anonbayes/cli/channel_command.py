@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.mechanisms import make_mechanism, read_reports, spell_reports
+from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
     METHODS,
     AsJson,
@@ -20,6 +20,8 @@ from anonbayes.cli.options import (
     Protected,
     Rule,
     Sep,
+    Subset,
+    Symbols,
     Values,
     complete_method,
 )
@@ -50,6 +52,8 @@ def describe(
     values: Values = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
+    g: Symbols = None,
+    d: Subset = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
@@ -63,8 +67,8 @@ def describe(
     limit, value, other, report), losses.
     """
     channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
-        sep=sep, numbers=not sensitive,
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+        budgets=budgets, rule=rule, sep=sep, numbers=not sensitive,
     )  # fmt: skip
     if reports < 1:
         raise AnonbayesError(f"--reports {reports} must be at least 1.")
@@ -152,6 +156,8 @@ def release(
     values: Values = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
+    g: Symbols = None,
+    d: Subset = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     keep: Annotated[
@@ -174,8 +180,8 @@ def release(
 
     check_free([out], force=force)
     channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
-        sep=sep, column=column,
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+        budgets=budgets, rule=rule, sep=sep, column=column,
     )  # fmt: skip
     frame = read_csv_text(people, sep=sep)
     held = full_column(frame, column, people, "--column")
@@ -183,7 +189,7 @@ def release(
     if REPORT in kept:
         raise AnonbayesError(f"--keep {REPORT}: that is the name of the column of reports.")
     _check_held(channel, held)
-    sent = spell_reports(channel, channel.release(held.tolist(), seed=seed))
+    sent = channel.spell(channel.release(held.tolist(), seed=seed))
     write_files({out: frame_writer(_reports(sent, kept), sep)})
     if as_json:
         print_json({"format": 1, "reports": len(sent), "column": REPORT, "files": [str(out)]})
@@ -214,6 +220,8 @@ def estimate(
     values: Values = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
+    g: Symbols = None,
+    d: Subset = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     column: Annotated[str, typer.Option(help="Column of the reports.")] = REPORT,
@@ -242,10 +250,11 @@ def estimate(
     one_of("method", method, METHODS)
     check_free([out, plot], force=force)
     channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, budgets=budgets, rule=rule,
-        sep=sep,
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+        budgets=budgets, rule=rule, sep=sep,
     )  # fmt: skip
-    sent = read_reports(channel, read_column(reports, column, sep=sep))
+    texts = read_column(reports, column, sep=sep).tolist()
+    sent = channel.read_texts(texts, where=f"Column {column!r}")
     settings: dict[str, Any] = {"level": level}
     if method == "bayes":
         settings |= {"draws": draws, "chains": chains, "seed": seed}

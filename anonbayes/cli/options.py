@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from anonbayes.channels import registry
 from anonbayes.errors import AnonbayesError
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "Seed",
     "Sensitive",
     "Sep",
+    "Subset",
+    "Symbols",
     "Values",
     "complete_bound",
     "complete_coverage",
@@ -149,15 +152,7 @@ def _lines(file: Path, option: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------
 # Values that a shell completes; nothing large is imported for it.
 
-MECHANISMS = {
-    "randomized_response": "a value, true or any other",
-    "utility_optimized_rr": "the same, protecting --sensitive values only",
-    "rappor": "bits, each flipped with the same probability",
-    "unary_encoding": "bits, the optimal ones",
-    "utility_optimized_rappor": "bits, protecting --sensitive values only",
-    "local_hashing": "a symbol of a random hash function; for large domains",
-    "input_discriminative_ue": "bits, with a budget per value: --budgets",
-}
+MECHANISMS = {name: mechanism.title for name, mechanism in registry.MECHANISMS.items()}
 METHODS = {
     "empirical": "unbiased; shares may be negative",
     "threshold": "significant shares only",
@@ -308,6 +303,13 @@ Protected = Annotated[
     typer.Option(
         "--sensitive", help="Value to protect (utility-optimized mechanisms); may be repeated."
     ),
+]
+Symbols = Annotated[
+    int | None, typer.Option("--g", help="Number of symbols (local_hashing); the best by default.")
+]
+Subset = Annotated[
+    int | None,
+    typer.Option("--d", help="Values in a report (subset_selection); the best by default."),
 ]
 BudgetsFile = Annotated[
     Path | None,

@@ -16,6 +16,8 @@ from anonbayes.cli.options import (
     Mechanism,
     Protected,
     Sep,
+    Subset,
+    Symbols,
     Values,
     complete_bound,
 )
@@ -38,6 +40,8 @@ def bound(
     epsilon: Epsilon,
     users: Annotated[int, typer.Option(help="Number of users among whom a sender is looked for.")],
     sensitive: Protected = None,
+    g: Symbols = None,
+    d: Subset = None,
     reports: Annotated[int, typer.Option(help="Reports of each user.")] = 1,
     target_error: Annotated[
         float | None,
@@ -62,8 +66,9 @@ def bound(
     one_of("kind", kind, BOUNDS)
     check_free([plot], force=force)
     channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, numbers=not sensitive
-    )
+        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+        numbers=not sensitive,
+    )  # fmt: skip
     bounds, left_out = _bounds(channel, users, reports)
     worst = pie.worst_case(channel, users, reports)
     choice = None

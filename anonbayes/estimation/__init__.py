@@ -1,5 +1,9 @@
-"""Estimating the distribution of the true values from the reports of a channel."""
+"""Estimating the distribution of the true values from the reports of a channel.
+
+The modules work on plain arrays and are loaded when first used: a device that makes reports needs
+none of their kernels.
+"""
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["bounds", "regimes"])
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from scipy import stats
 
 from anonbayes.arrays import Floats
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 __all__ = [
     "Estimate",
+    "check_distribution",
     "empirical",
     "inverse_variance",
     "score_interval",
     "share_interval",
+    "shares_of",
     "significance_threshold",
     "threshold",
     "water_filling",
@@ -84,6 +86,8 @@ class Estimate:
 
     def to_series(self) -> pd.Series:
         """Return the estimate as a series over the domain's values."""
+        import pandas as pd
+
         index = pd.Index(self.domain.values, name=self.domain.name)
         return pd.Series(self.p, index=index, name="p")
 
@@ -137,7 +141,7 @@ def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 
     """
     if not 0 < alpha < 1:
         raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
-    quantile = stats.norm.ppf(1 - alpha / len(hit))
+    quantile = -NormalDist().inv_cdf(alpha / len(hit))
     return quantile * np.sqrt(miss * (1 - miss) / n) / check_informative(hit, miss)
 
 
@@ -219,13 +223,52 @@ def share_interval(
     [[0.2189, 0.3958]]
     """
     check_level(level)
-    z2 = stats.norm.ppf(0.5 + level / 2) ** 2
+    z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
     share = np.asarray(counts) / n
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     limits = np.stack([centre - half, centre + half], axis=-1)
     gain = check_informative(hit, miss)
     return np.clip((limits - miss[:, None]) / gain[:, None], 0.0, 1.0)
+
+
+def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
+    """Distribution on a domain: labelled by its values, or an array in its order.
+
+    Raise `DomainError` for labels that are not its values, `ChannelError` for what is no
+    distribution.
+
+    Examples
+    --------
+    >>> shares_of({"no": 0.25, "yes": 0.75}, Domain("answer", ["yes", "no"]))
+    array([0.75, 0.25])
+    """
+    return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
+
+
+def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:
+    """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
+
+    Examples
+    --------
+    >>> check_distribution([0.25, 0.75], 2)
+    array([0.25, 0.75])
+    """
+    try:
+        array = np.asarray(p, dtype=float)
+    except (TypeError, ValueError):
+        raise ChannelError(f"{argument} must hold numbers, got {p!r}.") from None
+    if array.shape != (size,):
+        raise ChannelError(
+            f"{argument} must hold one probability for each of the {size} values, "
+            f"got an array of shape {array.shape}."
+        )
+    if not np.isfinite(array).all() or (array < 0).any():
+        bad = int(np.flatnonzero(~np.isfinite(array) | (array < 0))[0])
+        raise ChannelError(f"{argument}[{bad}] = {array[bad]!r} is not a probability.")
+    if abs(array.sum() - 1.0) > 1e-6:
+        raise ChannelError(f"{argument} sums to {array.sum():.9g}, not to 1.")
+    return array
 
 
 def check_level(level: float) -> None:
@@ -304,7 +347,7 @@ def score_interval(counts: Floats, n: Floats, hit: Floats, miss: Floats, level: 
     check_level(level)
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]
-    z = float(stats.norm.ppf(0.5 + level / 2))
+    z = NormalDist().inv_cdf(0.5 + level / 2)
 
     def score(share: Floats) -> Floats:
         variance = _variance(share, size, gain, miss)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
-from anonbayes.estimation.likelihood import SimplexLikelihood, check_distribution
+from anonbayes.estimation.closed_forms import check_distribution
+from anonbayes.estimation.likelihood import SimplexLikelihood
 
 __all__ = ["Fixpoint", "maximize", "reconstruct", "starting_point"]
 

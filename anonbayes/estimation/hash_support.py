@@ -13,15 +13,10 @@ from anonbayes.errors import ChannelError
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = [
-    "MERSENNE",
-    "collision_probability",
     "epsilon_of_theta",
-    "hash_pairs",
     "hashing_loss",
     "invert",
-    "is_prime",
     "limiting_loss",
-    "next_prime",
     "response_loss",
     "support_counts",
     "support_rows",
@@ -34,66 +29,9 @@ __all__ = [
 # ``p`` is either a prime below ``2^31``, so that products fit into 64 bits, or the Mersenne prime
 # ``2^61 - 1``, whose products are put together from halves.
 
-MERSENNE = 2**61 - 1
-SMALL = 2**31
-
-_P61 = np.uint64(MERSENNE)
+_P61 = np.uint64(2**61 - 1)
 _LOW30, _LOW31 = np.uint64(2**30 - 1), np.uint64(2**31 - 1)
 _1, _30, _31, _61 = np.uint64(1), np.uint64(30), np.uint64(31), np.uint64(61)
-
-
-def collision_probability(prime: int, g: int) -> float:
-    """Probability that two different values collide, ``a`` and ``b`` uniform on ``0..p-1``.
-
-    ``a x + b`` and ``a x' + b`` are then independent and uniform modulo ``p``, so it is the sum
-    of the squared shares of the ``g`` residues; ``1/g`` when ``g = p``, and ``1/g`` to the last
-    digit of a float when ``p`` is much larger than ``g``.
-
-    Examples
-    --------
-    >>> collision_probability(7, 7) == 1 / 7, collision_probability(MERSENNE, 10) == 0.1
-    (True, True)
-    >>> round(collision_probability(7, 2), 6)  # residues 0, 2, 4, 6 and 1, 3, 5
-    0.510204
-    """
-    share, rest = divmod(prime, g)
-    return (rest * (share + 1) ** 2 + (g - rest) * share**2) / prime**2
-
-
-def is_prime(number: int) -> bool:
-    """Whether a number below 3.4e14 is prime (Miller-Rabin with bases that suffice there).
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_prime(n)]
-    [2, 3, 5, 7, 11, 13, 17, 19]
-    """
-    bases = (2, 3, 5, 7, 11, 13, 17)
-    if number < 2 or any(number % q == 0 for q in bases):
-        return number in bases
-    odd, twos = number - 1, 0
-    while odd % 2 == 0:
-        odd, twos = odd // 2, twos + 1
-    for base in bases:
-        power = pow(base, odd, number)
-        if power in (1, number - 1):
-            continue
-        if all((power := power * power % number) != number - 1 for _ in range(twos - 1)):
-            return False
-    return True
-
-
-def next_prime(number: int) -> int:
-    """Smallest prime that is at least `number`.
-
-    Examples
-    --------
-    >>> next_prime(10_500_393)
-    10500421
-    """
-    while not is_prime(number):
-        number += 1
-    return number
 
 
 @njit(cache=True)
@@ -115,14 +53,6 @@ def _hash(a: Any, b: Any, x: Any, prime: Any, g: Any) -> Any:
             z -= _P61
         return z % g
     return ((a * x + b) % prime) % g
-
-
-@njit(cache=True)
-def _hash_pairs(a: Any, b: Any, x: Any, prime: Any, g: Any) -> Any:
-    out = np.empty(len(a), dtype=np.int64)
-    for i in range(len(a)):
-        out[i] = np.int64(_hash(a[i], b[i], x[i], prime, g))
-    return out
 
 
 @njit(cache=True)
@@ -174,17 +104,6 @@ def _invert(a: Any, b: Any, y: Any, prime: Any) -> Any:
 
 def _unsigned(*arrays: npt.ArrayLike) -> list[npt.NDArray[np.uint64]]:
     return [np.ascontiguousarray(x, dtype=np.uint64) for x in arrays]
-
-
-def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Ints:
-    """Hash of each value under the hash function of the same position.
-
-    Examples
-    --------
-    >>> hash_pairs([3, 3], [1, 1], [2, 5], 7, 7).tolist()  # 7 mod 7, 16 mod 7
-    [0, 2]
-    """
-    return _hash_pairs(*_unsigned(a, b, x), np.uint64(prime), np.uint64(g))
 
 
 def support_counts(

@@ -13,19 +13,16 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats
-from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError
 
 __all__ = [
     "MixtureLikelihood",
     "SimplexLikelihood",
     "allocate",
-    "check_distribution",
     "count",
     "count_columns",
     "expectation",
     "mixture",
-    "shares_of",
 ]
 
 
@@ -388,42 +385,3 @@ class MixtureLikelihood(SimplexLikelihood):
         full = np.outer(scale * self.floor, self.tilt)
         full[rows, columns] += data
         return sparse.csr_array(full)
-
-
-def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
-    """Distribution on a domain: labelled by its values, or an array in its order.
-
-    Raise `DomainError` for labels that are not its values, `ChannelError` for what is no
-    distribution.
-
-    Examples
-    --------
-    >>> shares_of({"no": 0.25, "yes": 0.75}, Domain("answer", ["yes", "no"]))
-    array([0.75, 0.25])
-    """
-    return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
-
-
-def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:
-    """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
-
-    Examples
-    --------
-    >>> check_distribution([0.25, 0.75], 2)
-    array([0.25, 0.75])
-    """
-    try:
-        array = np.asarray(p, dtype=float)
-    except (TypeError, ValueError):
-        raise ChannelError(f"{argument} must hold numbers, got {p!r}.") from None
-    if array.shape != (size,):
-        raise ChannelError(
-            f"{argument} must hold one probability for each of the {size} values, "
-            f"got an array of shape {array.shape}."
-        )
-    if not np.isfinite(array).all() or (array < 0).any():
-        bad = int(np.flatnonzero(~np.isfinite(array) | (array < 0))[0])
-        raise ChannelError(f"{argument}[{bad}] = {array[bad]!r} is not a probability.")
-    if abs(array.sum() - 1.0) > 1e-6:
-        raise ChannelError(f"{argument} sums to {array.sum():.9g}, not to 1.")
-    return array

@@ -71,14 +71,12 @@ def shrink(
     check_informative(hit, miss)
     if iterations < 1:
         raise ChannelError(f"iterations={iterations!r}: EM needs at least one.")
-    # Kinds of values by their pair of probabilities, written as one complex number.
-    pairs, kind, number = np.unique(hit + 1j * miss, return_inverse=True, return_counts=True)
-    own = np.where(number >= ENOUGH, np.arange(len(pairs)), -1)[kind]
-    # Values with the same count and the same pair have the same posterior.
+    first, kind = kinds_of(hit, miss)
+    own = np.where(np.bincount(kind) >= ENOUGH, np.arange(len(first)), -1)[kind]
+    # Values with the same count and of the same kind have the same posterior.
     distinct, where = np.unique(kind * (n + 1) + np.asarray(counts), return_inverse=True)
-    seen = Seen(
-        distinct % (n + 1), n, pairs.real[distinct // (n + 1)], pairs.imag[distinct // (n + 1)]
-    )
+    example = first[distinct // (n + 1)]
+    seen = Seen(distinct % (n + 1), n, hit[example], miss[example])
     many = np.bincount(where)
     group = np.empty(len(distinct), dtype=np.int64)
     group[where] = own
@@ -126,14 +124,32 @@ def candidates(seen: Seen) -> Floats:
     """
     scale = FINENESS * 2.0 * np.sqrt(seen.n)
     steps = np.arange(-AROUND * FINENESS, AROUND * FINENESS + 1)
-    pair = seen.hit + 1j * seen.miss
     place = np.round(scale * np.arcsin(np.sqrt(seen.counts / seen.n)))
-    found = []
-    for one in np.unique(pair):
-        places = np.unique(np.unique(place[pair == one])[:, None] + steps)
+    first, kind = kinds_of(seen.hit, seen.miss)
+    shares = []
+    for i, (hit, miss) in enumerate(zip(seen.hit[first], seen.miss[first], strict=True)):
+        places = np.unique(np.unique(place[kind == i])[:, None] + steps)
         raised = np.sin(np.clip(places / scale, 0.0, np.pi / 2)) ** 2
-        found.append((raised - one.imag) / (one.real - one.imag))
-    return np.unique(np.clip(np.concatenate(found), 0.0, 1.0))
+        shares.append((raised - miss) / (hit - miss))
+    return np.unique(np.clip(np.concatenate(shares), 0.0, 1.0))
+
+
+def kinds_of(hit: Floats, miss: Floats) -> tuple[Ints, Ints]:
+    """Values that the channel treats alike: an example of each kind, and the kind of each value.
+
+    Examples
+    --------
+    >>> [x.tolist() for x in kinds_of(np.array([0.5, 0.6, 0.5]), np.array([0.1, 0.1, 0.1]))]
+    [[0, 1], [0, 1, 0]]
+    """
+    if np.ptp(hit) == 0 and np.ptp(miss) == 0:
+        return np.zeros(1, dtype=np.int64), np.zeros(len(hit), dtype=np.int64)
+    _, of_hit = np.unique(hit, return_inverse=True)
+    levels, of_miss = np.unique(miss, return_inverse=True)
+    _, first, kind = np.unique(
+        of_hit * len(levels) + of_miss, return_index=True, return_inverse=True
+    )
+    return first, kind
 
 
 def condition(mean: Floats, variance: Floats) -> Floats:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from anonbayes.arrays import Floats
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, is_series
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.notions.ldp import Bound, Notion, sensitive_mask
 
@@ -144,7 +143,7 @@ def value_array(
 
     With a `default`, a mapping may leave values out.
     """
-    if isinstance(numbers, Mapping | pd.Series):
+    if isinstance(numbers, Mapping) or is_series(numbers):
         codes = [domain.index(value) for value in numbers.keys()]
         array = np.full(len(domain), np.nan if default is None else float(default))
         for code, (value, number) in zip(codes, numbers.items(), strict=True):
@@ -193,7 +192,7 @@ def chosen_mask(domain: Domain, chosen: Any) -> npt.NDArray[np.bool_]:
 
 def _plain(budgets: Any) -> Any:
     """The numbers of a `Budgets`; anything else as it is (a series may have a label "epsilon")."""
-    if isinstance(budgets, Mapping | pd.Series) or not hasattr(budgets, "epsilon"):
+    if isinstance(budgets, Mapping) or is_series(budgets) or not hasattr(budgets, "epsilon"):
         return budgets
     return budgets.epsilon
 
@@ -205,7 +204,7 @@ def _numbers(budgets: Any) -> Floats:
 
 def _sum(first: InputDiscriminative, second: InputDiscriminative) -> Any:
     one, two = _plain(first.budgets), _plain(second.budgets)
-    keyed = [isinstance(b, Mapping | pd.Series) for b in (one, two)]
+    keyed = [isinstance(b, Mapping) or is_series(b) for b in (one, two)]
     if not any(keyed):
         return np.asarray(one, dtype=float) + np.asarray(two, dtype=float)
     if not all(keyed) or set(one.keys()) != set(two.keys()):

@@ -1,30 +1,42 @@
 """Local differential privacy, and the audit that every notion shares.
 
-A notion bounds the ratio ``Q(y|x) / Q(y|x')`` for pairs of values. All pairwise notions of this
-package have bounds of one form, ``log ratio <= row[x] + column[x']`` (`Bound`): LDP, OSLDP,
-OneID with one bound, MinID with two. On the channels' side the largest log ratio of a pair is
-``U[x] + W[x']`` whenever the channel is *pure* (`anonbayes.channels.pure`), so the worst of the
-``K^2`` pairs is found in ``O(K)`` without writing any of them down.
+A notion bounds the ratio ``Q(y|x) / Q(y|x')`` for pairs of values. All notions of this package
+have bounds of one form, ``log ratio <= row[x] + column[x']`` (`Bound`): LDP, OSLDP, OneID with one
+bound, MinID with two. What an audit needs of a channel is its `Ratios`: the largest log ratio of a
+pair as ``own[x] + other[x']``, once for all reports or report by report, so that the worst of the
+``K^2`` pairs is found in ``O(K)`` without writing any of them down. No channel is imported here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.domains import Domain
-from anonbayes.errors import AnonbayesError
+from anonbayes.errors import AnonbayesError, ChannelError
 
-__all__ = ["LDP", "Audit", "Bound", "Notion", "Witness", "audit_matrix", "audit_ratios"]
+__all__ = [
+    "LDP",
+    "Audit",
+    "Audited",
+    "Bound",
+    "Notion",
+    "Ratios",
+    "Witness",
+    "audit_matrix",
+    "matrix_ratios",
+]
+
 # Ratios are products of a few rounded numbers: an excess below this is rounding, not leakage.
 TOLERANCE = 1e-9
+# Rows of a matrix sum to one up to this.
+ROW_SUM = 1e-6
 
 
 class Witness(NamedTuple):
@@ -84,12 +96,74 @@ class Bound(NamedTuple):
     column: Floats
 
 
+class Ratios(NamedTuple):
+    """Largest log ratios over some reports: ``own[x] + other[x']`` for ``x != x'``.
+
+    Attributes
+    ----------
+    own, other : ndarray of shape (K,)
+        The two parts; infinite where a report excludes a value.
+    report : callable
+        ``report(x, x')`` gives the report with the largest ratio, for the witness.
+    proof : ndarray of bool, or None
+        Values that some report proves, when these reports are left out (``protected=True``).
+    alike : ndarray of int, or None
+        Values with the same number have the same reports: their ratio is one.
+    """
+
+    own: Floats
+    other: Floats
+    report: Callable[[int, int], Any]
+    proof: Mask | None = None
+    alike: Ints | None = None
+
+
+class Audited(Protocol):
+    """The part of a channel that a notion of privacy looks at."""
+
+    domain: Domain
+
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Largest log ratios, over all reports or over those that prove no value."""
+        ...
+
+
 class Notion(ABC):
     """Privacy notion that bounds the ratio of each pair of values."""
 
     @abstractmethod
     def bounds(self, domain: Domain) -> Sequence[Bound]:
         """Bounds on the log ratios; the notion holds when all of them do."""
+
+    def audit(self, channel: Audited) -> Audit:
+        """Check the notion on a channel's exact probabilities."""
+        return self._worst_of(channel.domain, channel.ratios())
+
+    def _worst_of(self, domain: Domain, ratios: Iterable[Ratios]) -> Audit:
+        """Audit of the pair with the largest excess over its limit."""
+        bounds = self.bounds(domain)
+        worst, worst_excess = Audit(self, True, 1.0, 1.0, None), -np.inf
+        for some in ratios:
+            for bound in bounds:
+                pair = _worst_pair(
+                    _minus(some.own, bound.row), _minus(some.other, bound.column), some.alike
+                )
+                if pair is None or pair[2] <= worst_excess:
+                    continue
+                x, z, worst_excess = pair
+                # Of several bounds the tightest counts, also where an infinite ratio exceeds all.
+                limit = min(float(each.row[x] + each.column[z]) for each in bounds)
+                holds = worst_excess <= TOLERANCE * max(1.0, abs(limit))
+                excess = f"The ratio exceeds its limit by a factor {_exp(worst_excess):.6g}."
+                worst = Audit(
+                    self,
+                    holds,
+                    _exp(float(some.own[x] + some.other[z])),
+                    _exp(limit),
+                    Witness(domain.values[x], domain.values[z], some.report(x, z)),
+                    "" if holds else excess,
+                )
+        return worst
 
 
 @dataclass(frozen=True)
@@ -155,28 +229,16 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[n
     return mask
 
 
-def audit_ratios(
-    notion: Notion,
-    domain: Domain,
-    own: Floats,
-    other: Floats,
-    report: Callable[[int, int], Any],
-) -> Audit:
-    """Audit a channel whose largest log ratio of a pair ``x != x'`` is ``own[x] + other[x']``.
+@dataclass(frozen=True)
+class _Matrix:
+    """Channel that is known by its matrix."""
 
-    Parameters
-    ----------
-    notion : Notion
-        The notion to check.
-    domain : Domain
-        The values.
-    own, other : ndarray of shape (K,)
-        The two parts of the largest log ratio; infinite where a report excludes a value.
-    report : callable
-        ``report(x, x')`` gives the report with the largest ratio, for the witness.
-    """
-    bounds = notion.bounds(domain)
-    return _worst_of(notion, domain, bounds, ((own, other, bound, report) for bound in bounds))
+    domain: Domain
+    matrix: Floats
+    reports: Sequence[Any]
+
+    def ratios(self, *, protected: bool = False) -> Iterator[Ratios]:
+        return matrix_ratios(self.matrix, self.reports, protected=protected)
 
 
 def audit_matrix(
@@ -184,8 +246,8 @@ def audit_matrix(
 ) -> Audit:
     """Audit a channel given by its matrix ``Q`` of shape (K, number of reports).
 
-    ``max over x, x'`` of ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates, so the
-    cost is that of reading the matrix.
+    Raise `ChannelError` when the matrix holds something that is no probability, or a row does not
+    sum to one.
 
     Examples
     --------
@@ -194,69 +256,83 @@ def audit_matrix(
     >>> audit.holds, round(audit.worst_ratio, 9)
     (False, 3.0)
     """
+    return notion.audit(_Matrix(domain, check_matrix(matrix, domain), reports))
+
+
+def check_matrix(matrix: npt.ArrayLike, domain: Domain) -> Floats:
+    """Return ``Q`` as an array; raise `ChannelError` unless each row is a distribution."""
     q = np.asarray(matrix, dtype=float)
+    if q.ndim != 2 or len(q) != len(domain):
+        raise ChannelError(
+            f"A channel's matrix has a row for each of the {len(domain)} values of "
+            f"{domain.name!r}, got shape {q.shape}."
+        )
+    wrong = ~((q >= 0) & (q <= 1 + ROW_SUM))
+    if wrong.any():
+        x, y = (int(i) for i in np.argwhere(wrong)[0])
+        raise ChannelError(
+            f"The matrix has {q[x, y]!r} in the row of {domain.values[x]!r}, column {y}: no "
+            "probability."
+        )
+    totals = q.sum(axis=1)
+    off = np.flatnonzero(np.abs(totals - 1.0) > ROW_SUM)
+    if len(off):
+        x = int(off[0])
+        raise ChannelError(
+            f"The row of {domain.values[x]!r} in the matrix sums to {totals[x]:.9g}, not to 1."
+        )
+    return q
+
+
+def matrix_ratios(
+    q: Floats, reports: Sequence[Any], *, protected: bool = False
+) -> Iterator[Ratios]:
+    """Log ratios of each report; those that prove a value are left out when `protected`.
+
+    ``max over x, x'`` of ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates, so the cost
+    of an audit is that of reading the matrix.
+    """
+    possible = q > 0
+    kept = possible.any(axis=0)
+    if protected:
+        proves = possible.sum(axis=0) == 1
+        kept &= ~proves
+        telling = possible & proves
+        first, zero = np.argmax(telling, axis=1), np.zeros(len(q))
+        yield Ratios(zero, zero, lambda x, _other: reports[first[x]], telling.any(axis=1))
     with np.errstate(divide="ignore"):
         log_q = np.log(q)
-    bounds = notion.bounds(domain)
-    return _worst_of(
-        notion,
-        domain,
-        bounds,
-        (
-            (log_q[:, y], -log_q[:, y], bound, partial(_same_report, reports[y]))
-            for bound in bounds
-            for y in np.flatnonzero(q.max(axis=0) > 0)
-        ),
-    )
+    for y in np.flatnonzero(kept):
+        yield Ratios(log_q[:, y], -log_q[:, y], lambda _x, _other, y=y: reports[y])
 
 
-def _same_report(report: Any, x: int, other: int) -> Any:
-    return report
-
-
-def largest_ratio(own: Floats, other: Floats) -> float:
+def largest_ratio(own: Floats, other: Floats, alike: Ints | None = None) -> float:
     """Largest ``own[x] + other[x']`` over ``x != x'``: the LDP budget; 0 for a single value."""
-    return 0.0 if len(own) == 1 else _worst_pair(own, other)[2]
+    pair = _worst_pair(own, other, alike)
+    return 0.0 if pair is None else pair[2]
 
 
-Candidate = tuple[Floats, Floats, Bound, Callable[[int, int], Any]]
+def _worst_pair(
+    row: Floats, column: Floats, alike: Ints | None = None
+) -> tuple[int, int, float] | None:
+    """Maximise ``row[x] + column[z]`` over pairs that differ: the two largest of each are enough.
 
-
-def _worst_of(
-    notion: Notion, domain: Domain, bounds: Sequence[Bound], candidates: Iterable[Candidate]
-) -> Audit:
-    """Audit of the pair with the largest excess over its limit, among all candidates."""
-    if len(domain) == 1:
-        return Audit(notion, True, 1.0, 1.0, None)
-    worst, worst_excess = Audit(notion, True, 1.0, 1.0, None), -np.inf
-    for own, other, bound, report in candidates:
-        row, column = _minus(own, bound.row), _minus(other, bound.column)
-        x, z, excess = _worst_pair(row, column)
-        if excess > worst_excess:
-            worst_excess = excess
-            log_ratio = float(own[x] + other[z])
-            # Of several bounds the tightest counts, also where an infinite ratio exceeds them all.
-            limit = min(float(each.row[x] + each.column[z]) for each in bounds)
-            holds = excess <= TOLERANCE * max(1.0, abs(limit))
-            worst = Audit(
-                notion,
-                holds,
-                _exp(log_ratio),
-                _exp(limit),
-                Witness(domain.values[x], domain.values[z], report(x, z)),
-                "" if holds else f"The ratio exceeds its limit by a factor {_exp(excess):.6g}.",
-            )
-    return worst
-
-
-def _worst_pair(row: Floats, column: Floats) -> tuple[int, int, float]:
-    """Maximise ``row[x] + column[z]`` over ``x != z``: the two largest of each are enough."""
-    best_row = np.argsort(-row, kind="stable")[:2]
-    best_column = np.argsort(-column, kind="stable")[:2]
-    pairs = [(int(x), int(z)) for x in best_row for z in best_column if x != z]
+    None when no two values differ.
+    """
+    group = np.arange(len(row)) if alike is None else alike
+    pairs = [(x, z) for x in _two(row, group) for z in _two(column, group) if group[x] != group[z]]
+    if not pairs:
+        return None
     scores = [_plus(row[x], column[z]) for x, z in pairs]
     best = int(np.argmax(scores))
     return *pairs[best], scores[best]
+
+
+def _two(scores: Floats, group: Ints) -> list[int]:
+    """Places of the largest score, and of the largest one in another group."""
+    first = int(np.argmax(scores))
+    others = np.flatnonzero(group != group[first])
+    return [first, int(others[np.argmax(scores[others])])] if len(others) else [first]
 
 
 def _plus(left: float, right: float) -> float:

@@ -6,24 +6,23 @@ and `post_process` (Prop. 11) compute the guarantee of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, Mask
+from anonbayes.arrays import Mask
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.notions.ldp import (
     LDP,
     Audit,
+    Audited,
     Bound,
     Notion,
     Witness,
-    audit_matrix,
-    audit_ratios,
     check_epsilon,
     sensitive_mask,
 )
@@ -49,6 +48,17 @@ class SensitiveNotion(Notion):
     def mask(self, domain: Domain) -> Mask:
         """Which values of the domain are sensitive."""
         return sensitive_mask(domain, self.sensitive)
+
+    def __add__(self, other: SensitiveNotion) -> SensitiveNotion:
+        """Sequential composition adds the budgets of one sensitive set (ULDP Prop. 1)."""
+        if type(other) is not type(self):
+            return NotImplemented
+        if self.sensitive != other.sensitive:
+            raise AnonbayesError(
+                f"{self} and {other} protect different sensitive sets; compose them after "
+                "restating both for the values they have in common."
+            )
+        return type(self)(self.sensitive, self.epsilon + other.epsilon)
 
     def __repr__(self) -> str:
         shown = ", ".join(sorted(map(repr, self.sensitive))[:3])
@@ -116,70 +126,37 @@ class ULDP(SensitiveNotion):
         """One bound on protected reports, `epsilon` for every pair."""
         return LDP(self.epsilon).bounds(domain)
 
-    def __add__(self, other: ULDP) -> ULDP:
-        """Sequential composition (ULDP Prop. 1)."""
-        if not isinstance(other, ULDP):
-            return NotImplemented
-        return compose(self, other)  # type: ignore[return-value]
+    def audit(self, channel: Audited) -> Audit:
+        """Check that no report proves a sensitive value, and LDP on all that prove none.
 
+        Examples
+        --------
+        Mangat's scheme is ULDP with epsilon = ln(1/p) (ULDP Sec. 3.1):
 
-def audit_types(
-    notion: ULDP,
-    domain: Domain,
-    own: Floats,
-    other: Floats,
-    proof: Mask,
-    report: Callable[[int, int], Any],
-) -> Audit:
-    """Audit ULDP on a channel that knows its log ratios on non-proving reports.
-
-    Parameters
-    ----------
-    notion, domain
-        What to check, and the values.
-    own, other : ndarray
-        Parts of the largest log ratio over the reports that several values can produce.
-    proof : ndarray of bool
-        Values that some report proves.
-    report : callable
-        ``report(x, x')``, for the witness.
-    """
-    exposed = np.flatnonzero(proof & notion.mask(domain))
-    if len(exposed) and len(domain) > 1:
-        x = int(exposed[0])
-        z = 0 if x else 1
-        return Audit(
-            notion,
-            False,
-            np.inf,
-            float(np.exp(notion.epsilon)),
-            Witness(domain.values[x], domain.values[z], report(x, z)),
-            f"A report proves the sensitive value {domain.values[x]!r}.",
-        )
-    return audit_ratios(notion, domain, own, other, report)
-
-
-def audit_types_matrix(
-    notion: ULDP, domain: Domain, matrix: npt.ArrayLike, reports: Sequence[Any]
-) -> Audit:
-    """Audit ULDP on a channel given by its matrix, as `audit_matrix` does for pairwise notions.
-
-    Examples
-    --------
-    Mangat's scheme is ULDP with epsilon = ln(1/p) (ULDP Sec. 3.1):
-
-    >>> domain = Domain("cheated", ["yes", "no"])
-    >>> p = 0.25
-    >>> audit = audit_types_matrix(ULDP(["yes"], np.log(4)), domain, [[1, 0], [p, 1 - p]], "yn")
-    >>> audit.holds, round(audit.worst_ratio, 9)
-    (True, 4.0)
-    """
-    q = np.asarray(matrix, dtype=float)
-    single = (q > 0).sum(axis=0) == 1
-    from_sensitive = (q[notion.mask(domain)] > 0).any(axis=0)
-    invertible = single & ~from_sensitive
-    kept = [y for y, drop in zip(reports, invertible, strict=True) if not drop]
-    return audit_matrix(notion, domain, q[:, ~invertible], kept)
+        >>> from anonbayes.notions.ldp import audit_matrix
+        >>> domain, p = Domain("cheated", ["yes", "no"]), 0.25
+        >>> audit = audit_matrix(ULDP(["yes"], np.log(4)), domain, [[1, 0], [p, 1 - p]], "yn")
+        >>> audit.holds, round(audit.worst_ratio, 9)
+        (True, 4.0)
+        """
+        domain, ratios = channel.domain, list(channel.ratios(protected=True))
+        for some in ratios:
+            if (
+                some.proof is not None
+                and (some.proof & self.mask(domain)).any()
+                and len(domain) > 1
+            ):
+                x = int(np.argmax(some.proof & self.mask(domain)))
+                z = 0 if x else 1
+                return Audit(
+                    self,
+                    False,
+                    np.inf,
+                    float(np.exp(self.epsilon)),
+                    Witness(domain.values[x], domain.values[z], some.report(x, z)),
+                    f"A report proves the sensitive value {domain.values[x]!r}.",
+                )
+        return self._worst_of(domain, ratios)
 
 
 def compose(*notions: Notion) -> Notion:
@@ -187,13 +164,14 @@ def compose(*notions: Notion) -> Notion:
 
     Parameters
     ----------
-    *notions : LDP, or ULDP with one sensitive set
-        The guarantees of the single releases; later channels may depend on earlier reports.
+    *notions : Notion
+        The guarantees of the single releases, all of one kind (LDP, ULDP or OSLDP with one
+        sensitive set, OneID, MinID); later channels may depend on earlier reports.
 
     Returns
     -------
-    LDP or ULDP
-        With the summed budget. A pair of reports is protected when both are.
+    Notion
+        With the summed budgets. For ULDP, a pair of reports is protected when both are.
 
     Examples
     --------
@@ -205,21 +183,12 @@ def compose(*notions: Notion) -> Notion:
     first, *rest = notions
     total: Any = first
     for notion in rest:
-        if isinstance(total, LDP) and isinstance(notion, LDP):
-            total = total + notion
-        elif isinstance(total, SensitiveNotion) and type(total) is type(notion):
-            if total.sensitive != notion.sensitive:  # type: ignore[attr-defined]
-                raise AnonbayesError(
-                    f"{total} and {notion} protect different sensitive sets; compose them after "
-                    "restating both for the values they have in common."
-                )
-            epsilon = total.epsilon + notion.epsilon  # type: ignore[attr-defined]
-            total = type(total)(total.sensitive, epsilon)
-        else:
+        if not isinstance(total, Notion) or type(total) is not type(notion):
             raise AnonbayesError(
                 f"{total} and {notion} do not compose into one notion; for ULDP with LDP use "
                 "`integrate`."
             )
+        total = total + notion
     return total
 
 

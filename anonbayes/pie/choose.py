@@ -11,13 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.channels.base import Channel
-from anonbayes.channels.hashing import LocalHashing
-from anonbayes.channels.response import RandomizedResponse, UtilityOptimizedRR
-from anonbayes.channels.unary import RAPPOR, UnaryEncoding, UtilityOptimizedRAPPOR
-from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.pie.bounds import (
     KINDS,
-    Symbols,
     bayes_error,
     bound,
     check_reports,
@@ -147,7 +143,7 @@ def family_bits(
     channel: Channel | Callable[[float], Channel], epsilon: float, n: int, t: int, kind: str
 ) -> float:
     """`bound` of the channel of the same kind with another budget; it is made only if need be."""
-    symbols = Symbols.of(channel) if isinstance(channel, Channel) else None
+    symbols = channel.symbols() if isinstance(channel, Channel) else None
     if symbols is None:
         return bound(_family(channel)(epsilon), n, t, kind=kind)
     return min(
@@ -158,25 +154,7 @@ def family_bits(
 
 def _family(channel: Channel | Callable[[float], Channel]) -> Callable[[float], Channel]:
     """Return the channels of the same kind, by budget."""
-    if isinstance(channel, RandomizedResponse | RAPPOR):
-        kind, domain = type(channel), channel.domain
-        return lambda epsilon: kind(domain, epsilon)
-    if isinstance(channel, LocalHashing):
-        hashed = channel
-        return lambda epsilon: LocalHashing(hashed.domain, hashed.g, epsilon)
-    if isinstance(channel, UnaryEncoding):
-        bits = channel.domain
-        return lambda epsilon: UnaryEncoding.optimal(bits, epsilon)
-    if isinstance(channel, UtilityOptimizedRR | UtilityOptimizedRAPPOR):
-        kind_u, own = type(channel), channel.domain
-        sensitive = [own.values[i] for i in np.flatnonzero(channel.sensitive)]
-        return lambda epsilon: kind_u(own, sensitive, epsilon)
-    if isinstance(channel, Channel):
-        raise ChannelError(
-            f"{type(channel).__name__} has no budget of its own to choose; give a function from "
-            "epsilon to channel."
-        )
-    return channel
+    return channel.with_epsilon if isinstance(channel, Channel) else channel
 
 
 # -------------------------------------------------------------------------------------------------

@@ -11,11 +11,8 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
-from anonbayes.channels.hashing import LocalHashing
-from anonbayes.channels.response import UtilityOptimizedRR
 from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.estimation import hash_support
 from anonbayes.pie.system_entropy import divergence_terms
 
 __all__ = ["Information", "conditional", "information", "mutual_information", "read_joint"]
@@ -100,7 +97,7 @@ def information(
     diagonal = sparse.csr_array(
         (values[held], held, np.arange(len(held) + 1)), shape=(len(held), len(values))
     )
-    if isinstance(channel, LocalHashing) and not channel.is_invertible:
+    if isinstance(channel, Channel) and _merges(channel):
         _check_size(joint, len(channel.domain))
         return _sampled(joint, diagonal, channel, own, seed)
     return Information(_bits(joint, channel), own, _bits(diagonal, channel))
@@ -157,20 +154,20 @@ def _check_size(joint: sparse.csr_array, size: int) -> None:
 
 def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
     """``I(U;Y)`` by the cheapest exact way."""
-    if isinstance(channel, UtilityOptimizedRR):
+    if isinstance(channel, Channel) and (naming := channel.naming()) is not None:
         _check_size(joint, len(channel.domain))
-        return _named(joint, channel.miss, channel.hit - channel.miss)
-    if isinstance(channel, LocalHashing):
-        _check_size(joint, len(channel.domain))
-        # All hash functions with a > 0 only rename the values; those with a = 0 say nothing.
-        size = len(channel.domain)
-        bits = _named(joint, np.broadcast_to(channel.noise, size), channel.theta)
-        return (1 - 1 / channel.g) * bits
+        return naming.share * _named(joint, naming.floor, naming.gain)
     q = channel.matrix() if isinstance(channel, Channel) else np.asarray(channel, dtype=float)
     if q.ndim != 2 or (q < 0).any() or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6):
         raise ChannelError("A channel's matrix has one row per value, each a distribution.")
     _check_size(joint, len(q))
     return _dense(joint, q)
+
+
+def _merges(channel: Channel) -> bool:
+    """Whether reports name symbols that several values share, as hash functions do."""
+    symbols = channel.symbols()
+    return symbols is not None and symbols.silent is None
 
 
 def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> float:
@@ -206,27 +203,24 @@ def _dense(joint: sparse.csr_array, q: Floats) -> float:
 def _sampled(
     joint: sparse.csr_array,
     diagonal: sparse.csr_array,
-    channel: LocalHashing,
+    channel: Channel,
     own: float,
     seed: Any,
 ) -> Information:
     """Average over hash functions of the information that a report gives, the function known."""
-    rng = np.random.default_rng(seed)
+    rng, noise = np.random.default_rng(seed), channel.symbols()
+    assert noise is not None
     found = np.empty((HASHES, 2))
     columns = np.unique(np.concatenate([joint.indices, diagonal.indices])).astype(np.int64)
     for i in range(HASHES):
-        a, b = rng.integers(0, channel.prime, 2)
-        symbols = hash_support.hash_pairs(
-            np.full(len(columns), a), np.full(len(columns), b), columns, channel.prime, channel.g
-        )
         place = np.zeros(joint.shape[1], dtype=np.int64)
-        used, place[columns] = np.unique(symbols, return_inverse=True)
+        used, place[columns] = np.unique(channel.draw_symbols(columns, rng), return_inverse=True)
         for k, table in enumerate((joint, diagonal)):
             merged = sparse.coo_array(table)
             hashed = sparse.csr_array(
                 (merged.data, (merged.coords[0], place[merged.coords[1]])),
                 shape=(table.shape[0], len(used)),
             )
-            found[i, k] = _named(hashed, np.broadcast_to(channel.noise, len(used)), channel.theta)
+            found[i, k] = _named(hashed, np.broadcast_to(noise.noise, len(used)), noise.theta)
     error = float(found[:, 0].std(ddof=1) / np.sqrt(HASHES))
     return Information(float(found[:, 0].mean()), own, float(found[:, 1].mean()), error)

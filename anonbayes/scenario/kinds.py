@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from anonbayes.channels.registry import MECHANISMS
 from anonbayes.scenario.keys import key
 
 __all__ = [
@@ -51,9 +52,8 @@ __all__ = [
 # ruff: noqa: RUF009  (`key` makes dataclass fields)
 
 
-CHANNELS = ("randomized_response", "rappor", "unary_encoding", "utility_optimized_rr",
-            "utility_optimized_rappor")  # fmt: skip
-PROTECTS_SOME = ("utility_optimized_rr", "utility_optimized_rappor")
+CHANNELS = tuple(name for name, each in MECHANISMS.items() if each.takes_epsilon)
+PROTECTS_SOME = tuple(name for name in CHANNELS if "sensitive" in MECHANISMS[name].needs)
 
 
 @dataclass(frozen=True, kw_only=True)

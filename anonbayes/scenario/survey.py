@@ -12,6 +12,7 @@ import pandas as pd
 from anonbayes import compat
 from anonbayes.arrays import Floats
 from anonbayes.channels.personalized import Personalized
+from anonbayes.channels.registry import make_channel
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
@@ -20,7 +21,6 @@ from anonbayes.notions.uldp import ULDP
 from anonbayes.risk.threat_plots import make_axes
 from anonbayes.scenario.file_columns import read_named
 from anonbayes.scenario.outputs import Result, compare_limits
-from anonbayes.scenario.table_files import make_channel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ class PreparedSurvey:
     def _expected_errors(self, n: int) -> dict[str, float]:
         """Return the expected l1 loss, here and if every answer were protected alike."""
         truth = self.truth
-        if truth is None or isinstance(self.channel, Personalized):
+        if truth is None or self.settings.mechanism.tags:
             return {}
         plain = RandomizedResponse(self.channel.domain, self.channel.epsilon)
         return {
@@ -157,7 +157,7 @@ def prepare(settings: Survey) -> PreparedSurvey:
         channel = _channel(how, how.values)
         source, column = settings.reports, settings.reports.column
         frame = read_named(source.file, {"reports.column": column}, sep=source.sep)
-        reports = frame[column].tolist()
+        reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
         channel.likelihood(reports)  # refuses reports that the channel cannot send
         return PreparedSurvey(settings, channel, reports, None, {})
     assert settings.population is not None
@@ -166,7 +166,7 @@ def prepare(settings: Survey) -> PreparedSurvey:
 
 def _channel(how: Mechanism, values: tuple[str, ...]) -> Any:
     domain = Domain(ANSWER, [*values, *how.tags])
-    common = make_channel(how.channel, domain, how.epsilon, [*how.sensitive, *how.tags])
+    common = make_channel(how.channel, domain, how.epsilon, sensitive=[*how.sensitive, *how.tags])
     return Personalized(common, how.tags) if how.tags else common
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +9,7 @@ import pandas as pd
 
 from anonbayes import anonymize, datasets
 from anonbayes.channels.coarsening import Generalization, UniformQuantizer
-from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.response import RandomizedResponse, UtilityOptimizedRR
-from anonbayes.channels.unary import RAPPOR, UnaryEncoding, UtilityOptimizedRAPPOR
+from anonbayes.channels.registry import make_channel
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.scenario.file_columns import read_people
@@ -25,37 +22,7 @@ if TYPE_CHECKING:
     from anonbayes.hierarchies import Hierarchy
     from anonbayes.scenario.kinds import Cleartext, ColumnRelease, Release
 
-__all__ = ["make_channel", "make_release", "read_cleartext"]
-
-
-# -------------------------------------------------------------------------------------------------
-# Randomized mechanisms by the names that scenario files give them.
-
-ALL: dict[str, Callable[[Domain, float], Any]] = {
-    "randomized_response": RandomizedResponse,
-    "rappor": RAPPOR,
-    "unary_encoding": UnaryEncoding.optimal,
-}
-SOME: dict[str, Callable[[Domain, Iterable[object], float], Any]] = {
-    "utility_optimized_rr": UtilityOptimizedRR,
-    "utility_optimized_rappor": UtilityOptimizedRAPPOR.optimal,
-}
-
-
-def make_channel(
-    name: str, domain: Domain, epsilon: float, sensitive: Iterable[object] = ()
-) -> PureChannel:
-    """Return the channel of that name; `sensitive` is for those that protect some values only.
-
-    Examples
-    --------
-    >>> make_channel("randomized_response", Domain("answer", ["yes", "no"]), 1.0).epsilon
-    1.0
-    """
-    channel: PureChannel = (
-        ALL[name](domain, epsilon) if name in ALL else SOME[name](domain, sensitive, epsilon)
-    )
-    return channel
+__all__ = ["make_release", "read_cleartext"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -207,4 +174,4 @@ def _channel(domain: Domain, how: ColumnRelease) -> Any:
         assert how.lower is not None and how.upper is not None and how.bins is not None
         return UniformQuantizer(how.lower, how.upper, how.bins, domain=domain)
     assert how.epsilon is not None
-    return make_channel(how.method, domain, how.epsilon, how.sensitive)
+    return make_channel(how.method, domain, how.epsilon, sensitive=how.sensitive)

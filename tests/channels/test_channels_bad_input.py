@@ -29,7 +29,7 @@ def test_impossible_budgets(make, epsilon):
 def test_a_zero_budget_is_legal_and_tells_nothing(make):
     channel = make(0.0)
     reports = channel.release(["a", "b", "c"], seed=1)
-    assert channel.n_reports(reports) == 3
+    assert len(reports) == 3
     assert channel.satisfies(ab.LDP(0.0)).holds
 
 
@@ -161,7 +161,6 @@ def test_labelled_shares_are_taken_by_their_labels():
     reports = ["a", "b", "c", "c"]
     for p in (pd.Series({"c": 0.7, "b": 0.2, "a": 0.1}), {"c": 0.7, "a": 0.1, "b": 0.2}):
         assert channel.expected_loss(p, 10) == channel.expected_loss(plain, 10)
-        assert channel.cramer_rao_bound(p, 10) == channel.cramer_rao_bound(plain, 10)
         np.testing.assert_array_equal(channel.apply(p), channel.apply(plain))
         assert channel.log_likelihood(p, reports) == channel.log_likelihood(plain, reports)
         np.testing.assert_array_equal(

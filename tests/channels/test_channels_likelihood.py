@@ -68,11 +68,12 @@ def test_evidence_is_that_of_the_matrix(name):
 @pytest.mark.parametrize("name", CHANNELS)
 def test_apply_and_adjoint_are_those_of_the_matrix(name):
     channel = CHANNELS[name]
-    q, weights = channel.matrix(), np.array([1.0, -2.0, 0.5, 3.0])
+    q = channel.matrix()
+    weights = np.random.default_rng(4).normal(size=q.shape[1])
+    np.testing.assert_allclose(channel.apply(P), P @ q, rtol=1e-12)
+    np.testing.assert_allclose(channel.adjoint(weights), q @ weights, rtol=1e-12)
     support = channel.all_reports().to_dense() if name in BITS else np.eye(4)
-    np.testing.assert_allclose(channel.apply(P), P @ q @ support, rtol=1e-12)
-    np.testing.assert_allclose(channel.adjoint(weights), q @ support @ weights, rtol=1e-12)
-    assert channel.apply(P) @ weights == pytest.approx(P @ channel.adjoint(weights), rel=1e-12)
+    np.testing.assert_allclose(channel.support(P), P @ q @ support, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -134,9 +135,8 @@ def test_a_million_reports_of_a_large_domain_take_little_memory(kind):
         for method in ("empirical", "threshold"):
             channel.estimate(reports, method=method)
         channel.estimate(reports, method="em", iterations=2)
-        channel.apply(uniform), channel.adjoint(uniform), channel.log_likelihood(uniform, reports)
+        channel.support(uniform), channel.log_likelihood(uniform, reports)
         assert channel.satisfies(ab.ULDP(range(2432), channel.epsilon)).holds
-        assert channel.cramer_rao_bound(uniform, n) > 0
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
+from anonbayes.channels import hashing
+from anonbayes.channels.hashing import MERSENNE
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation import hash_support
-from anonbayes.estimation.hash_support import MERSENNE
 
 
 def test_large_products_agree_with_python_integers():
@@ -15,12 +16,12 @@ def test_large_products_agree_with_python_integers():
     a[:2], b[:2], x[:2] = MERSENNE - 1, [MERSENNE - 1, 0], MERSENNE - 1
     for g in (2, 1000, 2_000_000_000):
         exact = [(int(i) * int(k) + int(j)) % MERSENNE % g for i, j, k in zip(a, b, x, strict=True)]
-        assert hash_support.hash_pairs(a, b, x, MERSENNE, g).tolist() == exact
+        assert hashing.hash_pairs(a, b, x, MERSENNE, g).tolist() == exact
 
 
 @pytest.mark.parametrize("number", [561, 25_326_001, 3_215_031_751, 2_152_302_898_747])
 def test_pseudoprimes_are_not_taken_for_primes(number):
-    assert not hash_support.is_prime(number)
+    assert not hashing.is_prime(number)
 
 
 def test_collisions_of_the_invertible_family_are_exact():
@@ -51,7 +52,7 @@ def test_collision_probability_by_counting():
     for prime, g in ((7, 3), (11, 4), (13, 13)):
         residues = np.arange(prime) % g
         expected = np.mean(residues[:, None] == residues)
-        assert hash_support.collision_probability(prime, g) == pytest.approx(expected, rel=1e-14)
+        assert hashing.collision_probability(prime, g) == pytest.approx(expected, rel=1e-14)
 
 
 @pytest.mark.parametrize("g", [11, 4])

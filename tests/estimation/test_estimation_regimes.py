@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.estimation import bounds
+from anonbayes.estimation import losses
 
 KINDS = {"response": ab.UtilityOptimizedRR, "bits": ab.UtilityOptimizedRAPPOR}
 
@@ -17,7 +17,7 @@ def test_high_privacy_loss_is_the_limit_of_the_exact_one(mechanism, norm):
     for epsilon in (0.1, 0.01, 0.001):
         channel = KINDS[mechanism](domain, range(20), epsilon)
         exact = channel.worst_case_loss(1000, norm=norm)
-        ratios.append(exact / bounds.high_privacy_loss(mechanism, 20, epsilon, 1000, norm=norm))
+        ratios.append(exact / losses.high_privacy_loss(mechanism, 20, epsilon, 1000, norm=norm))
     errors = np.abs(np.array(ratios) - 1)
     assert errors[2] < errors[1] < errors[0] and errors[2] < 0.02
 
@@ -29,10 +29,10 @@ def test_low_privacy_loss_is_reached_when_little_is_sensitive(norm):
     for kind in KINDS.values():
         channel = kind(domain, range(3), np.log(size))
         exact = channel.worst_case_loss(1000, norm=norm)
-        assert exact == pytest.approx(bounds.low_privacy_loss(size, 1000, norm=norm), rel=0.03)
+        assert exact == pytest.approx(losses.low_privacy_loss(size, 1000, norm=norm), rel=0.03)
     # Plain randomized response pays twice (l1) or four times (l2) as much.
     plain = ab.RandomizedResponse(domain, np.log(size)).worst_case_loss(1000, norm=norm)
-    price = plain / bounds.non_private_loss(size, 1000, norm=norm)
+    price = plain / losses.non_private_loss(size, 1000, norm=norm)
     assert price == pytest.approx(2 if norm == "l1" else 4, rel=0.01)
 
 
@@ -41,7 +41,7 @@ def test_urap_is_order_optimal_and_urr_is_not(norm, constant):
     """The worst case of uRAP is a fixed multiple of the minimax rate, whatever K_S."""
     for k_s in (5, 50, 500):
         domain = ab.Domain("x", range(2 * k_s))
-        rate = bounds.minimax_rate(k_s, 1e-4, 1000, norm=norm)
+        rate = losses.minimax_rate(k_s, 1e-4, 1000, norm=norm)
         bits = ab.UtilityOptimizedRAPPOR(domain, range(k_s), 1e-4)
         assert bits.worst_case_loss(1000, norm=norm) / rate == pytest.approx(constant, rel=0.01)
     response = ab.UtilityOptimizedRR(domain, range(k_s), 1e-4)
@@ -55,32 +55,32 @@ def test_high_privacy_loss_against_simulation(mechanism):
     channel = KINDS[mechanism](domain, range(5), 0.05)
     rng = np.random.default_rng(3)
     worst = channel.worst_case_distribution(norm="l2")
-    losses = []
+    squares = []
     for _ in range(150):
         reports = channel.release(rng.choice(12, 2000, p=worst), seed=rng)
         error = channel.estimate(reports, method="empirical").p - worst
-        losses.append(error @ error)
-    expected = bounds.high_privacy_loss(mechanism, 5, 0.05, 2000, norm="l2")
-    tolerance = 4 * np.std(losses, ddof=1) / np.sqrt(150) + 0.06 * expected
-    assert abs(np.mean(losses) - expected) < tolerance
+        squares.append(error @ error)
+    expected = losses.high_privacy_loss(mechanism, 5, 0.05, 2000, norm="l2")
+    tolerance = 4 * np.std(squares, ddof=1) / np.sqrt(150) + 0.06 * expected
+    assert abs(np.mean(squares) - expected) < tolerance
 
 
 def test_non_private_loss_against_the_identity():
     channel = ab.UtilityOptimizedRR(ab.Domain("x", range(7)), [], 1.0)
     for norm in ("l1", "l2"):
         assert channel.worst_case_loss(50, norm=norm) == pytest.approx(
-            bounds.non_private_loss(7, 50, norm=norm)
+            losses.non_private_loss(7, 50, norm=norm)
         )
 
 
 def test_bad_arguments_are_named():
     with pytest.raises(ab.AnonbayesError, match="epsilon=0"):
-        bounds.high_privacy_loss("bits", 5, 0.0, 10)
+        losses.high_privacy_loss("bits", 5, 0.0, 10)
     with pytest.raises(ab.AnonbayesError, match="mechanism='laplace'"):
-        bounds.high_privacy_loss("laplace", 5, 0.1, 10)
+        losses.high_privacy_loss("laplace", 5, 0.1, 10)
     with pytest.raises(ab.AnonbayesError, match="up to 1 only"):
-        bounds.minimax_rate(5, 2.0, 10)
+        losses.minimax_rate(5, 2.0, 10)
     with pytest.raises(ab.AnonbayesError, match="n_sensitive=0"):
-        bounds.minimax_rate(0, 0.5, 10)
+        losses.minimax_rate(0, 0.5, 10)
     with pytest.raises(ab.AnonbayesError, match="n_values=0"):
-        bounds.non_private_loss(0, 10)
+        losses.non_private_loss(0, 10)

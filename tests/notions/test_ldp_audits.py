@@ -7,7 +7,6 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.notions.ldp import Bound, Notion, audit_matrix
-from anonbayes.notions.uldp import audit_types_matrix
 
 DOMAIN = ab.Domain("x", list("abcd"))
 CHANNELS = {
@@ -76,7 +75,7 @@ def test_audit_finds_the_worst_pair(name, notion):
 def test_uldp_audit_by_structure_and_by_matrix_agree(name, sensitive):
     channel, notion = CHANNELS[name], ab.ULDP(sensitive, 1.0)
     q = channel.matrix()
-    by_matrix = audit_types_matrix(notion, DOMAIN, q, [str(i) for i in range(q.shape[1])])
+    by_matrix = audit_matrix(notion, DOMAIN, q, [str(i) for i in range(q.shape[1])])
     by_structure = channel.satisfies(notion)
     assert by_structure.holds == by_matrix.holds
     assert by_structure.worst_ratio == pytest.approx(by_matrix.worst_ratio)
@@ -131,6 +130,39 @@ def test_budgets_must_be_finite_and_not_negative(epsilon):
         ab.LDP(epsilon)
     with pytest.raises(ab.AnonbayesError, match="epsilon="):
         ab.ULDP(["a"], epsilon)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.5, np.nan], [0.5, 0.5]], "row of 'yes', column 1: no probability"),
+        ([[0.5, 0.5], [1.5, -0.5]], "row of 'no', column 0"),
+        ([[0.5, 0.5], [0.5, 0.4]], "row of 'no' in the matrix sums to 0.9"),
+        ([[0.5, 0.5]], "a row for each of the 2 values"),
+        ([1.0, 0.0], "a row for each of the 2 values"),
+    ],
+)
+def test_what_is_no_channel_is_not_audited(matrix, message):
+    yes_no = ab.Domain("answer", ["yes", "no"])
+    for notion in (ab.LDP(1.0), ab.ULDP(["yes"], 1.0), ab.OneID(1.0)):
+        with pytest.raises(ab.AnonbayesError, match=message):
+            audit_matrix(notion, yes_no, matrix, ["y", "n"])
+
+
+def test_what_is_no_notion_is_refused():
+    with pytest.raises(ab.AnonbayesError, match="no notion of privacy"):
+        ab.RandomizedResponse(DOMAIN, 1.0).satisfies(1.0)
+
+
+def test_notions_of_one_kind_compose():
+    budgets = {"a": 1.0, "b": 2.0, "c": np.inf, "d": 0.5}
+    twice = ab.compose(ab.OneID(budgets), ab.OneID(budgets))
+    assert twice.epsilon(DOMAIN).tolist() == [2.0, 4.0, np.inf, 1.0]
+    assert ab.compose(ab.MinID(1.0), ab.MinID(0.5)).epsilon(DOMAIN).tolist() == [1.5] * 4
+    assert ab.compose(ab.OSLDP(["a"], 1.0), ab.OSLDP(["a"], 0.5)) == ab.OSLDP(["a"], 1.5)
+    for pair in ((ab.OneID(1.0), ab.MinID(1.0)), (ab.ULDP(["a"], 1.0), ab.LDP(1.0)), (1.0, 2.0)):
+        with pytest.raises(ab.AnonbayesError, match="do not compose"):
+            ab.compose(*pair)
 
 
 def test_an_audit_explains_itself():

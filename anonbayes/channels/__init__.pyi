@@ -1,0 +1,17 @@
+from .base import Channel as Channel
+from .base import ReportEvidence as ReportEvidence
+from .coarsening import Generalization as Generalization
+from .coarsening import UniformQuantizer as UniformQuantizer
+from .component import Released as Released
+from .discriminative import InputDiscriminativeUE as InputDiscriminativeUE
+from .hashing import HashReports as HashReports
+from .hashing import LocalHashing as LocalHashing
+from .personalized import Personalized as Personalized
+from .reports import BitReports as BitReports
+from .reports import SupportCounts as SupportCounts
+from .response import RandomizedResponse as RandomizedResponse
+from .response import UtilityOptimizedRR as UtilityOptimizedRR
+from .unary import RAPPOR as RAPPOR
+from .unary import BitChannel as BitChannel
+from .unary import UnaryEncoding as UnaryEncoding
+from .unary import UtilityOptimizedRAPPOR as UtilityOptimizedRAPPOR

@@ -1,0 +1,175 @@
+"""Mechanisms of local privacy, each declared once.
+
+Command line, completion, scenarios, their schema and `choose_channel` read this list; how reports
+are spelled in files is a method of the channel (`Channel.spell`, `Channel.read_texts`). Nothing
+large is imported here: a channel's module is loaded when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from anonbayes.errors import AnonbayesError, one_of
+
+if TYPE_CHECKING:
+    from anonbayes.channels.pure import PureChannel
+    from anonbayes.domains import Domain
+
+__all__ = ["MECHANISMS", "OPTIONS", "Mechanism", "find_mechanism", "make_channel"]
+
+#: What a mechanism may take beside domain and budget, and what it is. Options of the command line
+#: and keys of scenarios have these names.
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "sensitive": "the values to protect",
+        "g": "the number of symbols of a hash function",
+        "d": "the number of values in a report",
+        "budgets": "a budget for each value",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One mechanism.
+
+    Attributes
+    ----------
+    name : str
+        On the command line and in scenarios.
+    title : str
+        What a report is, in a few words, for help and completion.
+    factory : str
+        ``module:callable`` below `anonbayes.channels`, called with the domain, the needed options
+        in their order, the budget unless there are `budgets`, and given options by keyword.
+    aliases : tuple of str
+        Other names of it.
+    needs, accepts : tuple of str
+        `OPTIONS` that must and that may be given.
+    """
+
+    name: str
+    title: str
+    factory: str
+    aliases: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    accepts: tuple[str, ...] = ()
+
+    @property
+    def takes_epsilon(self) -> bool:
+        """Whether one budget is for all values that it protects."""
+        return "budgets" not in self.needs
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise `AnonbayesError` for an option that is missing or has no meaning."""
+        for option, value in given.items():
+            absent = value is None or (option in self.needs and _is_empty(value))
+            if absent and option in self.needs:
+                raise AnonbayesError(f"{self.name} needs {option}, {OPTIONS[option]}.")
+            if not absent and not _is_empty(value) and option not in (*self.needs, *self.accepts):
+                raise AnonbayesError(f"{option} has no meaning with {self.name}.")
+
+    def make(self, domain: Domain, epsilon: float | None = None, **options: Any) -> PureChannel:
+        """Return the channel; see `make_channel`."""
+        one = {"epsilon": epsilon} if self.takes_epsilon else {}
+        self.check({**dict.fromkeys(self.needs), **options})
+        module, _, path = self.factory.partition(":")
+        target: Any = import_module(f"anonbayes.channels.{module}")
+        for attribute in path.split("."):
+            target = getattr(target, attribute)
+        more = {o: options[o] for o in (*self.needs, *self.accepts) if options.get(o) is not None}
+        channel: PureChannel = target(domain, **more, **one)
+        return channel
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | dict) and not value
+
+
+_ALL = (
+    Mechanism(
+        "randomized_response",
+        "a value, true or any other",
+        "response:RandomizedResponse",
+        aliases=("rr", "grr", "krr"),
+    ),
+    Mechanism(
+        "utility_optimized_rr",
+        "the same, protecting sensitive values only",
+        "response:UtilityOptimizedRR",
+        aliases=("urr",),
+        needs=("sensitive",),
+    ),
+    Mechanism("rappor", "bits, each flipped with the same probability", "unary:RAPPOR"),
+    Mechanism(
+        "unary_encoding", "bits, the optimal ones", "unary:UnaryEncoding.optimal", aliases=("oue",)
+    ),
+    Mechanism(
+        "utility_optimized_rappor",
+        "bits, protecting sensitive values only",
+        "unary:UtilityOptimizedRAPPOR.optimal",
+        aliases=("urap",),
+        needs=("sensitive",),
+    ),
+    Mechanism(
+        "local_hashing",
+        "a symbol of a random hash function; for large domains",
+        "hashing:LocalHashing.optimal",
+        aliases=("olh", "glh"),
+        accepts=("g",),
+    ),
+    Mechanism(
+        "input_discriminative_ue",
+        "bits, with a budget per value",
+        "discriminative:InputDiscriminativeUE.optimal",
+        aliases=("idue",),
+        needs=("budgets",),
+    ),
+)
+
+#: Every mechanism by its name.
+MECHANISMS: Mapping[str, Mechanism] = MappingProxyType({m.name: m for m in _ALL})
+
+
+def find_mechanism(name: str) -> Mechanism:
+    """Return the mechanism of that name or alias; raise `AnonbayesError` for any other.
+
+    Examples
+    --------
+    >>> find_mechanism("olh").name
+    'local_hashing'
+    """
+    for mechanism in MECHANISMS.values():
+        if name in mechanism.aliases:
+            return mechanism
+    one_of("mechanism", name, MECHANISMS)
+    return MECHANISMS[name]
+
+
+def make_channel(
+    name: str, domain: Domain, epsilon: float | None = None, **options: Any
+) -> PureChannel:
+    """Return the channel of that name.
+
+    Parameters
+    ----------
+    name : str
+        One of `MECHANISMS`, or an alias.
+    domain : Domain
+        The values.
+    epsilon : float
+        Budget; not for mechanisms with a budget per value.
+    **options
+        Of `OPTIONS`, those that the mechanism needs or accepts; others may be given as None.
+
+    Examples
+    --------
+    >>> from anonbayes import Domain
+    >>> make_channel("randomized_response", Domain("answer", ["yes", "no"]), 1.0).epsilon
+    1.0
+    """
+    return find_mechanism(name).make(domain, epsilon, **options)

@@ -1,0 +1,133 @@
+"""Every registered mechanism: one declaration, and what all that read it may rely on."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import anonbayes as ab
+from anonbayes.channels.registry import MECHANISMS, OPTIONS, find_mechanism, make_channel
+
+DOMAIN = ab.Domain("x", list("abcd"))
+P = np.array([0.4, 0.3, 0.2, 0.1])
+GIVEN = {"sensitive": ["a", "c"], "budgets": [1.0, 2.0, 2.0, np.inf]}
+
+
+def made(name, **options):
+    mechanism = MECHANISMS[name]
+    needed = {option: GIVEN[option] for option in mechanism.needs}
+    return mechanism.make(DOMAIN, 1.0 if mechanism.takes_epsilon else None, **needed, **options)
+
+
+def small(name):
+    """A channel of the mechanism whose matrix can be written down."""
+    return made(name, g=5) if "g" in MECHANISMS[name].accepts else made(name)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_apply_is_the_distribution_of_the_reports(name):
+    channel = small(name)
+    q = channel.matrix()
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(channel.apply(P), P @ q, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_common_mass_and_total_maximum_are_those_of_the_matrix(name):
+    channel = small(name)
+    q = channel.matrix()
+    assert channel.common_mass() == pytest.approx(q.min(axis=0).sum(), rel=1e-12)
+    assert channel.total_maximum() == pytest.approx(q.max(axis=0).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_budget_is_the_one_asked_for(name):
+    channel, mechanism = made(name), MECHANISMS[name]
+    if not mechanism.takes_epsilon:
+        assert channel.satisfies(channel.notion).holds
+        return
+    notion = ab.ULDP(["a", "c"], 1.0) if "sensitive" in mechanism.needs else ab.LDP(1.0)
+    assert channel.satisfies(notion).holds
+    less = ab.ULDP(["a", "c"], 0.99) if "sensitive" in mechanism.needs else ab.LDP(0.99)
+    assert not channel.satisfies(less).holds
+    assert channel.with_epsilon(2.0).epsilon == pytest.approx(2.0)
+    assert type(channel.with_epsilon(2.0)) is type(channel)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_reports_survive_a_file(name):
+    channel = made(name)
+    reports = channel.release(list("abcdabcd"), seed=3)
+    texts = channel.spell(reports)
+    assert len(texts) == 8 and all(isinstance(text, str) for text in texts)
+    again = channel.read_texts(texts)
+    np.testing.assert_array_equal(channel.counts(again), channel.counts(reports))
+    with pytest.raises(ab.AnonbayesError, match="Column 'r', row 1: "):
+        channel.read_texts([texts[0], "?"], where="Column 'r'")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_one_report_at_a_time_is_read_like_many(name):
+    channel = made(name)
+    report = channel.reporter(seed=5)
+    sent = [report("b") for _ in range(400)]
+    estimate = channel.estimate(sent, method="empirical")
+    assert estimate.n == 400 and estimate.p.argmax() == 1
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_channels_and_estimates_survive_pickle(name):
+    channel = made(name)
+    again = pickle.loads(pickle.dumps(channel))
+    np.testing.assert_array_equal(again.hit, channel.hit)
+    reports = channel.release(list("abcd") * 50, seed=1)
+    estimate = channel.estimate(reports, method="empirical")
+    copied = pickle.loads(pickle.dumps(estimate))
+    np.testing.assert_array_equal(copied.p, estimate.p)
+    audit = channel.satisfies(ab.LDP(1.0))
+    assert str(pickle.loads(pickle.dumps(audit))) == str(audit)
+
+
+def test_names_and_aliases_are_distinct():
+    names = [*MECHANISMS, *(alias for m in MECHANISMS.values() for alias in m.aliases)]
+    assert len(names) == len(set(names))
+    assert find_mechanism("oue") is MECHANISMS["unary_encoding"]
+    for mechanism in MECHANISMS.values():
+        assert {*mechanism.needs, *mechanism.accepts} <= set(OPTIONS)
+
+
+def test_options_that_do_not_fit_are_named():
+    with pytest.raises(ab.AnonbayesError, match=r"'randomised_response'.*randomized_response"):
+        make_channel("randomised_response", DOMAIN, 1.0)
+    with pytest.raises(ab.AnonbayesError, match="needs sensitive, the values to protect"):
+        make_channel("urr", DOMAIN, 1.0)
+    with pytest.raises(ab.AnonbayesError, match="g has no meaning with rappor"):
+        make_channel("rappor", DOMAIN, 1.0, g=4)
+    with pytest.raises(ab.AnonbayesError, match="sensitive has no meaning with rappor"):
+        make_channel("rappor", DOMAIN, 1.0, sensitive=["a"])
+
+
+DEVICE = """
+import sys
+from anonbayes import Domain
+from anonbayes.channels import {name}
+from anonbayes.channels.registry import make_channel
+heavy = {{"pandas", "scipy", "numba", "xarray", "pymc", "pytensor", "matplotlib", "arviz"}}
+domain = Domain("x", ["a", "b", "c"])
+for mechanism, more in (
+    ("rr", {{}}), ("urr", {{"sensitive": ["a"]}}), ("oue", {{}}), ("rappor", {{}}), ("olh", {{}})
+):
+    channel = make_channel(mechanism, domain, 1.0, **more)
+    channel.reporter()("a"), channel.release(["a", "b"])
+print(sorted(heavy & {{module.split(".")[0] for module in sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize("name", ["RandomizedResponse", "RAPPOR", "LocalHashing", "Personalized"])
+def test_a_device_loads_numpy_only(name):
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICE.format(name=name)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
