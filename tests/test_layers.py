@@ -34,13 +34,12 @@ CYCLES: dict[Edge, str] = {
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
-SAME_MODULE_NAME = {"assessment", "bayes", "bounds", "partitions", "run"}
+SAME_MODULE_NAME = {"assessment", "bayes", "partitions", "run"}
 SAME_CLASS_NAME = {
     "Arrays",
     "ChainState",
     "Check",
     "Cleartext",
-    "Information",
     "Population",
     "Prepared",
     "Traces",

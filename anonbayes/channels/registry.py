@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anonbayes.channels.pure import PureChannel
     from anonbayes.domains import Domain
 
-__all__ = ["MECHANISMS", "OPTIONS", "Mechanism", "find_mechanism", "make_channel"]
+__all__ = ["MECHANISMS", "OPTIONS", "MechanismKind", "find_mechanism", "make_channel"]
 
 #: What a mechanism may take beside domain and budget, and what it is. Options of the command line
 #: and keys of scenarios have these names.
@@ -34,7 +34,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class MechanismKind:
     """One mechanism.
 
     Attributes
@@ -64,14 +64,14 @@ class Mechanism:
         """Whether one budget is for all values that it protects."""
         return "budgets" not in self.needs
 
-    def check(self, given: Mapping[str, Any]) -> None:
+    def check(self, given: Mapping[str, Any], *, prefix: str = "") -> None:
         """Raise `AnonbayesError` for an option that is missing or has no meaning."""
         for option, value in given.items():
             absent = value is None or (option in self.needs and _is_empty(value))
             if absent and option in self.needs:
-                raise AnonbayesError(f"{self.name} needs {option}, {OPTIONS[option]}.")
+                raise AnonbayesError(f"{self.name} needs {prefix}{option}, {OPTIONS[option]}.")
             if not absent and not _is_empty(value) and option not in (*self.needs, *self.accepts):
-                raise AnonbayesError(f"{option} has no meaning with {self.name}.")
+                raise AnonbayesError(f"{prefix}{option} has no meaning with {self.name}.")
 
     def make(self, domain: Domain, epsilon: float | None = None, **options: Any) -> PureChannel:
         """Return the channel; see `make_channel`."""
@@ -91,38 +91,38 @@ def _is_empty(value: Any) -> bool:
 
 
 _ALL = (
-    Mechanism(
+    MechanismKind(
         "randomized_response",
         "a value, true or any other",
         "response:RandomizedResponse",
         aliases=("rr", "grr", "krr"),
     ),
-    Mechanism(
+    MechanismKind(
         "utility_optimized_rr",
         "the same, protecting sensitive values only",
         "response:UtilityOptimizedRR",
         aliases=("urr",),
         needs=("sensitive",),
     ),
-    Mechanism("rappor", "bits, each flipped with the same probability", "unary:RAPPOR"),
-    Mechanism(
+    MechanismKind("rappor", "bits, each flipped with the same probability", "unary:RAPPOR"),
+    MechanismKind(
         "unary_encoding", "bits, the optimal ones", "unary:UnaryEncoding.optimal", aliases=("oue",)
     ),
-    Mechanism(
+    MechanismKind(
         "utility_optimized_rappor",
         "bits, protecting sensitive values only",
         "unary:UtilityOptimizedRAPPOR.optimal",
         aliases=("urap",),
         needs=("sensitive",),
     ),
-    Mechanism(
+    MechanismKind(
         "local_hashing",
         "a symbol of a random hash function; for large domains",
         "hashing:LocalHashing.optimal",
         aliases=("olh", "glh"),
         accepts=("g",),
     ),
-    Mechanism(
+    MechanismKind(
         "input_discriminative_ue",
         "bits, with a budget per value",
         "discriminative:InputDiscriminativeUE.optimal",
@@ -132,10 +132,10 @@ _ALL = (
 )
 
 #: Every mechanism by its name.
-MECHANISMS: Mapping[str, Mechanism] = MappingProxyType({m.name: m for m in _ALL})
+MECHANISMS: Mapping[str, MechanismKind] = MappingProxyType({m.name: m for m in _ALL})
 
 
-def find_mechanism(name: str) -> Mechanism:
+def find_mechanism(name: str) -> MechanismKind:
     """Return the mechanism of that name or alias; raise `AnonbayesError` for any other.
 
     Examples

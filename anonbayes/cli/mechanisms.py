@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anonbayes.channels.registry import Mechanism, find_mechanism
+from anonbayes.channels.registry import MechanismKind, find_mechanism
 from anonbayes.cli.options import parse_number, parse_values
 from anonbayes.errors import AnonbayesError, nearest
 
@@ -52,7 +52,10 @@ def make_mechanism(
     from anonbayes.domains import Domain, IntegerDomain
 
     mechanism = find_mechanism(name)
-    mechanism.check({"sensitive": sensitive or None, "g": g, "d": d, "budgets": budgets})
+    given = {"sensitive": sensitive, "g": g, "d": d}
+    if mechanism.takes_epsilon:
+        given["budgets"] = budgets
+    mechanism.check(given, prefix="--")
     if not mechanism.takes_epsilon:
         return _with_budgets(mechanism, budgets, rule, epsilon, values, sep=sep, column=column)
     if rule is not None:
@@ -72,7 +75,7 @@ def make_mechanism(
 
 
 def _with_budgets(
-    mechanism: Mechanism,
+    mechanism: MechanismKind,
     file: Path | None,
     rule: str | None,
     epsilon: float | None,

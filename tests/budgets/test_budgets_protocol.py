@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.channels.support import collect_support
 from anonbayes.estimation.closed_forms import inverse_variance, score_interval, share_interval
 
 SIZE = 12
@@ -19,7 +18,7 @@ def test_support_of_drawn_reports_has_the_binomial_law():
     codes = np.repeat(np.arange(SIZE), COUNTS)
     rng = np.random.default_rng(1)
     runs = 400
-    released = np.array([collect_support(channel, codes, seed=rng).counts for _ in range(runs)])
+    released = np.array([channel.collect(codes, seed=rng).counts for _ in range(runs)])
     drawn = np.array([channel.simulate(COUNTS, seed=rng).counts for _ in range(runs)])
     a, b = channel.a, channel.b
     mean = COUNTS * a + (N - COUNTS) * b
@@ -33,10 +32,10 @@ def test_support_of_drawn_reports_has_the_binomial_law():
 
 
 def test_reports_are_counted_in_pieces(monkeypatch):
-    monkeypatch.setattr("anonbayes.channels.support.CHUNK", 50)
+    monkeypatch.setattr("anonbayes.channels.unary.COLLECTED", 50)
     channel = ab.InputDiscriminativeUE(DOMAIN, 1.0, 0.0)
     codes = np.repeat(np.arange(SIZE), COUNTS)
-    support = collect_support(channel, codes, seed=1)
+    support = channel.collect(codes, seed=1)
     assert support.counts.tolist() == COUNTS.tolist() and support.n == N
 
 
@@ -132,5 +131,5 @@ def test_groups_must_fit_together():
         ab.budgets.combine([(channel, reports), (other, other.release([1], seed=1))])
     with pytest.raises(ab.AnonbayesError, match="without reports"):
         ab.budgets.combine([(channel, channel.release([], seed=1))])
-    with pytest.raises(ab.AnonbayesError, match="supports 12 values"):
+    with pytest.raises(ab.AnonbayesError, match="3 support counts for 12 values"):
         ab.budgets.combine([(channel, ab.SupportCounts(np.zeros(3, dtype=int), 4))])

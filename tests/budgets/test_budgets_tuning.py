@@ -131,7 +131,7 @@ def test_renderings():
 def test_confidence_is_the_worst_case_without_evidence_and_grows_with_it():
     channel = ab.InputDiscriminativeUE.optimal(DOMAIN, 3.0)
     few, many = (
-        ab.SupportCounts(np.array(n0 * channel.apply([0, 0.1, 0.9, 0]), dtype=int), n0)
+        ab.SupportCounts(np.array(n0 * channel.support([0, 0.1, 0.9, 0]), dtype=int), n0)
         for n0 in (100, 10_000)
     )
     n = 100_000

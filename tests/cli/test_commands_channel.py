@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.cli.mechanisms import make_mechanism, read_reports, spell_reports
+from anonbayes.cli.mechanisms import make_mechanism
 
 VALUES = "a,b,c,d"
 SHARES = {"a": 600, "b": 250, "c": 100, "d": 50}
@@ -45,7 +45,7 @@ def test_estimate_undoes_release(run, run_json, held, tmp_path, mechanism):
     )
     # What the device sends is what the file says.
     sent = channel.release(held, seed=5)
-    assert spell_reports(channel, sent) == written["report"].tolist()
+    assert channel.spell(sent) == written["report"].tolist()
     same = channel.estimate(sent, method="empirical", level=0.999)
     assert [line["share"] for line in found["shares"]] == pytest.approx(same.p.tolist())
     for line in found["shares"]:
@@ -53,13 +53,13 @@ def test_estimate_undoes_release(run, run_json, held, tmp_path, mechanism):
     assert (found["reports"], found["level"]) == (1000, 0.999)
 
 
-def test_bits_are_spelled_in_the_order_of_the_values(monkeypatch):
-    monkeypatch.setattr("anonbayes.cli.mechanisms.ROWS", 2)
+def test_bits_are_spelled_in_the_order_of_the_values():
     channel = ab.RAPPOR(ab.Domain("x", list("abc")), 1.0)
     bits = [[0, 1, 1], [0, 0, 0], [1, 0, 0], [1, 1, 1], [0, 0, 1]]
-    texts = spell_reports(channel, ab.BitReports.from_dense(bits))
+    texts = channel.spell(ab.BitReports.from_dense(bits))
     assert texts == ["011", "000", "100", "111", "001"]
-    again = read_reports(channel, pd.Series(texts, name="report"))
+    assert list(ab.BitReports.from_dense(bits).texts(rows=2)) == texts
+    again = channel.read_texts(texts)
     assert again.to_dense().tolist() == bits
 
 
