@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import docs_blocks
 import matplotlib.pyplot as plt
 import pytest
-from docs_blocks import ROOT, Block, blocks, check_json, check_toml, pages, run_python, run_shell
+
+from tests import docs_blocks
+from tests.docs_blocks import (
+    ROOT,
+    Block,
+    blocks,
+    check_json,
+    check_toml,
+    pages,
+    run_python,
+    run_shell,
+)
 
 PAGES = [page for page in pages() if blocks(page)]
 KINDS = {"python", "sh", "toml", "json", "text"}

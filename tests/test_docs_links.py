@@ -7,7 +7,8 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from docs_blocks import FENCE, ROOT, pages
+
+from tests.docs_blocks import FENCE, ROOT, pages
 
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 
@@ -81,5 +82,5 @@ def test_the_architecture_names_every_room():
 
 def test_broken_links_are_noticed(tmp_path, monkeypatch):
     (tmp_path / "a.md").write_text("# A b\n[x](absent.md) [y](#a-b) [z](#c) `[q](code.md)`\n")
-    monkeypatch.setattr("test_docs_links.ROOT", tmp_path)
+    monkeypatch.setattr("tests.test_docs_links.ROOT", tmp_path)
     assert broken("a.md") == ["absent.md", "#c"]

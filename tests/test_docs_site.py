@@ -6,9 +6,9 @@ import importlib
 import re
 
 import pytest
-from docs_blocks import ROOT
 
 import anonbayes
+from tests.docs_blocks import ROOT
 
 
 @pytest.fixture(autouse=True)

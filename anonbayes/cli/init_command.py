@@ -37,6 +37,8 @@ def init(
     from anonbayes.io.files import write_text
     from anonbayes.scenario.starter import starter
 
+    if not table.name:
+        raise AnonbayesError(f"{str(table)!r} is no file; name the table to start from.")
     file = out or table.with_suffix(".toml")
     if file.exists() and not force:
         raise AnonbayesError(f"{str(file)!r} exists; name another with --out, or use --force.")

@@ -65,7 +65,7 @@ class _Bins:
             np.bincount(place, people, N_BINS),
             total(pairs.stated),
             total(pairs.right),
-            np.sqrt(total(pairs.stated * (1.0 - pairs.stated))),
+            np.sqrt(total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0))),  # beliefs round
         )
 
     @property
