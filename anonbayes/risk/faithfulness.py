@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numba import njit
+from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.belief import normalise
+from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
-from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
+from anonbayes.inference.dirichlet import Prior, PriorLike
+from anonbayes.inference.features import Features
+from anonbayes.inference.weights import choose_evidence, maximise, weighted_joint
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights
 from anonbayes.tables.build import check_column, check_frame
@@ -51,12 +55,16 @@ class Ideal:
         ``E[pi_S | t]``, shape ``(S,)``.
     means : tuple of numpy.ndarray
         ``E[pi_a | t]`` per attribute, shape ``(S, K)``.
+    eta : numpy.ndarray or None
+        Weight of each attribute, learned from the cleartext (MODEL 1.9); None where every one
+        counts in full.
     """
 
     table: ReleasedTable
     prior: Prior
     secret_mean: Floats
     means: tuple[Floats, ...]
+    eta: Floats | None = None
 
     def belief(
         self, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
@@ -76,10 +84,11 @@ class Ideal:
 
     def weights(self, victims: Victims) -> Floats:
         """``p_I(s, what is known)`` of each distinct victim, shape ``(victims, S)``."""
-        out = np.tile(self.secret_mean, (len(victims), 1))
-        for a, mean in enumerate(self.means):
-            out *= (victims.weights[a] @ mean.T)[victims.codes[:, a]]
-        return out
+        known = [
+            (weight @ mean.T)[code]
+            for weight, mean, code in zip(victims.weights, self.means, victims.codes.T, strict=True)
+        ]
+        return weighted_joint(self.secret_mean, known, self.eta)
 
     def __repr__(self) -> str:
         return f"Ideal({self.table.n_rows:,} rows, sensitive={self.table.sensitive!r})"
@@ -92,7 +101,8 @@ def ideal(
     table: ReleasedTable | None = None,
     domains: Mapping[str, Domain | Iterable[Any]] | None = None,
     alpha: PriorLike = 1.0,
-    beta: PriorLike = 1.0,
+    beta: PriorLike | None = None,
+    evidence: str = "auto",
     weights: str | None = None,
 ) -> Ideal:
     """Learn from the cleartext, as nobody but the evaluator can (Groups (19), (20)).
@@ -107,8 +117,8 @@ def ideal(
         A release of the cleartext, whose attributes and domains are used.
     domains : mapping, optional
         Possible values of a column, those seen by default. Not with `table`.
-    alpha, beta
-        Prior weights as in `fit`.
+    alpha, beta, evidence
+        Prior weights, and how attributes add up, as in `fit`.
     weights : str, optional
         Column of the cleartext that says how many people a row stands for.
 
@@ -131,26 +141,27 @@ def ideal(
         table = _shape(shown, sensitive, domains or {})
     elif domains is not None:
         raise TableError("domains= are those of table=; give only one of both.")
-    return ideal_of(table, read_truth(table, cleartext, weights=weights), alpha=alpha, beta=beta)
+    truth = read_truth(table, cleartext, weights=weights)
+    taken = choose_evidence(_clear(table, truth), evidence=evidence, alpha=alpha, beta=beta)
+    return ideal_of(table, truth, prior=taken.prior, evidence=taken.evidence)
+
+
+def _clear(table: ReleasedTable, truth: Truth) -> ReleasedTable:
+    return clear_release(table, list(truth.codes.T), truth.secret, truth.weights)
 
 
 def ideal_of(
-    table: ReleasedTable,
-    truth: Truth,
-    *,
-    prior: Prior | None = None,
-    alpha: PriorLike = 1.0,
-    beta: PriorLike = 1.0,
+    table: ReleasedTable, truth: Truth, *, prior: Prior, evidence: str = "independent"
 ) -> Ideal:
-    """`ideal` of a cleartext that has been encoded, with the prior of a posterior or a new one."""
-    trivial = clear_release(table, list(truth.codes.T), truth.secret, truth.weights)
-    known = resolve_prior(trivial, alpha=alpha, beta=beta) if prior is None else prior
+    """`ideal` of a cleartext that has been encoded, with prior and evidence of a posterior."""
+    trivial, known = _clear(table, truth), prior
     secret = known.alpha + trivial.secret_counts
     means = []
     for name in trivial.attributes:
         weight = known.beta[name] + trivial.counts[name].toarray().T
         means.append(weight / weight.sum(axis=1, keepdims=True))
-    return Ideal(trivial, known, secret / secret.sum(), tuple(means))
+    eta = maximise(Features.of(trivial, known))[0] if evidence == "weighted" else None
+    return Ideal(trivial, known, secret / secret.sum(), tuple(means), eta)
 
 
 def _shape(
@@ -242,8 +253,19 @@ def faithfulness(
         secret, codes = grid[0], np.ascontiguousarray(grid[1:].T)
     else:
         secret, codes = _draw(best, samples, np.random.default_rng(seed))
-    p_ideal = _product(best.secret_mean, best.means, secret, codes)
-    p_learner, batches = _learner(post, secret, codes)
+    if best.eta is None and post.eta is None:
+        p_ideal = _product(best.secret_mean, best.means, secret, codes)
+        p_learner, batches = _learner(post, secret, codes)
+    else:
+        records, which = codes, np.arange(len(codes))
+        if listed:  # every record stands there once for each secret
+            records, which = codes[: cells // sizes[0]], which % (cells // sizes[0])
+        clear = tuple(sparse.eye_array(size, format="csr") for size in sizes[1:])
+        victims = Victims(records, clear, np.arange(len(records)), None)
+        p_ideal = best.weights(victims)[which, secret]
+        joint, parts = learner_weights(post, victims)
+        p_learner = joint[which, secret]
+        batches = None if parts is None else parts[:, which, secret]
 
     def distances(p: Floats) -> Floats:
         """Terms of TV and of ETV."""
@@ -275,7 +297,13 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
     for a, mean in enumerate(best.means):
         for s, (start, stop) in enumerate(itertools.pairwise(edges)):
             codes[start:stop, a] = rng.choice(mean.shape[1], size=stop - start, p=mean[s])
-    return secret, codes
+    if best.eta is None:
+        return secret, codes
+    # The record of the product model, and a secret given the record.
+    known = [mean.T[codes[:, a]] for a, mean in enumerate(best.means)]
+    below = np.cumsum(normalise(weighted_joint(best.secret_mean, known, best.eta)), axis=1)
+    drawn = (rng.random(samples)[:, None] > below).sum(axis=1)
+    return np.minimum(drawn, len(best.secret_mean) - 1), codes
 
 
 def _product(secret_mean: Floats, means: tuple[Floats, ...], secret: Ints, codes: Ints) -> Floats:
