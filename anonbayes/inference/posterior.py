@@ -68,6 +68,11 @@ class Posterior:
     evidence_weights: EvidenceWeights | None = None
 
     @property
+    def pooled(self) -> bool:
+        """Whether the prior lets rare secrets borrow from the population (``beta="pooled"``)."""
+        return bool(self.attrs.get("pooled", 0))
+
+    @property
     def eta(self) -> npt.NDArray[np.float64] | None:
         """Weight of each attribute in beliefs; None where every one counts in full."""
         if self.evidence != "weighted" or self.evidence_weights is None:
@@ -437,6 +442,7 @@ def make_posterior(
         "method": method,
         "step": step or "",
         "evidence": evidence,
+        "pooled": int(taken is not None and taken.pooled),
         "fingerprint": table.fingerprint,
         **attrs,
     }

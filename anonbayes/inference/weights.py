@@ -148,7 +148,7 @@ class EvidenceWeights:
     def preferred(self) -> str:
         """``"weighted"`` if it scores better by more than the standard error."""
         gain, error = self.difference("weighted", "independent")
-        enough = self.n_rows >= LEAST_ROWS
+        enough = self.n_rows >= LEAST_ROWS and self.telling.sum() > 1
         return "weighted" if enough and gain > error and gain > FLAT else "independent"
 
     @property
@@ -157,6 +157,8 @@ class EvidenceWeights:
         gain, error = self.difference("weighted", "independent")
         if self.n_rows < LEAST_ROWS:
             verdict = f"{self.n_rows} rows are too few to tell"
+        elif self.telling.sum() < 2:
+            verdict = "nothing can be counted twice where fewer than two attributes tell anything"
         elif self.preferred == "weighted":
             verdict = "better by more than its standard error"
         elif gain > 0:
@@ -471,11 +473,14 @@ class Evidenced(NamedTuple):
         The prior that goes with it.
     weights : EvidenceWeights or None
         What the release says about weights; None where nobody asked.
+    pooled : bool
+        Whether the prior borrows from the population.
     """
 
     evidence: str
     prior: Prior
-    weights: EvidenceWeights | None
+    weights: EvidenceWeights | None = None
+    pooled: bool = False
 
 
 def choose_evidence(
@@ -510,16 +515,18 @@ def choose_evidence(
     pool = isinstance(beta, str)
     plain = resolve_prior(table, alpha=alpha, beta=1.0 if beta is None or pool else beta)
     if table.scheme == "vertical":
-        return Evidenced("independent", _pooled_items(table, plain) if pool else plain, None)
+        return Evidenced("independent", _pooled_items(table, plain) if pool else plain, None, pool)
     kappa, prior = None, plain
     if pool or (beta is None and evidence != "independent"):
         betas, kappa = pooled_beta(table, plain)
         prior = Prior(plain.alpha, betas)
     if evidence == "independent":
-        return Evidenced("independent", prior, None)
+        return Evidenced("independent", prior, None, pool)
     weights = fit_weights(table, prior, kappa=kappa)
     chosen = weights.preferred if evidence == "auto" else "weighted"
-    return Evidenced(chosen, prior if chosen == "weighted" or pool else plain, weights)
+    if chosen == "independent" and not pool:
+        return Evidenced(chosen, plain, weights)
+    return Evidenced(chosen, prior, weights, kappa is not None)
 
 
 def _pooled_items(table: ReleasedTable, prior: Prior) -> Prior:

@@ -222,7 +222,7 @@ def assess(
     if truth is None:
         truth = read_truth(table, cleartext, weights=weights)
     remark = check_same_secrets(table, truth)
-    best = ideal_of(table, truth, prior=post.prior, evidence=post.evidence)
+    best = ideal_of(post, truth)
     records, replicates = threats_of(post, truth, problem, kind, client)
     by_ideal = pair_threats(
         normalise(best.weights(truth.victims)), truth.pair_record, truth.pair_secret, problem

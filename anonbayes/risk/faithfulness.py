@@ -20,7 +20,7 @@ from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
 from anonbayes.inference.dirichlet import Prior, PriorLike
-from anonbayes.inference.features import Features
+from anonbayes.inference.features import Features, pooled_beta
 from anonbayes.inference.weights import choose_evidence, maximise, weighted_joint
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights
@@ -142,19 +142,24 @@ def ideal(
     elif domains is not None:
         raise TableError("domains= are those of table=; give only one of both.")
     truth = read_truth(table, cleartext, weights=weights)
-    taken = choose_evidence(_clear(table, truth), evidence=evidence, alpha=alpha, beta=beta)
-    return ideal_of(table, truth, prior=taken.prior, evidence=taken.evidence)
+    clear = _clear(table, truth)
+    taken = choose_evidence(clear, evidence=evidence, alpha=alpha, beta=beta)
+    return _learn(clear, taken.prior, taken.evidence)
 
 
 def _clear(table: ReleasedTable, truth: Truth) -> ReleasedTable:
     return clear_release(table, list(truth.codes.T), truth.secret, truth.weights)
 
 
-def ideal_of(
-    table: ReleasedTable, truth: Truth, *, prior: Prior, evidence: str = "independent"
-) -> Ideal:
-    """`ideal` of a cleartext that has been encoded, with prior and evidence of a posterior."""
-    trivial, known = _clear(table, truth), prior
+def ideal_of(post: Posterior, truth: Truth) -> Ideal:
+    """`ideal` of a cleartext that has been encoded, with prior and evidence as a posterior has."""
+    clear, prior = _clear(post.table, truth), post.prior
+    if post.pooled:  # by the cleartext itself
+        prior = Prior(prior.alpha, pooled_beta(clear, prior)[0])
+    return _learn(clear, prior, post.evidence)
+
+
+def _learn(trivial: ReleasedTable, known: Prior, evidence: str) -> Ideal:
     secret = known.alpha + trivial.secret_counts
     means = []
     for name in trivial.attributes:

@@ -59,7 +59,9 @@ def beliefs_of(post, people: pd.DataFrame) -> dict[str, np.ndarray]:
         "learner": post.learner(people).to_numpy(),
         "attacker": post.attacker(people).to_numpy(),
         "random_worlds": post.random_worlds(people).to_numpy(),
-        "ideal": ab.ideal(people, table=post.table).belief(people).to_numpy(),
+        "ideal": ab.ideal(people, table=post.table, evidence=post.evidence)
+        .belief(people)
+        .to_numpy(),
     }
 
 

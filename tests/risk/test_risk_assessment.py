@@ -47,7 +47,7 @@ def test_rows_carry_the_beliefs_of_their_owners(risk, post, clinic):
         ("A", post.attacker(some)),
         ("L", post.learner(some)),
         ("RW", post.random_worlds(some)),
-        ("I", ab.ideal(clinic, table=post.table).belief(some)),
+        ("I", ab.ideal(clinic, table=post.table, evidence=post.evidence).belief(some)),
     ):
         values = belief.to_numpy()
         own = values[np.arange(len(some)), belief.columns.get_indexer(some["diagnosis"])]

@@ -217,7 +217,9 @@ def test_planted_leak():
 def test_clinic():
     """What depends on the cleartext only, and on the order of the rows, counted with pandas."""
     people, table = ab.datasets.load("clinic"), ab.datasets.load("clinic_local")
-    risk = ab.fit(table, draws=2, seed=1, progressbar=False).assess(people, samples=2000)
+    risk = ab.fit(table, evidence="independent", draws=2, seed=1, progressbar=False).assess(
+        people, samples=2000
+    )
     assert risk.summary["baseline"] == people["diagnosis"].value_counts().max() / len(people)
     assert (risk.rows["candidates"] >= table.group_sizes.to_numpy()[table.group_codes]).all()
     # The ideal learner is naive Bayes with a uniform prior on the table in clear.
@@ -240,7 +242,9 @@ def test_adult(shared_data):
         sensitive="occupation",
         hierarchies=shared_data / "hierarchies",
     )
-    risk = ab.fit(table, draws=2, seed=1, progressbar=False).assess(people, samples=2000)
+    risk = ab.fit(table, evidence="independent", draws=2, seed=1, progressbar=False).assess(
+        people, samples=2000
+    )
     assert risk.summary["ideal"] == pytest.approx(0.353, abs=0.002)
     assert risk.summary["baseline"] == pytest.approx(774 / 5692)
     # ARX keeps the order of the rows: everybody's own row must be among the candidates.
