@@ -1,0 +1,744 @@
+"""Cross-fitted weighted evidence of a vertical table: beliefs that mean what they say (MODEL 1.9).
+
+The product model counts attributes that depend on each other twice, and a group that testifies for
+itself talks the attack into a mode. So the groups are dealt into folds. For each fold the
+population is learned from the groups of the *other* folds by soft EM from random worlds (exact
+group marginals, `block`), and the lifts ``lam_a(k|s) = pi_a|s(k) / m_a(k)`` of this population are
+the evidence about the groups that were left out. Two numbers per attribute, its weight ``eta_a``
+and its pooling ``kappa_a``, maximise the likelihood of the left-out groups
+
+    ``sum_g log sum_sigma prod_l p(s_sigma(l) | r_l)``,
+    ``p(s | r)  proportional to  pi_S(s) prod_a lam_a(r_a | s) ** eta_a``,
+
+which needs no truth. EM and weights take turns, each turn half-way to the new weights: full steps
+swing to and fro where groups are large.
+
+Lifts are pooled one by one: with ``c`` expected rows of value ``k`` among the ``n_s`` of secret
+``s``, ``lam_a(k|s) = (kappa_a + c) / (kappa_a + n_s m_a(k))``, the posterior mean of a lift with a
+gamma prior of mean 1 and shape ``kappa_a``. Rare values are so drawn towards 1 more than frequent
+ones, as their noise demands; ``Dir(kappa m)`` would draw all alike, and scores lower on tables of
+either kind, true product or not.
+
+Everything is a map and a reduce over blocks of groups: given the population a block returns sums of
+counts, the sums are added in the order of the blocks, and the new population is handed back. Blocks
+depend on the table alone, so no number depends on how many threads there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from scipy.special import gammaln
+
+from anonbayes.errors import ModelError
+from anonbayes.inference.vertical.block import (
+    MAX_BLOCK,
+    Lattice,
+    fill_weights,
+    is_safe,
+    lattice,
+    order_marginals,
+    sum_orders,
+    widest_group,
+)
+from anonbayes.inference.vertical.layout import Arrays, Floats, Ints, VerticalLayout
+from anonbayes.inference.vertical.shards import SHARD_ROWS, Threads
+
+__all__ = ["CANDIDATES", "CrossFit", "cross_fit"]
+
+CANDIDATES = ("independent", "weighted", "random_worlds")
+"""What is scored on the left-out groups."""
+
+ROUNDS = 20
+"""Rounds of soft EM from random worlds: fewer leave evidence unread, many more drift."""
+
+TURNS = 8
+"""Turns of EM and weights at most; three to five are usual."""
+
+SETTLED = 0.01
+"""Change of all weights in a turn below which the turns end."""
+
+WEIGHT_PRIOR = (0.7, 0.5)
+"""Mean and standard deviation of the normal prior of a weight."""
+
+POOLING_PRIOR = (1.0, 1.5)
+"""Median of the prior of ``kappa_a``, and standard deviation of its logarithm."""
+
+MOST_WEIGHT = 3.0
+POOLING_BOUNDS = (0.01, 1e4)
+BETHE_ROUNDS = 200
+STEP = 1e-3
+"""Step of the differences of exact gradients that give the Hessian."""
+
+
+# ---------------------------------------------------------------------------- kernels
+@njit(cache=True, nogil=True)
+def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, marginal: Floats) -> float:
+    """Marginals and log permanent of a large group by belief propagation on the edges.
+
+    The sum-product fixed point of the bipartite graph (Vontobel 2013): it always converges, is
+    exact for groups without preference, and its permanent is a lower bound. `weight` holds logs and
+    is left as square roots of scaled weights; `right` and `left` are work space.
+    """
+    shift = 0.0
+    for x in range(n):
+        top = weight[x, :n].max()
+        shift += top
+        for m in range(n):
+            weight[x, m] = max(np.exp(0.5 * (weight[x, m] - top)), 1e-140)
+            left[x, m] = 1.0
+    for m in range(n):  # columns too: a person whom no value suits must not vanish
+        top = weight[:n, m].max()
+        shift += 2.0 * np.log(top)
+        for x in range(n):
+            weight[x, m] /= top
+    for _ in range(BETHE_ROUNDS):
+        moved = 0.0
+        for x in range(n):
+            total = 0.0
+            for m in range(n):
+                right[x, m] = total
+                total += weight[x, m] * left[x, m]
+            total = 0.0
+            for m in range(n - 1, -1, -1):
+                right[x, m] = weight[x, m] / max(right[x, m] + total, 1e-280)
+                total += weight[x, m] * left[x, m]
+        for m in range(n):
+            total = 0.0
+            for x in range(n):
+                marginal[x, m] = total
+                total += weight[x, m] * right[x, m]
+            total = 0.0
+            for x in range(n - 1, -1, -1):
+                new = weight[x, m] / max(marginal[x, m] + total, 1e-280)
+                total += weight[x, m] * right[x, m]
+                odds, old = right[x, m] * new, right[x, m] * left[x, m]
+                moved = max(moved, abs(odds / (1.0 + odds) - old / (1.0 + old)))
+                left[x, m] = new
+        if moved < 1e-9:
+            break
+    value = shift
+    for x in range(n):
+        row = 0.0
+        for m in range(n):
+            row += weight[x, m] * left[x, m]
+            odds = right[x, m] * left[x, m]
+            marginal[x, m] = odds / (1.0 + odds)
+            value -= np.log1p(odds)
+        value += np.log(row)
+    for m in range(n):
+        column = 0.0
+        for x in range(n):
+            column += weight[x, m] * right[x, m]
+        value += np.log(column)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def log_marginals(
+    lattice: Lattice,
+    flat: Floats,
+    weight: Floats,
+    n: int,
+    forward: Floats,
+    backward: Floats,
+    marginal: Floats,
+) -> float:
+    """Turn log weights into marginals by the recursion both ways; return the log permanent.
+
+    Rows, then columns, are scaled to a maximum of one, which keeps the permanent in range.
+    """
+    shift = 0.0
+    for x in range(n):
+        top = weight[x, :n].max()
+        shift += top
+        for m in range(n):
+            weight[x, m] -= top
+    for m in range(n):
+        top = weight[:n, m].max()
+        shift += top
+        for x in range(n):
+            weight[x, m] = np.exp(max(weight[x, m] - top, -50.0))
+    total = sum_orders(lattice, flat, n, forward)
+    order_marginals(lattice, flat, n, forward, backward, marginal)
+    return np.log(total) + shift
+
+
+@njit(cache=True, nogil=True)
+def training_counts(
+    arrays: Arrays,
+    lattice: Lattice,
+    score: Floats,
+    fold: Ints,
+    left_out: int,
+    first: int,
+    last: int,
+    counts: Floats,
+) -> None:
+    """E-step of a block: add expected counts of the groups that are not in fold `left_out`.
+
+    Parameters
+    ----------
+    score
+        Weighted log lifts, at most 0, flat; the weight of a pairing is the exponential of its sum.
+    counts
+        Expected number of rows by attribute, sensitive value and category, flat.
+    """
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets = arrays.offsets
+    size, n_attributes = lattice.block, len(strides)
+    value = np.exp(score)
+    safe = is_safe(value, n_attributes)
+    flat, flat_marginal = np.empty(size * size), np.empty(size * size)
+    weight, marginal = flat.reshape(size, size), flat_marginal.reshape(size, size)
+    forward, backward = np.empty(1 << size), np.empty(1 << size)
+    widest = widest_group(offsets[first : last + 1])
+    rows = np.arange(widest)
+    wide = widest if widest > size else 0
+    large, right = np.empty((wide, wide)), np.empty((wide, wide))
+    left, spread = np.empty((wide, wide)), np.empty((wide, wide))
+    for g in range(first, last):
+        if fold[g] == left_out:
+            continue
+        lo = offsets[g]
+        n = offsets[g + 1] - lo
+        if n > size:
+            for x in range(n):
+                s = secrets[lo + x]
+                for m in range(n):
+                    total = 0.0
+                    for a in range(n_attributes):
+                        total += score[cells[lo + m, a] + s * strides[a]]
+                    large[x, m] = total
+            bethe_marginals(large, n, right, left, spread)
+        else:
+            for x in range(n):
+                rows[x] = lo + x
+            fill_weights(arrays, value, rows, rows, n, safe, weight)
+            if not sum_orders(lattice, flat, n, forward) > 1e-280:
+                fill_weights(arrays, score_safe(score), rows, rows, n, False, weight)
+                sum_orders(lattice, flat, n, forward)
+            order_marginals(lattice, flat, n, forward, backward, flat_marginal)
+        owned = spread if n > size else marginal
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                p = owned[x, m]
+                for a in range(n_attributes):
+                    counts[cells[lo + m, a] + s * strides[a]] += p
+
+
+@njit(cache=True, nogil=True)
+def score_safe(score: Floats) -> Floats:
+    """Exponentials that are positive whatever the score."""
+    return np.exp(np.maximum(score, -700.0))
+
+
+@njit(cache=True, nogil=True)
+def held_out(
+    arrays: Arrays,
+    lattice: Lattice,
+    score: Floats,
+    base: Floats,
+    fold: Ints,
+    mine: int,
+    first: int,
+    last: int,
+    residual: Floats,
+    group_score: Floats,
+    owner: Floats,
+) -> None:
+    """Score the groups of fold `mine` in a block, with the lifts of the others.
+
+    Parameters
+    ----------
+    score, base
+        Weighted log lifts, flat, and ``log pi_S``.
+    residual
+        Adds, cell by cell, expected rows given the group's sensitive values minus expected rows
+        under ``p(s | r)``: the gradient of the log likelihood by the score.
+    group_score
+        Set to the log likelihood of each group.
+    owner
+        Set to ``P(item belongs to value)`` at ``links[item] + ranks[slot]``, unless of length 0.
+    """
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    size, n_attributes, n_secrets = lattice.block, len(strides), len(base)
+    flat, flat_marginal = np.empty(size * size), np.empty(size * size)
+    small, marginal = flat.reshape(size, size), flat_marginal.reshape(size, size)
+    forward, backward = np.empty(1 << size), np.empty(1 << size)
+    widest = widest_group(offsets[first : last + 1])
+    wide = widest if widest > size else 0
+    large, right = np.empty((wide, wide)), np.empty((wide, wide))
+    left, spread = np.empty((wide, wide)), np.empty((wide, wide))
+    level = np.empty(n_secrets)
+    for g in range(first, last):
+        if fold[g] != mine:
+            continue
+        lo = offsets[g]
+        n = offsets[g + 1] - lo
+        weight = large if n > size else small
+        for m in range(n):
+            top = -np.inf
+            for s in range(n_secrets):
+                total = base[s]
+                for a in range(n_attributes):
+                    total += score[cells[lo + m, a] + s * strides[a]]
+                level[s] = total
+                top = max(top, total)
+            mass = 0.0
+            for s in range(n_secrets):
+                mass += np.exp(level[s] - top)
+            norm = top + np.log(mass)
+            for s in range(n_secrets):
+                level[s] -= norm
+                p = np.exp(level[s])
+                for a in range(n_attributes):
+                    residual[cells[lo + m, a] + s * strides[a]] -= p
+            for x in range(n):
+                weight[x, m] = level[secrets[lo + x]]
+        if n > size:
+            group_score[g] = bethe_marginals(large, n, right, left, spread)
+        else:
+            group_score[g] = log_marginals(
+                lattice, flat, small, n, forward, backward, flat_marginal
+            )
+        owned = spread if n > size else marginal
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                p = owned[x, m]
+                for a in range(n_attributes):
+                    residual[cells[lo + m, a] + s * strides[a]] += p
+                if len(owner):
+                    owner[links[lo + m] + ranks[lo + x]] += p
+
+
+# ---------------------------------------------------------------------------- result
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """What cross-fitting found; arrays in the order of a `VerticalLayout`.
+
+    Attributes
+    ----------
+    weights, covariance : arrays, shapes (A,), (A, A)
+        Evidence weights ``eta`` at the mode, and their covariance (Laplace; the pooling is
+        integrated over along with them, the left-out populations are taken as they are).
+    pooling : array, shape (A,)
+        ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
+    ownership : array, shape (n_links,)
+        ``P(item belongs to value | its group, left-out evidence)``, at ``links[item] + ranks[slot]``
+        as in `VerticalLayout.ownership`.
+    fold : array, shape (G,)
+        Fold of each group.
+    secret_shares : array, shape (S,)
+        ``pi_S``.
+    population : array, shape (n_cells,)
+        ``pi_a|s`` from the cross-fitted beliefs of all groups, flat.
+    margins : array, shape (sum(K_a),)
+        ``m_a``, one attribute after the other.
+    left_out_lifts : array, shape (folds, n_cells)
+        Log lifts by which each fold was judged: learned without it.
+    group_scores : array, shape (G, 3)
+        Log likelihood of each group when left out, one column per entry of `CANDIDATES`; weights
+        and pooling are fitted without the group's fold here, too.
+    turns : int
+        Turns of EM and weights that were made.
+    """
+
+    weights: Floats
+    covariance: Floats
+    pooling: Floats
+    ownership: Floats
+    fold: Ints
+    secret_shares: Floats
+    population: Floats
+    margins: Floats
+    left_out_lifts: Floats
+    group_scores: Floats
+    turns: int
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard error of each weight."""
+        return np.sqrt(np.diag(self.covariance))
+
+    def score(self, candidate: str) -> float:
+        """Held-out log score of a candidate, summed over the groups."""
+        return float(self.group_scores[:, CANDIDATES.index(candidate)].sum())
+
+    def difference(self, candidate: str, other: str) -> tuple[float, float]:
+        """By how much a candidate's held-out score beats another's, and the standard error."""
+        gain = (
+            self.group_scores[:, CANDIDATES.index(candidate)]
+            - self.group_scores[:, CANDIDATES.index(other)]
+        )
+        return float(gain.sum()), float(gain.std(ddof=1) * np.sqrt(len(gain)))
+
+    @property
+    def choice(self) -> str:
+        """``"weighted"`` when its score beats ``"independent"`` by more than a standard error."""
+        gain, error = self.difference("weighted", "independent")
+        return "weighted" if gain > error else "independent"
+
+
+# ---------------------------------------------------------------------------- driver
+class _Folds:
+    """A table dealt into folds, and the sums over its groups that the driver asks for."""
+
+    def __init__(
+        self, layout: VerticalLayout, n_folds: int, rng: np.random.Generator, threads: int
+    ) -> None:
+        self.layout = layout
+        self.n = n_folds
+        self.fold = rng.permutation(np.arange(layout.n_groups) % n_folds)
+        self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
+        self.threads = Threads(threads)
+        pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
+        cuts = np.unique(
+            np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1))
+        )
+        self.blocks = list(itertools.pairwise(cuts.tolist()))
+        self.margins = [
+            np.bincount(layout.items[:, a], minlength=k) / layout.n_rows
+            for a, k in enumerate(layout.sizes)
+        ]
+        members = self.fold[layout.groups]
+        own = np.zeros((n_folds, layout.n_secrets))
+        np.add.at(own, (members, layout.secrets), 1.0)
+        self.secret_rows = layout.secret_counts - own
+        shares = (layout.secret_counts + 1.0) / (layout.n_rows + layout.n_secrets)
+        self.base = np.log(shares)
+        self.attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
+
+    # -- populations ------------------------------------------------------------------------
+    def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
+        """Log of ``(kappa + counts) / (kappa + n_s m)``, which is 0 for values never seen."""
+        rows = self.secret_rows if rows is None else rows
+        out = np.empty_like(counts)
+        parts = zip(self.layout.split(counts), self.layout.split(out), strict=True)
+        for a, (count, lift) in enumerate(parts):
+            chance = rows[..., None] * self.margins[a]
+            lift[...] = np.log((pooling[a] + count) / (pooling[a] + chance))
+        return out
+
+    def lift_slopes(self, counts: Floats, pooling: Floats) -> Floats:
+        """Derivatives of `lifts` by ``log kappa``."""
+        out = np.empty_like(counts)
+        parts = zip(self.layout.split(counts), self.layout.split(out), strict=True)
+        for a, (count, slope) in enumerate(parts):
+            k, chance = pooling[a], self.secret_rows[..., None] * self.margins[a]
+            slope[...] = k / (k + count) - k / (k + chance)
+        return out
+
+    def independent_lifts(self, counts: Floats, beta: Floats) -> Floats:
+        """Log lifts of populations under the Dirichlet prior `beta`, as in Groups."""
+        out = np.empty_like(counts)
+        parts = zip(
+            self.layout.split(counts), self.layout.split(out), self.layout.split(beta), strict=True
+        )
+        for a, (count, lift, prior) in enumerate(parts):
+            m = np.maximum(self.margins[a], np.finfo(float).tiny)
+            total = prior.sum(axis=-1) + self.secret_rows
+            lift[...] = np.log((prior + count) / total[..., None] / m)
+            lift[..., self.margins[a] == 0] = 0.0
+        return out
+
+    # -- sums over groups -------------------------------------------------------------------
+    def expected_counts(self, score: Floats) -> Floats:
+        """E-step: for each fold, expected counts of the groups of all others."""
+        score = score.copy()
+        for part in self.layout.split(score):
+            part -= part.max(axis=-2, keepdims=True)  # a factor per item changes no probability
+        jobs = [(f, *block) for f in range(self.n) for block in self.blocks]
+
+        def job(i: int) -> Floats:
+            f, first, last = jobs[i]
+            counts = np.zeros(self.layout.n_cells)
+            training_counts(
+                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts
+            )
+            return counts
+
+        return self._reduce(job, [j[0] for j in jobs])
+
+    def judge(self, score: Floats, owner: Floats | None = None) -> tuple[Floats, Floats]:
+        """Log likelihood of each left-out group, and its gradient by the score, fold by fold."""
+        group_score = np.empty(self.layout.n_groups)
+        owned = np.empty(0) if owner is None else owner
+        jobs = [(f, *block) for f in range(self.n) for block in self.blocks]
+
+        def job(i: int) -> Floats:
+            f, first, last = jobs[i]
+            residual = np.zeros(self.layout.n_cells)
+            held_out(
+                self.layout.arrays, self.lattice, score[f], self.base, self.fold, f, first, last,
+                residual, group_score, owned,
+            )  # fmt: skip
+            return residual
+
+        return group_score, self._reduce(job, [j[0] for j in jobs])
+
+    def _reduce(self, job: Callable[[int], Floats], folds: list[int]) -> Floats:
+        """Add the jobs' results fold by fold, in the order of the blocks."""
+        total = np.zeros((self.n, self.layout.n_cells))
+        for f, part in zip(folds, self.threads.run(job, range(len(folds))), strict=True):
+            total[f] += part
+        return total
+
+    # -- EM ---------------------------------------------------------------------------------
+    def random_worlds(self) -> Floats:
+        """Expected counts when every order of a group is equally likely: where EM starts."""
+        return self.expected_counts(np.zeros((self.n, self.layout.n_cells)))
+
+    def learn(self, start: Floats, weights: Floats, pooling: Floats, rounds: int) -> Floats:
+        """Soft EM with weighted evidence."""
+        counts = start
+        for _ in range(rounds):
+            counts = self.expected_counts(self.lifts(counts, pooling) * weights[self.attribute])
+        return counts
+
+    def by_attribute(self, values: Floats) -> Floats:
+        """Sum the last axis over the cells of each attribute."""
+        return np.add.reduceat(values, self.layout.starts[:-1], axis=-1)
+
+
+class _Objective:
+    """Penalised held-out log likelihood of weights and log pooling, with its gradient."""
+
+    def __init__(self, folds: _Folds, counts: Floats) -> None:
+        self.folds = folds
+        self.counts = counts
+        self.n = folds.layout.n_attributes
+        mean, deviation = WEIGHT_PRIOR
+        median, spread = POOLING_PRIOR
+        self.center = np.repeat([mean, np.log(median)], self.n)
+        self.precision = np.repeat([deviation**-2.0, spread**-2.0], self.n)
+        low, high = np.log(POOLING_BOUNDS)
+        self.bounds = [(0.0, MOST_WEIGHT)] * self.n + [(low, high)] * self.n
+
+    def parts(self, point: Floats) -> tuple[Floats, Floats]:
+        """Scores of the groups, and the gradient by fold; without the prior."""
+        folds = self.folds
+        weights, pooling = point[: self.n], np.exp(point[self.n :])
+        lift = folds.lifts(self.counts, pooling)
+        spread = weights[folds.attribute]
+        group_score, residual = folds.judge(lift * spread)
+        slope = folds.lift_slopes(self.counts, pooling) * spread
+        gradient = [folds.by_attribute(residual * lift), folds.by_attribute(residual * slope)]
+        return group_score, np.concatenate(gradient, axis=1)
+
+    def __call__(self, point: Floats) -> tuple[float, Floats]:
+        group_score, gradient = self.parts(point)
+        off = point - self.center
+        value = group_score.sum() - 0.5 * (self.precision * off**2).sum()
+        return -value, -(gradient.sum(axis=0) - self.precision * off)
+
+    def maximise(self, start: Floats) -> Floats:
+        """Point of the largest penalised likelihood."""
+        found = minimize(
+            self, start, jac=True, method="L-BFGS-B", bounds=self.bounds,
+            options={"maxiter": 60, "ftol": 1e-8},
+        )  # fmt: skip
+        return np.asarray(found.x)
+
+    def curvature(self, point: Floats) -> Floats:
+        """Hessians by fold, without the prior, from central differences of exact gradients."""
+        columns = []
+        for i in range(2 * self.n):
+            ahead, behind = point.copy(), point.copy()
+            ahead[i] += STEP
+            behind[i] -= STEP
+            columns.append((self.parts(ahead)[1] - self.parts(behind)[1]) / (2 * STEP))
+        hessian = np.stack(columns, axis=-1)
+        return (hessian + hessian.swapaxes(-1, -2)) / 2
+
+    def without_own_fold(self, point: Floats, hessians: Floats) -> Floats:
+        """Optimum without each fold, by one Newton step from the optimum of all; one row each."""
+        _, gradient = self.parts(point)
+        total = hessians.sum(axis=0) - np.diag(self.precision)
+        low, high = np.array(self.bounds).T
+        rows = [
+            np.clip(point + np.linalg.solve(_definite(total - h), g), low, high)
+            for h, g in zip(hessians, gradient, strict=True)
+        ]
+        return np.stack(rows)
+
+
+def _definite(hessian: Floats) -> Floats:
+    """The same matrix, with eigenvalues below zero: flat or rising directions get the prior's."""
+    values, vectors = np.linalg.eigh(hessian)
+    least = min(WEIGHT_PRIOR[1] ** -2.0, POOLING_PRIOR[1] ** -2.0)
+    return np.asarray((vectors * np.minimum(values, -least)) @ vectors.T)
+
+
+def default_folds(layout: VerticalLayout) -> int:
+    """Folds for a table: many for small tables, where each group left out is missed."""
+    cost = max(layout.n_groups, layout.n_cells // 10)
+    wanted = 20 if cost <= 10_000 else 10 if cost <= 50_000 else 5
+    return min(wanted, layout.n_groups)
+
+
+def cross_fit(
+    layout: VerticalLayout,
+    *,
+    folds: int | None = None,
+    beta: ArrayLike = 1.0,
+    rounds: int = ROUNDS,
+    seed: int | np.random.Generator = 0,
+    threads: int | None = None,
+) -> CrossFit:
+    """Learn evidence weights of a vertical table, and who owns what, from the release alone.
+
+    Parameters
+    ----------
+    layout : VerticalLayout
+        The table.
+    folds : int, optional
+        Into how many parts groups are dealt; by default 20, fewer for large tables.
+    beta : float or flat array
+        Dirichlet prior of the candidate ``"independent"``.
+    rounds : int
+        Rounds of soft EM.
+    seed : int or Generator
+        Deals the groups.
+    threads : int, optional
+        At most this many at a time; all cores by default. No number depends on it.
+
+    Returns
+    -------
+    CrossFit
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> secrets = np.tile([0, 1], 300)
+    >>> items = np.where(rng.random(600) < 0.9, secrets, 1 - secrets)[:, None]
+    >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [2], 2)
+    >>> fit = cross_fit(layout)
+    >>> fit.weights.shape, bool(fit.score("weighted") > fit.score("random_worlds"))
+    ((1,), True)
+    """
+    _check(layout, folds, rounds)
+    n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
+    dealt = _Folds(
+        layout, n_folds, np.random.default_rng(seed), threads or len(os.sched_getaffinity(0))
+    )
+    start = dealt.random_worlds()
+    n = layout.n_attributes
+    used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
+    best: tuple[float, Any] | None = None
+    for turn in range(TURNS):  # noqa: B007
+        counts = dealt.learn(start, used[:n], np.exp(used[n:]), rounds)
+        objective = _Objective(dealt, counts)
+        point = objective.maximise(used)
+        value = -objective(point)[0]
+        if best is None or value > best[0]:
+            best = value, (objective, point)
+        change = np.abs(point - used)[:n].max()
+        used = (used + point) / 2
+        if change < SETTLED:
+            break
+    assert best is not None
+    objective, point = best[1]
+    return _result(dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1)
+
+
+def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
+    if layout.n_groups < 2:
+        raise ModelError(
+            "Weighted evidence needs at least 2 groups, so that one can be left out; the table has "
+            f"{layout.n_groups}. Use evidence='independent'."
+        )
+    if layout.n_attributes == 0:
+        raise ModelError("Weighted evidence needs at least one attribute besides the sensitive one.")
+    for name, value, least in (("folds", folds, 2), ("rounds", rounds, 1)):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
+
+
+def _result(
+    dealt: _Folds,
+    objective: _Objective,
+    point: Floats,
+    start: Floats,
+    beta: Floats,
+    rounds: int,
+    turns: int,
+) -> CrossFit:
+    """Beliefs, scores and errors at the optimum."""
+    layout, n = dealt.layout, dealt.layout.n_attributes
+    hessians = objective.curvature(point)
+    total = _definite(hessians.sum(axis=0) - np.diag(objective.precision))
+    weights, pooling = point[:n], np.exp(point[n:])
+    lift = dealt.lifts(objective.counts, pooling)
+    owner = np.zeros(layout.n_links)
+    dealt.judge(lift * weights[dealt.attribute], owner)
+    # Score: the fold's own groups have no part in the weights and the pooling either.
+    score = np.empty_like(lift)
+    for f, row in enumerate(objective.without_own_fold(point, hessians)):
+        lifts = dealt.lifts(objective.counts[f], np.exp(row[n:]), dealt.secret_rows[f])
+        score[f] = lifts * row[:n][dealt.attribute]
+    weighted, _ = dealt.judge(score)
+    counts = start
+    for _ in range(rounds):
+        counts = dealt.expected_counts(dealt.independent_lifts(counts, beta))
+    independent, _ = dealt.judge(dealt.independent_lifts(counts, beta))
+    slots = np.add.reduceat(dealt.base[layout.secrets], layout.offsets[:-1])
+    random_worlds = gammaln(layout.group_sizes + 1.0) + slots
+    expected = owned_counts(layout.arrays, owner, layout.n_cells)
+    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
+    return CrossFit(
+        weights=weights,
+        covariance=np.linalg.inv(-total)[:n, :n],
+        pooling=pooling,
+        ownership=owner,
+        fold=dealt.fold,
+        secret_shares=np.exp(dealt.base),
+        population=_population(dealt, lifts),
+        margins=np.concatenate(dealt.margins),
+        left_out_lifts=lift,
+        group_scores=np.stack([independent, weighted, random_worlds], axis=1),
+        turns=turns,
+    )
+
+
+@njit(cache=True, nogil=True)
+def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
+    """Expected counts of ownership probabilities, flat."""
+    counts = np.zeros(n_cells)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    for g in range(len(offsets) - 1):
+        for x in range(offsets[g], offsets[g + 1]):
+            first = True
+            for y in range(offsets[g], x):
+                first = first and ranks[y] != ranks[x]
+            if not first:
+                continue  # slots of equal value share one entry
+            for m in range(offsets[g], offsets[g + 1]):
+                p = owner[links[m] + ranks[x]]
+                for a in range(len(strides)):
+                    counts[cells[m, a] + secrets[x] * strides[a]] += p
+    return counts
+
+
+def _population(dealt: _Folds, lifts: Floats) -> Floats:
+    """``pi_a|s`` of log lifts, normalised."""
+    out = np.empty_like(lifts)
+    parts = zip(dealt.layout.split(lifts), dealt.layout.split(out), strict=True)
+    for a, (lift, pi) in enumerate(parts):
+        pi[...] = np.exp(lift) * dealt.margins[a]
+        pi /= pi.sum(axis=-1, keepdims=True)
+    return out
