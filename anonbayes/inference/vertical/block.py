@@ -31,6 +31,12 @@ SUB_BLOCK = 6
 SAFE_LOG = 600.0
 """Products of weights stay inside the floating-point range up to ``exp(-SAFE_LOG)``."""
 
+LEAST_LOG = -50.0
+"""Scaled weights below its exponential count as that much: twelve of them still make a number."""
+
+BETHE_ROUNDS = 500
+TINY = 1e-280
+
 
 class Lattice(NamedTuple):
     """The subsets of up to `block` elements in counting order, and the steps that lead to them.
@@ -214,6 +220,181 @@ def order_marginals(
             step = weight[place[e]] * ahead
             backward[before[e]] += step
             marginal[place[e]] += forward[before[e]] * step
+
+
+class Space(NamedTuple):
+    """Room for the marginals of one group at a time; see `group_marginals`."""
+
+    weight: Floats
+    marginal: Floats
+    flat: Floats
+    flat_marginal: Floats
+    forward: Floats
+    backward: Floats
+    right: Floats
+    left: Floats
+    slots: Ints
+    items: Ints
+
+
+@njit(cache=True, nogil=True)
+def marginal_space(block: int, widest: int) -> Space:
+    """Make room for groups of up to `widest` rows, of which up to `block` go by the recursion."""
+    side = max(block, widest)
+    return Space(
+        np.empty((side, side)),
+        np.empty((side, side)),
+        np.empty(block * block),
+        np.empty(block * block),
+        np.empty(1 << block),
+        np.empty(1 << block),
+        np.empty((side, side)),
+        np.empty((side, side)),
+        np.empty(side, dtype=np.int64),
+        np.empty(side, dtype=np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def group_marginals(
+    lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
+) -> float:
+    """Turn a group's log weights into ``P(slot l gets item m)``; return the log permanent.
+
+    ``space.weight[l, m]`` is used up, ``space.marginal`` is set. Rows, then columns, are scaled to
+    a maximum of one, which keeps the permanent in range. Groups larger than the lattice go by
+    `piecewise_marginals` (the permanent is then NaN), or with ``sweeps=0`` by `bethe_marginals`.
+    """
+    weight, marginal, size = space.weight, space.marginal, lattice.block
+    shift = 0.0
+    for x in range(n):
+        top = weight[x, :n].max()
+        shift += top
+        for m in range(n):
+            weight[x, m] -= top
+    for m in range(n):
+        top = weight[:n, m].max()
+        shift += top
+        for x in range(n):
+            weight[x, m] = np.exp(max(weight[x, m] - top, LEAST_LOG))
+    if n > size:
+        if sweeps == 0:
+            return shift + bethe_marginals(weight, n, space.right, space.left, marginal)
+        piecewise_marginals(lattice, space, n, sweeps, rng)
+        return np.nan
+    flat, flat_marginal = space.flat, space.flat_marginal
+    for x in range(n):
+        for m in range(n):
+            flat[x * size + m] = weight[x, m]
+    total = sum_orders(lattice, flat, n, space.forward)
+    order_marginals(lattice, flat, n, space.forward, space.backward, flat_marginal)
+    for x in range(n):
+        for m in range(n):
+            marginal[x, m] = flat_marginal[x * size + m]
+    return shift + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def piecewise_marginals(
+    lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
+) -> None:
+    """Marginals of a large group, averaged over exact redraws of random pieces of it.
+
+    A third as many sweeps come first and are not counted. Given the other pieces, the marginals of
+    a piece are exact, so what is averaged are probabilities (Rao-Blackwell), not draws.
+    """
+    weight, marginal, size = space.weight, space.marginal, lattice.block
+    slots, items, flat = space.slots, space.items, space.flat
+    square, piece = flat.reshape(size, size), min(size, SUB_BLOCK)
+    order = np.empty(size, dtype=np.int64)
+    held = np.empty(size, dtype=np.int64)
+    marginal[:n, :n] = 0.0
+    for x in range(n):
+        slots[x] = items[x] = x
+    shuffle(items, n, rng)
+    for sweep in range(-(sweeps // 3), sweeps):
+        shuffle(slots, n, rng)
+        for first in range(0, n, piece):
+            width = min(piece, n - first)
+            for x in range(width):
+                held[x] = items[slots[first + x]]
+            for x in range(width):
+                top = 0.0
+                for m in range(width):
+                    square[x, m] = weight[slots[first + x], held[m]]
+                    top = max(top, square[x, m])
+                for m in range(width):
+                    square[x, m] /= top
+            sum_orders(lattice, flat, width, space.forward)
+            if sweep >= 0:
+                order_marginals(
+                    lattice, flat, width, space.forward, space.backward, space.flat_marginal
+                )
+                for x in range(width):
+                    for m in range(width):
+                        p = space.flat_marginal[x * size + m] / sweeps
+                        marginal[slots[first + x], held[m]] += p
+            draw_order(square, width, space.forward, order, rng)
+            for x in range(width):
+                items[slots[first + x]] = held[order[x]]
+
+
+@njit(cache=True, nogil=True)
+def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, marginal: Floats) -> float:
+    """Marginals and log permanent of a large group by belief propagation along its pairings.
+
+    The fixed point of Bethe's free energy (Vontobel 2013): the iteration always converges, its
+    permanent is a lower bound whose gradient by the log weights are its marginals, and both are
+    exact where a group has no preference or no doubt. In between it is too sure of itself.
+
+    Parameters
+    ----------
+    weight
+        Scaled weights; used up.
+    right, left
+        Room for the messages.
+    """
+    for x in range(n):
+        for m in range(n):
+            weight[x, m] = np.sqrt(weight[x, m])
+            left[x, m] = 1.0
+    for _ in range(BETHE_ROUNDS):
+        moved = 0.0
+        # Sums over all but one, from both sides: differences would cancel.
+        for x in range(n):
+            total = 0.0
+            for m in range(n):
+                right[x, m] = total
+                total += weight[x, m] * left[x, m]
+            total = 0.0
+            for m in range(n - 1, -1, -1):
+                right[x, m] = weight[x, m] / max(right[x, m] + total, TINY)
+                total += weight[x, m] * left[x, m]
+        for m in range(n):
+            total = 0.0
+            for x in range(n):
+                marginal[x, m] = total
+                total += weight[x, m] * right[x, m]
+            total = 0.0
+            for x in range(n - 1, -1, -1):
+                new = weight[x, m] / max(marginal[x, m] + total, TINY)
+                total += weight[x, m] * right[x, m]
+                odds, old = right[x, m] * new, right[x, m] * left[x, m]
+                moved = max(moved, abs(odds / (1.0 + odds) - old / (1.0 + old)))
+                left[x, m] = new
+        if moved < 1e-10:
+            break
+    value = 0.0
+    for x in range(n):
+        row, column = 0.0, 0.0
+        for m in range(n):
+            row += weight[x, m] * left[x, m]
+            column += weight[m, x] * right[m, x]
+            odds = right[x, m] * left[x, m]
+            marginal[x, m] = odds / (1.0 + odds)
+            value -= np.log1p(odds)
+        value += np.log(row) + np.log(column)
+    return value
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -34,23 +34,26 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import (
     MAX_BLOCK,
     Lattice,
-    fill_weights,
-    is_safe,
+    group_marginals,
     lattice,
-    order_marginals,
-    sum_orders,
+    marginal_space,
     widest_group,
 )
-from anonbayes.inference.vertical.layout import Arrays, Floats, Ints, VerticalLayout
-from anonbayes.inference.vertical.shards import SHARD_ROWS, Threads
+from anonbayes.inference.vertical.group_layout import (
+    SHARD_ROWS,
+    Arrays,
+    Threads,
+    VerticalLayout,
+)
 
 __all__ = ["CANDIDATES", "CrossFit", "cross_fit"]
 
@@ -72,106 +75,16 @@ WEIGHT_PRIOR = (0.7, 0.5)
 POOLING_PRIOR = (1.0, 1.5)
 """Median of the prior of ``kappa_a``, and standard deviation of its logarithm."""
 
+LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
+"""Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
+
 MOST_WEIGHT = 3.0
 POOLING_BOUNDS = (0.01, 1e4)
-BETHE_ROUNDS = 200
 STEP = 1e-3
 """Step of the differences of exact gradients that give the Hessian."""
 
 
 # ---------------------------------------------------------------------------- kernels
-@njit(cache=True, nogil=True)
-def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, marginal: Floats) -> float:
-    """Marginals and log permanent of a large group by belief propagation on the edges.
-
-    The sum-product fixed point of the bipartite graph (Vontobel 2013): it always converges, is
-    exact for groups without preference, and its permanent is a lower bound. `weight` holds logs and
-    is left as square roots of scaled weights; `right` and `left` are work space.
-    """
-    shift = 0.0
-    for x in range(n):
-        top = weight[x, :n].max()
-        shift += top
-        for m in range(n):
-            weight[x, m] = max(np.exp(0.5 * (weight[x, m] - top)), 1e-140)
-            left[x, m] = 1.0
-    for m in range(n):  # columns too: a person whom no value suits must not vanish
-        top = weight[:n, m].max()
-        shift += 2.0 * np.log(top)
-        for x in range(n):
-            weight[x, m] /= top
-    for _ in range(BETHE_ROUNDS):
-        moved = 0.0
-        for x in range(n):
-            total = 0.0
-            for m in range(n):
-                right[x, m] = total
-                total += weight[x, m] * left[x, m]
-            total = 0.0
-            for m in range(n - 1, -1, -1):
-                right[x, m] = weight[x, m] / max(right[x, m] + total, 1e-280)
-                total += weight[x, m] * left[x, m]
-        for m in range(n):
-            total = 0.0
-            for x in range(n):
-                marginal[x, m] = total
-                total += weight[x, m] * right[x, m]
-            total = 0.0
-            for x in range(n - 1, -1, -1):
-                new = weight[x, m] / max(marginal[x, m] + total, 1e-280)
-                total += weight[x, m] * right[x, m]
-                odds, old = right[x, m] * new, right[x, m] * left[x, m]
-                moved = max(moved, abs(odds / (1.0 + odds) - old / (1.0 + old)))
-                left[x, m] = new
-        if moved < 1e-9:
-            break
-    value = shift
-    for x in range(n):
-        row = 0.0
-        for m in range(n):
-            row += weight[x, m] * left[x, m]
-            odds = right[x, m] * left[x, m]
-            marginal[x, m] = odds / (1.0 + odds)
-            value -= np.log1p(odds)
-        value += np.log(row)
-    for m in range(n):
-        column = 0.0
-        for x in range(n):
-            column += weight[x, m] * right[x, m]
-        value += np.log(column)
-    return value
-
-
-@njit(cache=True, nogil=True)
-def log_marginals(
-    lattice: Lattice,
-    flat: Floats,
-    weight: Floats,
-    n: int,
-    forward: Floats,
-    backward: Floats,
-    marginal: Floats,
-) -> float:
-    """Turn log weights into marginals by the recursion both ways; return the log permanent.
-
-    Rows, then columns, are scaled to a maximum of one, which keeps the permanent in range.
-    """
-    shift = 0.0
-    for x in range(n):
-        top = weight[x, :n].max()
-        shift += top
-        for m in range(n):
-            weight[x, m] -= top
-    for m in range(n):
-        top = weight[:n, m].max()
-        shift += top
-        for x in range(n):
-            weight[x, m] = np.exp(max(weight[x, m] - top, -50.0))
-    total = sum_orders(lattice, flat, n, forward)
-    order_marginals(lattice, flat, n, forward, backward, marginal)
-    return np.log(total) + shift
-
-
 @njit(cache=True, nogil=True)
 def training_counts(
     arrays: Arrays,
@@ -182,64 +95,40 @@ def training_counts(
     first: int,
     last: int,
     counts: Floats,
+    rng: np.random.Generator,
 ) -> None:
-    """E-step of a block: add expected counts of the groups that are not in fold `left_out`.
+    """E-step of a block of groups: add expected counts of those not in fold `left_out`.
 
     Parameters
     ----------
     score
-        Weighted log lifts, at most 0, flat; the weight of a pairing is the exponential of its sum.
+        Weighted log lifts, flat; the weight of a pairing is the exponential of their sum.
     counts
         Expected number of rows by attribute, sensitive value and category, flat.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets = arrays.offsets
-    size, n_attributes = lattice.block, len(strides)
-    value = np.exp(score)
-    safe = is_safe(value, n_attributes)
-    flat, flat_marginal = np.empty(size * size), np.empty(size * size)
-    weight, marginal = flat.reshape(size, size), flat_marginal.reshape(size, size)
-    forward, backward = np.empty(1 << size), np.empty(1 << size)
-    widest = widest_group(offsets[first : last + 1])
-    rows = np.arange(widest)
-    wide = widest if widest > size else 0
-    large, right = np.empty((wide, wide)), np.empty((wide, wide))
-    left, spread = np.empty((wide, wide)), np.empty((wide, wide))
+    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
     for g in range(first, last):
         if fold[g] == left_out:
             continue
         lo = offsets[g]
         n = offsets[g + 1] - lo
-        if n > size:
-            for x in range(n):
-                s = secrets[lo + x]
-                for m in range(n):
-                    total = 0.0
-                    for a in range(n_attributes):
-                        total += score[cells[lo + m, a] + s * strides[a]]
-                    large[x, m] = total
-            bethe_marginals(large, n, right, left, spread)
-        else:
-            for x in range(n):
-                rows[x] = lo + x
-            fill_weights(arrays, value, rows, rows, n, safe, weight)
-            if not sum_orders(lattice, flat, n, forward) > 1e-280:
-                fill_weights(arrays, score_safe(score), rows, rows, n, False, weight)
-                sum_orders(lattice, flat, n, forward)
-            order_marginals(lattice, flat, n, forward, backward, flat_marginal)
-        owned = spread if n > size else marginal
+        weight = space.weight
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
-                p = owned[x, m]
-                for a in range(n_attributes):
+                total = 0.0
+                for a in range(len(strides)):
+                    total += score[cells[lo + m, a] + s * strides[a]]
+                weight[x, m] = total
+        group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                p = space.marginal[x, m]
+                for a in range(len(strides)):
                     counts[cells[lo + m, a] + s * strides[a]] += p
-
-
-@njit(cache=True, nogil=True)
-def score_safe(score: Floats) -> Floats:
-    """Exponentials that are positive whatever the score."""
-    return np.exp(np.maximum(score, -700.0))
 
 
 @njit(cache=True, nogil=True)
@@ -255,8 +144,9 @@ def held_out(
     residual: Floats,
     group_score: Floats,
     owner: Floats,
+    rng: np.random.Generator,
 ) -> None:
-    """Score the groups of fold `mine` in a block, with the lifts of the others.
+    """Judge the groups of fold `mine` in a block, with the lifts that the other folds gave.
 
     Parameters
     ----------
@@ -268,59 +158,69 @@ def held_out(
     group_score
         Set to the log likelihood of each group.
     owner
-        Set to ``P(item belongs to value)`` at ``links[item] + ranks[slot]``, unless of length 0.
+        Adds ``P(item belongs to value)`` at ``links[item] + ranks[slot]``, unless of length 0.
+    rng
+        Cuts large groups into pieces for `owner`. Their scores, and the residual without `owner`,
+        are those of Bethe, where value and gradient belong together.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    size, n_attributes, n_secrets = lattice.block, len(strides), len(base)
-    flat, flat_marginal = np.empty(size * size), np.empty(size * size)
-    small, marginal = flat.reshape(size, size), flat_marginal.reshape(size, size)
-    forward, backward = np.empty(1 << size), np.empty(1 << size)
-    widest = widest_group(offsets[first : last + 1])
-    wide = widest if widest > size else 0
-    large, right = np.empty((wide, wide)), np.empty((wide, wide))
-    left, spread = np.empty((wide, wide)), np.empty((wide, wide))
-    level = np.empty(n_secrets)
+    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
+    level = np.empty(len(base))
     for g in range(first, last):
         if fold[g] != mine:
             continue
         lo = offsets[g]
         n = offsets[g + 1] - lo
-        weight = large if n > size else small
         for m in range(n):
             top = -np.inf
-            for s in range(n_secrets):
+            for s in range(len(base)):
                 total = base[s]
-                for a in range(n_attributes):
+                for a in range(len(strides)):
                     total += score[cells[lo + m, a] + s * strides[a]]
                 level[s] = total
                 top = max(top, total)
             mass = 0.0
-            for s in range(n_secrets):
+            for s in range(len(base)):
                 mass += np.exp(level[s] - top)
             norm = top + np.log(mass)
-            for s in range(n_secrets):
+            for s in range(len(base)):
                 level[s] -= norm
                 p = np.exp(level[s])
-                for a in range(n_attributes):
+                for a in range(len(strides)):
                     residual[cells[lo + m, a] + s * strides[a]] -= p
             for x in range(n):
-                weight[x, m] = level[secrets[lo + x]]
-        if n > size:
-            group_score[g] = bethe_marginals(large, n, right, left, spread)
-        else:
-            group_score[g] = log_marginals(
-                lattice, flat, small, n, forward, backward, flat_marginal
-            )
-        owned = spread if n > size else marginal
+                space.weight[x, m] = level[secrets[lo + x]]
+        sweeps = BELIEF_SWEEPS if len(owner) else 0
+        group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
-                p = owned[x, m]
-                for a in range(n_attributes):
+                p = space.marginal[x, m]
+                for a in range(len(strides)):
                     residual[cells[lo + m, a] + s * strides[a]] += p
                 if len(owner):
                     owner[links[lo + m] + ranks[lo + x]] += p
+
+
+@njit(cache=True, nogil=True)
+def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
+    """Expected counts of ownership probabilities, flat."""
+    counts = np.zeros(n_cells)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    for g in range(len(offsets) - 1):
+        for x in range(offsets[g], offsets[g + 1]):
+            first = True
+            for y in range(offsets[g], x):
+                first = first and ranks[y] != ranks[x]
+            if not first:
+                continue  # slots of equal value share one entry
+            for m in range(offsets[g], offsets[g + 1]):
+                p = owner[links[m] + ranks[x]]
+                for a in range(len(strides)):
+                    counts[cells[m, a] + secrets[x] * strides[a]] += p
+    return counts
 
 
 # ---------------------------------------------------------------------------- result
@@ -336,8 +236,8 @@ class CrossFit:
     pooling : array, shape (A,)
         ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
     ownership : array, shape (n_links,)
-        ``P(item belongs to value | its group, left-out evidence)``, at ``links[item] + ranks[slot]``
-        as in `VerticalLayout.ownership`.
+        ``P(item belongs to value)`` given its group and the evidence of the other folds, in the
+        order that `VerticalLayout.ownership` takes.
     fold : array, shape (G,)
         Fold of each group.
     secret_shares : array, shape (S,)
@@ -404,9 +304,7 @@ class _Folds:
         self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
         self.threads = Threads(threads)
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
-        cuts = np.unique(
-            np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1))
-        )
+        cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
         self.margins = [
             np.bincount(layout.items[:, a], minlength=k) / layout.n_rows
@@ -456,16 +354,21 @@ class _Folds:
     # -- sums over groups -------------------------------------------------------------------
     def expected_counts(self, score: Floats) -> Floats:
         """E-step: for each fold, expected counts of the groups of all others."""
-        score = score.copy()
-        for part in self.layout.split(score):
-            part -= part.max(axis=-2, keepdims=True)  # a factor per item changes no probability
         jobs = [(f, *block) for f in range(self.n) for block in self.blocks]
 
         def job(i: int) -> Floats:
             f, first, last = jobs[i]
             counts = np.zeros(self.layout.n_cells)
             training_counts(
-                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts
+                self.layout.arrays,
+                self.lattice,
+                score[f],
+                self.fold,
+                f,
+                first,
+                last,
+                counts,
+                np.random.default_rng(jobs[i]),
             )
             return counts
 
@@ -482,7 +385,7 @@ class _Folds:
             residual = np.zeros(self.layout.n_cells)
             held_out(
                 self.layout.arrays, self.lattice, score[f], self.base, self.fold, f, first, last,
-                residual, group_score, owned,
+                residual, group_score, owned, np.random.default_rng(jobs[i]),
             )  # fmt: skip
             return residual
 
@@ -630,9 +533,7 @@ def cross_fit(
     """
     _check(layout, folds, rounds)
     n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
-    dealt = _Folds(
-        layout, n_folds, np.random.default_rng(seed), threads or len(os.sched_getaffinity(0))
-    )
+    dealt = _Folds(layout, n_folds, np.random.default_rng(seed), threads or os.cpu_count() or 1)
     start = dealt.random_worlds()
     n = layout.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
@@ -650,7 +551,9 @@ def cross_fit(
             break
     assert best is not None
     objective, point = best[1]
-    return _result(dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1)
+    return _result(
+        dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1
+    )
 
 
 def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
@@ -660,7 +563,9 @@ def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
             f"{layout.n_groups}. Use evidence='independent'."
         )
     if layout.n_attributes == 0:
-        raise ModelError("Weighted evidence needs at least one attribute besides the sensitive one.")
+        raise ModelError(
+            "Weighted evidence needs at least one attribute besides the sensitive one."
+        )
     for name, value, least in (("folds", folds, 2), ("rounds", rounds, 1)):
         if value is None:
             continue
@@ -712,26 +617,6 @@ def _result(
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,
     )
-
-
-@njit(cache=True, nogil=True)
-def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
-    """Expected counts of ownership probabilities, flat."""
-    counts = np.zeros(n_cells)
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    for g in range(len(offsets) - 1):
-        for x in range(offsets[g], offsets[g + 1]):
-            first = True
-            for y in range(offsets[g], x):
-                first = first and ranks[y] != ranks[x]
-            if not first:
-                continue  # slots of equal value share one entry
-            for m in range(offsets[g], offsets[g + 1]):
-                p = owner[links[m] + ranks[x]]
-                for a in range(len(strides)):
-                    counts[cells[m, a] + secrets[x] * strides[a]] += p
-    return counts
 
 
 def _population(dealt: _Folds, lifts: Floats) -> Floats:
