@@ -92,7 +92,7 @@ def test_marginals_of_pieces_converge_to_those_of_the_recursion(scale):
 
 @pytest.mark.parametrize("scale", [0.5, 1.5, 3.0])
 def test_bethe_permanent_is_within_its_bounds(scale):
-    """Vontobel's lower bound, and Gurvits and Samorodnitsky's upper one; the gradient is its own."""
+    """Vontobel below, Gurvits and Samorodnitsky above; the marginals are its gradient."""
     rng = np.random.default_rng(1)
     for _ in range(5):
         log_weight = rng.normal(scale=scale, size=(8, 8))
@@ -247,7 +247,7 @@ def test_weights_are_one_where_the_product_model_is_true():
     """
     inside, chosen, excess = [], [], []
     for seed in range(12):
-        layout, truth = simulate(np.random.default_rng(seed), groups=400)
+        layout, _ = simulate(np.random.default_rng(seed), groups=400)
         fit = cross_fit(layout, folds=10, seed=seed)
         inside.append(np.abs(fit.weights - 1) < 1.96 * fit.standard_errors)
         chosen.append(fit.choice)
@@ -260,7 +260,7 @@ def test_weights_are_one_where_the_product_model_is_true():
 
 
 def test_copies_of_an_attribute_share_its_weight():
-    layout, truth = simulate(np.random.default_rng(11), groups=600, copies=2)
+    layout, _ = simulate(np.random.default_rng(11), groups=600, copies=2)
     fit = cross_fit(layout, folds=10)
     error = np.sqrt(fit.covariance[-3:, -3:].sum())
     assert abs(fit.weights[-3:].sum() - 1) < 3 * error
