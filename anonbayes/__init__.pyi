@@ -18,6 +18,7 @@ from .channels.reports import BitReports as BitReports
 from .channels.reports import SupportCounts as SupportCounts
 from .channels.response import RandomizedResponse as RandomizedResponse
 from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
+from .channels.subset import SubsetSelection as SubsetSelection
 from .channels.unary import RAPPOR as RAPPOR
 from .channels.unary import BitChannel as BitChannel
 from .channels.unary import UnaryEncoding as UnaryEncoding

@@ -11,6 +11,7 @@ from .reports import BitReports as BitReports
 from .reports import SupportCounts as SupportCounts
 from .response import RandomizedResponse as RandomizedResponse
 from .response import UtilityOptimizedRR as UtilityOptimizedRR
+from .subset import SubsetSelection as SubsetSelection
 from .unary import RAPPOR as RAPPOR
 from .unary import BitChannel as BitChannel
 from .unary import UnaryEncoding as UnaryEncoding

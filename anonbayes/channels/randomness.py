@@ -115,7 +115,7 @@ def seldom(total: int, probability: float, source: Source) -> Ints:
     Examples
     --------
     >>> seldom(10**12, 1e-10, np.random.default_rng(1)).size
-    97
+    100
     """
     log_zero, last, parts = float(np.log1p(-probability)), -1, [np.empty(0, dtype=np.int64)]
     while last < total - 1:

@@ -116,6 +116,13 @@ _ALL = (
         needs=("sensitive",),
     ),
     MechanismKind(
+        "subset_selection",
+        "a set of values; the most accurate for small budgets",
+        "subset:SubsetSelection",
+        aliases=("ss",),
+        accepts=("d",),
+    ),
+    MechanismKind(
         "local_hashing",
         "a symbol of a random hash function; for large domains",
         "hashing:LocalHashing.optimal",

@@ -105,7 +105,7 @@ class BitChannel(OnesChannel):
     >>> import anonbayes as ab
     >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=2).to_dense()
-    array([[1, 0, 0],
+    array([[0, 0, 0],
            [0, 0, 1]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849

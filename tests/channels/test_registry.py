@@ -117,7 +117,8 @@ from anonbayes.channels.registry import make_channel
 heavy = {{"pandas", "scipy", "numba", "xarray", "pymc", "pytensor", "matplotlib", "arviz"}}
 domain = Domain("x", ["a", "b", "c"])
 for mechanism, more in (
-    ("rr", {{}}), ("urr", {{"sensitive": ["a"]}}), ("oue", {{}}), ("rappor", {{}}), ("olh", {{}})
+    ("rr", {{}}), ("urr", {{"sensitive": ["a"]}}), ("oue", {{}}), ("rappor", {{}}),
+    ("olh", {{}}), ("ss", {{}}),
 ):
     channel = make_channel(mechanism, domain, 1.0, **more)
     channel.reporter()("a"), channel.release(["a", "b"])
