@@ -95,7 +95,7 @@ assert report.table["r_hat"].max() > 1.5
 # The traces of the worst quantities show what is going on.
 
 # %%
-plot_worst(post, report=report, n=3)
+_ = plot_worst(post, report=report, n=3)
 
 # %% [markdown]
 # Each chain has settled, some in a world where old people are the cases, some in the mirror image. ArviZ says the same

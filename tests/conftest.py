@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the tables in ../shared/data are not here")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    """No test leaves pictures to the next one."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(scope="session")

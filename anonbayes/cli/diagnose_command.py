@@ -43,12 +43,11 @@ def diagnose(
 
 def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
     """Save the pictures that the draws allow, and yield their files."""
-    import matplotlib.pyplot as plt
-
     from anonbayes import compat
     from anonbayes import diagnostics as d
     from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
-    from anonbayes.io.files import save_figure
+    from anonbayes.figures import apart
+    from anonbayes.scenario.outputs import save_plot
 
     if data.attrs.get("method") == "exact":
         return  # independent draws: there is no chain to look at
@@ -63,8 +62,6 @@ def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
         pictures["weiss"] = lambda: d.plot_weiss(data)
     folder.mkdir(parents=True, exist_ok=True)
     for name, plot in pictures.items():
-        drawn = plot()
-        figure = drawn if hasattr(drawn, "savefig") else drawn.figure
-        save_figure(folder / f"{name}.png", figure, dpi=150, bbox_inches="tight")
-        plt.close(figure)
+        with apart():
+            save_plot(folder / f"{name}.png", plot())
         yield folder / f"{name}.png"

@@ -110,9 +110,11 @@ def plot_writer(plot: Callable[[], Any]) -> Writer:
     """Return what draws axes and writes them as PNG."""
 
     def write(file: Path) -> None:
+        from anonbayes.figures import apart
         from anonbayes.scenario.outputs import save_plot
 
-        save_plot(file, plot())
+        with apart():
+            save_plot(file, plot())
 
     return write
 

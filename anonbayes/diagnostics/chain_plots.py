@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 from scipy import stats
 
@@ -15,23 +16,12 @@ from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities
 from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import SERIES, make_axes, make_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-#: Colours that stay apart for colour-blind readers (Okabe and Ito).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-
 #: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
 FEWEST_GEWEKE_DRAWS = 43
-
-
-def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
-    if ax is not None:
-        return ax
-    from anonbayes.compat.figures import OwnFigure
-
-    return OwnFigure(**kwargs).subplots()
 
 
 def plot_geweke(
@@ -66,7 +56,7 @@ def plot_geweke(
     "Geweke's z"
     """
     z = geweke(idata_of(post), var_names=var_names, coords=coords, intervals=intervals, **kwargs)
-    ax = _axes(ax, figsize=(7, 3.5))
+    ax = make_axes(ax, 7, 3.5)
     for i, chain in enumerate(z["chain"].values):
         heights = np.concatenate(
             [
@@ -82,7 +72,7 @@ def plot_geweke(
             starts.ravel(),
             heights.ravel(),
             ".",
-            color=COLOURS[i % len(COLOURS)],
+            color=SERIES[i % len(SERIES)],
             alpha=max(0.05, min(1.0, 200 / heights.size)),
             label=f"chain {chain}",
         )
@@ -128,7 +118,7 @@ def plot_weiss(
     """
     data = idata_of(post)
     chains = compat.posterior_dataset(data).sizes["chain"]
-    ax = _axes(ax, figsize=(4.5, 4.5))
+    ax = make_axes(ax, 4.5, 4.5)
     curves: dict[str, np.ndarray] = {}
     chosen = {"var_names": var_names, "coords": coords, **kwargs}
     if segments == "chains" or (segments is None and chains > 1):
@@ -144,7 +134,7 @@ def plot_weiss(
         ax.plot(
             expected,
             np.maximum(p, 1e-16),
-            color=COLOURS[i % len(COLOURS)],
+            color=SERIES[i % len(SERIES)],
             linewidth=2 if name == "between chains" else 1,
             label=f"{name}: {share:.0%} below 0.05",
         )
@@ -169,7 +159,7 @@ def plot_worst(
     report: DiagnosticReport | None = None,
     n: int = 4,
     bins: int = 20,
-) -> Figure:
+) -> npt.NDArray[np.object_]:
     """Plot traces and ranks of the quantities that give most reason to worry.
 
     Left: the draws of each chain. Right: how each chain's draws are spread over the ranks of all
@@ -185,23 +175,27 @@ def plot_worst(
     bins : int, default 20
         Bins of the ranks.
 
+    Returns
+    -------
+    numpy.ndarray of matplotlib Axes
+        One line per quantity: trace, ranks.
+
     Examples
     --------
     >>> draws = np.random.default_rng(0).normal(size=(2, 200, 3))
     >>> draws[1, :, 2] += 1.0
-    >>> plot_worst(draws, n=1).axes[0].get_title(loc="left")
+    >>> plot_worst(draws, n=1)[0, 0].get_title(loc="left")
     'x[2]'
     """
-    from anonbayes.compat.figures import OwnFigure
-
     report = diagnose(post) if report is None else report
     names = rank_quantities(report.table)[:n]
     if not names:
         raise AnonbayesError(
             "The report has no quantity that was tested; there is nothing to plot."
         )
-    figure = OwnFigure(figsize=(8, 1.8 * len(names)))
-    panels = figure.subplots(len(names), 2, squeeze=False, width_ratios=(2, 1))
+    panels = make_figure(8, 1.8 * len(names)).subplots(
+        len(names), 2, squeeze=False, width_ratios=(2, 1)
+    )
     for name, (trace, ranks) in zip(names, panels, strict=True):
         draws = draws_of(post, name)
         categorical = report.table["kind"].to_dict()[name] == "categorical"
@@ -215,18 +209,18 @@ def plot_worst(
         trace.set_title(name, fontsize="small", loc="left")
     panels[-1, 0].set_xlabel("draw")
     panels[-1, 1].set_xlabel("category, or rank among all draws")
-    return figure
+    return panels
 
 
 def _trace(ax: Axes, draws: np.ndarray) -> None:
     for i, chain in enumerate(draws):
-        ax.plot(chain, color=COLOURS[i % len(COLOURS)], linewidth=0.5, alpha=0.8)
+        ax.plot(chain, color=SERIES[i % len(SERIES)], linewidth=0.5, alpha=0.8)
 
 
 def _category_trace(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
     for i, chain in enumerate(codes):  # within a category each chain has a line of its own
         height = chain + 0.7 * (i / len(codes) - 0.5)
-        ax.plot(height, "|", color=COLOURS[i % len(COLOURS)], markersize=3, alpha=0.5)
+        ax.plot(height, "|", color=SERIES[i % len(SERIES)], markersize=3, alpha=0.5)
     ax.set_yticks(np.arange(values.size), [str(v) for v in values], fontsize="small")
 
 
@@ -246,7 +240,7 @@ def _category_bars(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
 
 def _stairs(ax: Axes, heights: list[np.ndarray], edges: np.ndarray) -> None:
     for i, height in enumerate(heights):
-        ax.stairs(height, edges, color=COLOURS[i % len(COLOURS)], linewidth=1.2)
+        ax.stairs(height, edges, color=SERIES[i % len(SERIES)], linewidth=1.2)
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
 
@@ -284,7 +278,7 @@ def plot_autocorrelation(
     ['quick', 'slow']
     """
     named = posts if isinstance(posts, dict) else {"draws": posts}
-    ax = _axes(ax, figsize=(7, 3.5))
+    ax = make_axes(ax, 7, 3.5)
     for i, (name, post) in enumerate(named.items()):
         dataset = compat.select(idata_of(post), var_names=var_names, coords=coords)
         lags = min(max_lag, dataset.sizes["draw"] - 1)
@@ -295,9 +289,9 @@ def plot_autocorrelation(
                 f"posts: nothing varies in {name!r}, so nothing can be correlated."
             )
         low, middle, high = np.quantile(curves, [0.05, 0.5, 0.95], axis=0)
-        ax.plot(middle, color=COLOURS[i % len(COLOURS)], label=str(name))
+        ax.plot(middle, color=SERIES[i % len(SERIES)], label=str(name))
         ax.fill_between(
-            np.arange(lags + 1), low, high, color=COLOURS[i % len(COLOURS)], alpha=0.2, linewidth=0
+            np.arange(lags + 1), low, high, color=SERIES[i % len(SERIES)], alpha=0.2, linewidth=0
         )
     ax.axhline(0.0, color="0.4", linewidth=0.8)
     ax.set(xlabel="lag", ylabel="autocorrelation", title="How long draws remember")

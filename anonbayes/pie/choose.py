@@ -12,6 +12,7 @@ import pandas as pd
 
 from anonbayes.channels.base import Channel
 from anonbayes.errors import AnonbayesError, one_of
+from anonbayes.figures import make_axes
 from anonbayes.pie.bounds import (
     KINDS,
     bayes_error,
@@ -211,10 +212,7 @@ def bounds_by_budget(
 
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `bounds_by_budget` returned, bits against budget."""
-    if ax is None:
-        from anonbayes.compat.figures import OwnFigure
-
-        ax = OwnFigure(figsize=(5.2, 3.8)).subplots()
+    ax = make_axes(ax, 5.2, 3.8)
     for kind, style in zip(LABELS, ("--", "-", ":"), strict=True):
         if kind in frame:
             ax.plot(frame.index, frame[kind], style, label=LABELS[kind])

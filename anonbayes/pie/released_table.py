@@ -27,10 +27,10 @@ import pandas as pd
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.pie.bounds import bayes_error
-from anonbayes.risk.threat_plots import make_axes
 from anonbayes.tables.build import distinct_rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from scipy import special
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
-from anonbayes.risk.threat_plots import make_axes
+from anonbayes.figures import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

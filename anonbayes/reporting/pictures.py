@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from anonbayes.figures import apart
+
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
@@ -44,12 +48,12 @@ class Picture:
 
 
 def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = False) -> Picture:
-    """Draw a figure or axes as SVG, or as PNG where the SVG would be large.
+    """Draw axes as SVG, or as PNG where the SVG would be large.
 
     Parameters
     ----------
     plot : callable
-        Returns a matplotlib Figure or Axes.
+        Returns matplotlib Axes, or an array of them.
     title, caption : str
         What it shows, and how to read it.
     wide : bool
@@ -58,14 +62,14 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> draw(Figure, "Nothing", "An empty figure.").uri[:26]
+    >>> draw(Figure().subplots, "Nothing", "Empty axes.").uri[:26]
     'data:image/svg+xml;base64,'
     """
     import matplotlib as mpl
 
-    with mpl.rc_context(SETTINGS):
-        found = plot()
-        figure = getattr(found, "figure", None) or found
+    with mpl.rc_context(SETTINGS), apart():
+        drawn = plot()
+        figure = np.ravel(drawn)[0].figure
         content, unknown = _saved(figure, format="svg", metadata={"Date": None})
         if unknown:  # letters that matplotlib cannot draw, but a browser can
             with mpl.rc_context({"svg.fonttype": "none"}):

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.figures import COLOURS, make_axes
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.measures import MEASURES
-from anonbayes.risk.threat_plots import COLOURS, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

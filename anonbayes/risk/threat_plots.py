@@ -1,7 +1,6 @@
-"""Pictures of an assessment. Every function takes an Axes or makes one, and returns it.
+"""Pictures of an assessment, methods of `RiskAssessment`. Each takes an Axes or makes one.
 
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers; shapes and hatches
-carry the same distinction in black and white.
+Shapes and hatches carry the same distinction as colours, for black and white.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import one_of
+from anonbayes.figures import COLOURS, make_axes
 from anonbayes.risk.threats import weighted_skewness
 from anonbayes.tables.groups import tally
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = [
-    "COLOURS",
-    "make_axes",
     "plot_beliefs",
     "plot_group_sizes",
     "plot_relative_threat",
@@ -31,8 +29,6 @@ __all__ = [
     "plot_thresholds",
     "plot_top_rows",
 ]
-COLOURS = {"more": "#D55E00", "less": "#0072B2", "ideal": "#009E73", "other": "#7F7F7F"}
-"""Attacker above learner; learner above attacker; ideal; anything else."""
 WHO = {"A": "attacker", "L": "learner"}
 RELIABILITY = {
     "attacker": ("more", "o"),
@@ -43,25 +39,11 @@ RELIABILITY = {
 """Colour and mark of each belief."""
 
 
-def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
-    """Return `ax`, or new axes in a figure of their own that pyplot does not keep alive.
-
-    In a notebook ``.figure`` of the axes shows it.
-    """
-    if ax is not None:
-        return ax
-    from anonbayes.compat.figures import OwnFigure
-
-    return OwnFigure(figsize=(width, height)).subplots()
-
-
 def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = None) -> Axes:
     """Plot the attacker's against the learner's threat level (Groups Figures 2, 3: (a), (c)).
 
     Parameters
     ----------
-    risk : RiskAssessment
-        The assessment.
     under : {"A", "L"}
         Show rows threatened under the attacker's or under the learner's belief.
     ax : matplotlib Axes, optional
@@ -114,8 +96,6 @@ def plot_relative_threat(
 
     Parameters
     ----------
-    risk : RiskAssessment
-        The assessment.
     under : {"A", "L"}
         Rows threatened under the attacker's or under the learner's belief.
     bins : int
@@ -299,7 +279,7 @@ def plot_reliability(
     beliefs : sequence of str
         Lines of `RiskAssessment.scores` to show.
     ax : matplotlib Axes, optional
-        Where to draw; the current axes of pyplot by default.
+        Where to draw.
 
     Examples
     --------

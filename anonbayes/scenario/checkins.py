@@ -13,9 +13,9 @@ import pandas as pd
 from anonbayes.budgets import Collection, collect, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.domains import Domain
+from anonbayes.figures import make_axes
 from anonbayes.reidentify.budget import simulate_budget_attack
 from anonbayes.reidentify.result import Rate
-from anonbayes.risk.threat_plots import make_axes
 from anonbayes.scenario.file_columns import read_named
 from anonbayes.scenario.outputs import Result, compare_limits
 

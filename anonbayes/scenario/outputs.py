@@ -20,6 +20,7 @@ import pandas as pd
 
 from anonbayes import __version__
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import apart
 from anonbayes.io.files import (
     explain,
     locked,
@@ -332,7 +333,8 @@ def _fill(part: Path, directory: Path, scenario: Scenario, result: Result) -> li
 
 
 def _draw(plot: Callable[[], Any], file: Path) -> None:
-    save_plot(file, plot())
+    with apart():
+        save_plot(file, plot())
 
 
 def _replace(part: Path, directory: Path) -> None:

@@ -16,9 +16,9 @@ from anonbayes.channels.registry import make_channel
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
 from anonbayes.notions.ldp import LDP, Audit
 from anonbayes.notions.uldp import ULDP
-from anonbayes.risk.threat_plots import make_axes
 from anonbayes.scenario.file_columns import read_named
 from anonbayes.scenario.outputs import Result, compare_limits
 

@@ -15,7 +15,7 @@ from anonbayes.arrays import Ints
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.risk.threat_plots import make_axes
+from anonbayes.figures import make_axes
 from anonbayes.scenario.file_columns import read_named
 from anonbayes.scenario.outputs import Result, compare_limits
 

@@ -43,19 +43,19 @@ def test_weiss_curves_are_the_sorted_p_values(idata):
 
 
 def test_worst_shows_what_differs_and_can_be_drawn(idata):
-    figure = plot_worst(idata, n=2)
-    titles = [ax.get_title(loc="left") for ax in figure.axes if ax.get_title(loc="left")]
-    assert titles == ["mu[1]", "rows[4]"]
-    trace = figure.axes[0].get_lines()
+    panels = plot_worst(idata, n=2)
+    assert [ax.get_title(loc="left") for ax in panels[:, 0]] == ["mu[1]", "rows[4]"]
+    trace = panels[0, 0].get_lines()
     np.testing.assert_array_equal(
         trace[1].get_ydata(), compat.posterior_dataset(idata)["mu"].values[1, :, 1]
     )
-    figure.savefig(io.BytesIO(), format="png")
+    panels[0, 0].figure.savefig(io.BytesIO(), format="png")
 
 
 def test_text_categories_can_be_drawn(idata):
     picture = io.BytesIO()
-    plot_worst(compat.select(idata, var_names="word"), n=1).savefig(picture, format="png")
+    panels = plot_worst(compat.select(idata, var_names="word"), n=1)
+    panels[0, 0].figure.savefig(picture, format="png")
     assert picture.getvalue().startswith(b"\x89PNG")
 
 

@@ -116,7 +116,7 @@ def test_an_assessment_needs_room_for_all_files(earlier, start, small_disk, tmp_
     [
         ("report.html", 100_000, "report"),
         ("result.json", 1_000, ""),
-        (".png", 9_000, "plots"),
+        (".png", 18_000, "plots"),
         ("posterior.nc", 60_000, "netcdf"),
     ],
 )

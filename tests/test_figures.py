@@ -1,0 +1,107 @@
+"""Pictures appear where people who know matplotlib look for them; files leave pyplot alone."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import matplotlib.image
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import anonbayes as ab
+from anonbayes.diagnostics import plot_worst
+from anonbayes.figures import apart, make_axes
+from anonbayes.reporting.page import render
+
+SETUP = """
+import io
+import matplotlib.pyplot as plt
+import anonbayes as ab
+post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+risk = post.assess(ab.datasets.load("table1"))
+"""
+CELLS = {
+    "one picture": "risk.plot_beliefs()",
+    "two pictures": "risk.plot_relative_threat();\nrisk.plot_reliability()",
+    "side by side": "fig, axes = plt.subplots(1, 2)\nrisk.plot_beliefs(ax=axes[0])\n"
+    "risk.plot_reliability(ax=axes[1])",
+    "in the room made for it": "plt.figure(figsize=(2, 2))\nrisk.plot_beliefs()",
+    "several axes": "from anonbayes.diagnostics import plot_worst\nimport numpy as np\n"
+    "plot_worst(np.random.default_rng(0).normal(size=(2, 200)))",
+    "a report": "import tempfile\nab.report(post, risk, tempfile.mkdtemp() + '/report.html')",
+    "saved": "import base64\nrisk.plot_beliefs()\ncontent = io.BytesIO()\nplt.savefig(content)\n"
+    "print(base64.b64encode(content.getvalue()).decode())",
+}
+EXPECTED = {
+    "one picture": 1,
+    "two pictures": 2,
+    "side by side": 1,
+    "in the room made for it": 1,
+    "several axes": 1,
+    "a report": 0,
+    "saved": 1,
+}
+
+
+def ink(png: bytes) -> float:
+    """Share of pixels that are not white."""
+    pixels = matplotlib.image.imread(io.BytesIO(png))[..., :3]
+    return float((pixels < 0.99).any(axis=-1).mean())
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """What a real kernel shows for each cell."""
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    book = nbformat.v4.new_notebook()
+    book.cells = [nbformat.v4.new_code_cell(source) for source in (SETUP, *CELLS.values())]
+    nbclient.NotebookClient(book, timeout=300, kernel_name="python3").execute()
+    return {name: cell.outputs for name, cell in zip(CELLS, book.cells[1:], strict=True)}
+
+
+def images(outputs) -> list[bytes]:
+    found = [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
+    return [base64.b64decode(png) for png in found]
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_kernel_shows_the_pictures(cells, name):
+    shown = images(cells[name])
+    assert len(shown) == EXPECTED[name]
+    assert all(ink(png) > 0.01 for png in shown)
+
+
+def test_savefig_writes_what_was_drawn(cells):
+    text = "".join(o.text for o in cells["saved"] if o.output_type == "stream")
+    assert ink(base64.b64decode(text)) > 0.01
+
+
+@pytest.fixture(scope="module")
+def risk():
+    post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    return post.assess(ab.datasets.load("table1"))
+
+
+def test_current_axes_are_used_while_they_are_empty(risk):
+    plt.subplots(1, 2)
+    left, right = plt.gcf().axes
+    plt.sca(right)
+    assert risk.plot_beliefs() is right and plt.gca() is right
+    assert not left.has_data()
+    again = risk.plot_relative_threat()
+    assert again.figure is not right.figure and plt.gcf() is again.figure
+
+
+def test_reports_and_files_leave_pyplot_alone(risk):
+    mine = plt.figure()
+    render(risk.post, risk)
+    with apart():
+        ax = risk.plot_reliability()
+        panels = plot_worst(np.random.default_rng(0).normal(size=(2, 100)))
+    assert plt.get_fignums() == [mine.number] and plt.gcf() is mine and not mine.axes
+    assert ax.figure is not mine and panels.shape == (1, 2)
+    assert make_axes(None).figure is mine  # and afterwards all is as it was
