@@ -181,12 +181,14 @@ def _sampled(
     fits: list[list[Floats]] = [[] for _ in names]
     means: list[list[Floats]] = [[] for _ in names]
     for a, name in enumerate(names):
-        draws = post.draws[f"pi_{name}"].to_numpy()
-        for chain, cut in cuts:
-            fits[a].append(
-                mean_fit(draws[chain, cut], victims.weights[a], rows.evidence[a], compatible[a])
-            )
-            means[a].append(draws[chain, cut].mean(axis=0))
+        weight, cells, pairs = victims.weights[a], rows.evidence[a], compatible[a]
+        averaged = post.averaged(f"fit_{name}", cuts)
+        if averaged is None:
+            draws = post.draws[f"pi_{name}"].to_numpy()
+            fits[a] = [mean_fit(draws[chain, cut], weight, cells, pairs) for chain, cut in cuts]
+        else:
+            fits[a] = [_recorded_fit(fit, weight, cells, pairs) for fit in averaged]
+        means[a] = [*post.batch_means(name, cuts)]
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
 
     def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Floats, Ints]:
@@ -201,6 +203,21 @@ def _sampled(
         *([np.average(np.stack(x), axis=0, weights=sizes) for x in each] for each in (fits, means))
     )
     return weights, batches, found
+
+
+def _recorded_fit(
+    fit: Floats, weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility
+) -> Floats:
+    """``sum_k weight(k) P(R_j = k)`` from probabilities by sensitive value and entry of `cells`."""
+    by_secret = fit.reshape(-1, cells.nnz)
+    shape = (cells.indices, cells.indptr)
+    return np.stack(
+        [
+            pair_values(weight, sparse.csr_array((p, *shape), shape=cells.shape), pairs)
+            for p in by_secret
+        ],
+        axis=1,
+    )
 
 
 def _latent(

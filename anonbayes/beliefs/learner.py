@@ -75,8 +75,7 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
     whole: list[Floats] = []
     parts: list[list[Floats]] = [[] for _ in cuts]
     for name in post.table.attributes:
-        draws = post.draws[f"pi_{name}"].to_numpy()
-        means = np.stack([draws[chain, cut].mean(axis=0) for chain, cut in cuts])
+        means = post.batch_means(name, cuts)
         whole.append(np.average(means, axis=0, weights=sizes))
         for part, mean in zip(parts, means, strict=True):
             part.append(mean)

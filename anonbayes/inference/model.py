@@ -122,9 +122,10 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
     secret = table.sensitive
     pm.Multinomial(
         f"released_{secret}",
-        n=table.n_rows,
+        # Python's numbers would become the smallest integer type, and its log gamma a float32.
+        n=np.int64(table.n_rows),
         p=pi_secret,
-        observed=table.secret_counts,
+        observed=table.secret_counts.astype(np.int64),
         dims=secret,
     )
     for name, column in table.columns.items():

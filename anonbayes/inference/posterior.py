@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -16,6 +17,7 @@ import xarray as xr
 from scipy import sparse
 
 from anonbayes import compat
+from anonbayes.arrays import Floats
 from anonbayes.beliefs.belief import attacker_belief, learner_belief, random_worlds_belief
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
@@ -177,6 +179,40 @@ class Posterior:
             layout.ownership(blocks[chain, cut].mean(axis=0, dtype=float))
             for chain, cut in batch_slices(chains, n_blocks)
         ]
+
+    def batch_means(self, name: str, cuts: Sequence[tuple[int, slice]]) -> Floats:
+        """``E[pi_<name>]`` by batch of draws, shape ``(batches, S, K)``.
+
+        Where weights are small it is the mean of ``E[pi | counts]``: draws miss what is rare.
+        """
+        averaged = self.averaged(f"mean_{name}", cuts)
+        if averaged is not None:
+            return averaged.reshape(len(cuts), len(self.secret_mean), -1)
+        draws = self.draws[f"pi_{name}"].to_numpy()
+        return np.stack([draws[chain, cut].mean(axis=0) for chain, cut in cuts])
+
+    def averaged(self, key: str, cuts: Sequence[tuple[int, slice]]) -> Floats | None:
+        """Average what the engine summed up for beliefs over batches of draws.
+
+        Parameters
+        ----------
+        key : str
+            ``mean_<attribute>`` or ``fit_<attribute>``; see `HorizontalEngine.averages`.
+        cuts : sequence of (chain, slice of draws)
+            The batches.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            One line per batch; None where the draws of ``pi`` are all there is.
+        """
+        content = compat.groups(self.idata).get(AVERAGES_GROUP)
+        if content is None or key not in content:
+            return None
+        blocks = content[key].to_numpy()
+        share = blocks.shape[1] / self.n_draws
+        ends = [(c, int(cut.start * share), math.ceil(cut.stop * share)) for c, cut in cuts]
+        return np.stack([blocks[c, a : max(a + 1, b)].mean(axis=0) for c, a, b in ends])
 
     # -- what is believed --------------------------------------------------------------------
 

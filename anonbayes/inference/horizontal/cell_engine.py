@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,24 @@ from numba import njit
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import code_dtype
 from anonbayes.inference.dirichlet import Prior, dirichlet_rows, draw_forest
-from anonbayes.inference.horizontal.cell_layout import Arrays, HorizontalLayout
+from anonbayes.inference.horizontal.cell_layout import Arrays, HorizontalLayout, is_flat
+from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.inference.horizontal.urns import (
+    SMALL,
+    Scratch,
+    Urns,
+    draw_urn,
+    listed_rows,
+    record_urn,
+)
 from anonbayes.inference.run import ChainState
+from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
     "HiddenRows",
     "HorizontalEngine",
+    "Record",
     "cell_probabilities",
     "draw_distributions",
     "log_likelihood",
@@ -33,11 +44,49 @@ __all__ = [
 # multinomial, and then the distributions given these counts and the cells of the tree, a Dirichlet
 # tree (MODEL 1.2 and 1.3). Its cost depends on the distinct cells, not on the number of rows.
 #
+# Attributes with small weights have an urn instead (`urns`): the values of their rows are drawn
+# with the distributions summed out.
+#
 # `d` is a `layout.Arrays`; flat vectors are laid out as described there.
 
 
+class Record(NamedTuple):
+    """What sweeps leave behind.
+
+    Attributes
+    ----------
+    secret, pi, log_likelihood : numpy.ndarray
+        One line per sweep.
+    fit : numpy.ndarray
+        Sum over the sweeps of what urns give for beliefs; see `record_urn`.
+    """
+
+    secret: Floats
+    pi: Floats
+    log_likelihood: Floats
+    fit: Floats
+
+    @classmethod
+    def of(cls, n: int, layout: HorizontalLayout, urns: Urns) -> Record:
+        """Make room for n sweeps."""
+        return cls(
+            np.empty((n, layout.n_secrets)),
+            np.empty((n, layout.length)),
+            np.empty(n),
+            np.zeros(urns.entry_first[-1]),
+        )
+
+
 @njit(cache=True, nogil=True)
-def _allocate(pi, d, cell, s, n, counts, rng):  # type: ignore[no-untyped-def]
+def _allocate(
+    pi: Floats,
+    d: Arrays,
+    cell: int,
+    s: int,
+    n: int,
+    counts: Floats,
+    rng: np.random.Generator,
+) -> None:
     """Share n rows of one cell among its values: a multinomial by successive binomials."""
     a = d.attribute[cell]
     where = d.start[a] + s * d.sizes[a]
@@ -58,7 +107,7 @@ def _allocate(pi, d, cell, s, n, counts, rng):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def cell_probabilities(pi, d, n_secrets):  # type: ignore[no-untyped-def]
+def cell_probabilities(pi: Floats, d: Arrays, n_secrets: int) -> Floats:
     """``P(cell | s) = sum_k pi_a|s(k) E_cell(k)`` of every cell, shape ``(cells, S)``."""
     out = np.zeros((len(d.attribute), n_secrets))
     for cell in range(len(d.attribute)):
@@ -71,23 +120,44 @@ def cell_probabilities(pi, d, n_secrets):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _draw_secrets(pi_secret, pi, d, secret_counts, rng):  # type: ignore[no-untyped-def]
+def _secret_weights(
+    log_secret: Floats, log_cell: Floats, likelihood: Floats, cells: Ints, weight: Floats
+) -> float:
+    """Weights of the sensitive values of a record, the largest one; return the log of their unit.
+
+    Worked in logarithms: the product over many attributes underflows.
+    """
+    top = -np.inf
+    for s in range(len(weight)):
+        weight[s] = log_secret[s] + np.log(likelihood[s])
+        for a in range(len(cells)):
+            weight[s] += log_cell[cells[a], s]
+        top = max(top, weight[s])
+    for s in range(len(weight)):
+        # A record that no draw can explain tells nothing but its own report.
+        weight[s] = np.exp(weight[s] - top) if top > -np.inf else likelihood[s]
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _draw_secrets(
+    pi_secret: Floats,
+    log_cell: Floats,
+    d: Arrays,
+    secret_counts: Floats,
+    rng: np.random.Generator,
+) -> Ints:
     """Draw the latent sensitive values; return the rows per (cell, s).
 
     Rows that show the same record are shared among the sensitive values by one multinomial.
     """
     n_secrets = len(pi_secret)
-    probability = cell_probabilities(pi, d, n_secrets)
     rows = np.zeros((len(d.attribute), n_secrets), dtype=np.int64)
-    weight = np.zeros(n_secrets)
+    weight, log_secret = np.zeros(n_secrets), np.log(pi_secret)
     for r in range(len(d.record_count)):
-        total = 0.0
-        for s in range(n_secrets):
-            w = pi_secret[s] * d.secret_likelihood[d.record_secret[r], s]
-            for a in range(d.record_cells.shape[1]):
-                w *= probability[d.record_cells[r, a], s]
-            weight[s] = w
-            total += w
+        likelihood = d.secret_likelihood[d.record_secret[r]]
+        _secret_weights(log_secret, log_cell, likelihood, d.record_cells[r], weight)
+        total = weight.sum()
         left = d.record_count[r]
         for s in range(n_secrets):
             if left == 0:
@@ -103,7 +173,15 @@ def _draw_secrets(pi_secret, pi, d, secret_counts, rng):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True)
-def draw_distributions(beta, counts, own, d, n_secrets, out, rng):  # type: ignore[no-untyped-def]
+def draw_distributions(
+    beta: Floats,
+    counts: Floats,
+    own: Floats,
+    d: Arrays,
+    n_secrets: int,
+    out: Floats,
+    rng: np.random.Generator,
+) -> None:
     """Draw ``pi_a|s`` of all attributes: Dirichlet trees with leaf weights ``beta + counts``.
 
     A node weighs its values plus the rows whose cell lies in it. Parents come before their
@@ -128,7 +206,7 @@ def draw_distributions(beta, counts, own, d, n_secrets, out, rng):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def log_likelihood(pi_secret, pi, d):  # type: ignore[no-untyped-def]
+def log_likelihood(pi_secret: Floats, pi: Floats, d: Arrays) -> float:
     """``log f(t* | pi)`` of MODEL 1.2, up to what does not depend on ``pi``."""
     n_secrets = len(pi_secret)
     probability = cell_probabilities(pi, d, n_secrets)
@@ -139,14 +217,11 @@ def log_likelihood(pi_secret, pi, d):  # type: ignore[no-untyped-def]
     for t in range(d.crossing.shape[0]):
         out += d.crossing[t, 2] * np.log(probability[d.crossing[t, 0], d.crossing[t, 1]])
     if len(d.record_count) > 0:
+        weight, log_secret, log_cell = np.zeros(n_secrets), np.log(pi_secret), np.log(probability)
         for r in range(len(d.record_count)):
-            total = 0.0
-            for s in range(n_secrets):
-                w = pi_secret[s] * d.secret_likelihood[d.record_secret[r], s]
-                for a in range(d.record_cells.shape[1]):
-                    w *= probability[d.record_cells[r, a], s]
-                total += w
-            out += d.record_count[r] * np.log(total)
+            likelihood = d.secret_likelihood[d.record_secret[r]]
+            top = _secret_weights(log_secret, log_cell, likelihood, d.record_cells[r], weight)
+            out += d.record_count[r] * (top + np.log(weight.sum()))
         return out
     # Cells of the tree: node v of value set {k} has probability sum of its values.
     mass = np.zeros(len(d.node_parent))
@@ -166,34 +241,102 @@ def log_likelihood(pi_secret, pi, d):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def sweeps(n, pi_secret, pi, alpha, beta, d, keep_secret, keep, keep_log, rng):  # type: ignore[no-untyped-def]
-    """Run n sweeps from ``(pi_secret, pi)``, in place, and record every one."""
+def sweeps(
+    n: int,
+    pi_secret: Floats,
+    pi: Floats,
+    alpha: Floats,
+    beta: Floats,
+    d: Arrays,
+    urns: Urns,
+    work: Scratch,
+    kept: Record,
+    first: bool,
+    rng: np.random.Generator,
+) -> None:
+    """Run n sweeps from ``(pi_secret, pi)``, in place, and record every one.
+
+    Parameters
+    ----------
+    n : int
+        How many.
+    pi_secret, pi : array
+        Where the chain is; flat, as described in `Arrays`.
+    alpha, beta : array
+        Prior weights in the same shapes.
+    d, urns, work
+        The table, its attributes with small weights, and space to work in.
+    kept : Record
+        Is filled.
+    first : bool
+        Whether to begin from the data: urns are filled whatever `pi` says of them.
+    rng : numpy.random.Generator
+        Source.
+    """
     n_secrets = len(pi_secret)
+    latent = len(d.record_count) > 0
+    nothing = np.zeros(0)
     for t in range(n):
         counts = np.zeros(len(pi))
-        own = d.own
+        own, rows, fixed = d.own, urns.rows, urns.fixed
         secret_counts = d.secret_base.copy()
-        if len(d.record_count) > 0:
-            own = np.zeros_like(d.own)
-            rows = _draw_secrets(pi_secret, pi, d, secret_counts, rng)
-            for cell in range(rows.shape[0]):
+        if latent:
+            log_cell = np.log(cell_probabilities(pi, d, n_secrets))
+            if first:
+                log_cell[:] = 0.0
+            shown = _draw_secrets(pi_secret, log_cell, d, secret_counts, rng)
+            own, fixed = np.zeros_like(d.own), np.zeros_like(pi)
+            for cell in range(shown.shape[0]):
+                a = d.attribute[cell]
                 for s in range(n_secrets):
-                    if rows[cell, s] > 0:
-                        if d.cell_node[cell] >= 0:
-                            own[s, d.cell_node[cell]] += rows[cell, s]
-                        else:
-                            _allocate(pi, d, cell, s, rows[cell, s], counts, rng)
+                    if shown[cell, s] == 0:
+                        continue
+                    if d.cell_node[cell] >= 0:
+                        own[s, d.cell_node[cell]] += shown[cell, s]
+                        if d.pointer[cell + 1] - d.pointer[cell] == 1:
+                            value = d.values[d.pointer[cell]]
+                            fixed[d.start[a] + s * d.sizes[a] + value] += shown[cell, s]
+                    elif urns.of_attribute[a] < 0:
+                        _allocate(pi, d, cell, s, shown[cell, s], counts, rng)
+            rows = shown[urns.cells]
         else:
             for i in range(d.crossing.shape[0]):
                 cell, s, rows_here = d.crossing[i]
-                _allocate(pi, d, cell, s, rows_here, counts, rng)
+                if urns.of_attribute[d.attribute[cell]] < 0:
+                    _allocate(pi, d, cell, s, rows_here, counts, rng)
+        for u in range(len(urns.attribute)):
+            a = urns.attribute[u]
+            size = d.sizes[a]
+            width = (urns.entry_first[u + 1] - urns.entry_first[u]) // n_secrets
+            for s in range(n_secrets):
+                here = slice(d.start[a] + s * size, d.start[a] + (s + 1) * size)
+                where = nothing if first else pi[here]
+                filled = draw_urn(
+                    u, s, rows[:, s], fixed[here], where, beta[here], d, urns, work, rng
+                )
+                start = urns.entry_first[u] + s * width
+                record_urn(
+                    filled,
+                    rows[:, s],
+                    beta[here],
+                    d,
+                    urns,
+                    work,
+                    urns.entry[u],
+                    kept.fit[start : start + width],
+                )
+                for j in range(filled):
+                    cell = urns.cells[work.order[j]]
+                    if d.cell_node[cell] < 0:
+                        for i in range(d.pointer[cell], d.pointer[cell + 1]):
+                            counts[d.start[a] + s * size + d.values[i]] += work.x[i]
         draw_distributions(beta, counts, own, d, n_secrets, pi, rng)
         dirichlet_rows(
             (alpha + secret_counts).reshape(1, n_secrets), pi_secret.reshape(1, n_secrets), rng
         )
-        keep_secret[t] = pi_secret
-        keep[t] = pi
-        keep_log[t] = log_likelihood(pi_secret, pi, d)
+        kept.secret[t] = pi_secret
+        kept.pi[t] = pi
+        kept.log_likelihood[t] = log_likelihood(pi_secret, pi, d)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -292,25 +435,28 @@ class HiddenRows:
 
 
 @njit(cache=True, nogil=True)
-def _draw(  # type: ignore[no-untyped-def]
-    pi_secret, flat, d: Arrays, cells, known, secret_cells, codes, rng
-):
+def _draw(
+    pi_secret: Floats,
+    flat: Floats,
+    d: Arrays,
+    cells: Ints,
+    known: Ints,
+    secret_cells: Ints,
+    codes: npt.NDArray[Any],
+    rng: np.random.Generator,
+) -> None:
     n_secrets, n_attributes = pi_secret.shape[1], cells.shape[1]
     weight = np.empty(n_secrets)
     for t in range(len(flat)):
         pi = flat[t]
         probability = cell_probabilities(pi, d, n_secrets)
+        log_secret, log_cell = np.log(pi_secret[t]), np.log(probability)
         for j in range(cells.shape[0]):
             s = known[j]
             if s < 0:
-                total = 0.0
-                for z in range(n_secrets):
-                    w = pi_secret[t, z] * d.secret_likelihood[secret_cells[j], z]
-                    for a in range(n_attributes):
-                        w *= probability[cells[j, a], z]
-                    weight[z] = w
-                    total += w
-                u = rng.random() * total
+                likelihood = d.secret_likelihood[secret_cells[j]]
+                _secret_weights(log_secret, log_cell, likelihood, cells[j], weight)
+                u = rng.random() * weight.sum()
                 s = 0
                 while s < n_secrets - 1 and u >= weight[s]:
                     u -= weight[s]
@@ -334,6 +480,8 @@ def _draw(  # type: ignore[no-untyped-def]
 # Engine of horizontal tables: independent draws when cells are nested, a Gibbs sampler if not.
 
 Draws = dict[str, npt.NDArray[Any]]
+BLOCK = 50
+"""Recorded sweeps that are averaged together."""
 
 
 class HorizontalEngine:
@@ -352,7 +500,7 @@ class HorizontalEngine:
     """
 
     n_generators = 2  # the second one draws hidden rows, so that asking for them changes no pi
-    grows: tuple[str, ...] = ()
+    grows: tuple[str, ...] = ("blocks",)
 
     def __init__(
         self,
@@ -366,10 +514,11 @@ class HorizontalEngine:
         self.layout = HorizontalLayout.of(table, collapse=collapse)
         self.alpha = np.array(prior.alpha)
         self.beta = self.layout.flatten(prior.beta)
+        self.urns = Urns.of(table, self.layout, self.beta)
         self.rows = None if rows is None else HiddenRows.of(table, self.layout, rows)
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Draw a start from the prior, so that chains begin apart."""
+        """Draw a start from the prior, so that chains begin apart; fill urns from the data."""
         layout, rng = self.layout, generators[0]
         pi_secret = np.empty((1, layout.n_secrets))
         dirichlet_rows(self.alpha[None, :], pi_secret, rng)
@@ -384,31 +533,56 @@ class HorizontalEngine:
             pi,
             rng,
         )
-        return {"pi_secret": pi_secret[0], "pi": pi}
+        live = {"pi_secret": pi_secret[0], "pi": pi}
+        if len(self.urns.attribute):
+            self._sweep(live, 1, rng, first=True)
+        width = int(self.urns.entry_first[-1])
+        return live | {"sum": np.zeros(width), "n": np.zeros(1), "blocks": np.zeros((0, width))}
+
+    def _sweep(
+        self, live: Draws, n: int, rng: np.random.Generator, *, first: bool = False
+    ) -> Record:
+        kept = Record.of(n, self.layout, self.urns)
+        sweeps(
+            n,
+            live["pi_secret"],
+            live["pi"],
+            self.alpha,
+            self.beta,
+            self.layout.arrays,
+            self.urns,
+            Scratch.of(self.layout, self.urns),
+            kept,
+            first,
+            rng,
+        )
+        return kept
 
     def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
         """Make n sweeps."""
-        layout = self.layout
-        secret = np.empty((n, layout.n_secrets))
-        flat = np.empty((n, layout.length))
-        log = np.empty(n)
-        sweeps(
-            n,
-            state.live["pi_secret"],
-            state.live["pi"],
-            self.alpha,
-            self.beta,
-            layout.arrays,
-            secret,
-            flat,
-            log,
-            state.generators[0],
-        )
+        layout, live = self.layout, state.live
+        parts, left = [], n
+        while left:
+            most = left if tuning else min(left, BLOCK - int(live["n"][0]))
+            parts.append(self._sweep(live, most, state.generators[0]))
+            left -= most
+            if not tuning:
+                self._add(live, parts[-1], most)
+        secret, flat, log = (np.concatenate([p[i] for p in parts]) for i in range(3))
         draws = {f"pi_{self.table.sensitive}": secret}
         draws |= {f"pi_{name}": block for name, block in layout.split(flat).items()}
         if self.rows is not None and not tuning:
             draws |= self.rows.draw(secret, flat, state.generators[1])
         return draws, {"log_likelihood": log}
+
+    def _add(self, live: Draws, kept: Record, n: int) -> None:
+        """Add to the averages of the block under way; put it to the others when it is full."""
+        live["sum"] += kept.fit
+        live["n"] += n
+        if live["n"][0] == BLOCK:
+            live["blocks"] = np.concatenate([live["blocks"], live["sum"][None] / BLOCK])
+            live["sum"][:] = 0.0
+            live["n"][:] = 0.0
 
     def pack(self, live: Draws) -> Draws:
         """Return the state, which is a dictionary of arrays already."""
@@ -419,5 +593,50 @@ class HorizontalEngine:
         return arrays
 
     def averages(self, live: Draws) -> Draws:
-        """Nothing: all that is asked of a horizontal table follows from the draws of ``pi``."""
-        return {}
+        """Rao-Blackwell means of attributes with small weights, one line per block of sweeps.
+
+        ``mean_<attribute>`` is ``E[pi]``, by sensitive value and value; ``fit_<attribute>`` is
+        ``P(R_j = k | t*)`` of a row, by sensitive value and entry of the evidence matrix. All else
+        that is asked of a horizontal table follows from the draws of ``pi``.
+        """
+        if self.layout.is_latent or self.table.is_nested:
+            return {}
+        blocks = live["blocks"] if len(live["blocks"]) else live["sum"][None] / max(live["n"][0], 1)
+        out = {}
+        for name, beta in self.layout.split(self.beta).items():
+            if beta.min() >= SMALL:
+                continue
+            u = int(self.urns.of_attribute[self.layout.names.index(name)])
+            evidence = self.table.columns[name].evidence
+            if u < 0:  # nested cells: no draw is needed
+                tree = DirichletTree(evidence, self.table.counts[name], beta)
+                mean, fit = tree.mean[None], tree.entry_probabilities()[None]
+            else:
+                here = slice(*self.urns.entry_first[u : u + 2])
+                fit = blocks[:, here].reshape(len(blocks), len(beta), -1)
+                mean, fit = self._means(name, evidence, beta, fit.copy())
+            for key, value in (("mean", mean), ("fit", fit)):
+                lines = value.reshape(len(value), -1)
+                out[f"{key}_{name}"] = np.repeat(lines, len(blocks) // len(value), axis=0)
+        return out
+
+    def _means(
+        self, name: str, evidence: Evidence, beta: Floats, fit: Floats
+    ) -> tuple[Floats, Floats]:
+        """``E[pi]`` and ``P(R_j = k)`` of one attribute, by block and sensitive value."""
+        counts = self.table.counts[name].toarray().T
+        flat, single = is_flat(evidence), evidence.sizes == 1
+        values, cell = evidence.matrix.indices, np.repeat(np.arange(len(evidence)), evidence.sizes)
+        mean = np.empty((len(fit), *beta.shape))
+        for s, rows in enumerate(counts):
+            fixed = np.bincount(values[single[cell]], weights=rows[single], minlength=beta.shape[1])
+            drawn = np.where(single | flat, 0, rows)
+            exact, listed = listed_rows(evidence, drawn, fixed, beta[s])
+            fit[:, s, listed] = exact[listed]
+            fit[:, s, single[cell]] = 1.0
+            for block, line in enumerate(fit[:, s]):
+                shown = np.where(flat, 0, rows)[cell] * line
+                weight = beta[s] + np.bincount(values, weights=shown, minlength=beta.shape[1])
+                mean[block, s] = weight / weight.sum()
+            fit[:, s, flat[cell]] = mean[:, s, values[flat[cell]]]
+        return mean, fit

@@ -18,8 +18,9 @@ from anonbayes.inference.dirichlet import (
     to_unconstrained,
 )
 from anonbayes.inference.dirichlet_step import check_concentration
-from anonbayes.inference.horizontal.cell_engine import HiddenRows, sweeps
+from anonbayes.inference.horizontal.cell_engine import HiddenRows, Record, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
+from anonbayes.inference.horizontal.urns import Scratch, Urns
 from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.table import ReleasedTable
@@ -109,6 +110,7 @@ class HorizontalStep(ChainStep):
         taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
         self.prior = taken.prior
         self.beta = self.layout.flatten(self.prior.beta)
+        self.urns = Urns.of(table, self.layout, self.beta)
         self.secret = f"pi_{table.sensitive}"
         wanted = [self.secret, *(f"pi_{name}" for name in table.attributes)]
         for name in wanted:
@@ -167,9 +169,7 @@ class HorizontalStep(ChainStep):
         pi_secret = self._read(point, self.secret)
         blocks = {name: self._read(point, f"pi_{name}") for name in self.layout.names}
         pi = self.layout.flatten(blocks)
-        keep_secret = np.empty((1, len(pi_secret)))
-        keep = np.empty((1, len(pi)))
-        log_likelihood = np.empty(1)
+        kept = Record.of(1, self.layout, self.urns)
         sweeps(
             1,
             pi_secret.copy(),
@@ -177,19 +177,20 @@ class HorizontalStep(ChainStep):
             self.prior.alpha,
             self.beta,
             self.layout.arrays,
-            keep_secret,
-            keep,
-            log_likelihood,
+            self.urns,
+            Scratch.of(self.layout, self.urns),
+            kept,
+            False,
             self.rng,
         )
-        drawn = {self.secret: keep_secret[0]}
-        drawn |= {f"pi_{name}": block for name, block in self.layout.split(keep[0]).items()}
+        drawn = {self.secret: kept.secret[0]}
+        drawn |= {f"pi_{name}": block for name, block in self.layout.split(kept.pi[0]).items()}
         new = dict(point)
         for name in self.updated:
             new[self.value_names[name]] = (
                 to_unconstrained(drawn[name]) if self.transformed[name] else drawn[name]
             )
-        stats: dict[str, Any] = {"log_likelihood": float(log_likelihood[0])}
+        stats: dict[str, Any] = {"log_likelihood": float(kept.log_likelihood[0])}
         if self.rows is not None:
             stats |= self._hidden_rows(new)
         return new, [stats]

@@ -246,6 +246,12 @@ class DirichletTree:
         cell = self.cell_log_mean.T[:, :, None]
         return np.where(inside, np.exp(np.minimum(leaf - cell, 0.0)), 0.0)
 
+    def entry_probabilities(self) -> Floats:
+        """Return the same for the entries of the evidence matrix only, shape ``(S, entries)``."""
+        leaf = self.node_log_mean[:, self.tree.leaf_node[self.evidence.matrix.indices]]
+        cell = np.repeat(self.cell_log_mean, self.evidence.sizes, axis=1)
+        return np.exp(np.minimum(leaf - cell, 0.0))
+
     @cached_property
     def cell_log_mean(self) -> Floats:
         """``log E[pi(y)]`` of every released cell, shape ``(S, cells)``."""
