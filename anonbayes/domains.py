@@ -344,19 +344,37 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
     """
     import pandas as pd  # a device that reports one value needs none of it
 
-    series = values if isinstance(values, pd.Series) else pd.Series(object_array([*values]))
+    series = values
+    if not isinstance(series, pd.Series):
+        series = pd.Series(object_array([*values]), dtype=object)
     try:
         codes, distinct = pd.factorize(series, use_na_sentinel=False)
     except TypeError:
         raise DomainError(f"{where} contains values that are not hashable.") from None
     except InvalidOperation:
-        raise DomainError(
-            f"{where} contains a signalling NaN; write a missing value as None."
-        ) from None
-    found = list(distinct)
-    if series.dtype == object and any(isinstance(v, int | float) and v in (0, 1) for v in found):
+        raise _signalling(where) from None
+    cells = list(distinct)
+    if series.dtype == object and any(isinstance(v, int | float) and v in (0, 1) for v in cells):
         refuse_mixed_truth(series, where=where)
-    return codes, found
+    return codes, cells
+
+
+def gaps(series: pd.Series, *, where: str) -> npt.NDArray[np.bool_]:
+    """Mark the cells that pandas takes for missing.
+
+    Examples
+    --------
+    >>> gaps(pd.Series([1.0, None]), where="Column 'x'").tolist()
+    [False, True]
+    """
+    try:
+        return series.isna().to_numpy(dtype=bool)
+    except InvalidOperation:
+        raise _signalling(where) from None
+
+
+def _signalling(where: str) -> DomainError:
+    return DomainError(f"{where} contains a signalling NaN; write a missing value as None.")
 
 
 def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, code_dtype
+from anonbayes.domains import Domain, code_dtype, gaps
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.build import check_column, check_frame, check_known, distinct_rows
@@ -168,11 +168,11 @@ def _quasi_identifiers(
 
 
 def _check_filled(series: pd.Series, name: str) -> None:
-    gaps = series.isna().to_numpy()
-    if gaps.any():
+    empty = gaps(series, where=f"Column {name!r}")
+    if empty.any():
         raise TableError(
-            f"Column {name!r}, row {series.index[int(gaps.argmax())]}: the value is missing "
-            f"({int(gaps.sum())} rows). Give missing values a category of their own "
+            f"Column {name!r}, row {series.index[int(empty.argmax())]}: the value is missing "
+            f"({int(empty.sum())} rows). Give missing values a category of their own "
             f"(frame[{name!r}].fillna('unknown')) or drop these rows."
         )
 

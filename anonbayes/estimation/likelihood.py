@@ -165,8 +165,8 @@ def allocate(
 # where it holds the values that hash to the report. Nothing of size ``n x K`` is ever built.
 
 # Entries of the largest full matrix that is written down.
-LEAST_LOG_SCALE = -500.0
-"""Factors below exp of this would take their rows out of the range of floating point."""
+LEAST_FACTOR = 1e-100
+"""Factors below this would take their rows, or products of them, out of floating point."""
 MAX_FULL = 50_000_000
 
 
@@ -368,13 +368,13 @@ class MixtureLikelihood(SimplexLikelihood):
     def matrix(self) -> sparse.csr_array:
         """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values.
 
-        A report of more than about a thousand bits is too improbable for a floating-point number;
-        its row is then scaled up. Only ratios within a row matter (MODEL 1.1).
+        Rows with a factor below `LEAST_FACTOR` go without it: a report of a thousand bits is too
+        improbable for a floating-point number, and only ratios within a row matter (MODEL 1.1).
 
         Raise `ChannelError` when a floor makes it full and it has more than `MAX_FULL` entries.
         """
         rows = np.repeat(np.arange(len(self.floor)), np.diff(self.indptr))
-        scale = np.exp(np.maximum(self.log_scale, LEAST_LOG_SCALE))
+        scale = np.exp(np.where(self.log_scale < np.log(LEAST_FACTOR), 0.0, self.log_scale))
         data = scale[rows] * self.gain[self.indices]
         shape = (len(self.floor), self.size)
         columns = self.indices.astype(np.int64)

@@ -206,7 +206,7 @@ class Posterior:
         numpy.ndarray or None
             One line per batch; None where the draws of ``pi`` are all there is.
         """
-        content = compat.groups(self.idata).get(AVERAGES_GROUP)
+        content = self.groups.get(AVERAGES_GROUP)
         if content is None or key not in content:
             return None
         blocks = content[key].to_numpy()

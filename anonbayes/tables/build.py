@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, plain, sorted_values
+from anonbayes.domains import Domain, gaps, plain, sorted_values
 from anonbayes.errors import TableError, nearest, one_of
 from anonbayes.io.text import check_names
 from anonbayes.tables.cells import MISSING_POLICIES
@@ -66,6 +66,7 @@ def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argumen
 
 def multiplicities(frame: pd.DataFrame, name: str) -> npt.NDArray[np.int64]:
     """Whole numbers of at least 1 from a column, or a `TableError` that names the row."""
+    gaps(frame[name], where=f"Column {name!r}")  # pandas trips over a signalling NaN
     column = pd.to_numeric(frame[name], errors="coerce")
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 1) & (numbers == np.floor(numbers)) & (numbers < 2**53))

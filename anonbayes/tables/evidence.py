@@ -16,6 +16,7 @@ from anonbayes.domains import (
     Domain,
     code_dtype,
     factorize,
+    gaps,
     is_missing,
     numbers_of,
     object_array,
@@ -306,10 +307,17 @@ def _is_star(label: Any) -> bool:
 
 def factorize_cells(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
     """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
-    if series.dtype == object and pd.api.types.infer_dtype(series).startswith("mixed"):
+    if series.dtype == object and _is_mixed(series):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
-        return factorize(pd.Series(object_array(hashable)), where=f"Column {name!r}")
+        return factorize(pd.Series(object_array(hashable), dtype=object), where=f"Column {name!r}")
     return factorize(series, where=f"Column {name!r}")
+
+
+def _is_mixed(series: pd.Series) -> bool:
+    try:
+        return pd.api.types.infer_dtype(series).startswith("mixed")
+    except OverflowError:  # a whole number that no float holds
+        return True
 
 
 def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
@@ -418,22 +426,22 @@ def _atoms(cell: Any) -> list[Any]:
 
 def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -> Column:
     """Column of reports; a missing report is refused or says nothing, never a category."""
-    gaps = series.isna().to_numpy()
-    if gaps.any() and missing != "unknown":
+    empty = gaps(series, where=f"Column {name!r}")
+    if empty.any() and missing != "unknown":
         raise CellError(
-            f"Column {name!r}, row {series.index[int(gaps.argmax())]}: the report is missing. "
+            f"Column {name!r}, row {series.index[int(empty.argmax())]}: the report is missing. "
             "If it says nothing about the value, pass missing='unknown'."
         )
-    codes, labels, matrix = channel.evidence(series.to_numpy()[~gaps])
+    codes, labels, matrix = channel.evidence(series.to_numpy()[~empty])
     domain = Domain(name, channel.domain.values, channel.domain.hierarchy)
-    if len(codes) != (~gaps).sum():
+    if len(codes) != (~empty).sum():
         raise TableError(
-            f"Column {name!r}: the channel read {len(codes)} of {(~gaps).sum()} reports."
+            f"Column {name!r}: the channel read {len(codes)} of {(~empty).sum()} reports."
         )
-    if not gaps.any():
+    if not empty.any():
         return Column(Evidence(domain, tuple(labels), matrix), np.asarray(codes))
     nothing = sparse.csr_array(np.ones((1, len(domain))))
     everywhere = np.full(len(series), len(labels))
-    everywhere[~gaps] = codes
+    everywhere[~empty] = codes
     stacked = sparse.vstack([sparse.csr_array(matrix), nothing], format="csr")
     return Column(Evidence(domain, (*labels, "*"), stacked), everywhere)

@@ -81,3 +81,18 @@ def test_posterior_and_beliefs_equal_enumeration(make):
         expected = weights / weights.sum(axis=1, keepdims=True)
         off = np.abs(belief.to_numpy() - expected)
         assert (off < 5 * belief.attrs["mcse"].to_numpy() + 1e-9).all()
+
+
+def test_reports_of_thousands_of_bits():
+    """A report has a probability below 1e-400; its ratios are those of the two bits that count."""
+    domain = ab.Domain("x", range(3000))
+    channel = ab.UnaryEncoding.optimal(domain, epsilon=1.0)
+    reports = channel.release([5, 6, 7, 8], seed=1)
+    frame = pd.DataFrame({"x": pd.Series([tuple(r) for r in reports]), "s": list("abab")})
+    evidence = (
+        ab.ReleasedTable.horizontal(frame, "s", channels={"x": channel}).columns["x"].evidence
+    )
+    for label, row in zip(evidence.labels, evidence.matrix.toarray(), strict=True):
+        raised = np.isin(domain.values, label)
+        np.testing.assert_allclose(row[raised], row[raised][0], rtol=1e-12)
+        np.testing.assert_allclose(row[~raised] * np.e, row[raised][0], rtol=1e-12)

@@ -1,9 +1,11 @@
 """Bad input to the constructors: each has an error that names the place and what to do."""
 
+from decimal import Decimal
+
 import pandas as pd
 import pytest
 
-from anonbayes import ReleasedTable
+from anonbayes import ReleasedTable, anonymize
 from anonbayes.errors import AnonbayesError, CellError
 
 GOOD = pd.DataFrame({"x": ["a", "b", "a"], "y": [1, 2, 2], "s": ["u", "v", "u"]})
@@ -114,3 +116,27 @@ def test_missing_category_in_a_vertical_table():
     )
     assert table.domains["x"].values == ("a", "b", "missing")
     assert table.to_frames()[0]["x"].tolist() == ["a", "missing", "b"]
+
+
+SIGNALLING = GOOD.assign(y=[Decimal("1.5"), Decimal("sNaN"), Decimal("1.5")])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: ReleasedTable.horizontal(SIGNALLING, "s", missing={"y": "unknown"}),
+        lambda: ReleasedTable.horizontal(SIGNALLING, "s", weights="y"),
+        lambda: anonymize.mondrian(SIGNALLING, "s", k=1),
+        lambda: anonymize.anatomy(SIGNALLING, "s", l=1, seed=1),
+    ],
+)
+def test_signalling_nan(read):
+    with pytest.raises(AnonbayesError, match="signalling NaN"):
+        read()
+
+
+def test_whole_number_that_no_float_holds():
+    with pytest.raises(AnonbayesError, match="too large"):
+        ReleasedTable.horizontal(
+            GOOD.assign(y=pd.Series([10**400, "a", None], dtype=object)), "s", missing="unknown"
+        )
