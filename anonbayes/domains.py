@@ -16,6 +16,8 @@ import numpy.typing as npt
 from anonbayes.errors import DomainError, nearest
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from anonbayes.hierarchies import Hierarchy
 
 __all__ = ["Domain", "IntegerDomain"]
@@ -364,6 +366,7 @@ def gaps(series: pd.Series, *, where: str) -> npt.NDArray[np.bool_]:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> gaps(pd.Series([1.0, None]), where="Column 'x'").tolist()
     [False, True]
     """

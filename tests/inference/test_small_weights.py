@@ -52,7 +52,15 @@ def test_beliefs_equal_enumeration(name, weight):
     """Few rows are listed, so beliefs agree to rounding, the smallest of them included."""
     table = TABLES[name]()
     truth = enumerate_posterior(table, resolve_prior(table, beta=weight))
-    post = ab.fit(table, beta=weight, method="gibbs", draws=100, seed=1, progressbar=False)
+    post = ab.fit(
+        table,
+        beta=weight,
+        method="gibbs",
+        draws=100,
+        evidence="independent",
+        seed=1,
+        progressbar=False,
+    )
     assert_beliefs(post, truth, 1e-7)
 
 
@@ -61,7 +69,7 @@ def test_one_value_held_nearly_impossible():
     table = crossing()
     beta = {"nat": {"C": 1e-6}}
     truth = enumerate_posterior(table, resolve_prior(table, beta=beta))
-    post = ab.fit(table, beta=beta, seed=1, draws=4000, progressbar=False)
+    post = ab.fit(table, beta=beta, evidence="independent", seed=1, draws=4000, progressbar=False)
     victim = {"nat": "C", "sex": "m"}
     assert truth.rows[:, 0, 0, 1].sum() / truth.rows[:, :, 0, 1].sum() == pytest.approx(5 / 9)
     belief = post.attacker(victim)
@@ -93,7 +101,15 @@ def test_sampled_averages_equal_enumeration(monkeypatch):
     for name in ("ring", "soft"):
         table = TABLES[name]()
         truth = enumerate_posterior(table, resolve_prior(table, beta=0.2))
-        post = ab.fit(table, beta=0.2, method="gibbs", draws=4000, seed=3, progressbar=False)
+        post = ab.fit(
+            table,
+            beta=0.2,
+            evidence="independent",
+            method="gibbs",
+            draws=4000,
+            seed=3,
+            progressbar=False,
+        )
         value = table.attributes[0]
         victim = {value: table.domains[value].values[1]}
         rows = truth.rows[:, :, 1].sum(axis=0).reshape(2, -1).sum(axis=1)
