@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,39 +25,36 @@ Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 
 
+@dataclass(frozen=True, eq=False)
 class MonteCarloErrors:
-    """Standard errors of a belief, labelled like the belief itself.
+    """Standard errors of a belief, which stand in its ``attrs["mcse"]``.
 
-    Everything that can be asked of a Series or DataFrame can be asked of them; `frame` is the
-    object itself. pandas copies and compares what stands in ``attrs``, which a DataFrame there
-    would not survive.
+    pandas copies and compares what stands in ``attrs``, which a DataFrame there would not survive.
+
+    Attributes
+    ----------
+    frame : pandas.Series or pandas.DataFrame
+        The errors, labelled like the belief itself.
 
     Examples
     --------
     >>> errors = MonteCarloErrors(pd.Series([0.01, 0.02]))
-    >>> float(errors.max()), errors.to_numpy().tolist()
+    >>> errors.max(), errors.to_numpy().tolist()
     (0.02, [0.01, 0.02])
     """
 
-    def __init__(self, frame: pd.Series | pd.DataFrame) -> None:
-        self.frame = frame
+    frame: pd.Series | pd.DataFrame
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.frame, name)
+    def to_numpy(self) -> Floats:
+        """Return the errors as an array."""
+        return self.frame.to_numpy(dtype=np.float64)
 
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
+    def max(self) -> float:
+        """Return the largest error of all."""
+        return float(self.to_numpy().max())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.array(self.frame, dtype=dtype)
-
-    def __deepcopy__(self, memo: Any) -> MonteCarloErrors:
-        return self
-
-    def __repr__(self) -> str:
-        return f"MonteCarloErrors({self.frame!r})"
+    def __deepcopy__(self, memo: dict[int, object]) -> MonteCarloErrors:
+        return self  # which every operation of pandas asks for
 
 
 def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series | pd.DataFrame:

@@ -32,11 +32,14 @@ class Trie(NamedTuple):
         begin.
     record : numpy.ndarray
         Record of each node of the last level.
+    n_top : int
+        Number of nodes of the first level; they come first.
     """
 
     cell: Ints
     child: Ints
     record: Ints
+    n_top: int
 
 
 class Compatibility(NamedTuple):
@@ -63,15 +66,12 @@ class RecordIndex:
     order : numpy.ndarray
         Attributes in the order of the trie's levels.
     trie : Trie
-        Nodes; the root's children are the nodes from 0 to ``n_top``.
-    n_top : int
-        Number of nodes of the first level.
+        Its nodes.
     """
 
     codes: Ints
     order: Ints
     trie: Trie
-    n_top: int
 
     @classmethod
     def of(cls, codes: Ints, n_cells: Ints) -> RecordIndex:
@@ -91,8 +91,8 @@ class RecordIndex:
             if level + 1 < len(starts):
                 children.append(np.searchsorted(starts[level + 1], start) + offset)
         children.append(np.array([offset]))
-        trie = Trie(np.concatenate(cells), np.concatenate(children).astype(np.int64), rows)
-        return cls(codes, order, trie, len(starts[0]))
+        child = np.concatenate(children).astype(np.int64)
+        return cls(codes, order, Trie(np.concatenate(cells), child, rows, len(starts[0])))
 
 
 def match_cells(victims: Victims, evidence: list[sparse.csr_array]) -> tuple[Compatibility, ...]:
@@ -137,72 +137,85 @@ def accumulate(
     records : numpy.ndarray
         Number of compatible records of each victim.
     """
-    n_cells = np.array([int(index.codes[:, a].max()) + 1 for a in range(index.codes.shape[1])])
-    slot_start = np.concatenate([[0], np.cumsum(n_cells)]).astype(np.int64)
-    pair_start = np.concatenate([[0], np.cumsum([len(c.cell) for c in compatible])])
+    n_cells = [int(index.codes[:, a].max()) + 1 for a in range(index.codes.shape[1])]
     width = max(f.shape[1] for f in fit)
     table = np.concatenate([np.broadcast_to(f, (len(f), width)) for f in fit])
-    knowledge_start = np.concatenate([[0], np.cumsum([len(c.pointer) for c in compatible])])
-    out = np.zeros((len(victims), secrets.shape[1]))
-    found = np.zeros(len(victims), dtype=np.int64)
-    _walk(
+    knowledge = _Knowledge(
         victims.codes,
-        index.order,
-        index.trie,
-        index.n_top,
         np.concatenate([c.pointer for c in compatible]),
         np.concatenate([c.cell for c in compatible]),
-        knowledge_start.astype(np.int64),
-        pair_start.astype(np.int64),
-        slot_start,
+        _starts([len(c.pointer) for c in compatible]),
+        _starts([len(c.cell) for c in compatible]),
+        _starts(n_cells),
+    )
+    sums = _Sums(np.zeros((len(victims), secrets.shape[1])), np.zeros(len(victims), dtype=np.int64))
+    _walk(
+        knowledge,
+        index.order,
+        index.trie,
         np.ascontiguousarray(table),
         np.ascontiguousarray(secrets),
-        out,
-        found,
+        sums,
     )
-    return out, found
+    return sums.weights, sums.records
+
+
+def _starts(sizes: list[int]) -> Ints:
+    """Where each part begins, and the end, when parts of these sizes stand one after the other."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+class _Knowledge(NamedTuple):
+    """What is known of all victims, the attributes one after the other.
+
+    Attributes
+    ----------
+    victims : numpy.ndarray
+        Piece of knowledge of each victim and attribute.
+    pointer, cell : numpy.ndarray
+        Compatible cells of each piece of knowledge, as in `Compatibility`.
+    knowledge_start, pair_start, cell_start : numpy.ndarray
+        Where an attribute's pointers, compatible pairs and cells begin.
+    """
+
+    victims: Ints
+    pointer: Ints
+    cell: Ints
+    knowledge_start: Ints
+    pair_start: Ints
+    cell_start: Ints
+
+
+class _Sums(NamedTuple):
+    """What the walk adds up: weights ``(victims, S)``, and compatible records per victim."""
+
+    weights: Floats
+    records: Ints
 
 
 @njit(cache=True, nogil=True)
-def _walk(  # type: ignore[no-untyped-def]
-    victims,
-    order,
-    trie,
-    n_top,
-    pointer,
-    cells,
-    knowledge_start,
-    pair_start,
-    slot_start,
-    fit,
-    secrets,
-    out,
-    found,
-):
+def _walk(
+    knowledge: _Knowledge, order: Ints, trie: Trie, fit: Floats, secrets: Floats, sums: _Sums
+) -> None:
     """Walk the trie for every victim; `slot` tells the pair of a cell, or -1."""
     depth = len(order)
     n_secrets = secrets.shape[1]
     width = fit.shape[1]
-    slot = np.full(slot_start[-1], -1, dtype=np.int64)
+    slot = np.full(knowledge.cell_start[-1], -1, dtype=np.int64)
     product = np.ones((depth + 1, width))
     node = np.zeros(depth + 1, dtype=np.int64)
     stop = np.zeros(depth + 1, dtype=np.int64)
-    for v in range(len(victims)):
-        for a in range(depth):
-            where = knowledge_start[a] + victims[v, a]
-            for i in range(pointer[where], pointer[where + 1]):
-                c = cells[pair_start[a] + i]
-                if c < slot_start[a + 1] - slot_start[a]:
-                    slot[slot_start[a] + c] = pair_start[a] + i
+    for v in range(len(knowledge.victims)):
+        _mark(knowledge, v, slot, True)
         level = 0
-        node[0], stop[0] = 0, n_top
+        node[0], stop[0] = 0, trie.n_top
         while level >= 0:
             if node[level] == stop[level]:
                 level -= 1
                 continue
             n = node[level]
             node[level] += 1
-            pair = slot[slot_start[order[level]] + trie.cell[n]]
+            pair = slot[knowledge.cell_start[order[level]] + trie.cell[n]]
             if pair < 0:
                 continue
             alive = False
@@ -213,16 +226,25 @@ def _walk(  # type: ignore[no-untyped-def]
                 continue
             if level == depth - 1:
                 record = trie.record[n - (len(trie.cell) - len(trie.record))]
-                found[v] += 1
+                sums.records[v] += 1
                 for s in range(n_secrets):
-                    out[v, s] += secrets[record, s] * product[depth, s if width > 1 else 0]
+                    share = product[depth, s if width > 1 else 0]
+                    sums.weights[v, s] += secrets[record, s] * share
             else:
                 level += 1
                 node[level] = trie.child[n]
                 stop[level] = trie.child[n + 1]
-        for a in range(depth):
-            where = knowledge_start[a] + victims[v, a]
-            for i in range(pointer[where], pointer[where + 1]):
-                c = cells[pair_start[a] + i]
-                if c < slot_start[a + 1] - slot_start[a]:
-                    slot[slot_start[a] + c] = -1
+        _mark(knowledge, v, slot, False)
+
+
+@njit(cache=True, nogil=True)
+def _mark(knowledge: _Knowledge, v: int, slot: Ints, here: bool) -> None:
+    """Note the pairs of the cells that are compatible with what is known of a victim, or forget."""
+    for a in range(knowledge.victims.shape[1]):
+        where = knowledge.knowledge_start[a] + knowledge.victims[v, a]
+        first = knowledge.cell_start[a]
+        for i in range(knowledge.pointer[where], knowledge.pointer[where + 1]):
+            pair = knowledge.pair_start[a] + i
+            c = knowledge.cell[pair]
+            if c < knowledge.cell_start[a + 1] - first:
+                slot[first + c] = pair if here else -1

@@ -242,10 +242,16 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     Examples
     --------
     >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("clinic_local"), draws=5, seed=1, progressbar=False)
+    >>> post = ab.fit(
+    ...     ab.datasets.load("clinic_local"),
+    ...     evidence="independent",
+    ...     draws=5,
+    ...     seed=1,
+    ...     progressbar=False,
+    ... )
     >>> section = calibration_section(post.assess(ab.datasets.load("clinic")))
-    >>> section.sentences[0]
-    'Of 1,359 people about whom the attacker was 30–40% sure, the best guess was right for 33.9%.'
+    >>> section.sentences[1]
+    'Of 1,075 people about whom the learner was 30–40% sure, the best guess was right for 29.1%.'
     """
     scores = risk.belief_scores
     sentences = [scores.worst_bin("A"), scores.worst_bin("L")]

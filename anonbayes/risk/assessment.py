@@ -287,7 +287,13 @@ class RiskAssessment:
         Examples
         --------
         >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("clinic_local"), draws=5, seed=1, progressbar=False)
+        >>> post = ab.fit(
+        ...     ab.datasets.load("clinic_local"),
+        ...     evidence="independent",
+        ...     draws=5,
+        ...     seed=1,
+        ...     progressbar=False,
+        ... )
         >>> risk = post.assess(ab.datasets.load("clinic"))
         >>> risk.scores[["right", "log_loss", "ece"]].round(3).loc["attacker"].tolist()
         [0.334, 1.751, 0.007]

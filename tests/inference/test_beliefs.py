@@ -183,7 +183,7 @@ def test_beliefs_of_many_print_copy_and_join():
     belief = post.attacker(frame[["nat"]])
     assert "40 rows x 40 columns" in repr(belief)
     assert pd.concat([belief, belief]).shape == (80, 40)
-    assert belief.copy().attrs["mcse"].shape == (40, 40)
+    assert belief.copy().attrs["mcse"].to_numpy().shape == (40, 40)
 
 
 def test_a_row_of_a_frame_is_a_victim():
