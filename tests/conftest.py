@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
+
+# How fast a machine is says nothing about the code. The same examples every time, so that a
+# failure is one of the change at hand; HYPOTHESIS_PROFILE=explore looks for new ones.
+TIMES = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=TIMES)
+settings.register_profile("explore", deadline=None, max_examples=1000, suppress_health_check=TIMES)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")

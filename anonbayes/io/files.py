@@ -257,10 +257,10 @@ def keep_names(folder: Path) -> None:
 #
 # A directory that is new gets its name when everything is in it: one rename. In a directory that is
 # there, next to whatever else it holds, files can only be renamed one after the other. The last one
-# named is then the seal of the set: it goes first and comes last, so that where it is, the others
-# are of the same run. What the others replace is kept beside them until then, with a note of what
-# was there; who finds such a note after a crash puts the earlier run back (`mend`), unless the seal
-# has its name already.
+# named is then the seal of the set: it is removed first and written last, so that where it is, the
+# others are of the same run. What the others replace is kept beside them until then, with a note of
+# what was there; who finds such a note after a crash puts the earlier run back (`mend`), unless the
+# seal has its name already.
 
 NEW, OLD, NOTE = ".run.", ".old", ".earlier.json"
 

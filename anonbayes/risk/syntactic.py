@@ -288,6 +288,7 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
         "Can a person's secret be inferred, more surely than that of anybody outside the table?",
         figures,
         f"From the population alone {s['GT_L']:.1%} of the secrets are guessed right; knowing that "
-        f"somebody is in the table, {s['GT_A']:.1%}{most}. {sure:,} are then guessed right with "
-        f"belief {certain:g} or more.",
+        f"somebody is in the table, {s['GT_A']:.1%}{most}. Of {sure:,} "
+        f"{'person' if sure == 1 else 'people'} the secret is guessed right with a belief of "
+        f"{certain:g} or more.",
     )

@@ -59,8 +59,8 @@ class PreparedQuery:
             text=(
                 f"The average of {n} numbers is {answer:g}, give or take "
                 f"{largest_error:g}.\nWhatever the numbers are, the answer gives away at "
-                f"most {measures['leakage']:.3f} nats, and an adversary's best guess of all {n} "
-                f"numbers stays wrong by up to {measures['adversary_error']:.4g} at least."
+                f"most {measures['leakage']:.3f} nats, and no adversary can guess all {n} numbers "
+                f"with an error that is sure to stay below {measures['adversary_error']:.4g}."
             ),
             measures=measures,
             tables={"tradeoff": table},

@@ -19,7 +19,7 @@ def _largest_l(df):
     return len(df) // df["ill"].value_counts().max()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(df=frames(secrets="abcdef"), seed=st.integers(0, 99), wanted=st.integers(1, 5))
 def test_groups_are_diverse_and_nothing_is_lost(df, seed, wanted):
     l = min(wanted, _largest_l(df))  # noqa: E741

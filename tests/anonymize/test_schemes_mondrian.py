@@ -35,7 +35,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 @given(df=frames(), k=st.integers(1, 5), l=st.integers(1, 2))
 def test_release_is_private_covers_and_reads_back(way, df, k, l):  # noqa: E741
     if k > len(df):
@@ -57,7 +57,7 @@ def test_k_and_l_by_pycanon(strict, k, l):  # noqa: E741
     assert_private_by_pycanon(table, k, l)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(df=frames(max_rows=30), k=st.integers(1, 4), l=st.integers(1, 2))
 def test_no_group_can_be_cut_any_further(df, k, l):  # noqa: E741
     """Strict: try every cut of every group by brute force (LeFevre et al., minimality)."""
@@ -71,7 +71,7 @@ def test_no_group_can_be_cut_any_further(df, k, l):  # noqa: E741
                 assert not all(len(s) >= k and s["ill"].nunique() >= l for s in sides), name
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(df=frames(max_rows=30), k=st.integers(1, 4))
 def test_strict_regions_are_disjoint_and_cover_the_domain(df, k):
     table = mondrian(df, "ill", min(k, len(df)), domains=DOMAINS, cells="region")

@@ -89,7 +89,7 @@ def _all_nodes(df, k, l, limit, loss):  # noqa: E741
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(
     df=frames(max_rows=25),
     k=st.integers(1, 5),
@@ -121,7 +121,7 @@ def test_search_finds_what_exhaustive_search_finds(loss, df, k, l, share):  # no
 
 
 @pytest.mark.parametrize("local", [False, True])
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(
     df=frames(),
     k=st.integers(1, 6),
@@ -162,7 +162,7 @@ def test_local_recoding_loses_less_and_suppresses_within_the_limit():
     assert local.to_frame().shape == (len(local.passes), 7)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20)
 @given(
     df=frames(),
     k=st.integers(2, 6),
@@ -248,7 +248,7 @@ def test_infeasible_requests_say_what_is_possible():
         recode(df, "ill", trees, 2, 2)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(df=frames(max_rows=12), k=st.integers(2, 9), l=st.integers(1, 3))
 def test_the_offered_k_and_l_are_the_largest(df, k, l):  # noqa: E741
     try:

@@ -60,7 +60,7 @@ def test_empirical_estimate_is_unbiased_with_covering_intervals(channel):
     assert np.mean(inner) < 0.9 + 4 * np.sqrt(0.9 * 0.1 / inner.size) + 0.01
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     counts=st.lists(st.integers(0, 500), min_size=2, max_size=12).filter(lambda c: sum(c) > 0),
     sensitive=st.sets(st.integers(0, 11)),

@@ -44,7 +44,7 @@ def test_expected_losses_match_simulation(channel):
         assert abs(np.mean(losses) - expected) <= 4 * error + slack * expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     size=st.integers(2, 9),

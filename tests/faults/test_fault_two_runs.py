@@ -147,7 +147,6 @@ def test_a_stopped_command_leaves_the_earlier_results(number, what, start, tmp_p
         arguments = ["run", str(file), "--out", str(out), "--force"]
     process = start(fault_work.command, arguments, tmp_path / "said")
     wait_until(lambda: (tmp_path / ".out.lock").exists(), process)
-    time.sleep(0.1)
     os.kill(process.pid, number)
     process.join(150)
     assert process.exitcode == 128 + number

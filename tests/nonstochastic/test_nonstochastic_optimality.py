@@ -38,7 +38,7 @@ def admissible(values, codes, gamma):
     return all((max(b) - min(b)) / 2 <= 1 / gamma + 1e-12 for b in blocks.values())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 12), min_size=1, max_size=7),
     st.sampled_from([0.25, 0.4, 0.5, 0.7, 1.0, 2.0]),
@@ -58,7 +58,7 @@ def test_finite_policies_are_optimal_over_all_partitions(values, gamma):
         assert np.abs(policy.answers - values).max() <= 1 / gamma + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 12), min_size=1, max_size=8),
     st.sampled_from([0.25, 0.4, 0.5, 0.7, 1.0, 2.0]),
@@ -100,7 +100,7 @@ def test_uniform_quantizer_has_the_fewest_bins_of_all_partitions_of_cells(n, gam
         assert best == uniform
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.05, 1), min_size=4, max_size=9), st.floats(0.15, 1.2))
 def test_edges_for_leakage_agree_with_exhaustive_search_on_a_grid(weights, width):
     """Piecewise uniform shares: no chain of grid points does better than the edges found."""

@@ -6,7 +6,7 @@ import string
 
 import numpy as np
 import pandas as pd
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anonbayes import Domain, Hierarchy
@@ -59,9 +59,7 @@ cells = st.one_of(
     st.lists(st.integers(-9, 40), max_size=5).map(np.array),
     st.lists(st.lists(st.integers(), max_size=2), max_size=2),
 )
-quick = settings(
-    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+quick = settings(max_examples=250)
 
 
 @quick

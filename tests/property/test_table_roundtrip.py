@@ -10,7 +10,7 @@ from anonbayes import Hierarchy, ReleasedTable, read_arx
 VALUES = list("abcd")
 TREE = Hierarchy.from_intervals(range(20, 40), 5, 10)
 sets = st.sets(st.sampled_from(VALUES), min_size=1).map(frozenset)
-quick = settings(max_examples=60, deadline=None, derandomize=True)
+quick = settings(max_examples=60)
 
 
 @st.composite
