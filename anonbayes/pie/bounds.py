@@ -13,7 +13,7 @@ from scipy import optimize, sparse
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.pie.information import conditional, read_joint
-from anonbayes.pie.system_entropy import LOG2E, divergence_terms, excess
+from anonbayes.pie.divergence import LOG2E, divergence_terms, excess
 
 __all__ = [
     "KINDS",

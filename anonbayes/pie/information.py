@@ -13,7 +13,7 @@ from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
 from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.pie.system_entropy import divergence_terms
+from anonbayes.pie.divergence import divergence_terms
 
 __all__ = ["Information", "conditional", "information", "mutual_information", "read_joint"]
 # Entries of the users-by-reports block that is held at a time.

@@ -1,88 +1,35 @@
-"""Personal information entropy of a matching system, from its scores."""
+"""Personal information entropy of a matching system, from its scores (PIE Sec. 5)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numba import njit, vectorize
+from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats
-from anonbayes.errors import AnonbayesError
+from anonbayes.arrays import Floats, Ints
 from anonbayes.figures import make_axes
+from anonbayes.errors import AnonbayesError
+from anonbayes.pie.divergence import Number, read_numbers, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "LOG2E",
     "DetCurve",
     "SystemEntropy",
     "convergence",
     "det_curve",
-    "divergence_terms",
-    "excess",
     "log_ratios",
     "plot_convergence",
     "read_scores",
     "system_entropy",
 ]
-
-
-# -------------------------------------------------------------------------------------------------
-# Sums of Kullback-Leibler terms that keep their digits when they are tiny.
-#
-# ``D(q||r) = sum r phi(q/r - 1)`` with ``phi(d) = (1+d) ln(1+d) - d >= 0``: as every term is
-# positive, bits of the order of 1e-7 do not drown in the entropies of the two distributions.
-
-LOG2E = math.log2(math.e)
-
-
-@njit(cache=True)
-def _phi(d: Any) -> Any:
-    if abs(d) < 1e-3:
-        return d * d * (1 / 2 - d * (1 / 6 - d * (1 / 12 - d * (1 / 20 - d / 30))))
-    return -d if d <= -1.0 else (1.0 + d) * math.log1p(d) - d
-
-
-@vectorize(cache=True)
-def _excess(d: Any) -> Any:
-    return _phi(d)
-
-
-@vectorize(cache=True)
-def _terms(q: Any, r: Any) -> Any:
-    return r * _phi((q - r) / r) * LOG2E if r > 0.0 else 0.0
-
-
-def excess(deviation: npt.ArrayLike) -> Floats:
-    """``(1+d) ln(1+d) - d`` for ``d >= -1``, by its series near zero.
-
-    Examples
-    --------
-    >>> excess([-1.0, 0.0, 1.0]).round(6).tolist(), f"{float(excess(1e-12)):.3g}"
-    ([1.0, 0.0, 0.386294], '5e-25')
-    """
-    return _excess(np.asarray(deviation, dtype=float))
-
-
-def divergence_terms(q: npt.ArrayLike, r: npt.ArrayLike) -> Floats:
-    """Terms of ``D(q||r)`` in bits; they are positive, and sum to it when both sum to one.
-
-    Where ``r`` is zero so must ``q`` be.
-
-    Examples
-    --------
-    >>> round(float(divergence_terms([0.5, 0.5], [0.25, 0.75]).sum()), 6)
-    0.207519
-    """
-    return _terms(np.asarray(q, dtype=float), np.asarray(r, dtype=float))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -130,7 +77,7 @@ def log_ratios(first: Floats, second: Floats, k: int = 1) -> Floats:
 
 
 @njit(cache=True)
-def _widen(points: Any, x: Any, left: Any, right: Any, count: Any) -> Any:
+def _widen(points: Floats, x: float, left: int, right: int, count: int) -> float:
     """Distance of the `count`-th nearest point, walking outwards from positions left < right."""
     distance = 0.0
     for _ in range(count):
@@ -146,7 +93,7 @@ def _widen(points: Any, x: Any, left: Any, right: Any, count: Any) -> Any:
 
 
 @njit(cache=True)
-def _within(points: Any, x: Any, radius: Any) -> Any:
+def _within(points: Floats, x: float, radius: float) -> tuple[int, int]:
     """Bounds of the positions whose points lie within the radius, found from differences.
 
     Comparing ``|points - x| <= radius``, as `_widen` does, not ``points <= x + radius``, which
@@ -171,7 +118,7 @@ def _within(points: Any, x: Any, radius: Any) -> Any:
 
 
 @njit(cache=True)
-def _neighbours(first: Any, second: Any, k: Any) -> Any:
+def _neighbours(first: Floats, second: Floats, k: int) -> tuple[Ints, Ints, Floats, Floats]:
     n = len(first)
     own, other = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     rho, nu = np.empty(n), np.empty(n)
@@ -280,8 +227,8 @@ def det_curve(
     0.2222
     """
     sign = 1.0 if similarity else -1.0
-    own = np.sort(sign * read_scores("genuine", genuine))
-    other = np.sort(sign * read_scores("impostor", impostor))
+    own = np.sort(sign * read_scores("genuine", genuine).ravel())
+    other = np.sort(sign * read_scores("impostor", impostor).ravel())
     # Only where a genuine score is about to be rejected is there anything to trade.
     steps, before = np.unique(own, return_index=True)
     rejected = np.append(before, len(own)) / len(own)
@@ -296,57 +243,76 @@ def det_curve(
 # pairs that belong together, *impostor* scores those of others. As users become many, the mutual
 # information of user and scores tends to ``D(f_G || f_I)``, which bounds PIE from below.
 
+# Times that both samples are dealt into two halves to see how far their estimates differ.
+SPLITS = 20
 
-class SystemEntropy(float):
+
+@dataclass(frozen=True, eq=False)
+class SystemEntropy(Number):
     """PSE in bits: a number that knows what it was estimated from.
 
     Attributes
     ----------
+    bits : float
+        The estimate.
     standard_error : float
-        Over genuine scores.
+        From halves of both samples: how far their estimates differ from each other, and from that
+        of all scores. Two of them to either side hold the truth in about 19 of 20 samples while
+        `beyond` is small (0.90 to 0.96 simulated).
     n_genuine, n_impostor : int
         Numbers of scores.
     k : int
         Neighbours of the estimator.
     beyond : float
-        Share of genuine scores outside the range of the impostors'. There the estimate rests on the
-        edge of the impostor sample and tends to be too small: the true divergence may be larger.
+        Share of genuine scores that no impostor comes near: outside their range, or at a value that
+        many genuine scores share and no impostor has. There the estimate rests on the edge of the
+        impostor sample and tends to be too small: the true divergence may be larger.
     """
 
+    bits: float
     standard_error: float
     n_genuine: int
     n_impostor: int
     k: int
     beyond: float
 
-    def __new__(cls, bits: float, **details: Any) -> SystemEntropy:
-        """Make a float with attributes."""
-        self = super().__new__(cls, bits)
-        self.__dict__.update(details)
-        return self
+    def __float__(self) -> float:
+        return self.bits
 
     def __str__(self) -> str:
         return (
-            f"{float(self):.4g} +- {self.standard_error:.2g} bits from {self.n_genuine:,} genuine "
+            f"{self.bits:.4g} +- {self.standard_error:.2g} bits from {self.n_genuine:,} genuine "
             f"and {self.n_impostor:,} impostor scores"
         )
 
 
-def system_entropy(genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, k: int = 1) -> SystemEntropy:
+def system_entropy(
+    genuine: npt.ArrayLike,
+    impostor: npt.ArrayLike,
+    *,
+    k: int = 1,
+    seed: int | np.random.Generator | None = 0,
+) -> SystemEntropy:
     """Estimate PSE, ``D(f_G || f_I)`` in bits, from scores; ``O(n log n)``.
 
     Parameters
     ----------
-    genuine, impostor : array-like
-        Scores of pairs that belong together, and of others; similarities or distances.
+    genuine : array-like, shape (n,)
+        Scores of pairs that belong together; similarities or distances.
+    impostor : array-like, shape (n, ...) or (m,)
+        Scores of other pairs. As many rows as there are genuine scores belong to the same users,
+        who are then kept together where the standard error is found.
     k : int
         Neighbours. More of them lower the variance and raise the bias.
+    seed : int, Generator or None
+        Of the halves from which the standard error is found.
 
     Notes
     -----
     The estimator is that of Wang, Kulkarni and Verdú (2009); it adapts the number of neighbours to
     both samples, and handles ties. Large divergences are underestimated by samples that are too
-    small for them (``beyond`` tells): look at `convergence`.
+    small for them (``beyond`` tells): look at `convergence`. Scores of which no genuine one comes
+    near an impostor say nothing of how large it is, and are refused.
 
     Examples
     --------
@@ -355,25 +321,56 @@ def system_entropy(genuine: npt.ArrayLike, impostor: npt.ArrayLike, *, k: int = 
     >>> bits = ab.pie.system_entropy(rng.normal(2, 1, 5_000), rng.normal(0, 1, 50_000))
     >>> round(bits / np.log2(np.e), 1), bits.n_impostor  # 2 nats in truth
     (2.0, 50000)
+    >>> print(bits)
+    2.858 +- 0.068 bits from 5,000 genuine and 50,000 impostor scores
     """
-    first, second = read_scores("genuine", genuine), read_scores("impostor", impostor)
-    if k != int(k) or not 1 <= k < len(first) or k > len(second):
+    scores, others = _read_both(genuine, impostor)
+    number = _check_neighbours(k, len(scores), others.size)
+    order = np.argsort(scores)
+    first = scores[order]
+    flat = np.argsort(others, axis=None)
+    second = others.ravel()[flat]
+    # Who each score belongs to; strangers each to themselves.
+    user = flat // (others.size // len(others)) if len(others) == len(scores) else None
+    bits = _bits(first, second, number)
+    beyond = float(_unmatched(first, second, number).mean())
+    if beyond == 1.0:
         raise AnonbayesError(
-            f"k={k!r} neighbours: give a whole number from 1, below the {len(first)} genuine and "
-            f"up to the {len(second)} impostor scores."
+            "No genuine score comes near an impostor score: the system tells all of these users "
+            "apart, and the scores do not say how much more it could do. Give more impostor "
+            "scores, or look at det_curve."
         )
-    first.sort()
-    second.sort()
-    terms = log_ratios(first, second, int(k)) / np.log(2)
-    outside = (first < second[0]) | (first > second[-1])
+    rng = np.random.default_rng(seed)
+    halves = np.full((SPLITS, 2), np.nan)
+    for split in halves:
+        own = rng.permutation(len(first)) % 2
+        other = rng.permutation(len(second)) % 2 if user is None else own[user]
+        for side in (0, 1):
+            parts = first[own[order] == side], second[other == side]
+            if len(parts[0]) > number and len(parts[1]) >= number:
+                split[side] = _bits(*parts, number)
+    spread = np.mean(np.square(halves[:, 0] - halves[:, 1])) / 4
     return SystemEntropy(
-        float(terms.mean()),
-        standard_error=float(terms.std() / np.sqrt(len(terms))),
-        n_genuine=len(first),
-        n_impostor=len(second),
-        k=int(k),
-        beyond=float(outside.mean()),
+        bits,
+        float(np.sqrt(spread + (halves.mean() - bits) ** 2)),
+        len(first),
+        len(second),
+        number,
+        beyond,
     )
+
+
+def _bits(first: Floats, second: Floats, k: int) -> float:
+    """Divergence of two ascending samples."""
+    return float(log_ratios(first, second, k).mean() / np.log(2))
+
+
+def _unmatched(first: Floats, second: Floats, k: int) -> npt.NDArray[np.bool_]:
+    """Which genuine scores lie outside the impostors' range, or on an atom that these lack."""
+    copies = np.searchsorted(first, first, "right") - np.searchsorted(first, first, "left")
+    met = np.searchsorted(second, first, "right") - np.searchsorted(second, first, "left")
+    outside = (first < second[0]) | (first > second[-1])
+    return outside | ((copies > k) & (met == 0))
 
 
 def convergence(
@@ -417,26 +414,29 @@ def convergence(
     >>> curve.index.tolist()
     [100, 182, 331, 603, 1099, 2000]
     """
-    scores, others = read_scores("genuine", genuine), np.asarray(impostor, dtype=float)
+    scores, others = _read_both(genuine, impostor)
     n = len(scores)
+    number, times = _check_neighbours(k, n, others.size), whole("repeats", repeats)
     if users is None:
-        sizes = np.unique(np.geomspace(min(100, n), n, 6).round().astype(int))
+        sizes = np.unique(np.geomspace(min(100, n), n, 6).round().astype(int)).tolist()
     else:
-        sizes = np.unique(np.asarray(users, dtype=int))
-    if len(sizes) == 0 or sizes[0] < 2 or sizes[-1] > n:
-        raise AnonbayesError(f"users={users!r}: give numbers from 2 to {n}, the genuine scores.")
+        sizes = sorted({whole("users", size) for size in np.atleast_1d(users).tolist()})
+    if not sizes or sizes[0] <= number or sizes[-1] > n:
+        raise AnonbayesError(
+            f"users={users!r}: give numbers from {number + 1} to {n}, the genuine scores."
+        )
     rng = np.random.default_rng(seed)
     rows = []
     for size in sizes:
-        found = []
-        for _ in range(repeats if size < n else 1):
+        estimates = []
+        for _ in range(times if size < n else 1):
             chosen = rng.permutation(n)[:size]
             if len(others) == n:
                 part = others[chosen].ravel()
             else:
-                part = rng.permutation(others.ravel())[: max(k, others.size * int(size) // n)]
-            found.append(float(system_entropy(scores[chosen], part, k=k)))
-        rows.append((int(size), float(np.mean(found)), float(np.std(found))))
+                part = rng.permutation(others.ravel())[: max(number, others.size * size // n)]
+            estimates.append(_bits(np.sort(scores[chosen]), np.sort(part), number))
+        rows.append((size, float(np.mean(estimates)), float(np.std(estimates))))
     return pd.DataFrame(rows, columns=["users", "bits", "spread"]).set_index("users")
 
 
@@ -450,14 +450,26 @@ def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def read_scores(argument: str, scores: npt.ArrayLike) -> Floats:
-    """Scores as a flat array of their own; raise `AnonbayesError` unless all are finite."""
-    array = np.array(scores, dtype=float).ravel()
-    if len(array) == 0:
-        raise AnonbayesError(f"There are no {argument} scores.")
-    bad = ~np.isfinite(array)
+    """Scores as an array of their own; raise `AnonbayesError` unless all are finite."""
+    array = np.atleast_1d(read_numbers(f"{argument} scores", scores))
+    bad = ~np.isfinite(array).ravel()
     if bad.any():
         raise AnonbayesError(
-            f"{argument} score {int(np.argmax(bad))} is {array[bad][0]}; scores must be finite "
-            "(floor likelihoods before taking logarithms)."
+            f"{argument} score {int(np.argmax(bad))} is {array.ravel()[bad][0]}; scores must be "
+            "finite (floor likelihoods before taking logarithms)."
         )
     return array
+
+
+def _read_both(genuine: npt.ArrayLike, impostor: npt.ArrayLike) -> tuple[Floats, Floats]:
+    return read_scores("genuine", genuine).ravel(), read_scores("impostor", impostor)
+
+
+def _check_neighbours(k: int, n_genuine: int, n_impostor: int) -> int:
+    number = whole("k", k)
+    if number >= n_genuine or number > n_impostor:
+        raise AnonbayesError(
+            f"k={k!r} neighbours: give fewer than the {n_genuine} genuine and no more than the "
+            f"{n_impostor} impostor scores."
+        )
+    return number
