@@ -50,7 +50,7 @@ def bound(
     kind: Annotated[
         str,
         typer.Option(help="Bound that --target-error relies on.", autocompletion=complete_bound),
-    ] = "theorem",
+    ] = "best",
     plot: Annotated[Path | None, typer.Option(help="Bounds by budget, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -63,7 +63,7 @@ def bound(
     """
     from anonbayes import pie
 
-    one_of("kind", kind, BOUNDS)
+    one_of("kind", kind, ["best", *BOUNDS])
     check_free([plot], force=force)
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
@@ -73,8 +73,8 @@ def bound(
     worst = pie.worst_case(channel, users, reports)
     choice = None
     if target_error is not None:
-        found = pie.choose(channel, users, target_error, t=reports, kind=kind)
-        choice = {"epsilon": found.epsilon, "bits": found.bits, "error": found.error}
+        chosen = pie.choose(channel, users, target_error, t=reports, kind=kind)
+        choice = {"epsilon": chosen.epsilon, "bits": chosen.bits, "error": chosen.error}
     if plot is not None:
         write_files({plot: plot_writer(lambda: _plot(channel, users, reports, bounds))})
     if as_json:
@@ -92,8 +92,8 @@ def bound(
     show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")
     say(*left_out)
     say(
-        f"One guess: an error of at least {worst.error:.4g} on average, of "
-        f"{worst.error_of_every_report:.4g} for every single report."
+        f"One guess names the sender with a probability of at most {1 - worst.error:.3g} on "
+        f"average over reports, and of {1 - worst.error_of_every_report:.3g} from any single one."
     )
     if choice is not None:
         say(

@@ -2,25 +2,24 @@
 
 Start with `bound` (what a channel guarantees), `choose` (the budget for a wanted error),
 `information` (bits for known users), `release_information` (bits of a released table) and
-`system_entropy` (bits of a matcher's scores).
-
-What is marked as ours in these modules goes beyond the paper.
+`system_entropy` (bits of a matcher's scores). What is marked as ours goes beyond the paper.
 """
 
 from __future__ import annotations
 
 from anonbayes.pie.bounds import (
+    Choice,
     WorstCase,
     bayes_error,
     bound,
+    bounds_by_budget,
     capacity,
+    choose,
     contraction,
     information_for,
-    renyi_bound,
-    renyi_information,
+    plot_bounds,
     worst_case,
 )
-from anonbayes.pie.choose import Choice, bounds_by_budget, choose, plot_bounds
 from anonbayes.pie.information import Information, information, mutual_information
 from anonbayes.pie.released_table import ReleaseInformation, release_information
 from anonbayes.pie.system_entropy import (
@@ -53,8 +52,6 @@ __all__ = [
     "plot_bounds",
     "plot_convergence",
     "release_information",
-    "renyi_bound",
-    "renyi_information",
     "system_entropy",
     "worst_case",
 ]

@@ -84,7 +84,7 @@ class Number:
         return format(float(self), spec) if spec else str(self)
 
     def __eq__(self, other: object) -> bool:
-        return float(self) == float(other) if isinstance(other, Real | Number) else NotImplemented
+        return float(self) == float(other) if isinstance(other, Real) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(float(self))
@@ -120,6 +120,18 @@ class Number:
         return other / float(self)
 
     __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> float:
+        return -float(self)
+
+    def __abs__(self) -> float:
+        return abs(float(self))
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(float(self), digits)
+
+
+Real.register(Number)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,23 @@ from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel
 from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.pie.divergence import divergence_terms
+from anonbayes.pie.divergence import Number, divergence_terms, read_numbers
 
-__all__ = ["Information", "conditional", "information", "mutual_information", "read_joint"]
+__all__ = ["Information", "information", "mutual_information", "read_channel"]
 # Entries of the users-by-reports block that is held at a time.
 BLOCK = 4_000_000
 # Hash functions over which the information is averaged when they are too many to be listed.
 HASHES = 200
 
 
-class Information(float):
-    """``I(U;Y)`` in bits: a number that also knows the two that bound it.
+@dataclass(frozen=True, eq=False)
+class Information(Number):
+    """``I(U;Y)`` in bits, usable as that number, with the two that bound it.
 
     Attributes
     ----------
+    bits : float
+        ``I(U;Y)``: what the report says about the user.
     user_value : float
         ``I(U;X)``: what the value itself says about the user.
     value_report : float
@@ -35,23 +39,13 @@ class Information(float):
         Of ``I(U;Y)`` when hash functions were sampled, else 0.
     """
 
+    bits: float
     user_value: float
     value_report: float
-    standard_error: float
+    standard_error: float = 0.0
 
-    def __new__(
-        cls, bits: float, user_value: float, value_report: float, standard_error: float = 0.0
-    ) -> Information:
-        """Make a float with attributes."""
-        self = super().__new__(cls, bits)
-        self.user_value, self.value_report = user_value, value_report
-        self.standard_error = standard_error
-        return self
-
-    @property
-    def share(self) -> float:
-        """Part of ``I(U;X)`` that gets through; at most theta (PIE Theorems 11 and 13)."""
-        return float(self) / self.user_value if self.user_value > 0 else 0.0
+    def __float__(self) -> float:
+        return self.bits
 
 
 def information(
@@ -77,8 +71,8 @@ def information(
     Returns
     -------
     Information
-        ``I(U;Y)``, a float, with ``I(U;X)`` and ``I(X;Y)``, neither of which it exceeds (PIE
-        Prop. 9).
+        ``I(U;Y)``, to be used as a number, with ``I(U;X)`` and ``I(X;Y)``, neither of which it
+        exceeds (PIE Prop. 9).
 
     Examples
     --------
@@ -90,7 +84,7 @@ def information(
     """
     if isinstance(p_ux, pd.DataFrame) and isinstance(channel, Channel):
         p_ux = p_ux.iloc[:, in_domain_order(p_ux.columns, channel.domain, what="p_ux")]
-    joint = read_joint(p_ux)
+    joint = _read_joint(p_ux)
     own = mutual_information(joint)
     values = np.asarray(joint.sum(axis=0)).ravel()
     held = np.flatnonzero(values)
@@ -103,11 +97,12 @@ def information(
     return Information(_bits(joint, channel), own, _bits(diagonal, channel))
 
 
-def read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
+def _read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
     """Check a joint distribution and return it as compressed rows."""
-    joint = sparse.csr_array(p_ux if sparse.issparse(p_ux) else np.asarray(p_ux, dtype=float))
-    if joint.ndim != 2:
-        raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {joint.shape}.")
+    given = p_ux if sparse.issparse(p_ux) else read_numbers("p_ux", p_ux)
+    if given.ndim != 2:
+        raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {given.shape}.")
+    joint = sparse.csr_array(given, dtype=float)
     bad = ~(np.isfinite(joint.data) & (joint.data >= 0))
     if bad.any():
         raise AnonbayesError(f"p_ux contains {joint.data[bad][0]!r}, which is no probability.")
@@ -126,7 +121,7 @@ def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
     >>> round(mutual_information(np.eye(4) / 4), 9)
     2.0
     """
-    table = read_joint(joint).tocoo()
+    table = _read_joint(joint).tocoo()
     first, second = (np.asarray(table.sum(axis=k)).ravel() for k in (1, 0))
     rows, columns = table.coords
     independent = first[rows] * second[columns]
@@ -135,7 +130,7 @@ def mutual_information(joint: npt.ArrayLike | sparse.sparray) -> float:
     return float(divergence_terms(table.data, independent).sum()) + missing * float(np.log2(np.e))
 
 
-def conditional(joint: sparse.csr_array) -> tuple[Floats, sparse.csr_array]:
+def _conditional(joint: sparse.csr_array) -> tuple[Floats, sparse.csr_array]:
     """``p_U`` and ``p_X|U``, without users of probability zero."""
     users = np.asarray(joint.sum(axis=1)).ravel()
     if not (users > 0).all():
@@ -157,11 +152,24 @@ def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
     if isinstance(channel, Channel) and (naming := channel.naming()) is not None:
         _check_size(joint, len(channel.domain))
         return naming.share * _named(joint, naming.floor, naming.gain)
-    q = channel.matrix() if isinstance(channel, Channel) else np.asarray(channel, dtype=float)
-    if q.ndim != 2 or (q < 0).any() or not np.allclose(q.sum(axis=1), 1.0, atol=1e-6):
-        raise ChannelError("A channel's matrix has one row per value, each a distribution.")
+    q = channel.matrix() if isinstance(channel, Channel) else read_channel(channel)
     _check_size(joint, len(q))
     return _dense(joint, q)
+
+
+def read_channel(matrix: npt.ArrayLike) -> Floats:
+    """Matrix ``Q(y|x)`` of a channel; raise `ChannelError` unless each row is a distribution."""
+    q = read_numbers("A channel's matrix", matrix)
+    if q.ndim != 2:
+        raise ChannelError(f"A channel's matrix has one row per value; got shape {q.shape}.")
+    wrong = ~((q >= 0).all(axis=1) & (np.abs(q.sum(axis=1) - 1.0) <= 1e-6))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ChannelError(
+            f"Row {row} of the channel's matrix is no distribution: it sums to "
+            f"{q[row].sum():.9g}, its smallest entry is {q[row].min():.9g}."
+        )
+    return q
 
 
 def _merges(channel: Channel) -> bool:
@@ -176,7 +184,7 @@ def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> floa
     Reports that no value in use produces (more symbols than values) have the same probability
     from every user and add nothing.
     """
-    users, given = conditional(joint)
+    users, given = _conditional(joint)
     values = np.asarray(joint.sum(axis=0)).ravel()
     gains = np.broadcast_to(gain, values.shape)
     marginal = floor + gains * values
@@ -190,7 +198,7 @@ def _named(joint: sparse.csr_array, floor: Floats, gain: Floats | float) -> floa
 
 
 def _dense(joint: sparse.csr_array, q: Floats) -> float:
-    users, given = conditional(joint)
+    users, given = _conditional(joint)
     marginal = np.asarray(joint.sum(axis=0)).ravel() @ q
     step = max(1, BLOCK // q.shape[1])
     total = 0.0
@@ -210,7 +218,7 @@ def _sampled(
     """Average over hash functions of the information that a report gives, the function known."""
     rng, noise = np.random.default_rng(seed), channel.symbols()
     assert noise is not None
-    found = np.empty((HASHES, 2))
+    bits = np.empty((HASHES, 2))
     columns = np.unique(np.concatenate([joint.indices, diagonal.indices])).astype(np.int64)
     for i in range(HASHES):
         place = np.zeros(joint.shape[1], dtype=np.int64)
@@ -221,6 +229,6 @@ def _sampled(
                 (merged.data, (merged.coords[0], place[merged.coords[1]])),
                 shape=(table.shape[0], len(used)),
             )
-            found[i, k] = _named(hashed, np.broadcast_to(noise.noise, len(used)), noise.theta)
-    error = float(found[:, 0].std(ddof=1) / np.sqrt(HASHES))
-    return Information(float(found[:, 0].mean()), own, float(found[:, 1].mean()), error)
+            bits[i, k] = _named(hashed, np.broadcast_to(noise.noise, len(used)), noise.theta)
+    error = float(bits[:, 0].std(ddof=1) / np.sqrt(HASHES))
+    return Information(float(bits[:, 0].mean()), own, float(bits[:, 1].mean()), error)

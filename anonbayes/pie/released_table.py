@@ -27,10 +27,10 @@ import pandas as pd
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.pie.bounds import bayes_error
+from anonbayes.pie.divergence import Number, whole
 from anonbayes.tables.build import distinct_rows
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ MOST_ROWS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class ReleaseInformation:
-    """How much a release says about whose records it shows.
+class ReleaseInformation(Number):
+    """How much a release says about whose records it shows; as a number, the mean of its bits.
 
     Attributes
     ----------
@@ -105,6 +105,8 @@ class ReleaseInformation:
 
     def plot(self, *, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Plot the distribution of the bits; several releases may share the axes."""
+        from anonbayes.compat.figures import make_axes
+
         ax = make_axes(ax, 5.0, 3.4)
         ax.hist(self.bits, bins="auto", alpha=0.6, density=True, label=label)
         ax.axvline(np.log2(self.n_people), color="black", linestyle=":")
@@ -146,8 +148,7 @@ def release_information(
     2.2 of 3 bits
     2.0 of 3 bits
     """
-    if draws < 1 or records < 1:
-        raise AnonbayesError(f"draws={draws!r} and records={records!r} must be at least 1.")
+    draws, records = whole("draws", draws), whole("records", records)
     if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
         raise AnonbayesError(
             f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "

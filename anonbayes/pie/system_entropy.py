@@ -245,6 +245,8 @@ def det_curve(
 
 # Times that both samples are dealt into two halves to see how far their estimates differ.
 SPLITS = 20
+# Share of genuine scores beyond all impostors from which on estimates are known to be too small.
+TOO_FAR = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +259,8 @@ class SystemEntropy(Number):
         The estimate.
     standard_error : float
         From halves of both samples: how far their estimates differ from each other, and from that
-        of all scores. Two of them to either side hold the truth in about 19 of 20 samples while
-        `beyond` is small (0.90 to 0.96 simulated).
+        of all scores; NaN where halves have too few. Two of them to either side held the truth in
+        90 to 99 of 100 simulated samples with ``k=1`` and `beyond` up to 0.12.
     n_genuine, n_impostor : int
         Numbers of scores.
     k : int
@@ -266,7 +268,8 @@ class SystemEntropy(Number):
     beyond : float
         Share of genuine scores that no impostor comes near: outside their range, or at a value that
         many genuine scores share and no impostor has. There the estimate rests on the edge of the
-        impostor sample and tends to be too small: the true divergence may be larger.
+        impostor sample and tends to be too small: with 0.4 of them beyond, two standard errors held
+        the truth in 58 of 100 samples, and with more neighbours in fewer.
     """
 
     bits: float
@@ -280,10 +283,12 @@ class SystemEntropy(Number):
         return self.bits
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"{self.bits:.4g} +- {self.standard_error:.2g} bits from {self.n_genuine:,} genuine "
             f"and {self.n_impostor:,} impostor scores"
         )
+        few = f"; too small, as {self.beyond:.0%} of the genuine ones lie beyond all impostors"
+        return text + few if self.beyond > TOO_FAR else text
 
 
 def system_entropy(
@@ -319,10 +324,8 @@ def system_entropy(
     >>> import anonbayes as ab
     >>> rng = np.random.default_rng(1)
     >>> bits = ab.pie.system_entropy(rng.normal(2, 1, 5_000), rng.normal(0, 1, 50_000))
-    >>> round(bits / np.log2(np.e), 1), bits.n_impostor  # 2 nats in truth
-    (2.0, 50000)
-    >>> print(bits)
-    2.858 +- 0.068 bits from 5,000 genuine and 50,000 impostor scores
+    >>> print(bits)  # 2.885 in truth
+    2.816 +- 0.047 bits from 5,000 genuine and 50,000 impostor scores
     """
     scores, others = _read_both(genuine, impostor)
     number = _check_neighbours(k, len(scores), others.size)

@@ -92,15 +92,23 @@ class PreparedTraces:
         attack = reidentify.markov_attack(np.split(reports, ends), known, seed=self._seed(1))
         return {
             "bits": bits,
-            "bound": pie.bound(channel, n),
+            "bound": pie.bound(channel, n, kind="theorem"),
             "bound_exact": pie.bound(channel, n, kind="exact"),
             "bayes_error": pie.bayes_error(bits, n),
-            "system_entropy": float(attack.system_entropy()),
+            "system_entropy": _system_entropy(attack),
             "identified": float(attack.top(1).share),
         }
 
     def _seed(self, number: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self.settings.seed).spawn(3)[number])
+
+
+def _system_entropy(attack: reidentify.MarkovAttack) -> float:
+    """PSE of the scores; none can be told of scores that do not meet."""
+    try:
+        return float(attack.system_entropy())
+    except AnonbayesError:
+        return float("nan")
 
 
 def prepare(settings: Traces) -> PreparedTraces:

@@ -40,7 +40,7 @@ def test_divergence_of_normals(shift, k):
     bits = ab.pie.system_entropy(rng.normal(shift, 1, 20_000), rng.normal(0, 1, 200_000), k=k)
     truth = shift**2 / 2 * np.log2(np.e)
     assert abs(bits - truth) < 4 * bits.standard_error + 0.01
-    assert bits.standard_error < 0.03
+    assert bits.standard_error < 0.05
     distances = ab.pie.system_entropy(-rng.normal(shift, 1, 20_000), -rng.normal(0, 1, 200_000))
     assert abs(distances - truth) < 4 * distances.standard_error + 0.01
 
@@ -49,11 +49,41 @@ def test_large_divergences_are_underestimated_and_it_shows():
     rng = np.random.default_rng(3)
     bits = ab.pie.system_entropy(rng.normal(3, 1, 1000), rng.normal(0, 1, 1000))
     truth = 4.5 * np.log2(np.e)
-    assert bits < truth - 3 * bits.standard_error
-    assert bits.beyond > 0.1
+    assert bits < truth - bits.standard_error
+    assert bits.beyond > 0.15 and "too small" in str(bits)
     curve = ab.pie.convergence(rng.normal(3, 1, 20_000), rng.normal(0, 1, (20_000, 20)))
     assert (np.diff(curve["bits"]) > -0.2).all()
     assert abs(curve["bits"].iloc[-1] - truth) < abs(curve["bits"].iloc[0] - truth)
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_standard_errors_hold_what_they_promise(users):
+    """Impostors count too: errors from genuine scores alone held the truth in 65 to 90 %."""
+    rng = np.random.default_rng(11)
+    truth, runs, held = 0.5 * np.log2(np.e), 200, 0
+    for seed in range(runs):
+        # Half of what is seen of a user is hers, in genuine and in impostor scores alike.
+        own = rng.normal(0, 0.7, 300) if users else 0.0
+        noise = np.sqrt(1 - 0.49) if users else 1.0
+        genuine = own + 1 + noise * rng.normal(0, 1, 300)
+        impostor = np.transpose(own + noise * rng.normal(0, 1, (4, 300)))
+        bits = ab.pie.system_entropy(genuine, impostor, seed=seed)
+        held += abs(bits - truth) <= 2 * bits.standard_error
+    assert 0.9 <= held / runs + 1.96 * np.sqrt(0.95 * 0.05 / runs)
+    assert held / runs > 0.91
+
+
+def test_scores_that_do_not_meet_give_no_bits():
+    """They used to give 0.0 +- 0.0 bits."""
+    rng = np.random.default_rng(2)
+    for genuine, impostor in (
+        (np.ones(50), np.zeros(500)),
+        (rng.normal(40, 1, 100), rng.normal(0, 1, 1000)),
+        (np.repeat([1.0, 3.0], 20), np.repeat([0.0, 2.0], 90)),
+    ):
+        with pytest.raises(AnonbayesError, match="No genuine score comes near an impostor"):
+            ab.pie.system_entropy(genuine, impostor)
+        assert ab.pie.det_curve(genuine, impostor).frr.min() == 0.0
 
 
 def test_discrete_scores_give_the_divergence_of_their_frequencies():
@@ -131,9 +161,19 @@ def test_plots_are_drawn_with_labels():
 def test_bad_scores_are_named():
     with pytest.raises(AnonbayesError, match="genuine score 1 is -inf"):
         ab.pie.system_entropy([1.0, -np.inf, 2.0], [1.0, 2.0])
-    with pytest.raises(AnonbayesError, match="no impostor"):
-        ab.pie.det_curve([1.0], [])
-    with pytest.raises(AnonbayesError, match="k=3"):
-        ab.pie.system_entropy([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], k=3)
-    with pytest.raises(AnonbayesError, match="users="):
-        ab.pie.convergence([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], users=[7])
+    three = [1.0, 2.0, 3.0]
+    for call, words in (
+        (lambda: ab.pie.det_curve([1.0], []), "no numbers in impostor scores"),
+        (lambda: ab.pie.det_curve(["a"], [1.0]), "genuine scores must be numbers"),
+        (lambda: ab.pie.det_curve([[1.0], [1.0, 2.0]], [1.0]), "equally long rows"),
+        (lambda: ab.pie.system_entropy(three, three, k=3), "k=3"),
+        (lambda: ab.pie.system_entropy(three, three, k="1"), "k='1'"),
+        (lambda: ab.pie.system_entropy(three, None), "impostor scores? "),
+        (lambda: ab.pie.convergence(three, three, users=[7]), "users="),
+        (lambda: ab.pie.convergence(three, three, users=["a"]), "users='a'"),
+        (lambda: ab.pie.convergence(three, three, users=[]), "users="),
+        (lambda: ab.pie.convergence(three, three, repeats=0), "repeats=0"),
+        (lambda: ab.pie.convergence(three, ["x"]), "impostor scores must be numbers"),
+    ):
+        with pytest.raises(AnonbayesError, match=words):
+            call()
