@@ -43,8 +43,8 @@ def bounds() -> None:
         exact, seconds = timed(lambda error=error: ab.pie.choose(channel, N, error))
         theorem = ab.pie.choose(channel, N, error, kind="theorem")
         print(
-            f"error > {error}: epsilon = {theorem.epsilon:.3f} by Theorem 11, {exact.epsilon:.3f} by "
-            f"the supremum ({seconds:.2f} s)"
+            f"error > {error}: epsilon = {theorem.epsilon:.3f} by Theorem 11, {exact.epsilon:.3f} "
+            f"by the supremum ({seconds:.2f} s)"
         )
     exact_bits()
 

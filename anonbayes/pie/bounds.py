@@ -12,6 +12,7 @@ import pandas as pd
 
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.figures import make_axes
 from anonbayes.pie.divergence import (
     LOG2E,
     Number,
@@ -533,8 +534,6 @@ def bounds_by_budget(
 
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `bounds_by_budget` returned, bits against budget."""
-    from anonbayes.compat.figures import make_axes
-
     ax = make_axes(ax, 5.2, 3.8)
     for kind, style in zip(LABELS, ("--", "-", ":"), strict=True):
         if kind in frame:

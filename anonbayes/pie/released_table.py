@@ -27,6 +27,7 @@ import pandas as pd
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.pie.bounds import bayes_error
@@ -105,8 +106,6 @@ class ReleaseInformation(Number):
 
     def plot(self, *, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Plot the distribution of the bits; several releases may share the axes."""
-        from anonbayes.compat.figures import make_axes
-
         ax = make_axes(ax, 5.0, 3.4)
         ax.hist(self.bits, bins="auto", alpha=0.6, density=True, label=label)
         ax.axvline(np.log2(self.n_people), color="black", linestyle=":")

@@ -13,8 +13,8 @@ from numba import njit
 from scipy import special
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.figures import make_axes
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
 from anonbayes.pie.divergence import Number, read_numbers, whole
 
 if TYPE_CHECKING:
