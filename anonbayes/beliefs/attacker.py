@@ -19,7 +19,7 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["attacker_weights", "candidate_rows", "mean_fit", "pair_values", "random_world_weights"]
+__all__ = ["Rows", "attacker_weights", "candidate_rows", "draw_weights", "random_world_weights"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ __all__ = ["attacker_weights", "candidate_rows", "mean_fit", "pair_values", "ran
 MOST_DRAWS = 400
 
 
-class _Rows:
+class Rows:
     """Distinct combinations of cells of a table, and the rows behind each."""
 
     def __init__(self, table: ReleasedTable) -> None:
@@ -72,7 +72,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that the knowledge fits nobody.
     """
-    rows = _Rows(post.table)
+    rows = Rows(post.table)
     compatible = match_cells(victims, rows.evidence)
     if post.table.scheme == "vertical":
         return _vertical(post, victims, rows, compatible)
@@ -93,7 +93,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
 
 def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
     """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
-    rows = _Rows(table)
+    rows = Rows(table)
     compatible = match_cells(victims, rows.evidence)
     fit = []
     for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
@@ -111,7 +111,7 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
 
 def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
-    rows = _Rows(table)
+    rows = Rows(table)
     compatible = match_cells(victims, rows.evidence)
     count = table.tally(rows.inverse, len(rows.codes)).astype(np.float64)
     possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
@@ -143,7 +143,7 @@ def _exact_fit(
 
 def _weighted(
     victims: Victims,
-    rows: _Rows,
+    rows: Rows,
     compatible: tuple[Compatibility, ...],
     fit: list[Floats],
     share: Floats,
@@ -168,7 +168,7 @@ def _weighted(
 def _sampled(
     post: Posterior,
     victims: Victims,
-    rows: _Rows,
+    rows: Rows,
     compatible: tuple[Compatibility, ...],
     secrets: Floats,
 ) -> tuple[Floats, Floats, Ints]:
@@ -221,13 +221,12 @@ def _recorded_fit(
 
 
 def _latent(
-    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: Rows, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
     table = post.table
-    draws = {name: post.draws[f"pi_{name}"].to_numpy() for name in table.attributes}
+    draws = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
-    release = table.secret.evidence.matrix.toarray()[table.secret.codes]
     eta = weight_draws(post)
     cuts = batch_slices(post.n_chains, post.n_draws)
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
@@ -237,29 +236,47 @@ def _latent(
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
             now = None if eta is None else eta[chain, t]
-            share = secret[chain, t]
-            pis = [draws[name][chain, t] for name in table.attributes]
-            seen = [
-                (cells @ pi.T)[column.codes]
-                for cells, pi, column in zip(
-                    rows.evidence, pis, table.columns.values(), strict=True
-                )
-            ]
-            joint = release * weighted_joint(share, seen, now)
-            fit = [
-                mean_fit(pi[None], victims.weights[a], rows.evidence[a], compatible[a])
-                for a, pi in enumerate(pis)
-            ]
-            fit = _weighted(victims, rows, compatible, fit, share, pis, now)
-            joint /= joint.sum(axis=1, keepdims=True)
-            weights, found = accumulate(victims, rows.index, compatible, fit, rows.gather(joint))
+            pi = [d[chain, t] for d in draws]
+            weights, found = draw_weights(
+                table, victims, rows, compatible, secret[chain, t], pi, now
+            )
             total += weights
         batches.append(total / len(chosen))
     return np.mean(batches, axis=0), np.stack(batches), found
 
 
+def draw_weights(
+    table: ReleasedTable,
+    victims: Victims,
+    rows: Rows,
+    compatible: tuple[Compatibility, ...],
+    share: Floats,
+    pi: list[Floats],
+    eta: Floats | None,
+) -> tuple[Floats, Ints]:
+    """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
+    if table.secrets_known:
+        secrets = rows.gather(rows.secret_rows())
+    else:
+        release = table.secret.evidence.matrix.toarray()[table.secret.codes]
+        seen = [
+            (cells @ p.T)[column.codes]
+            for cells, p, column in zip(rows.evidence, pi, table.columns.values(), strict=True)
+        ]
+        joint = release * weighted_joint(share, seen, eta)
+        secrets = rows.gather(joint / joint.sum(axis=1, keepdims=True))
+    fit = [
+        mean_fit(p[None], weight, cells, pairs)
+        for p, weight, cells, pairs in zip(
+            pi, victims.weights, rows.evidence, compatible, strict=True
+        )
+    ]
+    fit = _weighted(victims, rows, compatible, fit, share, pi, eta)
+    return accumulate(victims, rows.index, compatible, fit, secrets)
+
+
 def _vertical(
-    post: Posterior, victims: Victims, rows: _Rows, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: Rows, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
     fit = [

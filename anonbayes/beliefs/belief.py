@@ -12,15 +12,22 @@ import pandas as pd
 
 from anonbayes.arrays import Floats
 from anonbayes.beliefs.attacker import attacker_weights, random_world_weights
+from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
-from anonbayes.errors import TableError
+from anonbayes.errors import AnonbayesError, TableError, one_of
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["attacker_belief", "learner_belief", "normalise", "random_worlds_belief"]
+__all__ = [
+    "attacker_belief",
+    "belief_intervals",
+    "learner_belief",
+    "normalise",
+    "random_worlds_belief",
+]
 Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 
@@ -82,6 +89,27 @@ def random_worlds_belief(
     weights, found = random_world_weights(post.table, victims)
     _check_found(victims, found)
     return _labelled(post.table, victims, weights, None, extra, "random worlds")
+
+
+def belief_intervals(
+    post: Posterior, victim: Victim, *, who: str, probability: float, draws: int
+) -> pd.DataFrame:
+    """See `Posterior.intervals`."""
+    one_of("who", who, ("attacker", "learner"))
+    if not 0 < probability < 1:
+        raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
+    victims = read_victims(post.table, victim)
+    pick = ("attacker", "learner").index(who)
+    drawn = np.stack([normalise(d[pick]) for d in belief_draws(post, victims, draws)])
+    tail = (1 - probability) / 2
+    ends = np.nanquantile(drawn, (tail, 1 - tail), axis=0)[:, victims.inverse]
+    values = pd.Index(
+        post.table.secret.domain.values, name=post.table.sensitive, tupleize_cols=False
+    )
+    labels = values
+    if victims.index is not None:
+        labels = pd.MultiIndex.from_product([victims.index, values])
+    return pd.DataFrame({"lower": ends[0].ravel(), "upper": ends[1].ravel()}, index=labels)
 
 
 def normalise(weights: Floats) -> Floats:

@@ -18,7 +18,12 @@ from scipy import sparse
 
 from anonbayes import compat
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.belief import attacker_belief, learner_belief, random_worlds_belief
+from anonbayes.beliefs.belief import (
+    attacker_belief,
+    belief_intervals,
+    learner_belief,
+    random_worlds_belief,
+)
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
 from anonbayes.inference.dirichlet import Prior, coords_of
@@ -121,6 +126,13 @@ class Posterior:
             columns = ["log_score", "difference", "se"]
             return pd.DataFrame(columns=columns, dtype=float, index=pd.Index([], name="evidence"))
         return self.evidence_weights.scores
+
+    @property
+    def evidence_reason(self) -> str:
+        """Why the evidence was taken, in a sentence."""
+        if self.evidence_weights is None:
+            return "independent evidence was asked for"
+        return self.evidence_weights.reason
 
     @cached_property
     def idata(self) -> Any:
@@ -294,6 +306,42 @@ class Posterior:
         {'Heart': 0.5, 'Flu': 0.5, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
         """
         return random_worlds_belief(self, victim, secret=secret)
+
+    def intervals(
+        self,
+        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
+        *,
+        who: str = "attacker",
+        probability: float = 0.9,
+        draws: int = 200,
+    ) -> pd.DataFrame:
+        """Credible intervals of a belief: what another population, or other weights, would change.
+
+        Parameters
+        ----------
+        victim : mapping, pandas.Series or pandas.DataFrame
+            What is known of one victim or of several; see `read_victims`.
+        who : {"attacker", "learner"}
+            Whose belief.
+        probability : float
+            Of the interval, which leaves the same on both sides.
+        draws : int
+            Draws of populations and weights to take from the posterior's.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``lower`` and ``upper`` by sensitive value, of several victims by victim and
+            sensitive value. Horizontal tables only.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> post.intervals({"Nat": "M", "ZIP": "45501"}).loc["Heart"].between(0.0, 1.0).all()
+        np.True_
+        """
+        return belief_intervals(self, victim, who=who, probability=probability, draws=draws)
 
     # -- what it means -----------------------------------------------------------------------
 

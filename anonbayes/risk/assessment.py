@@ -16,8 +16,9 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.attacker import attacker_weights
+from anonbayes.beliefs.attacker import attacker_weights, random_world_weights
 from anonbayes.beliefs.belief import normalise
+from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
@@ -25,8 +26,8 @@ from anonbayes.io.files import write_text
 from anonbayes.nonstochastic import GroupLeakage
 from anonbayes.risk import threat_plots
 from anonbayes.risk.calibration import Scores
-from anonbayes.risk.faithfulness import Faithfulness
-from anonbayes.risk.measures import MEASURES, QUANTILES
+from anonbayes.risk.faithfulness import Faithfulness, ideal_of
+from anonbayes.risk.measures import MEASURES, QUANTILES, Evaluation
 from anonbayes.risk.people import Truth
 from anonbayes.risk.syntactic import (
     ReidentificationRisk,
@@ -34,7 +35,7 @@ from anonbayes.risk.syntactic import (
     syntactic_risks,
     wp29,
 )
-from anonbayes.risk.threats import Gain, pair_threats, weighted_quantiles
+from anonbayes.risk.threats import Gain, PairThreats, pair_threats, weighted_quantiles
 from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
@@ -422,6 +423,54 @@ class RiskAssessment:
             index=pd.Index(quantiles, name="quantile"),
         )
 
+    def intervals(self, *, probability: float = 0.9, draws: int = 100) -> pd.DataFrame:
+        """Credible intervals of the measures: what other populations, or weights, would change.
+
+        Every measure that depends on the beliefs is computed from single draws of the posterior.
+        Horizontal tables only.
+
+        Parameters
+        ----------
+        probability : float
+            Of the intervals, which leave the same on both sides.
+        draws : int
+            Draws of populations and weights to take from the posterior's.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> found = post.assess(ab.datasets.load("table1")).intervals(draws=50)
+        >>> bool((found["lower"] <= found["upper"]).all())
+        True
+        """
+        if not 0 < probability < 1:
+            raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
+        post, truth = self.post, self.truth
+
+        def threats(weights: Floats) -> PairThreats:
+            belief = normalise(weights)
+            return pair_threats(belief, truth.pair_record, truth.pair_secret, self.gain)
+
+        fixed = {
+            "RW": threats(random_world_weights(post.table, truth.victims)[0]),
+            "I": threats(ideal_of(post, truth).weights(truth.victims)),
+        }
+        drawn = [m for m in MEASURES.values() if m.beliefs]
+        lines = []
+        for attacker, learner in belief_draws(post, truth.victims, draws):
+            both = {"A": threats(attacker), "L": threats(learner)}
+            now = Evaluation(
+                both | fixed, truth.pair_count, self.faithfulness, self.summary["baseline"]
+            )
+            lines.append([m.of(now) for m in drawn])
+        tail = (1 - probability) / 2
+        lower, upper = np.nanquantile(np.array(lines, dtype=float), (tail, 1 - tail), axis=0)
+        names = pd.Index([m.name for m in drawn], name="measure")
+        return pd.DataFrame(
+            {"value": self.summary[names].to_numpy(), "lower": lower, "upper": upper}, index=names
+        )
+
     def breakdown(
         self, by: str | Iterable[Any] | None = None, *, bins: int | Sequence[float] | None = None
     ) -> pd.DataFrame:
@@ -521,6 +570,13 @@ class RiskAssessment:
             "homogeneous_groups": len(self.homogeneous_groups),
             "leakage_nats": None if self.leakage is None else _number(self.leakage.leakage),
             "engine": {"method": self.post.method, "step": self.post.step},
+            "evidence": {
+                "taken": self.post.evidence,
+                "why": self.post.evidence_reason,
+                "weights": _table(self.post.weights.drop(columns="meaning"), "attribute"),
+                "meaning": self.post.weights["meaning"].to_dict(),
+                "scores": _table(self.post.scores, "evidence"),
+            },
             "settings": dict(self.settings),
             "remarks": list(self.remarks),
         }
