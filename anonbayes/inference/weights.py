@@ -247,7 +247,8 @@ class EvidenceWeights:
 
 FRACTIONS = (
     (0.06, "next to nothing of"),
-    (0.15, "about a tenth of"),
+    (0.13, "about a tenth of"),
+    (0.22, "about a fifth of"),
     (0.29, "about a quarter of"),
     (0.41, "about a third of"),
     (0.58, "about half of"),
@@ -269,7 +270,7 @@ def weight_in_words(weight: float, error: float, telling: bool) -> str:
     """
     if not telling:
         return "tells nothing: its cells do not differ between the secrets"
-    if error > 0.8 * SPREAD:
+    if error > SPREAD / 2:
         return "tells too little here for its weight to be known"
     part = next(text for limit, text in FRACTIONS if weight < limit)
     return f"tells {part} what it seems to tell alone"

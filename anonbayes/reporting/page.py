@@ -127,6 +127,8 @@ def render(
         "population": list(sections.population_tables(post)),
         "officers": officers_page(post, risk),
         "model": sections.model_table(post),
+        "evidence": sections.evidence_section(post),
+        "evidence_picture": pictures.evidence_picture(post),
         "diagnostics": checks,
         "checks": sections.check_table(checks),
         "worst": sections.worst_table(checks) if post.method != "exact" else None,
@@ -186,7 +188,8 @@ def _call(post: Posterior, risk: RiskAssessment | None) -> str:
     lines = [
         "import anonbayes as ab",
         f"# table: the release with fingerprint {post.table.fingerprint}",
-        f"post = ab.fit(table, method={post.method!r}{step}, draws={post.n_draws}, "
+        f"post = ab.fit(table, evidence={post.evidence!r}, method={post.method!r}{step}, "
+        f"draws={post.n_draws}, "
         f"chains={post.n_chains}, tune={attrs.get('tune')}, seed={attrs.get('entropy')})",
     ]
     if risk is not None:

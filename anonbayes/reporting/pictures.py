@@ -143,6 +143,18 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
         )
 
 
+def evidence_picture(post: Posterior) -> Picture | None:
+    """Return what each attribute tells, alone and beside the others; None where nobody asked."""
+    if post.evidence_weights is None:
+        return None
+    return draw(
+        post.plot_weights,
+        "What each attribute tells",
+        "How much better held-out secrets are predicted with the attribute alone, and by adding it "
+        "to the others. Where the second bar is much shorter, it repeats what the others tell.",
+    )
+
+
 def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Picture]:
     """Yield the pictures of convergence; none where there is no chain."""
     from anonbayes.diagnostics import plot_autocorrelation, plot_geweke, plot_weiss, plot_worst

@@ -300,6 +300,75 @@ def _scores(line: pd.Series, names: tuple[str, ...]) -> list[str]:
     return [f"{number(line[n])} ± {number(line[f'{n}_se'], 2)}" for n in names]
 
 
+@dataclass(frozen=True)
+class EvidenceSection:
+    """How attributes add up, and why.
+
+    Attributes
+    ----------
+    sentences : tuple of str
+        Which evidence was taken, and what that means.
+    weights, scores : Table or None
+        What each attribute counts, and held-out scores of the candidates; None where nobody asked.
+    """
+
+    sentences: tuple[str, ...]
+    weights: Table | None
+    scores: Table | None
+
+
+def evidence_section(post: Posterior) -> EvidenceSection:
+    """Return how much each attribute counts in the beliefs, and which scores decided it.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> evidence_section(post).sentences[0]
+    'Every attribute counts in full: evidence is independent.'
+    """
+    if post.evidence == "weighted":
+        taken = "Every attribute has a weight: evidence is weighted, so that nothing counts twice."
+    else:
+        taken = "Every attribute counts in full: evidence is independent."
+    reason = post.evidence_reason
+    sentences = (taken, f"{reason[:1].upper()}{reason[1:]}.")
+    if post.evidence_weights is None:
+        return EvidenceSection(sentences, None, None)
+    weights = [
+        [
+            str(name),
+            number(line["weight"]) + (f" ± {number(line['se'], 2)}" if line["se"] > 0 else ""),
+            number(line["alone"], 2),
+            number(line["added"], 2),
+            str(line["meaning"]),
+        ]
+        for name, line in post.weights.iterrows()
+    ]
+    scores = [
+        [
+            str(name),
+            number(line["log_score"], 4),
+            f"{number(line['difference'], 2)} ± {number(line['se'], 2)}" if i else "best",
+        ]
+        for i, (name, line) in enumerate(post.scores.iterrows())
+    ]
+    return EvidenceSection(
+        sentences,
+        Table(
+            ["Attribute", "Weight", "Tells alone", "Adds to the others", "In words"],
+            weights,
+            "How much each attribute counts; what it tells in nats per row of held-out log score",
+            frozenset({4}),
+        ),
+        Table(
+            ["Evidence", "Log score per row", "Difference to the best"],
+            scores,
+            "Held-out scores, from the release alone",
+        ),
+    )
+
+
 def threshold_table(risk: RiskAssessment) -> Table:
     """Return candidate thresholds of the relative threat."""
     rows = [
@@ -409,6 +478,7 @@ def model_table(post: Posterior) -> Table:
     attrs = post.attrs
     rows = [
         ["Engine", post.method + (f", step {post.step}" if post.step else "")],
+        ["Evidence", post.evidence + (", pooled prior" if post.pooled else "")],
         ["Chains", f"{count(post.n_chains)} × {count(post.n_draws, 'draw')}"],
         ["Sweeps before them", f"{attrs.get('tune', 0)} (thinning {attrs.get('thin', 1)})"],
         [f"Prior of {post.table.sensitive} (alpha)", _weights(post.prior.alpha)],

@@ -284,3 +284,17 @@ def test_adult_reaches_its_numbers(shared_data):
     for who in ("learner", "attacker"):
         gain = scores["independent"].loc[who, "log_loss"] - scores["weighted"].loc[who, "log_loss"]
         assert gain > 0
+
+
+def test_the_report_says_which_evidence_and_why(post):
+    from anonbayes.reporting.page import render
+
+    page = render(post, post.assess(people()))
+    assert "evidence is weighted" in page and "better by more than its standard error" in page
+    assert "What each attribute tells" in page and "Held-out scores" in page
+    assert "evidence=&#39;weighted&#39;" in page
+    plain = ab.fit(
+        post.table, evidence="independent", draws=20, chains=2, seed=1, progressbar=False
+    )
+    page = render(plain)
+    assert "counts in full" in page and "Held-out scores" not in page
