@@ -55,5 +55,8 @@ from .tables.readers import read_anatomy as read_anatomy
 from .tables.readers import read_arx as read_arx
 from .tables.sources import count_records as count_records
 from .tables.table import ReleasedTable as ReleasedTable
+from .uniqueness.identity import Identity as Identity
+from .uniqueness.identity import identity as identity
+from .uniqueness.identity import identity_model as identity_model
 
 __version__: str

@@ -1,0 +1,1 @@
+"""Who stands out: people of the population who share a record, with intervals."""
