@@ -1,12 +1,26 @@
-"""Numbers as people read them, and tables of such texts."""
+"""Numbers as people read them, tables of such texts, and values as JSON takes them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Table", "count", "number", "ratio", "share", "standard_error", "times"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Table",
+    "count",
+    "number",
+    "plain",
+    "ratio",
+    "records",
+    "share",
+    "standard_error",
+    "times",
+]
 NOTHING = "–"
 
 
@@ -125,3 +139,29 @@ def standard_error(value: float, *, of_share: bool = False) -> str:
     if value == 0:
         return "exact"
     return f"± {number(100 * value, 2)} points" if of_share else f"± {number(value, 2)}"
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"a": np.float64(0.5), "b": [float("inf"), np.int64(2)]})
+    {'a': 0.5, 'b': [None, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of a frame, its index included, for JSON."""
+    lines: list[dict[str, Any]] = frame.reset_index().to_dict("records")  # type: ignore[assignment]
+    return [plain(line) for line in lines]

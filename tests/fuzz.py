@@ -564,8 +564,9 @@ TOML_VALUES: list[Any] = [True, -1, 0, 1, 3, 2.5, 1e300, float("nan"), float("in
 
 def scenarios(rng: random.Random, desk: Path) -> Callable[[], Any]:
     """A scenario with keys that are wrong, missing or too many; loaded and prepared."""
-    from anonbayes.scenario.load import load
     from anonbayes.scenario.run import prepare
+
+    from anonbayes.scenario.load import load
 
     small = [
         "island",

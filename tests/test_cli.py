@@ -59,11 +59,20 @@ def failing(monkeypatch, capsys, *arguments):
         (["describe", "absent.csv", "--sensitive", "x"], "There is no file 'absent.csv'"),
         (["describe", str(WARDS), "--sensitive", "diag"], "Nearest known: 'diagnosis'"),
         (["describe", str(WARDS), "--sensitive", "diagnosis"], "stands for several values"),
-        (["describe", str(WARDS), "--sensitive", "x", "--group", "g"], "belongs to --anatomy"),
-        (["describe", str(WARDS), "--sensitive", "x", "--anatomy", "y.csv"], "needs --group"),
-        ([*DESCRIBE, "--anatomy", "y.csv", "--group", "g"], "do not apply to an Anatomy"),
+        (
+            ["describe", str(WARDS), "--sensitive", "x", "--group", "g"],
+            "both --anatomy and --group",
+        ),
+        (
+            ["describe", str(WARDS), "--sensitive", "x", "--anatomy", "y.csv"],
+            "both --anatomy and --group",
+        ),
+        (
+            [*DESCRIBE, "--anatomy", "y.csv", "--group", "g"],
+            "--hierarchies has no meaning",
+        ),
         ([*DESCRIBE, "--sep", ""], "single character"),
-        ([*DESCRIBE, "--missing", "maybe"], "missing='maybe' is not known"),
+        ([*DESCRIBE, "--missing", "maybe"], "--missing 'maybe' is not known"),
     ],
 )
 def test_errors_are_friendly(monkeypatch, capsys, arguments, part):

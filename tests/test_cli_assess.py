@@ -191,13 +191,13 @@ def test_harmful_values(recoded, tmp_path):
 @pytest.mark.parametrize(
     ("extra", "part"),
     [
-        (["--max-threatened", "30"], "share of people between 0 and 1"),
-        (["--max-cost", "7"], "max_cost=7.0 must be a share of people between 0 and 1"),
-        (["--max-relative-threat", "-1"], "positive factor"),
-        (["--method", "magic"], "method='magic' is not known"),
-        (["--draws", "0"], "draws=0 must be"),
+        (["--max-threatened", "30"], "--max-threatened 30.0 must be at most 1"),
+        (["--max-cost", "7"], "--max-cost 7.0 must be at most 1"),
+        (["--max-relative-threat", "-1"], "--max-relative-threat -1.0 must be larger than 0"),
+        (["--method", "magic"], "--method 'magic' is not known"),
+        (["--draws", "0"], "--draws 0 must be at least 1"),
         (["--harm", "plague"], "plague"),
-        (["--group", "g"], "belongs to --anatomy"),
+        (["--group", "g"], "needs both --anatomy and --group"),
     ],
 )
 def test_bad_input_exits_with_2(recoded, tmp_path, monkeypatch, capsys, extra, part):

@@ -34,15 +34,11 @@ CYCLES: dict[Edge, str] = {
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
-SAME_MODULE_NAME = {"assessment", "bayes", "partitions", "run"}
+SAME_MODULE_NAME = {"bayes", "partitions"}
 SAME_CLASS_NAME = {
     "Arrays",
     "ChainState",
     "Check",
-    "Cleartext",
-    "Population",
-    "Prepared",
-    "Traces",
 }
 
 

@@ -21,13 +21,9 @@ from anonbayes.cli import (
     pie_command,
     quantize_command,
 )
-from anonbayes.cli.anonymize_command import anonymize
-from anonbayes.cli.assess_command import assess
-from anonbayes.cli.compare_command import compare
-from anonbayes.cli.describe_command import describe
-from anonbayes.cli.diagnose_command import diagnose
-from anonbayes.cli.init_command import init
-from anonbayes.cli.run_command import run
+from anonbayes.cli.assess_command import assess, compare, diagnose
+from anonbayes.cli.release_command import anonymize, describe
+from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
 

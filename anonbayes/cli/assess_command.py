@@ -1,20 +1,21 @@
-"""`anonbayes assess`: from files to a report, a JSON file, a netCDF file and an exit code."""
+"""`anonbayes assess`, `compare` and `diagnose`: what releases give away, and how surely."""
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
-import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anonbayes.cli.options import (
+    Alpha,
     Anatomy,
     AsJson,
+    Beta,
     Chains,
+    Cleartext,
     Domains,
     Draws,
     Drop,
@@ -25,28 +26,37 @@ from anonbayes.cli.options import (
     Harm,
     Hierarchies,
     MaxCost,
+    MaxDoubled,
+    MaxLogLossGain,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
+    RequireConvergence,
     Seed,
     Sensitive,
     Sep,
+    complete_threat,
 )
-from anonbayes.cli.screen import is_terminal, say, show_table
-from anonbayes.cli.shared import EXCEEDED, read_release
-from anonbayes.errors import AnonbayesError, ConvergenceWarning
-from anonbayes.io.files import locked, mend, needs_mending, write_text, write_together
+from anonbayes.cli.screen import is_terminal, print_json, say, show_table, working
+from anonbayes.cli.shared import (
+    EXCEEDED,
+    ask,
+    check_free,
+    command_line,
+    named_as_options,
+    parse_weights,
+    plot_writer,
+    release_keys,
+)
+from anonbayes.errors import AnonbayesError
+from anonbayes.io.files import write_files
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
-    from anonbayes.inference.posterior import Posterior
-    from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.risk.limits import LimitCheck
+    from anonbayes.scenario.outputs import Result
 
-__all__ = ["assess"]
+__all__ = ["assess", "compare", "diagnose"]
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
-FILES = (REPORT, POSTERIOR, RISK)
-"""In the order in which they get their names: where the last one is, the others belong to it."""
 
 
 def assess(
@@ -64,6 +74,8 @@ def assess(
     sep: Sep = ";",
     missing: Missing = "error",
     harm: Harm = None,
+    alpha: Alpha = None,
+    beta: Beta = None,
     method: Engine = "auto",
     step: Annotated[str | None, typer.Option(help="Kind of Gibbs step, such as tempered.")] = None,
     draws: Draws = 1000,
@@ -73,10 +85,9 @@ def assess(
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
     max_cost: MaxCost = None,
-    require_convergence: Annotated[
-        bool,
-        typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
-    ] = False,
+    max_doubled: MaxDoubled = None,
+    max_log_loss_gain: MaxLogLossGain = None,
+    require_convergence: RequireConvergence = False,
     show_values: Annotated[
         bool,
         typer.Option("--show-values", help="Show the values of threatened people in the report."),
@@ -89,121 +100,280 @@ def assess(
     Writes report.html, risk.json and posterior.nc. Exit code 0; 3 when a limit is exceeded; 2 on
     bad input.
     """
-    import anonbayes
-    from anonbayes.risk.limits import check_limit_values, check_limits
-    from anonbayes.scenario.cleartext_file import read_people_of
+    from anonbayes.scenario.load import prepare
+    from anonbayes.scenario.outputs import Place, content_of
+    from anonbayes.scenario.outputs import as_json as text_of
 
     # Everything that can be wrong is found before the expensive part.
-    given = {
-        "max_relative_threat": max_relative_threat,
-        "max_threatened": max_threatened,
-        "max_cost": max_cost,
-    }
-    check_limit_values(**given)
-    if cleartext is None and any(value is not None for value in given.values()):
-        raise AnonbayesError("Limits on threats need --cleartext to compare guesses with.")
-    if cleartext is None and harm:
-        raise AnonbayesError("--harm needs --cleartext.")
-    if needs_mending(out):
-        with locked(out):
-            mend(out, FILES)
-    _check_out(out, force=force)
-    table = read_release(
-        released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, domain=domain, sep=sep, missing=missing,
+    asked = ask(
+        "assessment",
+        release_keys(
+            released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
+            drop=drop, domain=domain, sep=sep, missing=missing,
+        )
+        | _cleartext_keys(cleartext, sep)
+        | {
+            "seed": seed,
+            "model.alpha": parse_weights(alpha, option="--alpha"),
+            "model.beta": parse_weights(beta, option="--beta"),
+            "model.method": method,
+            "model.step": step,
+            "model.draws": draws,
+            "model.tune": tune,
+            "model.chains": chains,
+            "threats.harm": harm,
+            "limits.max_relative_threat": max_relative_threat,
+            "limits.max_threatened": max_threatened,
+            "limits.max_cost": max_cost,
+            "limits.max_doubled": max_doubled,
+            "limits.max_log_loss_gain": max_log_loss_gain,
+            "limits.require_convergence": require_convergence,
+            "outputs.show_values": show_values,
+            "outputs.plots": False,
+            "outputs.tables": False,
+        },
+        name=released.name,
     )  # fmt: skip
-    people = None if cleartext is None else read_people_of([table], cleartext, sep=sep)
-    if people is not None:
-        people.check(table)
-
-    with locked(out):
-        mend(out, FILES)
-        _check_out(out, force=force)  # another run may have ended meanwhile
-        with warnings.catch_warnings():
-            # The report says so in its verdict; twice would be once too often.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            post = anonbayes.fit(
-                table, method=method, step=step, draws=draws, tune=tune, chains=chains, seed=seed,
-                progressbar=sys.stderr.isatty(),
-            )  # fmt: skip
-        risk = None if people is None else people.assess(post, harm=harm or None)
-        diagnostics = anonbayes.diagnose(post)
-        limits = () if risk is None else check_limits(risk, **given)
-        command = shlex.join(["anonbayes", *sys.argv[1:]])
-
-        text = _as_json(post, risk, diagnostics, limits, command)
-        write_together(
-            out,
-            {
-                REPORT: lambda file: anonbayes.report(
-                    post, risk, file, show_values=show_values, title=released.name,
-                    diagnostics=diagnostics, limits=limits, command=command,
-                ),
-                POSTERIOR: post.to_netcdf,
-                RISK: lambda file: write_text(file, text + "\n"),
-            },
-        )  # fmt: skip
-
+    place = Place(out, force=force, seal=RISK, shared=(REPORT, POSTERIOR, RISK))
+    place.check()
+    with named_as_options():
+        prepared = prepare(asked)
+    with place.claimed():
+        command = command_line()
+        result = prepared.run(command=command)
+        content = content_of(asked, result, command=command)
+        files = place.write(content, result, asked.settings.outputs)
     if as_json:
-        typer.echo(text)
+        typer.echo(text_of(content))
     else:
-        _print(risk, diagnostics, limits, out)
-    if any(check.exceeded for check in limits) or (require_convergence and not diagnostics.passed):
+        _print(result, files)
+    if result.exceeded:
         raise typer.Exit(EXCEEDED)
 
 
-def _check_out(out: Path, *, force: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise AnonbayesError(f"--out {str(out)!r} is a file; name a directory.")
-    there = [name for name in (REPORT, RISK, POSTERIOR) if (out / name).exists()]
-    if there and not force:
-        raise AnonbayesError(
-            f"--out {str(out)!r} holds an earlier run ({', '.join(there)}); name another "
-            "directory, or use --force to replace it."
-        )
+def _cleartext_keys(file: Path | None, sep: str) -> dict[str, Any]:
+    if file is None:
+        return {}
+    return {"cleartext.file": file, "cleartext.sep": sep, "cleartext.missing": "as_released"}
 
 
-def _as_json(
-    post: Posterior,
-    risk: RiskAssessment | None,
-    diagnostics: DiagnosticReport,
-    limits: tuple[LimitCheck, ...],
-    command: str,
-) -> str:
-    """Return what goes into risk.json, a person to a line; docs/risk-json.md describes it."""
-    attrs = post.attrs
-    assessment = None if risk is None else risk.to_dict(rows=True)
-    people = [] if assessment is None else assessment.pop("rows")
-    content = {
-        "format": 1,
-        "command": command,
-        "seed": str(attrs["entropy"]),
-        "versions": {
-            str(name).removesuffix("_version"): str(value)
-            for name, value in attrs.items()
-            if str(name).endswith("_version")
-        },
-        "assessment": assessment,
-        "limits": [check.to_dict() for check in limits],
-        "exceeded": any(check.exceeded for check in limits),
-        "diagnostics": diagnostics.to_dict(),
-    }
-    head = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
-    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in people)
-    return f'{head},\n  "rows": [\n{rows}\n  ]\n}}'
-
-
-def _print(
-    risk: RiskAssessment | None,
-    diagnostics: DiagnosticReport,
-    limits: tuple[LimitCheck, ...],
-    out: Path,
-) -> None:
+def _print(result: Result, files: list[Path]) -> None:
     """Tables on a terminal; a few plain lines in a pipe."""
-    if risk is not None:
-        if is_terminal():
-            show_table(risk.measures[["value", "standard error"]], title="Measures")
-        say(risk.text)
-    say(*(check.text for check in limits))
-    say(f"Convergence {diagnostics.verdict}: {diagnostics.reason}")
-    say(*(str(out / name) for name in (REPORT, RISK, POSTERIOR)))
+    risk = result.answer.risk
+    if risk is not None and is_terminal():
+        show_table(risk.measures[["value", "standard error"]], title="Measures")
+    *lines, convergence = result.text.splitlines()
+    say(*lines, *(limit.text for limit in result.limits), convergence)
+    say(*map(str, files))
+
+
+# -- several releases ------------------------------------------------------------------------------
+
+SHOWN = {
+    "scheme": "scheme",
+    "k": "smallest group (k)",
+    "l": "fewest secrets (l)",
+    "groups": "groups",
+    "suppressed": "suppressed rows",
+    "GT_A": "guessed by attacker (GT_A)",
+    "GT_L": "guessed by learner (GT_L)",
+    "RGT_A": "due to the release (RGT_A)",
+    "max_Ti": "largest relative threat (max_Ti)",
+    "Ti_q95": "its 95 % quantile (Ti_q95)",
+    "doubled": "twice as certain (doubled)",
+    "RF": "faithfulness (RF)",
+    "efficient": "efficient",
+    "converged": "converged",
+    "acceptable": "keeps the limits",
+}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One release of the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
+
+    name: str
+    file: Path
+    anatomy: Path | None
+
+    @classmethod
+    def of(cls, text: str) -> _Source:
+        # A file may have either sign in its name; what exists is meant.
+        name, equals, rest = ("", "", text) if Path(text).exists() else text.partition("=")
+        if not equals:
+            name, rest = "", text
+        first, plus, second = (rest, "", "") if Path(rest).exists() else rest.partition("+")
+        if not first or (plus and not second) or (equals and not name):
+            raise AnonbayesError(
+                f"{text!r} is not [NAME=]FILE, or [NAME=]FILE+SENSITIVE_FILE for an Anatomy."
+            )
+        return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
+
+
+def compare(
+    releases: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]FILE...",
+            help="Released tables; the two tables of an Anatomy as FILE+SENSITIVE_FILE.",
+        ),
+    ],
+    cleartext: Cleartext,
+    sensitive: Sensitive,
+    hierarchies: Hierarchies = None,
+    domain: Domains = None,
+    group: Group = None,
+    sep: Sep = ";",
+    missing: Missing = "error",
+    harm: Harm = None,
+    method: Engine = "auto",
+    draws: Draws = 1000,
+    chains: Chains = 4,
+    seed: Seed = None,
+    threat: Annotated[
+        str,
+        typer.Option(
+            help="Measure of threat that decides which are efficient.",
+            autocompletion=complete_threat,
+        ),
+    ] = "RGT_A",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw threat against faithfulness, as PNG.")
+    ] = None,
+    max_relative_threat: MaxRelativeThreat = None,
+    max_threatened: MaxThreatened = None,
+    max_cost: MaxCost = None,
+    max_doubled: MaxDoubled = None,
+    max_log_loss_gain: MaxLogLossGain = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare releases of the same people: threats on one side, what can be learned on the other.
+
+    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is efficient when
+    no other is at least as good in both. With limits, the exit code is 3 when no release keeps
+    them all. With --json: releases (a line each, with all measures), standard_errors, threat, best,
+    limits, exceeded.
+    """
+    from anonbayes.scenario.release_assessment import prepare_sweep
+
+    limits = {
+        "max_relative_threat": max_relative_threat,
+        "max_threatened": max_threatened,
+        "max_cost": max_cost,
+        "max_doubled": max_doubled,
+        "max_log_loss_gain": max_log_loss_gain,
+    }
+    common = _cleartext_keys(cleartext, sep) | {
+        "seed": seed,
+        "model.method": method,
+        "model.draws": draws,
+        "model.chains": chains,
+        "threats.harm": harm,
+        "threats.measure": threat,
+        **{f"limits.{name}": limit for name, limit in limits.items()},
+    }
+    variants = {}
+    for source in _sources(releases):
+        vertical = source.anatomy is not None
+        keys = release_keys(
+            source.file, sensitive=sensitive, hierarchies=None if vertical else hierarchies,
+            anatomy=source.anatomy, group=group if vertical else None, drop=None, domain=domain,
+            sep=sep, missing=missing,
+        )  # fmt: skip
+        variants[source.name] = ask("assessment", keys | common, name=source.name).settings
+    check_free([plot], force=force)
+    with named_as_options():
+        sweep = prepare_sweep(next(iter(variants.values())), variants)
+    with working("Fitting", len(variants)) as begin:
+        result = replace(sweep, begin=begin).run()
+    if plot is not None:
+        write_files({plot: plot_writer(result.plots["tradeoff"])})
+    table, best = result.tables["comparison"], result.details["best"]
+    if as_json:
+        _print_comparison(result, threat, limits)
+    else:
+        hidden = () if result.limits else ("acceptable",)
+        names = [name for name in SHOWN if name in table and name not in hidden]
+        shown = table[names].rename(columns=SHOWN)
+        show_table(shown.T, title=f"{len(table)} releases of {cleartext.name}")
+        say(*result.text.splitlines())
+        if plot is not None:
+            say(str(plot))
+    if best is None:
+        raise typer.Exit(EXCEEDED)
+
+
+def _sources(texts: list[str]) -> list[_Source]:
+    sources = [_Source.of(text) for text in texts]
+    names = [source.name for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise AnonbayesError(
+                f"Two releases are called {name!r}; name them, as in first={texts[0]}."
+            )
+    return sources
+
+
+def _print_comparison(result: Result, threat: str, limits: dict[str, float | None]) -> None:
+    from anonbayes.formats import records
+
+    print_json(
+        {
+            "format": 1,
+            "releases": records(result.tables["comparison"]),
+            "standard_errors": records(result.answer.standard_errors),
+            "threat": threat,
+            "best": result.details["best"],
+            "limits": limits,
+            "exceeded": result.details["best"] is None,
+        }
+    )
+
+
+# -- draws in a file -------------------------------------------------------------------------------
+
+
+def diagnose(
+    file: Annotated[Path, typer.Argument(help="netCDF file of a posterior, or of any ArviZ data.")],
+    as_json: AsJson = False,
+    plots: Annotated[
+        Path | None, typer.Option(help="Directory for pictures of the chains (PNG).")
+    ] = None,
+    require_convergence: RequireConvergence = False,
+) -> None:
+    """Judge whether draws can be trusted, and print why and what to do."""
+    from anonbayes import compat
+    from anonbayes.diagnostics import diagnose as judge
+
+    data = compat.read_netcdf(file)
+    report = judge(data)
+    typer.echo(report.to_json() if as_json else report.text)
+    if plots is not None:
+        for picture in _draw(data, report, plots):
+            typer.echo(str(picture), err=as_json)
+    if require_convergence and not report.passed:
+        raise typer.Exit(EXCEEDED)
+
+
+def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
+    """Save the pictures that the draws allow, and yield their files."""
+    from anonbayes import compat
+    from anonbayes import diagnostics as d
+    from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
+
+    if data.attrs.get("method") == "exact":
+        return  # independent draws: there is no chain to look at
+    draws = compat.posterior_dataset(data)
+    kinds = {v.dtype.kind for v in draws.data_vars.values()}
+    pictures: dict[str, Any] = {"worst": lambda: d.plot_worst(data, report=report, n=4)}
+    if "f" in kinds:
+        if draws.sizes["draw"] >= FEWEST_GEWEKE_DRAWS:
+            pictures["geweke"] = lambda: d.plot_geweke(data)
+        pictures["autocorrelation"] = lambda: d.plot_autocorrelation(data)
+    if kinds & set("iub"):
+        pictures["weiss"] = lambda: d.plot_weiss(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, plot in pictures.items():
+        plot_writer(plot)(folder / f"{name}.png")
+        yield folder / f"{name}.png"

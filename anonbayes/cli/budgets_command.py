@@ -20,7 +20,6 @@ from anonbayes.cli.options import (
     complete_coverage,
     complete_mechanism,
     complete_rule,
-    parse_values,
 )
 from anonbayes.cli.screen import print_json, say, show_table
 from anonbayes.cli.shared import check_free, frame_writer, full_column
@@ -132,7 +131,7 @@ def budgets(
     summary = _summary(tuned)
     bound = gamma / known.users
     if as_json:
-        from anonbayes.scenario.outputs import records
+        from anonbayes.formats import records
 
         print_json(
             {
@@ -158,7 +157,7 @@ def _of_users(
     file: Path, column: str, counts: str | None, users: int | None, values: str | None, *, sep: str
 ) -> _Known:
     from anonbayes.domains import Domain
-    from anonbayes.io.text import read_csv_text
+    from anonbayes.io.text import parse_values, read_csv_text
 
     frame = read_csv_text(file, sep=sep)
     held = full_column(frame, column, file, "--column")

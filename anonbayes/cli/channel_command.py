@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.channels.pure import PureChannel
-    from anonbayes.notions.ldp import Audit, Notion
+    from anonbayes.notions.ldp import Notion
 
 __all__ = ["describe", "estimate", "release"]
 REPORT = "report"
@@ -75,13 +75,15 @@ def describe(
     audits = [channel.satisfies(notion) for notion in _notions(channel, epsilon, sensitive)]
     losses = _losses(channel, reports)
     if as_json:
+        from anonbayes.scenario.outputs import audit_record
+
         print_json(
             {
                 "format": 1,
                 "mechanism": mechanism,
                 "values": len(channel.domain),
                 "epsilon": channel.epsilon,
-                "audits": [_audit(a) for a in audits],
+                "audits": [audit_record(audit) for audit in audits],
                 "losses": losses.reset_index().to_dict("records"),
             }
         )
@@ -109,22 +111,6 @@ def _notions(
     if sensitive:
         return [ULDP(sensitive, epsilon), LDP(epsilon)]
     return [LDP(epsilon)]
-
-
-def _audit(audit: Audit) -> dict[str, Any]:
-    import math
-
-    value, other, report = audit.witness or (None, None, None)
-    return {
-        "notion": str(audit.notion),
-        "holds": audit.holds,
-        "epsilon": math.log(audit.worst_ratio) if audit.worst_ratio > 0 else 0.0,
-        "worst_ratio": audit.worst_ratio,
-        "limit": audit.limit,
-        "value": None if value is None else str(value),
-        "other": None if other is None else str(other),
-        "report": None if report is None else str(report),
-    }
 
 
 def _losses(channel: PureChannel, n: int) -> pd.DataFrame:

@@ -27,7 +27,7 @@ Name = Annotated[
 def list_all(as_json: AsJson = False) -> None:
     """List the tables. Nothing is read or fetched. With --json: datasets (a line each)."""
     from anonbayes import datasets
-    from anonbayes.scenario.outputs import records
+    from anonbayes.formats import records
 
     found = datasets.available()
     if as_json:
@@ -45,7 +45,7 @@ def show(
 
     With --json: name, kind, rows, sensitive, about, columns, head.
     """
-    from anonbayes.scenario.outputs import records
+    from anonbayes.formats import records
 
     about, table = _load(name)
     columns = _columns(table)

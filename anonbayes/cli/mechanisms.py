@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anonbayes.channels.registry import MechanismKind, find_mechanism
-from anonbayes.cli.options import parse_number, parse_values
+from anonbayes.cli.options import parse_number
 from anonbayes.errors import AnonbayesError, nearest
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def make_mechanism(
     1.0
     """
     from anonbayes.domains import Domain, IntegerDomain
+    from anonbayes.io.text import parse_values
 
     mechanism = find_mechanism(name)
     given = {"sensitive": sensitive, "g": g, "d": d}

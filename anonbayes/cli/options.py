@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from anonbayes.channels import registry
-from anonbayes.errors import AnonbayesError
 
 __all__ = [
     "BOUNDS",
@@ -20,8 +18,10 @@ __all__ = [
     "METHODS",
     "RULES",
     "SCHEMES",
+    "Alpha",
     "Anatomy",
     "AsJson",
+    "Beta",
     "BudgetsFile",
     "Chains",
     "Cleartext",
@@ -36,11 +36,14 @@ __all__ = [
     "Harm",
     "Hierarchies",
     "MaxCost",
+    "MaxDoubled",
+    "MaxLogLossGain",
     "MaxRelativeThreat",
     "MaxThreatened",
     "Mechanism",
     "Missing",
     "Protected",
+    "RequireConvergence",
     "Rule",
     "Seed",
     "Sensitive",
@@ -58,72 +61,8 @@ __all__ = [
     "complete_rule",
     "complete_scheme",
     "complete_threat",
-    "parse_domains",
     "parse_number",
-    "parse_values",
 ]
-
-
-# -------------------------------------------------------------------------------------------------
-# Lists of values on the command line: ``a,b,c``, ``0-99``, or ``@file``.
-
-RANGE = re.compile(r"(-?\d+)-(-?\d+)")
-
-
-def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
-    """Return the values that a text lists.
-
-    Parameters
-    ----------
-    text : str
-        Values between commas; two whole numbers with a hyphen between them, both included; or the
-        name of a UTF-8 file with one value per line after an ``@``.
-    option : str
-        Whose text it is, for messages.
-
-    Examples
-    --------
-    >>> parse_values("flu, cold"), parse_values("18-20")
-    (['flu', 'cold'], range(18, 21))
-    """
-    if text.startswith("@"):
-        values = _lines(Path(text[1:]), option)
-    elif found := RANGE.fullmatch(text.strip()):
-        low, high = int(found[1]), int(found[2])
-        if low > high:
-            raise AnonbayesError(f"{option} {text!r}: the first number is larger than the second.")
-        return range(low, high + 1)
-    else:
-        values = [value.strip() for value in text.split(",")]
-    if "" in values:
-        raise AnonbayesError(f"{option} {text!r} has an empty value.")
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise AnonbayesError(f"{option} {text!r} has {value!r} twice.")
-        seen.add(value)
-    return values
-
-
-def parse_domains(texts: Iterable[str] | None) -> dict[str, Sequence[str | int]] | None:
-    """Return the values of columns, each given as ``column=values``.
-
-    Examples
-    --------
-    >>> parse_domains(["sex=f,m", "age=18-99"])
-    {'sex': ['f', 'm'], 'age': range(18, 100)}
-    """
-    if not texts:
-        return None
-    out = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not name:
-            raise AnonbayesError(
-                f"--domain {text!r} must be column=values, such as sex=f,m or age=18-99."
-            )
-        out[name] = parse_values(values, option=f"--domain {name}")
-    return out
 
 
 def parse_number(text: str) -> float | None:
@@ -139,14 +78,6 @@ def parse_number(text: str) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
-
-
-def _lines(file: Path, option: str) -> list[str]:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise AnonbayesError(f"{option} @{file} cannot be read: {error}.") from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -218,7 +149,9 @@ complete_dataset = _of(DATASETS)
 complete_coverage = _plain(("simultaneous", "pointwise"))
 complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
 complete_missing = _plain(("error", "unknown", "category"))
-complete_threat = _plain(("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A"))
+complete_threat = _plain(
+    ("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain")
+)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -261,6 +194,20 @@ Cleartext = Annotated[Path, typer.Option(help="The people of the table, in clear
 Harm = Annotated[
     list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
 ]
+Alpha = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WEIGHT",
+        help="Prior weight of all sensitive values, or VALUE=WEIGHT, repeated for several.",
+    ),
+]
+Beta = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WEIGHT",
+        help="Prior weight of all other values, or COLUMN=WEIGHT, repeated for several.",
+    ),
+]
 Engine = Annotated[
     str,
     typer.Option(help="Engine: auto, exact, gibbs or nuts.", autocompletion=complete_engine),
@@ -280,6 +227,19 @@ MaxCost = Annotated[
         help="Exit with 3 if being in the table costs more: the share (0 to 1) guessed right "
         "beyond what the population gives away."
     ),
+]
+
+MaxDoubled = Annotated[
+    float | None,
+    typer.Option(help="Exit with 3 if a larger share (0 to 1) has a relative threat of 2 or more."),
+]
+MaxLogLossGain = Annotated[
+    float | None,
+    typer.Option(help="Exit with 3 if being in the table teaches more about a secret, in nats."),
+]
+RequireConvergence = Annotated[
+    bool,
+    typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
 ]
 
 # -- mechanisms ------------------------------------------------------------------------------------

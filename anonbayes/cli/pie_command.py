@@ -22,7 +22,7 @@ from anonbayes.cli.options import (
     complete_bound,
 )
 from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
-from anonbayes.cli.shared import EXCEEDED, check_free, plot_writer
+from anonbayes.cli.shared import EXCEEDED, ask, check_free, named_as_options, plot_writer
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.io.files import write_files
 
@@ -78,7 +78,7 @@ def bound(
     if plot is not None:
         write_files({plot: plot_writer(lambda: _plot(channel, users, reports, bounds))})
     if as_json:
-        from anonbayes.scenario.outputs import records
+        from anonbayes.formats import records
 
         print_json(
             {
@@ -162,25 +162,27 @@ def traces(
     personal information entropy (PIE) and, for the matcher's scores, PSE. With --json: text,
     measures, budgets (a line each), limits, exceeded.
     """
-    from anonbayes.scenario.kinds import Movers, Noise, Traces, TracesLimits
-    from anonbayes.scenario.traces import prepare
-
     check_free([plot], force=force)
     if plot is not None and not compare:
         raise AnonbayesError("--plot shows several budgets; give --compare as well.")
-    population = Movers(file=file, user=user, region=region, sep=sep, users=users, regions=regions)
-    if problem := next(population.check(), None):
-        raise AnonbayesError(f"Who moves? {problem[0].upper()}{problem[1:]}")
-    result = prepare(
-        Traces(
-            kind="traces",
-            question="",
-            seed=seed,
-            population=population,
-            mechanism=Noise(epsilon=epsilon, compare=tuple(compare or ())),
-            limits=TracesLimits(max_bits=max_bits, max_identified=max_identified),
-        )
-    ).run()
+    asked = ask(
+        "traces",
+        {
+            "seed": seed,
+            "population.file": file,
+            "population.user": user,
+            "population.region": region,
+            "population.sep": sep,
+            "population.users": users,
+            "population.regions": regions,
+            "mechanism.epsilon": epsilon,
+            "mechanism.compare": compare,
+            "limits.max_bits": max_bits,
+            "limits.max_identified": max_identified,
+        },
+    )
+    with named_as_options():
+        result = asked.settings.prepare().run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["budgets"])})
     if as_json:

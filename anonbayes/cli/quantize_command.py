@@ -24,10 +24,12 @@ from anonbayes.cli.options import (
 from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
 from anonbayes.cli.shared import (
     EXCEEDED,
+    ask,
     check_free,
     frame_writer,
     full_column,
     known_column,
+    named_as_options,
     plot_writer,
     read_release,
 )
@@ -138,27 +140,26 @@ def average(
     What holds, holds for any numbers and any adversary; for at most 40 people. With --json: text,
     measures, tradeoff (a line per largest error), limits, exceeded.
     """
-    from anonbayes.scenario.kinds import Numbers, Quality, Query, QueryLimits
-    from anonbayes.scenario.query import prepare
-
     check_free([plot], force=force)
     if plot is not None and not compare:
         raise AnonbayesError("--plot shows several errors; give --compare as well.")
     if not lower < upper:
         raise AnonbayesError(f"--lower {lower:g} must be smaller than --upper {upper:g}.")
-    for error in (largest_error, *(compare or ())):
-        if not error > 0:
-            raise AnonbayesError(f"A largest error of {error:g} must be positive.")
     data = _numbers(_given(people, column, numbers, sep=sep), lower, upper)
-    result = prepare(
-        Query(
-            kind="query",
-            question="",
-            numbers=Numbers(lower=lower, upper=upper, values=tuple(data.tolist())),
-            quality=Quality(largest_error=largest_error, compare=tuple(compare or ())),
-            limits=QueryLimits(max_leakage=max_leakage, min_adversary_error=min_adversary_error),
-        )
-    ).run()
+    asked = ask(
+        "query",
+        {
+            "numbers.lower": lower,
+            "numbers.upper": upper,
+            "numbers.values": data.tolist(),
+            "quality.largest_error": largest_error,
+            "quality.compare": compare,
+            "limits.max_leakage": max_leakage,
+            "limits.min_adversary_error": min_adversary_error,
+        },
+    )
+    with named_as_options():
+        result = asked.settings.prepare().run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["tradeoff"])})
     if as_json:

@@ -1,21 +1,22 @@
-"""`anonbayes run`: answer the question of a scenario file."""
+"""`anonbayes run` and `init`: questions in files, answered and begun."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anonbayes.cli.options import AsJson, Force
-from anonbayes.cli.screen import is_terminal, say, show_figures
-from anonbayes.cli.shared import EXCEEDED
+from anonbayes.cli.screen import is_terminal, print_json, say, show_figures
+from anonbayes.cli.shared import EXCEEDED, check_free
+from anonbayes.errors import AnonbayesError
+from anonbayes.io.files import write_text
 
 if TYPE_CHECKING:
     from anonbayes.scenario.outputs import Result
 
-__all__ = ["run"]
+__all__ = ["init", "run"]
 
 
 def _schema(wanted: bool) -> None:
@@ -58,32 +59,31 @@ def run(
 
     Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
     """
-    from anonbayes.cluster import local_client
-    from anonbayes.scenario.load import load
-    from anonbayes.scenario.outputs import check_directory, claimed, content_of, write
-    from anonbayes.scenario.run import check_parallel, on_cluster, prepare
+    from anonbayes import cluster
+    from anonbayes.scenario.load import check_parallel, load, on_cluster, prepare
+    from anonbayes.scenario.outputs import Place, content_of
+    from anonbayes.scenario.outputs import as_json as text_of
 
     loaded = load(scenario, overrides=change or ())
     if workers is not None:
         check_parallel(loaded)
-    directory = out or loaded.directory
+    place = Place(out or loaded.directory, force=force)
     if not check:
-        check_directory(directory, force=force)
+        place.check()
     prepared = prepare(loaded)
     if check:
         typer.echo(f"{scenario}: nothing is wrong with it.")
         return
-    with claimed(directory):
-        check_directory(directory, force=force)  # another run may have ended meanwhile
+    with place.claimed():
         if workers is None:
             result = prepared.run()
         else:
-            with local_client(workers) as client:
+            with cluster.local_client(workers) as client:
                 result = on_cluster(loaded, prepared, client).run()
-        files = write(loaded, result, directory, force=force)
+        content = content_of(loaded, result)
+        files = place.write(content, result, loaded.settings.outputs)
     if as_json:
-        content = content_of(loaded, result) | {"files": [str(file) for file in files]}
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+        typer.echo(text_of({"files": [str(file) for file in files], **content}))
     else:
         _print(loaded.settings.question, result, files)
     if result.exceeded:
@@ -96,3 +96,38 @@ def _print(question: str, result: Result, files: list[Path]) -> None:
         show_figures(result.measures, title=question)
     say(*result.text.splitlines(), *(limit.text for limit in result.limits))
     say(*map(str, files))
+
+
+def init(
+    table: Annotated[Path, typer.Argument(help="Table in clear, UTF-8 with a header line.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Scenario file to write; by default beside the table.")
+    ] = None,
+    sensitive: Annotated[
+        str | None, typer.Option(help="Sensitive column; by default the last one.")
+    ] = None,
+    sep: Annotated[
+        str | None, typer.Option(help="Separator; by default looked for in the header line.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented scenario for a table by looking at its columns.
+
+    With --json: file, and what it says as scenario.
+    """
+    import tomllib
+
+    from anonbayes.scenario.starter import starter
+
+    if not table.name:
+        raise AnonbayesError(f"{str(table)!r} is no file; name the table to start from.")
+    file = out or table.with_suffix(".toml")
+    check_free([file], force=force)
+    text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, text)
+    if as_json:
+        print_json({"file": str(file), "scenario": tomllib.loads(text)})
+        return
+    say(f"{file}: look it over, then: anonbayes run {file}")

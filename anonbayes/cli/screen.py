@@ -110,14 +110,14 @@ def show_figures(figures: Mapping[str, object], *, title: str) -> None:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print an object of plain types; what JSON does not know (NaN, infinity) becomes null."""
-    from anonbayes.scenario.outputs import plain
+    from anonbayes.formats import plain
 
     typer.echo(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_result(result: Result, table: str) -> None:
     """Print what a scenario has found, with one of its tables, as JSON."""
-    from anonbayes.scenario.outputs import records
+    from anonbayes.formats import records
 
     print_json(
         {

@@ -1,41 +1,117 @@
-"""What several commands do alike."""
+"""What several commands do alike: options become requests, files are written with care."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anonbayes
-from anonbayes.cli.options import parse_domains
-from anonbayes.errors import AnonbayesError, TableError, nearest
-from anonbayes.io.files import Writer, write_frame
+from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.figures import apart
+from anonbayes.io.files import Writer, save_plot, write_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from anonbayes.scenario.load import Scenario
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
     "EXCEEDED",
+    "ask",
+    "by_name",
     "check_free",
+    "command_line",
     "frame_writer",
     "full_column",
     "known_column",
+    "named_as_options",
+    "parse_weights",
     "plot_writer",
     "read_column",
     "read_release",
 ]
-
-
-# -------------------------------------------------------------------------------------------------
-# What several commands do alike: reading a release, limits that decide the exit code.
-
 EXCEEDED = 3
 """Exit code when a limit is exceeded."""
 
 
-def read_release(
+# -------------------------------------------------------------------------------------------------
+# From options to the request that a scenario file would make.
+
+OPTIONS = {
+    "release.sensitive_file": "--anatomy",
+    "release.domains": "--domain",
+    "release.quasi_identifiers": "--quasi-identifier",
+    "threats.measure": "--threat",
+    "cleartext.file": "--cleartext",
+}
+"""Keys that are called otherwise on the command line."""
+
+
+def ask(kind: str, keys: Mapping[str, Any], *, name: str = "") -> Scenario:
+    """Return the request that options make; see `anonbayes.scenario.load.request`."""
+    from anonbayes.scenario.load import request
+
+    return request(kind, {"question": name, **keys}, name=name, options=OPTIONS)
+
+
+@contextmanager
+def named_as_options() -> Iterator[None]:
+    """Let errors about keys of a request speak of the options that gave them."""
+    from anonbayes.scenario.keys import in_options
+
+    try:
+        yield
+    except AnonbayesError as error:
+        error.args = (in_options(str(error), OPTIONS), *error.args[1:])
+        raise
+
+
+def by_name(texts: Iterable[str] | None, *, option: str, example: str) -> dict[str, str]:
+    """Return what follows each name, of texts such as ``name=...``.
+
+    Examples
+    --------
+    >>> by_name(["sex=f,m", "age=18-99"], option="--domain", example="sex=f,m")
+    {'sex': 'f,m', 'age': '18-99'}
+    """
+    out = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise AnonbayesError(f"{option} {text!r} must be NAME=..., such as {example}.")
+        out[name] = value
+    return out
+
+
+def parse_weights(texts: list[str] | None, *, option: str) -> Any:
+    """Return prior weights: one for all, by name, or the word for a rule.
+
+    Examples
+    --------
+    >>> parse_weights(["0.5"], option="--alpha"), parse_weights(["HIV=0.1"], option="--alpha")
+    (0.5, {'HIV': 0.1})
+    """
+    from anonbayes.cli.options import parse_number
+
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        number = parse_number(texts[0])
+        return texts[0] if number is None else number
+    weights = {}
+    for name, text in by_name(texts, option=option, example="HIV=0.1").items():
+        weight = parse_number(text)
+        if weight is None:
+            raise AnonbayesError(f"{option} {name}={text}: {text!r} is no number.")
+        weights[name] = weight
+    return weights
+
+
+def release_keys(
     file: Path,
     *,
     sensitive: list[str],
@@ -46,36 +122,34 @@ def read_release(
     domain: list[str] | None,
     sep: str,
     missing: str,
-) -> ReleasedTable:
+) -> dict[str, Any]:
+    """Keys of a release in files."""
+    keys = {
+        "file": file,
+        "sensitive_file": anatomy,
+        "group": group,
+        "sep": sep,
+        "drop": drop,
+        "domains": by_name(domain, option="--domain", example="sex=f,m or age=18-99"),
+        "missing": missing,
+        "sensitive": sensitive,
+        "hierarchies": hierarchies,
+    }
+    return {f"release.{name}": value for name, value in keys.items()}
+
+
+def read_release(file: Path, **options: Any) -> ReleasedTable:
     """Read a recoded table, or the two tables of an Anatomy."""
-    domains = parse_domains(domain)
-    if anatomy is None:
-        if group is not None:
-            raise AnonbayesError("--group belongs to --anatomy; give the sensitive table as well.")
-        return anonbayes.read_arx(
-            file,
-            sensitive=sensitive,
-            hierarchies=hierarchies,
-            domains=domains,
-            sep=sep,
-            drop=drop or (),
-            missing=missing,
-        )
-    if group is None:
-        raise AnonbayesError("--anatomy needs --group, the column that both tables share.")
-    if len(sensitive) > 1:
-        raise AnonbayesError("An Anatomy has one sensitive column; give --sensitive once.")
-    if hierarchies is not None or drop:
-        raise AnonbayesError("--hierarchies and --drop do not apply to an Anatomy.")
-    return anonbayes.read_anatomy(
-        file,
-        anatomy,
-        sensitive=sensitive[0],
-        group=group,
-        domains=domains,
-        sep=sep,
-        missing=missing,
-    )
+    from anonbayes.scenario.release import make_release
+
+    asked = ask("assessment", release_keys(file, **options), name=file.name)
+    with named_as_options():
+        return make_release(asked.settings.release).table
+
+
+def command_line() -> str:
+    """Return the command that is running."""
+    return shlex.join(["anonbayes", *sys.argv[1:]])
 
 
 # -------------------------------------------------------------------------------------------------
@@ -110,13 +184,24 @@ def plot_writer(plot: Callable[[], Any]) -> Writer:
     """Return what draws axes and writes them as PNG."""
 
     def write(file: Path) -> None:
-        from anonbayes.figures import apart
-        from anonbayes.scenario.outputs import save_plot
-
         with apart():
             save_plot(file, plot())
 
     return write
+
+
+def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    from anonbayes.io.text import column_of
+
+    return column_of(frame, column, file=file, name=option)
+
+
+def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
+    """Return a column of a file that has no empty cell."""
+    from anonbayes.io.text import filled
+
+    return filled(known_column(frame, column, file, option))
 
 
 def read_column(file: Path, column: str, *, sep: str, option: str = "--column") -> pd.Series:
@@ -124,19 +209,3 @@ def read_column(file: Path, column: str, *, sep: str, option: str = "--column") 
     from anonbayes.io.text import read_csv_text
 
     return full_column(read_csv_text(file, sep=sep), column, file, option)
-
-
-def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
-    """Return a column of a file that has no empty cell."""
-    from anonbayes.scenario.file_columns import filled
-
-    return filled(known_column(frame, column, file, option))
-
-
-def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
-    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
-    if column not in frame.columns:
-        raise TableError(
-            f"{option} {column!r} is no column of {file.name!r}. {nearest(column, frame.columns)}"
-        )
-    return frame[column]

@@ -37,6 +37,7 @@ __all__ = [
     "no_space",
     "remove_leftovers",
     "save_figure",
+    "save_plot",
     "write_bytes",
     "write_files",
     "write_frame",
@@ -156,6 +157,12 @@ def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> N
     write_bytes(path, content.getvalue())
 
 
+def save_plot(path: str | os.PathLike[str], axes: Any) -> None:
+    """Write the figure of axes, or of an array of axes, as PNG."""
+    first = axes.flat[0] if hasattr(axes, "flat") else axes
+    save_figure(path, first.figure, dpi=150)
+
+
 def write_files(writers: Mapping[Path, Writer]) -> None:
     """Write several files under other names, and rename them once all are complete.
 
@@ -265,7 +272,9 @@ def keep_names(folder: Path) -> None:
 NEW, OLD, NOTE = ".run.", ".old", ".earlier.json"
 
 
-def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
+def write_together(
+    folder: Path, writers: Mapping[str, Writer], *, replaces: Iterable[str] | None = ()
+) -> None:
     """Write the files of one run: who looks sees all of them, or the earlier ones.
 
     Parameters
@@ -274,6 +283,8 @@ def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
         Where; made when absent. Only one run at a time may write there; see `anonbayes.io.files`.
     writers : mapping of str to callable
         By name of a file; each is called with the path to write to. The last one is the seal.
+    replaces : iterable of str, optional
+        Further files of an earlier run, which go with it; None means all that the directory holds.
 
     Examples
     --------
@@ -288,7 +299,10 @@ def write_together(folder: Path, writers: Mapping[str, Writer]) -> None:
         with _new_folder(folder) as part:
             _write({folder / name: (write, part / name) for name, write in writers.items()})
         return
-    files = _Exchange(folder / f"{NEW}{secrets.token_hex(4)}{PART}", tuple(writers))
+    if replaces is None:
+        replaces = sorted(name for name in os.listdir(folder) if not name.startswith(NEW))
+    others = tuple(name for name in replaces if name not in writers)
+    files = _Exchange(folder / f"{NEW}{secrets.token_hex(4)}{PART}", tuple(writers), others)
     try:
         with _explained(folder):
             files.new.mkdir()
@@ -305,23 +319,20 @@ def needs_mending(folder: Path) -> bool:
     return any(folder.glob(f"{NEW}*{PART}/{NOTE}"))
 
 
-def mend(folder: Path, names: Iterable[str]) -> None:
+def mend(folder: Path) -> None:
     """End what a killed run has begun, and remove what it has left; only for who has the lock.
 
     Parameters
     ----------
     folder : path
         The directory, which need not be there.
-    names : iterable of str
-        The files of a run in it, the seal last.
     """
-    known, target = tuple(names), Path(os.path.realpath(folder))
+    target = Path(os.path.realpath(folder))
     remove_leftovers(target.parent, target.name)
     with _explained(folder):
         for new in folder.glob(f"{NEW}*{PART}"):
-            files = _Exchange(new, known)
-            if files.note.exists():
-                files.end()
+            if (new / NOTE).exists():
+                _Exchange.noted(new).end()
             shutil.rmtree(new, ignore_errors=True)
 
 
@@ -334,11 +345,24 @@ class _Exchange:
     new : Path
         That directory.
     names : tuple of str
-        The files.
+        The new files, the seal last.
+    others : tuple of str
+        What else goes with the earlier run.
     """
 
     new: Path
     names: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def noted(cls, new: Path) -> _Exchange:
+        """Read what a killed run has noted; names that lead elsewhere are none of its files."""
+        note = json.loads((new / NOTE).read_text(encoding="utf-8"))
+        names, others = (
+            tuple(name for name in note.get(part, ()) if name == Path(name).name)
+            for part in ("names", "others")
+        )
+        return cls(new, names or ("",), others)
 
     @property
     def folder(self) -> Path:
@@ -355,8 +379,10 @@ class _Exchange:
     def run(self) -> None:
         """Put the new files, which are complete, into the place of the earlier ones."""
         self.old.mkdir()
-        earlier = [name for name in self.names if os.path.lexists(self.folder / name)]
-        write_text(self.note, json.dumps(earlier))
+        both = (*self.others, *self.names)
+        earlier = [name for name in both if os.path.lexists(self.folder / name)]
+        note = {"names": self.names, "others": self.others, "earlier": earlier}
+        write_text(self.note, json.dumps(note))
         try:
             for name in reversed(earlier):
                 os.replace(self.folder / name, self.old / name)
@@ -372,8 +398,8 @@ class _Exchange:
         May itself be killed, and called again; so the note goes last.
         """
         if (self.new / self.names[-1]).exists():
-            earlier = json.loads(self.note.read_text(encoding="utf-8"))
-            for name in self.names:
+            earlier = json.loads(self.note.read_text(encoding="utf-8"))["earlier"]
+            for name in (*self.others, *self.names):
                 if os.path.lexists(self.old / name):
                     os.replace(self.old / name, self.folder / name)
                 elif name not in earlier:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from anonbayes.errors import TableError
+from anonbayes.errors import AnonbayesError, TableError, nearest
 
-__all__ = ["blocks", "check_names", "read_csv_names", "read_csv_parts", "read_csv_text"]
+__all__ = [
+    "blocks",
+    "check_names",
+    "column_of",
+    "filled",
+    "parse_values",
+    "read_columns",
+    "read_csv_names",
+    "read_csv_parts",
+    "read_csv_text",
+]
 # Every cell is text: nothing is guessed or dropped.
 _AS_TEXT: dict[str, Any] = {
     "header": None,
@@ -174,3 +184,117 @@ def _check_lengths(file: Path, sep: str, width: int) -> None:
                     f"{str(file)!r}, line {reader.line_num}: {len(cells)} cells where "
                     f"{width} are expected."
                 )
+
+
+# -------------------------------------------------------------------------------------------------
+# Columns that a user names.
+
+
+def read_columns(file: Path, columns: Mapping[str, str], *, sep: str) -> pd.DataFrame:
+    r"""Read a file and return the columns that options, or keys, name, as texts.
+
+    Parameters
+    ----------
+    file : path
+        Delimited UTF-8 file with a header line.
+    columns : mapping of str to str
+        Column by what names it, for messages.
+    sep : str
+        Separator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("x;y\n1;2\n")
+    >>> read_columns(file, {"--column": "y"}, sep=";")["y"].tolist()
+    ['2']
+    """
+    frame = read_csv_text(file, sep=sep)
+    for name, column in columns.items():
+        column_of(frame, column, file=file, name=name)
+    return frame[list(columns.values())]
+
+
+def column_of(frame: pd.DataFrame, column: str, *, file: Path, name: str) -> pd.Series:
+    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    if column not in frame.columns:
+        equals = " " if name.startswith("--") else " = "
+        raise TableError(
+            f"{name}{equals}{column!r} is no column of {file.name!r}. "
+            f"{nearest(column, frame.columns)}"
+        )
+    return frame[column]
+
+
+def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = None) -> pd.Series:
+    """Return the column; raise `TableError` when a cell of it is empty.
+
+    The error names the label of the first, and counts those like it, of which each may stand for
+    several `people`.
+
+    Examples
+    --------
+    >>> filled(pd.Series(["a", ""], name="x"))
+    Traceback (most recent call last):
+    ...
+    anonbayes.errors.TableError: Column 'x', row 1: the cell is empty (rows like it: 1). Fill it.
+    """
+    empty = (column == "").to_numpy()
+    if empty.any():
+        n = int(empty.sum() if people is None else people[empty].sum())
+        row = column.index[int(empty.argmax())]
+        raise TableError(
+            f"Column {column.name!r}, row {row}: the cell is empty (rows like it: {n}). Fill it. "
+            f"{advice}".rstrip()
+        )
+    return column
+
+
+# -------------------------------------------------------------------------------------------------
+# Lists of values in one text: ``a,b,c``, ``0-99``, or ``@file``.
+
+RANGE = re.compile(r"(-?\d+)-(-?\d+)")
+
+
+def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
+    """Return the values that a text lists.
+
+    Parameters
+    ----------
+    text : str
+        Values between commas; two whole numbers with a hyphen between them, both included; or the
+        name of a UTF-8 file with one value per line after an ``@``.
+    option : str
+        Whose text it is, for messages.
+
+    Examples
+    --------
+    >>> parse_values("flu, cold"), parse_values("18-20")
+    (['flu', 'cold'], range(18, 21))
+    """
+    if text.startswith("@"):
+        values = _lines(Path(text[1:]), option)
+    elif ends := RANGE.fullmatch(text.strip()):
+        low, high = int(ends[1]), int(ends[2])
+        if low > high:
+            raise AnonbayesError(f"{option} {text!r}: the first number is larger than the second.")
+        return range(low, high + 1)
+    else:
+        values = [value.strip() for value in text.split(",")]
+    if "" in values:
+        raise AnonbayesError(f"{option} {text!r} has an empty value.")
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise AnonbayesError(f"{option} {text!r} has {value!r} twice.")
+        seen.add(value)
+    return values
+
+
+def _lines(file: Path, option: str) -> list[str]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AnonbayesError(f"{option} @{file} cannot be read: {error}.") from None
+    return [line.strip() for line in text.splitlines() if line.strip()]

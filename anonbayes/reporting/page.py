@@ -25,7 +25,7 @@ from anonbayes.reporting import pictures, sections
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
 from anonbayes.reporting.words import officers_page, verdict
 from anonbayes.risk.assessment import RiskAssessment
-from anonbayes.risk.limits import LimitCheck
+from anonbayes.risk.limits import Limit
 
 __all__ = ["render", "report"]
 
@@ -38,7 +38,7 @@ def report(
     show_values: bool = False,
     title: str | None = None,
     diagnostics: DiagnosticReport | None = None,
-    limits: Sequence[LimitCheck] = (),
+    limits: Sequence[Limit] = (),
     command: str | None = None,
     max_rows: int = 5000,
 ) -> Path:
@@ -59,7 +59,7 @@ def report(
         Name of the release, for instance that of its file.
     diagnostics : DiagnosticReport, optional
         Spares the work of making it again.
-    limits : sequence of LimitCheck
+    limits : sequence of Limit
         Limits to report on; see `check_limits`.
     command : str, optional
         What made the report, for the section on how to repeat it.
@@ -107,7 +107,7 @@ def render(
     show_values: bool = False,
     title: str | None = None,
     diagnostics: DiagnosticReport | None = None,
-    limits: Sequence[LimitCheck] = (),
+    limits: Sequence[Limit] = (),
     command: str | None = None,
     max_rows: int = 5000,
 ) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.nonstochastic import GroupLeakage
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.risk.limits import LimitCheck
+    from anonbayes.risk.limits import Limit
 
 __all__ = ["OfficersPage", "Point", "Question", "Verdict", "officers_page", "verdict"]
 
@@ -64,7 +64,7 @@ def verdict(
     risk: RiskAssessment | None,
     diagnostics: DiagnosticReport,
     leakage: GroupLeakage | None,
-    limits: Sequence[LimitCheck] = (),
+    limits: Sequence[Limit] = (),
 ) -> Verdict:
     """Put the finding into words.
 
@@ -88,7 +88,7 @@ def verdict(
 
 
 def _warnings(
-    risk: RiskAssessment | None, diagnostics: DiagnosticReport, limits: Sequence[LimitCheck]
+    risk: RiskAssessment | None, diagnostics: DiagnosticReport, limits: Sequence[Limit]
 ) -> Iterator[str]:
     if not diagnostics.passed:
         yield f"The numbers below cannot be relied upon yet: {diagnostics.reason}"

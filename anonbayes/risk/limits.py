@@ -13,11 +13,11 @@ from anonbayes.risk.measures import LIMITS, MEASURES
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
-__all__ = ["LimitCheck", "check_limit_values", "check_limits"]
+__all__ = ["Limit", "check_limit_values", "check_limits"]
 
 
 @dataclass(frozen=True)
-class LimitCheck:
+class Limit:
     """One limit and what was found.
 
     Attributes
@@ -25,21 +25,33 @@ class LimitCheck:
     name : str
         Name of the setting.
     measure : str
-        The measure that is compared, as in ``RiskAssessment.summary``.
+        The measure that is compared, such as one of ``RiskAssessment.summary``.
     limit, found, standard_error : float
         Largest acceptable value, the measure, and its Monte-Carlo error.
+    least : bool
+        Whether the limit is the smallest acceptable value rather than the largest.
+
+    Examples
+    --------
+    >>> Limit("max_error", "error", 0.1, found=0.2).text
+    'error is 0.2 and exceeds the limit of 0.1.'
+    >>> Limit("require_convergence", "converged", 1, found=0, least=True).text
+    'The chains have not converged.'
+    >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
+    False
     """
 
     name: str
     measure: str
     limit: float
     found: float
-    standard_error: float
+    standard_error: float = 0.0
+    least: bool = False
 
     @property
     def exceeded(self) -> bool:
-        """Whether the measure lies above the limit; a measure of nobody (NaN) does not."""
-        return self.found > self.limit
+        """Whether the limit is not kept; what is not defined (NaN) keeps it."""
+        return self.found < self.limit if self.least else self.found > self.limit
 
     @property
     def close(self) -> bool:
@@ -49,6 +61,11 @@ class LimitCheck:
     @property
     def text(self) -> str:
         """The comparison in a sentence."""
+        if self.measure == "converged":
+            return f"The chains have {'not ' if self.exceeded else ''}converged."
+        if self.measure not in MEASURES:
+            verb = "keeps" if not self.exceeded else "misses" if self.least else "exceeds"
+            return f"{self.measure} is {self.found:.4g} and {verb} the limit of {self.limit:g}."
         measure = MEASURES[self.measure]
         what = measure.subject or f"The {measure.title[0].lower()}{measure.title[1:]}"
         show = share if measure.kind == "share" else number
@@ -67,7 +84,7 @@ class LimitCheck:
             "name": self.name,
             "measure": self.measure,
             "limit": self.limit,
-            "found": None if math.isnan(self.found) else self.found,
+            "found": self.found if math.isfinite(self.found) else None,
             "exceeded": self.exceeded,
         }
 
@@ -88,7 +105,7 @@ def check_limit_values(**limits: float | None) -> None:
             LIMITS[name].check_limit(limit)
 
 
-def check_limits(risk: RiskAssessment, **limits: float | None) -> tuple[LimitCheck, ...]:
+def check_limits(risk: RiskAssessment, **limits: float | None) -> tuple[Limit, ...]:
     """Compare an assessment with the largest acceptable values of its measures.
 
     Parameters
@@ -114,7 +131,7 @@ def check_limits(risk: RiskAssessment, **limits: float | None) -> tuple[LimitChe
     """
     check_limit_values(**limits)
     return tuple(
-        LimitCheck(
+        Limit(
             name,
             LIMITS[name].name,
             limit,

@@ -2,27 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
-
-from anonbayes.budgets import Collection, collect, worst_case
-from anonbayes.channels.discriminative import InputDiscriminativeUE
-from anonbayes.domains import Domain
-from anonbayes.figures import make_axes
-from anonbayes.reidentify.budget import simulate_budget_attack
-from anonbayes.reidentify.result import Rate
-from anonbayes.scenario.file_columns import read_named
-from anonbayes.scenario.outputs import Result, compare_limits
+from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.outputs import Outputs, Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Checkins, Users
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
 
-__all__ = ["PreparedCheckins", "prepare"]
+    from anonbayes.budgets import Collection
+    from anonbayes.domains import Domain
+    from anonbayes.reidentify.result import Rate
+
+__all__ = ["Checkins", "PreparedCheckins"]
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class Users(Section):
+    """Users and the place each of them is at."""
+
+    users: int | None = key("Number of simulated users.", None, ge=2)
+    places: int | None = key("Number of places; popularity falls as 1 / rank^exponent.", None,
+                             ge=2)  # fmt: skip
+    exponent: float = key("Of the popularity.", 1.0, ge=0)
+    file: File | None = key("Delimited UTF-8 file with one user per line.", None)
+    column: str | None = key("Column of the places.", None)
+    sep: str = key("Separator of the file.", ";")
+    sensitive: Several[str] = key("Places that are sensitive in themselves.", ())
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        simulated = self.users is not None and self.places is not None
+        read = self.file is not None and self.column is not None
+        if simulated == read:
+            yield "give either @users and @places, or @file and @column."
+
+
+class CheckinsProtocol(Section):
+    """How budgets are tuned (OneID)."""
+
+    gamma: float = key("No report may name its sender with more than gamma / users.", ge=1)
+    first: float = key("Share of the users who report first.", 0.1, gt=0, le=0.9)
+    rule: Literal["confidence", "posterior"] = key(
+        "How budgets follow from the first reports.", "confidence"
+    )
+    alpha: float = key("Error probability of the rule.", 0.05, gt=0, le=1)
+    cap: float = key("Largest budget of a sensitive place.", 1.0, gt=0)
+
+
+class CheckinsLimits(Section):
+    """What is acceptable; beyond it the exit code is 3."""
+
+    max_reidentified: float | None = key("Largest share of reports whose sender is named.", None,
+                                         ge=0, le=1)  # fmt: skip
+    max_error: float | None = key("Largest l1 distance of the shares from the truth.", None,
+                                  gt=0)  # fmt: skip
+
+
+class Checkins(Section):
+    """How well places are counted when no report may give its sender away."""
+
+    kind: Literal["checkins"] = key("Kind of the scenario.")
+    question: str = key("The question, for people.")
+    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    population: Users = key("Users and their places.")
+    protocol: CheckinsProtocol = key("How budgets are tuned.")
+    limits: CheckinsLimits = key("What is acceptable.", CheckinsLimits)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+    def prepare(self) -> PreparedCheckins:
+        """Read everything and find what is wrong with it before anything expensive runs."""
+        return prepare(self)
+
+
+# -------------------------------------------------------------------------------------------------
+# The run.
+
 
 PLACE = "place"
 
@@ -38,6 +99,11 @@ class PreparedCheckins:
 
     def run(self) -> Result:
         """Collect in two phases, attack the reports, and compare with equal budgets."""
+        import numpy as np
+        import pandas as pd
+
+        from anonbayes.budgets import collect
+
         how, n = self.settings.protocol, len(self.values)
         sensitive = self.settings.population.sensitive
         found = collect(
@@ -74,6 +140,11 @@ class PreparedCheckins:
 
     def _attack(self, found: Collection) -> Rate:
         """Share of all reports, of both groups, whose sender is named."""
+        import numpy as np
+
+        from anonbayes.reidentify.budget import simulate_budget_attack
+        from anonbayes.reidentify.result import Rate
+
         parts = []
         for channel, budgets, mine, seed in zip(
             found.channels, found.budgets, (found.first, ~found.first), self.seeds[1:3], strict=True
@@ -91,6 +162,11 @@ class PreparedCheckins:
 
     def _equal_budgets(self, truth: npt.NDArray[np.float64]) -> float:
         """Error when nothing is known about popularity and all users report under that."""
+        import numpy as np
+
+        from anonbayes.budgets import worst_case
+        from anonbayes.channels.discriminative import InputDiscriminativeUE
+
         how = self.settings.protocol
         budgets = worst_case(
             self.domain, len(self.values), how.gamma,
@@ -103,6 +179,10 @@ class PreparedCheckins:
 
 def prepare(settings: Checkins) -> PreparedCheckins:
     """Draw or read where users are."""
+    import numpy as np
+
+    from anonbayes.budgets import worst_case
+
     children = np.random.SeedSequence(settings.seed).spawn(5)
     # Without a seed the devices draw from the secure source.
     seeds = tuple(None if settings.seed is None else np.random.default_rng(c) for c in children[1:])
@@ -114,9 +194,14 @@ def prepare(settings: Checkins) -> PreparedCheckins:
 
 
 def _places(users: Users, rng: np.random.Generator) -> tuple[Domain, npt.NDArray[Any]]:
+    import numpy as np
+
+    from anonbayes.domains import Domain
+    from anonbayes.io.text import read_columns
+
     if users.file is not None:
         assert users.column is not None
-        frame = read_named(users.file, {"population.column": users.column}, sep=users.sep)
+        frame = read_columns(users.file, {"population.column": users.column}, sep=users.sep)
         values = frame[users.column].to_numpy(dtype=object)
         return Domain(PLACE, sorted(set(values))), values
     assert users.places is not None and users.users is not None
@@ -142,6 +227,8 @@ def _words(m: Mapping[str, float]) -> str:
 
 
 def _plot(table: pd.DataFrame) -> Any:
+    from anonbayes.figures import make_axes
+
     ax = make_axes(None, 4.6, 4.2)
     shown = table[(table["truth"] > 0) & (table["users"] > 0)]
     ax.loglog(shown["truth"], shown["users"], ".", color="C0")

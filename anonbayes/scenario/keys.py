@@ -1,32 +1,65 @@
-"""How a section of a scenario file declares its keys.
+"""How a section of a request declares its keys, and what is derived from that.
 
-A section is a frozen dataclass whose fields are made by `key`: type, default, limits and one
-sentence on what it means. Everything else (checks, JSON schema, documentation) is derived.
+A section is a pydantic model whose fields are made by `key`: type, default, limits and one sentence
+on what it means. `build` makes sections from the content of a file, or of a command's options, and
+says everything that is wrong with it at once; the JSON schema for editors and the tables for people
+come from the same declarations.
 """
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-__all__ = ["Key", "key", "keys_of"]
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core import PydanticCustomError
 
-NEEDED: Any = MISSING
+from anonbayes.errors import AnonbayesError, nearest
+
+__all__ = [
+    "AnyPath",
+    "Directory",
+    "File",
+    "OneOrMore",
+    "ScenarioError",
+    "Section",
+    "Several",
+    "build",
+    "describe_keys",
+    "in_options",
+    "json_schema",
+    "key",
+]
+Item = TypeVar("Item")
+S = TypeVar("S", bound="Section")
 
 
-def key(
-    about: str,
-    default: Any = NEEDED,
-    *,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    there: str | None = None,
-) -> Any:
+class ScenarioError(AnonbayesError):
+    """A scenario says something that cannot be meant; the message lists every problem."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Declaring keys.
+
+
+def key(about: str, default: Any = ..., **limits: Any) -> Any:
     """Declare a key of a section.
 
     Parameters
@@ -36,93 +69,303 @@ def key(
     default : optional
         Value when the file does not have the key; without one the file must have it. A class is
         called for the default.
-    choices : tuple of str
-        The only texts allowed.
-    least, most, above : float, optional
-        Limits of a number, or of each number of a list; `above` itself is excluded.
-    there : {"file", "directory"}, optional
-        A path that must exist.
+    **limits : float
+        Of a number, as pydantic names them: ``ge``, ``gt``, ``le``.
     """
-    notes = {
-        "about": about,
-        "choices": choices,
-        "least": least,
-        "most": most,
-        "above": above,
-        "there": there,
-    }
     if isinstance(default, type):
-        return field(default_factory=default, metadata=notes)
-    return field(default=default, metadata=notes)
+        return Field(default_factory=default, description=about, **limits)
+    return Field(default, description=about, **limits)
 
 
-@dataclass(frozen=True)
-class Key:
-    """A declared key.
+class Section(BaseModel):
+    """A table of a scenario file: its keys are its fields."""
 
-    Attributes
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in; each is sound by itself."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _together(self) -> Section:
+        if problems := list(self.check()):
+            raise PydanticCustomError("together", "{text}", {"text": "\n".join(problems)})
+        return self
+
+
+def _located(value: Any, info: ValidationInfo) -> Any:
+    """Resolve a path against the file that names it."""
+    base = (info.context or {}).get("base", Path())
+    return base / Path(value).expanduser() if isinstance(value, str | Path) else value
+
+
+def _there(what: str) -> AfterValidator:
+    def check(path: Path, info: ValidationInfo) -> Path:
+        # Whoever reads what a command names says so; a folder of parts may be meant.
+        in_file = bool(info.context)
+        if in_file and not (path.is_file() if what == "file" else path.is_dir()):
+            text = f"there is no {what} {str(path)!r} (paths are relative to the scenario file)."
+            raise PydanticCustomError("there", "{text}", {"text": text})
+        return path
+
+    return AfterValidator(check)
+
+
+AnyPath = Annotated[Path, BeforeValidator(_located)]
+File = Annotated[AnyPath, _there("file")]
+Directory = Annotated[AnyPath, _there("directory")]
+Several = Annotated[
+    tuple[Item, ...], BeforeValidator(lambda value: tuple(value) if type(value) is list else value)
+]
+"""A list; each item is checked."""
+OneOrMore = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    BeforeValidator(lambda value: tuple(value) if type(value) is list else value),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+]
+"""A text, or a list of texts."""
+
+
+# -------------------------------------------------------------------------------------------------
+# From content to sections.
+
+WHOLE, LIST, TABLE = "a whole number", "a list", "a table"
+WORDS = {"string": "text", "int": WHOLE, "float": "a number", "bool": "true or false",
+         "path": "a path", "tuple": LIST, "list": LIST, "dict": TABLE, "model": TABLE,
+         "mapping": TABLE}  # fmt: skip
+BOUNDS = {"greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "larger than"),
+          "less_than_equal": ("le", "at most")}  # fmt: skip
+
+
+def build(
+    section: type[S],
+    content: Mapping[str, Any],
+    *,
+    base: Path | None = None,
+    source: str = "",
+    options: Mapping[str, str] | None = None,
+) -> S:
+    """Make a section from the content of a file, or say everything that is wrong with it.
+
+    Parameters
     ----------
-    name, about : str
-        Its name and meaning.
-    type : Any
-        ``str``, ``int``, ``float``, ``bool``, ``Path``, ``Any``, ``tuple``, ``dict``, or a section.
-    item : Any
-        Type of the items of a tuple or of the values of a dict.
-    required : bool
-        Whether the file must have it.
-    default : Any
-        Otherwise.
-    """
-
-    name: str
-    about: str
-    type: Any
-    item: Any
-    required: bool
-    default: Any
-    choices: tuple[str, ...]
-    least: float | None
-    most: float | None
-    above: float | None
-    there: str | None
-
-    @property
-    def is_section(self) -> bool:
-        """Whether the value is a table with keys of its own."""
-        return is_dataclass(self.type)
-
-    @property
-    def holds_sections(self) -> bool:
-        """Whether the value is a list, or a table, of such tables."""
-        return is_dataclass(self.item)
-
-
-@cache
-def keys_of(section: type) -> dict[str, Key]:
-    """Keys of a section by name.
+    section : type
+        The section's class.
+    content : mapping
+        What the file says.
+    base : path, optional
+        Directory to which paths are relative, and where files must exist. Without one the content
+        is not that of a file.
+    source : str
+        Name of the file, for messages.
+    options : mapping of str to str, optional
+        How a command calls keys, for messages; others are called after their last word.
 
     Examples
     --------
-    >>> from anonbayes.scenario.kinds import Model
-    >>> keys_of(Model)["draws"].default
-    1000
+    >>> from anonbayes.scenario.release_assessment import Model
+    >>> build(Model, {"draws": 50, "method": "gibbs"}, source="x.toml").draws
+    50
+    >>> build(Model, {"drawz": 50}, source="x.toml")
+    Traceback (most recent call last):
+    anonbayes.scenario.keys.ScenarioError: x.toml: unknown key 'drawz'. Nearest known: 'draws'.
     """
-    hints = typing.get_type_hints(section)
-    return {f.name: _key(f, hints[f.name]) for f in fields(section)}
+    try:
+        return section.model_validate(content, context=None if base is None else {"base": base})
+    except ValidationError as error:
+        words = _Words(options)
+        found = [line for one in error.errors() for line in _problems(section, one, words)]
+    before = f"{source}: " if source else ""
+    raise ScenarioError("\n".join(f"{before}{problem}" for problem in found)) from None
 
 
-def _key(declared: Field[Any], hint: Any) -> Key:
-    if isinstance(hint, types.UnionType):
-        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
-    kind, item = typing.get_origin(hint) or hint, None
-    if kind is tuple:
-        item = typing.get_args(hint)[0]
-    elif kind is dict:
-        item = typing.get_args(hint)[1]
-    required = declared.default is MISSING and declared.default_factory is MISSING
-    default = None
-    if not required:
-        makes = declared.default_factory
-        default = declared.default if makes is MISSING else makes()
-    return Key(declared.name, type=kind, item=item, required=required, default=default,
-               **declared.metadata)  # fmt: skip
+def in_options(text: str, options: Mapping[str, str]) -> str:
+    """Return a message about keys as one about the options of a command.
+
+    Examples
+    --------
+    >>> in_options("limits.max_cost = 7 needs [cleartext].", {})
+    '--max-cost 7 needs --cleartext.'
+    """
+    words = _Words(options)
+    text = re.sub(r"\[(\w+)\]", lambda found: words.name(found[1]), text)
+    dotted = rf"\b(?:{'|'.join(SECTIONS)})(?:\.\w+)+(?: =)?"
+    return re.sub(dotted, lambda found: words.name(found[0].removesuffix(" =")), text)
+
+
+SECTIONS = ("release", "cleartext", "model", "threats", "limits", "population", "mechanism",
+            "numbers", "quality", "outputs")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How keys are called: as they stand in a file, or as a command's options."""
+
+    options: Mapping[str, str] | None
+
+    def name(self, where: str) -> str:
+        if self.options is None:
+            return where
+        return self.options.get(where) or "--" + re.split(r"[.\[]", where)[-1].replace("_", "-")
+
+    def value(self, where: str, value: Any) -> str:
+        return f"{self.name(where)}{' = ' if self.options is None else ' '}{value!r}"
+
+    def sentence(self, where: str, text: str, known: Iterable[str]) -> str:
+        """A sentence in which ``@key`` stands for a key of the section at `where`."""
+        before = f"{where}." if where else ""
+        for name in known:
+            called = name if self.options is None else self.name(before + name)
+            text = re.sub(rf"(?<!\w)@{name}\b", called, text)
+        if self.options is None:
+            return f"{where}: {text}" if where else text
+        text = in_options(text, self.options)
+        return text[0].upper() + text[1:]
+
+
+def _problems(section: type[Section], error: Any, words: _Words) -> Iterator[str]:
+    """One error of pydantic in our words."""
+    place, kind, value, more = error["loc"], error["type"], error["input"], error.get("ctx", {})
+    where = _dotted(place)
+    if kind == "together":
+        known = _section_at(section, place).model_fields
+        yield from (words.sentence(where, text, known) for text in more["text"].splitlines())
+    elif kind == "there":
+        yield f"{words.name(where)}: {more['text']}"
+    elif kind == "extra_forbidden":
+        known = _section_at(section, place[:-1]).model_fields
+        yield f"unknown key {where!r}. {nearest(str(place[-1]), known)}"
+    elif kind == "missing":
+        field = _section_at(section, place[:-1]).model_fields[str(place[-1])]
+        yield f"{words.name(where)} is missing: {field.description}"
+    elif kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", more["expected"])
+        hint = nearest(str(value), choices, n=1)
+        yield f"{words.value(where, value)} is not known. {hint}"
+    elif kind in BOUNDS:
+        name, bound = BOUNDS[kind]
+        yield f"{words.value(where, value)} must be {bound} {more[name]:g}."
+    else:
+        what = WORDS.get(kind.split("_")[0], "something else")
+        yield f"{words.name(where)} must be {what}, got {value!r}."
+
+
+def _dotted(place: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.removeprefix(".")
+
+
+def _section_at(section: type[Section], place: tuple[int | str, ...]) -> type[Section]:
+    for part in place:
+        field = section.model_fields.get(str(part))  # or a number, or a name of the user's
+        section = section if field is None else _sections(field)[0]
+    return section
+
+
+def _sections(field: FieldInfo) -> list[type[Section]]:
+    """Sections that a key holds: itself, in a list, or by name."""
+    return [part for part in _parts(field.annotation) if _is_section(part)]
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in typing.get_args(hint):
+        yield from _parts(part)
+
+
+def _is_section(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, Section)
+
+
+# -- for editors ----------------------------------------------------------------------------------
+
+
+class _Schema(GenerateJsonSchema):
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])  # TOML has no null
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        found = super().default_schema(schema)
+        return {k: v for k, v in found.items() if k != "default" or v not in (None, [], {})}
+
+
+def json_schema(kinds: Mapping[str, type[Section]]) -> dict[str, Any]:
+    """JSON schema of scenario files: one branch per kind.
+
+    Examples
+    --------
+    >>> from anonbayes.scenario.load import KINDS
+    >>> sorted(json_schema(KINDS))
+    ['$defs', '$schema', 'description', 'oneOf', 'properties', 'required', 'title', 'type']
+    """
+    named, more = models_json_schema(
+        [(section, "validation") for section in kinds.values()], schema_generator=_Schema
+    )
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "anonbayes scenario",
+        "description": "A question about a release, answered by `anonbayes run`.",
+        "type": "object",
+        "properties": {"kind": {"enum": list(kinds)}},
+        "required": ["kind"],
+        "oneOf": [named[section, "validation"] for section in kinds.values()],
+        "$defs": more["$defs"],
+    }
+
+
+# -- for people -----------------------------------------------------------------------------------
+
+TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path",
+         tuple: "list", list: "list", dict: "table"}  # fmt: skip
+
+
+def describe_keys(kinds: Mapping[str, type[Section]]) -> str:
+    """Every key of every kind as Markdown tables."""
+    parts = []
+    for kind, section in kinds.items():
+        lines = [f"### `kind = \"{kind}\"`", "", (section.__doc__ or "").splitlines()[0], "",
+                 "| key | value | default | meaning |", "|---|---|---|---|"]  # fmt: skip
+        lines += [_line(path, field) for path, field in _walk(section, "")]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _walk(section: type[Section], where: str) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in section.model_fields.items():
+        path = f"{where}.{name}" if where else name
+        if inner := _sections(field):
+            many = {tuple: f"{path}[]", dict: f"{path}.NAME"}
+            yield from _walk(inner[0], many.get(_outer(field.annotation), path))
+        else:
+            yield path, field
+
+
+def _outer(hint: Any) -> Any:
+    """Type without Optional and Annotated, and without what it holds."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    return typing.get_origin(hint) or hint
+
+
+def _line(path: str, field: FieldInfo) -> str:
+    outer = _outer(field.annotation)
+    words = TYPES.get(outer, "anything")
+    choices = [
+        part for part in _parts(field.annotation) if typing.get_origin(part) is typing.Literal
+    ]
+    if choices:
+        words = ", ".join(f"`{choice}`" for choice in typing.get_args(choices[0]))
+    value = None if field.is_required() else field.get_default(call_default_factory=True)
+    default = "needed" if field.is_required() else "" if value in (None, (), {}) else _toml(value)
+    return f"| `{path}` | {words} | {default} | {field.description} |"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`".replace("'", '"')
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"

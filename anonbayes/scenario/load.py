@@ -1,4 +1,4 @@
-"""From a TOML file, and overrides, to a checked scenario."""
+"""From a TOML file, or a command's options, to a checked scenario and to its result."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ import copy
 import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from anonbayes.errors import nearest
-from anonbayes.scenario.kinds import KINDS
-from anonbayes.scenario.schema import ScenarioError, build
+from anonbayes.scenario.checkins import Checkins
+from anonbayes.scenario.keys import ScenarioError, Section, build
+from anonbayes.scenario.query import Query
+from anonbayes.scenario.release_assessment import Assessment
+from anonbayes.scenario.survey import Survey
+from anonbayes.scenario.traces import TracesScenario
 
-__all__ = ["Scenario", "load"]
+if TYPE_CHECKING:
+    from anonbayes.scenario.outputs import Result
 
+__all__ = ["KINDS", "Scenario", "check_parallel", "load", "on_cluster", "prepare", "request", "run"]
+
+KINDS: Mapping[str, type[Section]] = MappingProxyType(
+    {
+        "assessment": Assessment,
+        "survey": Survey,
+        "checkins": Checkins,
+        "traces": TracesScenario,
+        "query": Query,
+    }
+)
+"""The kinds of scenarios; each class says which keys there are, and how they are answered."""
 MOST_VARIANTS = 200
 
 
@@ -26,7 +44,7 @@ class Scenario:
     Attributes
     ----------
     path : Path
-        The file.
+        The file; of a request by options, a name in its place.
     content : mapping
         What it says, overrides included.
     settings : Assessment, Survey, Checkins, Traces or Query
@@ -92,6 +110,50 @@ def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
     return Scenario(file, content, settings, _variants(file, content, KINDS[kind]))
 
 
+def request(
+    kind: str,
+    keys: Mapping[str, Any],
+    *,
+    name: str,
+    options: Mapping[str, str] | None = None,
+) -> Scenario:
+    """Make the scenario that options, or a program, describe.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    keys : mapping of str to Any
+        By dotted key, as in ``"model.draws"``; None, an empty list and an empty table leave a key
+        at its default. Paths are relative to the working directory.
+    name : str
+        What it is called in results.
+    options : mapping of str to str, optional
+        Option of a command by dotted key, for messages; by default the key's last word.
+
+    Examples
+    --------
+    >>> asked = request(
+    ...     "assessment",
+    ...     {"question": "?", "release.dataset": "table1_recoded", "model.draws": 50},
+    ...     name="mine",
+    ... )
+    >>> asked.settings.model.draws, asked.content["release"]
+    (50, {'dataset': 'table1_recoded'})
+    """
+    content: dict[str, Any] = {"kind": kind}
+    for dotted, value in keys.items():
+        if value is None or (isinstance(value, list | tuple | dict) and not value):
+            continue
+        *parents, last = dotted.split(".")
+        place = content
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    settings = build(KINDS[kind], content, options={} if options is None else options)
+    return Scenario(Path(name), content, settings, {})
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
@@ -147,7 +209,7 @@ def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str
             f"{file.name}: the sweep has {len(combinations)} members, more than {MOST_VARIANTS}; "
             "split it."
         )
-    out = {}
+    out: dict[str, Any] = {}
     for values in combinations:
         changed = copy.deepcopy({k: v for k, v in content.items() if k != "sweep"})
         for name, value in zip(axes, values, strict=True):
@@ -157,3 +219,66 @@ def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str
         )
         out[label] = build(section, changed, base=file.parent, source=f"{file.name} ({label})")
     return out
+
+
+# -------------------------------------------------------------------------------------------------
+# From a scenario to its result.
+
+
+def prepare(scenario: Scenario) -> Any:
+    """Read all inputs of a scenario and check them; nothing expensive happens here."""
+    settings: Any = scenario.settings
+    return settings.prepare(scenario.variants) if scenario.variants else settings.prepare()
+
+
+def on_cluster(scenario: Scenario, prepared: Any, client: Any) -> Any:
+    """Return the prepared scenario as one that a Dask cluster runs; the results are the same.
+
+    The releases of a sweep are assessed side by side; a single release has its chains and the
+    beliefs about its people side by side.
+    """
+    from anonbayes.cluster import check_client
+
+    check_parallel(scenario)
+    check_client(client)
+    return replace(prepared, client=client)
+
+
+def check_parallel(scenario: Scenario) -> None:
+    """Raise `ScenarioError` if a scenario has nothing that can run side by side."""
+    if scenario.settings.kind != "assessment":
+        raise ScenarioError(
+            f"{scenario.path.name}: a scenario of kind {scenario.settings.kind!r} runs in one "
+            "piece; several workers are of no use to it."
+        )
+
+
+def run(scenario: Scenario, *, client: Any = None) -> Result:
+    """Answer a scenario's question.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The question.
+    client : distributed.Client, optional
+        Runs it on a Dask cluster (see `on_cluster`).
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from anonbayes.scenario.load import load
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.toml"
+    >>> _ = file.write_text('''
+    ... kind = "assessment"
+    ... question = "What does the table tell about a Malaysian?"
+    ... seed = 1
+    ... release.dataset = "table1_recoded"
+    ... cleartext.dataset = "table1"
+    ... ''')
+    >>> round(run(load(file)).measures["GT_A"], 3)
+    0.75
+    """
+    if client is not None:
+        check_parallel(scenario)
+    prepared = prepare(scenario)
+    return (prepared if client is None else on_cluster(scenario, prepared, client)).run()

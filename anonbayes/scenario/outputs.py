@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,97 +12,53 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from anonbayes import __version__
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import apart
+from anonbayes.formats import plain, records
 from anonbayes.io.files import (
-    explain,
     locked,
-    make_folder,
-    remove_leftovers,
-    save_figure,
+    mend,
+    needs_mending,
+    save_plot,
     write_frame,
     write_text,
+    write_together,
 )
+from anonbayes.scenario.keys import AnyPath, Section, key
 
 if TYPE_CHECKING:
-    from anonbayes.risk.limits import LimitCheck
+    import pandas as pd
+
+    from anonbayes.notions.ldp import Audit
+    from anonbayes.risk.limits import Limit
     from anonbayes.scenario.load import Scenario
 
 __all__ = [
     "FORMAT",
-    "Limit",
+    "Outputs",
+    "Place",
     "Result",
-    "check_directory",
-    "claimed",
+    "as_json",
+    "audit_record",
     "compare_limits",
     "content_of",
-    "plain",
-    "records",
-    "save_plot",
-    "write",
 ]
+
+
+class Outputs(Section):
+    """Where results go and which are written."""
+
+    directory: AnyPath | None = key(
+        "Directory of the results; by default out/NAME beside the file.", None
+    )
+    netcdf: bool = key("Write the draws as netCDF, for ArviZ.", True)
+    plots: bool = key("Write plots as PNG.", True)
+    tables: bool = key("Write tables as CSV.", True)
 
 
 # -------------------------------------------------------------------------------------------------
 # What a scenario found: numbers, tables, limits, and files to be written.
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A limit of the scenario and what was found; `LimitCheck` is the same for threats.
-
-    Attributes
-    ----------
-    name : str
-        The key in ``[limits]``.
-    measure : str
-        The measure that is compared.
-    limit, found : float
-        What is acceptable, and what is the case.
-    least : bool
-        Whether the limit is the smallest acceptable value rather than the largest.
-
-    Examples
-    --------
-    >>> Limit("max_error", "error", 0.1, found=0.2).text
-    'error is 0.2 and exceeds the limit of 0.1.'
-    >>> Limit("require_convergence", "converged", 1, found=0, least=True).text
-    'The chains have not converged.'
-    >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
-    False
-    """
-
-    name: str
-    measure: str
-    limit: float
-    found: float
-    least: bool = False
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether the limit is not kept; what could not be found (NaN) keeps it."""
-        return self.found < self.limit if self.least else self.found > self.limit
-
-    @property
-    def text(self) -> str:
-        """The comparison in a sentence."""
-        if self.measure == "converged":
-            return f"The chains have {'not ' if self.exceeded else ''}converged."
-        verb = "keeps" if not self.exceeded else "misses" if self.least else "exceeds"
-        return f"{self.measure} is {self.found:.4g} and {verb} the limit of {self.limit:g}."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain types with stable names."""
-        return {
-            "name": self.name,
-            "measure": self.measure,
-            "limit": plain(self.limit),
-            "found": plain(self.found),
-            "exceeded": self.exceeded,
-        }
 
 
 def compare_limits(
@@ -123,6 +75,8 @@ def compare_limits(
     measures : mapping of str to str
         Name of the measure that each key limits.
     """
+    from anonbayes.risk.limits import Limit
+
     given = {name: getattr(limits, name) for name in measures}
     return tuple(
         Limit(
@@ -139,7 +93,7 @@ def compare_limits(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Answer to a scenario's question.
+    """Assessed to a scenario's question.
 
     Attributes
     ----------
@@ -149,10 +103,14 @@ class Result:
         Numbers by name; the names are stable.
     tables : mapping of str to pandas.DataFrame
         Written as CSV, and part of the JSON.
-    limits : tuple of Limit or LimitCheck
+    limits : tuple of Limit
         What was acceptable.
+    fields : mapping
+        Further fields of the JSON, in plain types.
     details : mapping
-        Further content of the JSON, in plain types.
+        What else the kind has to say, in plain types.
+    answer : Any
+        The objects behind all this, for programs; `Assessed` of an assessment.
     netcdf : callable, optional
         Writes the draws to a path.
     plots : mapping of str to callable
@@ -164,8 +122,10 @@ class Result:
     text: str
     measures: Mapping[str, float]
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    limits: tuple[Limit | LimitCheck, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    answer: Any = None
     netcdf: Callable[[Path], object] | None = None
     plots: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     files: Mapping[str, Callable[[Path], object]] = field(default_factory=dict)
@@ -176,90 +136,41 @@ class Result:
         return any(limit.exceeded for limit in self.limits)
 
 
-def plain(value: Any) -> Any:
-    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers.
+def audit_record(audit: Audit) -> dict[str, Any]:
+    """Return what an audit of a mechanism found, for JSON.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> plain({"a": np.float64(0.5), "b": [float("inf"), np.int64(2)]})
-    {'a': 0.5, 'b': [None, 2]}
+    >>> import anonbayes as ab
+    >>> channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
+    >>> audit_record(channel.satisfies(ab.LDP(1.0)))["holds"]
+    True
     """
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)
-
-
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the lines of a frame, its index included, for JSON."""
-    lines: list[dict[str, Any]] = frame.reset_index().to_dict("records")  # type: ignore[assignment]
-    return [plain(line) for line in lines]
-
-
-def save_plot(path: Path, axes: Any) -> None:
-    """Write the figure of axes, or of an array of axes, as PNG."""
-    first = axes.flat[0] if hasattr(axes, "flat") else axes
-    save_figure(path, first.figure, dpi=150)
+    value, other, report = audit.witness or (None, None, None)
+    return {
+        "notion": str(audit.notion),
+        "holds": audit.holds,
+        "epsilon": math.log(audit.worst_ratio) if audit.worst_ratio > 0 else 0.0,
+        "worst_ratio": audit.worst_ratio,
+        "limit": audit.limit,
+        "value": None if value is None else str(value),
+        "other": None if other is None else str(other),
+        "report": None if report is None else str(report),
+    }
 
 
 # -------------------------------------------------------------------------------------------------
-# Writing results: one directory, complete or not at all, never over an earlier run unless told.
+# The content of result.json, which `anonbayes assess` calls risk.json; docs/risk-json.md.
 
 FORMAT = 1
-RESULT, DRAWS = "result.json", "posterior.nc"
-PACKAGES = ("pymc", "arviz", "numpy", "pandas")
+PACKAGES = ("pymc", "arviz", "numpy", "pandas", "numba")
 
 
-def check_directory(directory: Path, *, force: bool) -> None:
-    """Raise `AnonbayesError` unless results may be written to the directory.
-
-    With `force`, the results of an earlier run may be replaced; anything else may not.
-    """
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        raise AnonbayesError(f"{str(directory)!r} is a file; name a directory for the results.")
-    if not any(directory.iterdir()):
-        return
-    if not (directory / RESULT).is_file():
-        raise AnonbayesError(
-            f"{str(directory)!r} holds files that no run has written; name another directory."
-        )
-    if not force:
-        raise AnonbayesError(
-            f"{str(directory)!r} holds an earlier run; name another directory with --out, or use "
-            "--force to replace it."
-        )
-
-
-@contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Keep other runs out of a directory of results, and tidy up after one that was killed.
-
-    Raises
-    ------
-    FileError
-        If another run is writing its results there.
-    """
-    with locked(directory):
-        for old in directory.parent.glob(f".{glob.escape(directory.name)}.*.old"):
-            if not directory.exists() and (old / "run").exists():
-                os.rename(old / "run", directory)  # killed in the middle of `_replace`
-            shutil.rmtree(old, ignore_errors=True)
-        remove_leftovers(directory.parent, directory.name)
-        yield
-
-
-def content_of(scenario: Scenario, result: Result) -> dict[str, Any]:
-    """Return the content of result.json; names of fields are stable within a format."""
+def content_of(scenario: Scenario, result: Result, *, command: str | None = None) -> dict[str, Any]:
+    """Return what is written down of a result; names of fields are stable within a format."""
     return {
         "format": FORMAT,
+        **({} if command is None else {"command": command}),
         "scenario": {
             "name": scenario.name,
             "kind": scenario.settings.kind,
@@ -276,85 +187,115 @@ def content_of(scenario: Scenario, result: Result) -> dict[str, Any]:
         "exceeded": result.exceeded,
         "tables": {name: records(frame) for name, frame in result.tables.items()},
         "details": plain(result.details),
+        **result.fields,
     }
 
 
-def write(
-    scenario: Scenario, result: Result, directory: Path, *, force: bool = False
-) -> list[Path]:
-    """Write everything under a temporary name beside the directory, then rename.
+def as_json(content: Mapping[str, Any]) -> str:
+    """Return the text of a result; of ``rows``, which may be many, each has a line.
 
-    Returns
-    -------
-    list of Path
-        The files, in the order in which a reader wants them.
+    Examples
+    --------
+    >>> print(as_json({"format": 1, "rows": [{"row": 0}, {"row": 1}]}))
+    {
+      "format": 1,
+      "rows": [
+        {"row": 0},
+        {"row": 1}
+      ]
+    }
     """
-    check_directory(directory, force=force)
-    make_folder(directory.parent)
-    with _beside(directory, ".part") as part:
-        names = _fill(part, directory, scenario, result)
-        _replace(part, directory)
-    return [directory / name for name in names]
+    rest = {name: value for name, value in content.items() if name != "rows"}
+    head = json.dumps(rest, indent=2, ensure_ascii=False, allow_nan=False)
+    if "rows" not in content:
+        return head
+    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in content["rows"])
+    start = head.removesuffix("\n}")
+    return f'{start},\n  "rows": [\n{rows}\n  ]\n}}'
 
 
-@contextlib.contextmanager
-def _beside(directory: Path, suffix: str) -> Iterator[Path]:
-    """Make a temporary directory beside another; it is removed at the end."""
-    try:
-        made = tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=suffix, dir=directory.parent)
-    except OSError as error:
-        raise explain(error, directory) from error
-    try:
-        os.chmod(made, 0o777 & ~_umask())
-        yield Path(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+# -------------------------------------------------------------------------------------------------
+# Writing results: complete or not at all, never over an earlier run unless told.
+
+RESULT, DRAWS = "result.json", "posterior.nc"
 
 
-def _fill(part: Path, directory: Path, scenario: Scenario, result: Result) -> list[str]:
-    """Write all files, and return their names; errors speak of the directory they are meant for."""
-    wanted = scenario.settings.outputs
-    text = json.dumps(content_of(scenario, result), indent=2, ensure_ascii=False, allow_nan=False)
-    writers = dict(result.files)
-    writers[RESULT] = lambda file: write_text(file, text + "\n")
-    for name, frame in result.tables.items():
-        writers[f"{name}.csv"] = partial(write_frame, frame=frame, sep=";")
-    if wanted.plots:
-        for name, plot in result.plots.items():
-            writers[f"{name}.png"] = partial(_draw, plot)
-    if wanted.netcdf and result.netcdf is not None:
-        writers[DRAWS] = result.netcdf
-    for name, write_one in writers.items():
-        try:
-            write_one(part / name)
-        except OSError as error:
-            raise explain(error, directory / name) from error
-    return list(writers)
+@dataclass(frozen=True)
+class Place:
+    """A directory for the results of a run.
+
+    Parameters
+    ----------
+    directory : path
+        Made when absent.
+    force : bool
+        Whether the results of an earlier run may be replaced; anything else may not.
+    seal : str
+        Name of the JSON file, which comes last: where it is, the other files belong to it.
+    shared : tuple of str
+        Files of a run in a directory that may hold other things as well; by default all that is in
+        it belongs to one run.
+    """
+
+    directory: Path
+    force: bool = False
+    seal: str = RESULT
+    shared: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise `AnonbayesError` unless results may be written to the directory."""
+        if needs_mending(self.directory):
+            with locked(self.directory):
+                mend(self.directory)
+        place = repr(str(self.directory))
+        if self.directory.exists() and not self.directory.is_dir():
+            raise AnonbayesError(f"{place} is a file; name a directory for the results.")
+        present = [] if not self.directory.exists() else list(self.directory.iterdir())
+        if self.shared:
+            present = [file for file in present if file.name in self.shared]
+        elif present and not (self.directory / self.seal).is_file():
+            raise AnonbayesError(
+                f"{place} holds files that no run has written; name another directory."
+            )
+        if present and not self.force:
+            named = f" ({', '.join(sorted(file.name for file in present))})" if self.shared else ""
+            raise AnonbayesError(
+                f"{place} holds an earlier run{named}; name another directory with --out, or use "
+                "--force to replace it."
+            )
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep other runs out, and tidy up after one that was killed.
+
+        Raises
+        ------
+        FileError
+            If another run is writing its results there.
+        """
+        with locked(self.directory):
+            mend(self.directory)
+            self.check()  # another run may have ended meanwhile
+            yield
+
+    def write(self, content: Mapping[str, Any], result: Result, wanted: Outputs) -> list[Path]:
+        """Write the files that are wanted; return them in the order in which one reads them."""
+        writers: dict[str, Callable[[Path], object]] = dict(result.files)
+        writers[self.seal] = partial(write_text, text=as_json(content) + "\n")
+        if wanted.tables:
+            for name, frame in result.tables.items():
+                writers[f"{name}.csv"] = partial(write_frame, frame=frame, sep=";")
+        if wanted.plots:
+            for name, plot in result.plots.items():
+                writers[f"{name}.png"] = partial(_draw, plot)
+        if wanted.netcdf and result.netcdf is not None:
+            writers[DRAWS] = result.netcdf
+        names = list(writers)
+        writers[self.seal] = writers.pop(self.seal)
+        write_together(self.directory, writers, replaces=self.shared or None)
+        return [self.directory / name for name in names]
 
 
 def _draw(plot: Callable[[], Any], file: Path) -> None:
     with apart():
         save_plot(file, plot())
-
-
-def _replace(part: Path, directory: Path) -> None:
-    """Put the new directory in the place of the old one, which is kept until then."""
-    try:
-        if not directory.exists():
-            os.rename(part, directory)
-            return
-        with _beside(directory, ".old") as old:
-            os.rename(directory, old / "run")
-            try:
-                os.rename(part, directory)
-            except BaseException:
-                os.rename(old / "run", directory)
-                raise
-    except OSError as error:
-        raise explain(error, directory) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,28 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic import (
-    Box,
-    LinearQuery,
-    optimal_policy,
-    plot_tradeoff,
-    tradeoff,
-)
-from anonbayes.scenario.file_columns import read_named, with_numbers
-from anonbayes.scenario.outputs import Result, compare_limits
+from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.people_in_clear import with_numbers
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Numbers, Query
+    import numpy as np
+    import numpy.typing as npt
 
-__all__ = ["PreparedQuery", "prepare"]
+__all__ = ["PreparedQuery", "Query"]
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class Numbers(Section):
+    """Private numbers of which the average is asked."""
+
+    lower: float = key("Smallest possible number.")
+    upper: float = key("Largest possible number.")
+    values: Several[float] = key("The numbers.", ())
+    file: File | None = key("Delimited UTF-8 file with one person per line.", None)
+    column: str | None = key("Column of the numbers.", None)
+    sep: str = key("Separator of the file.", ";")
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        if not self.lower < self.upper:
+            yield "@lower must be smaller than @upper."
+        if bool(self.values) == (self.file is not None and self.column is not None):
+            yield "give either @values, or @file and @column."
+        for value in self.values:
+            if not self.lower <= value <= self.upper:
+                yield f"value {value:g} lies outside [{self.lower:g}, {self.upper:g}]."
+
+
+class Quality(Section):
+    """How exact the answer shall be."""
+
+    largest_error: float = key("The answer may be this far from the average.", gt=0)
+    compare: Several[Annotated[float, Field(gt=0)]] = key(
+        "Further largest errors to compare with.", ()
+    )
+
+
+class QueryLimits(Section):
+    """What is acceptable; beyond it the exit code is 3."""
+
+    max_leakage: float | None = key("Largest leakage in nats.", None, ge=0)
+    min_adversary_error: float | None = key("Least error of an adversary's best guess.", None,
+                                            ge=0)  # fmt: skip
+
+
+class Query(Section):
+    """What the quantized answer to a question about numbers can give away, whatever the numbers."""
+
+    kind: Literal["query"] = key("Kind of the scenario.")
+    question: str = key("The question, for people.")
+    seed: int | None = key("Not used: nothing is random.", None, ge=0)
+    numbers: Numbers = key("The private numbers.")
+    quality: Quality = key("How exact the answer shall be.")
+    limits: QueryLimits = key("What is acceptable.", QueryLimits)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+    def prepare(self) -> PreparedQuery:
+        """Read everything and find what is wrong with it before anything expensive runs."""
+        return prepare(self)
+
+
+# -------------------------------------------------------------------------------------------------
+# The run.
+
 
 MOST_PEOPLE = 40
 """Volumes of slices of a cube are exact in rational arithmetic, which grows with the dimension."""
@@ -41,6 +97,14 @@ class PreparedQuery:
 
         The true average stays out of the result: it is what the quantizer hides.
         """
+        from anonbayes.nonstochastic import (
+            Box,
+            LinearQuery,
+            optimal_policy,
+            plot_tradeoff,
+            tradeoff,
+        )
+
         numbers, asked = self.settings.numbers, self.settings.quality
         n = len(self.data)
         box, mean = Box.cube(numbers.lower, numbers.upper, n), LinearQuery.mean(n)
@@ -75,6 +139,8 @@ class PreparedQuery:
 
 def prepare(settings: Query) -> PreparedQuery:
     """Read the numbers."""
+    import numpy as np
+
     numbers = settings.numbers
     data = np.asarray(numbers.values or _column(numbers), dtype=float)
     outside = data[(data < numbers.lower) | (data > numbers.upper)]
@@ -90,8 +156,12 @@ def prepare(settings: Query) -> PreparedQuery:
 
 
 def _column(numbers: Numbers) -> list[float]:
+    import pandas as pd
+
+    from anonbayes.io.text import read_columns
+
     assert numbers.file is not None and numbers.column is not None
-    texts = read_named(numbers.file, {"numbers.column": numbers.column}, sep=numbers.sep)
+    texts = read_columns(numbers.file, {"numbers.column": numbers.column}, sep=numbers.sep)
     values = with_numbers(texts)[numbers.column]
     if not pd.api.types.is_numeric_dtype(values):
         raise AnonbayesError(f"numbers.column = {numbers.column!r} does not hold numbers only.")

@@ -17,9 +17,8 @@ from anonbayes.domains import numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_text
 from anonbayes.io.text import read_csv_text
-from anonbayes.scenario.kinds import KINDS
-from anonbayes.scenario.load import load
-from anonbayes.scenario.schema import describe_keys, json_schema
+from anonbayes.scenario.keys import describe_keys, json_schema
+from anonbayes.scenario.load import KINDS, load
 
 __all__ = ["readme", "schema", "starter", "write_documents"]
 

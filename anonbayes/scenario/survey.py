@@ -4,31 +4,130 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import pandas as pd
-
-from anonbayes import compat
-from anonbayes.arrays import Floats
-from anonbayes.channels.personalized import Personalized
 from anonbayes.channels.registry import make_channel
-from anonbayes.channels.response import RandomizedResponse
-from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
-from anonbayes.notions.ldp import LDP, Audit
-from anonbayes.notions.uldp import ULDP
-from anonbayes.scenario.file_columns import read_named
-from anonbayes.scenario.outputs import Result, compare_limits
+from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.outputs import Outputs, Result, audit_record, compare_limits
+from anonbayes.scenario.release import PROTECTS_SOME, Channel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from anonbayes.arrays import Floats
+    from anonbayes.domains import Domain
     from anonbayes.estimation.closed_forms import Estimate
-    from anonbayes.scenario.kinds import Mechanism, Population, Survey
+    from anonbayes.notions.ldp import Audit
 
-__all__ = ["PreparedSurvey", "plot_shares", "prepare"]
+__all__ = ["PreparedSurvey", "Survey", "plot_shares"]
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class Tag(Section):
+    """A personal secret such as a home, which a device replaces by a tag (ULDP Sec. 5)."""
+
+    share: float = key("Share of people who report from such a place.", ge=0, le=1)
+    places: dict[str, float] = key("How these places are distributed; population by default.",
+                                   dict)  # fmt: skip
+    known: bool = key("Whether the collector knows that distribution.", True)
+
+
+class SurveyPopulation(Section):
+    """Who is asked: simulated people, of whom the truth is known."""
+
+    people: int = key("Number of people.", ge=1)
+    shares: dict[str, float] = key("Weight of each answer.")
+
+
+class SurveyMechanism(Section):
+    """What runs on people's devices."""
+
+    channel: Channel = key("The mechanism.")
+    epsilon: float = key("Privacy budget.", ge=0)
+    values: Several[str] = key("The possible answers; by default those of the population.", ())
+    sensitive: Several[str] = key("Answers to protect (utility-optimized channels).", ())
+    tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        some = self.channel in PROTECTS_SOME
+        if some and not (self.sensitive or self.tags):
+            yield f"channel {self.channel!r} needs @sensitive."
+        if not some and (self.sensitive or self.tags):
+            yield f"@sensitive and @tags have no meaning with channel {self.channel!r}."
+        if sum(tag.share for tag in self.tags.values()) > 1:
+            yield "the shares of the tags sum to more than 1."
+
+
+class SurveyReports(Section):
+    """Reports that were really collected."""
+
+    file: File = key("Delimited UTF-8 file with one report per line and a header.")
+    column: str = key("Column of the reports.")
+    sep: str = key("Separator of the file.", ";")
+
+
+class Estimation(Section):
+    """How the shares are estimated."""
+
+    methods: Several[Literal["empirical", "threshold", "shrinkage", "mle", "em", "bayes"]] = key(
+        "Estimators, side by side; the last one counts for limits.", ("empirical", "mle", "bayes")
+    )
+    level: float = key("Probability of the intervals.", 0.95, gt=0, le=0.9999)
+    draws: int = key("Draws per chain (bayes).", 1000, ge=1)
+    chains: int = key("Number of chains (bayes).", 4, ge=1)
+
+
+class SurveyLimits(Section):
+    """What is acceptable; beyond it the exit code is 3."""
+
+    max_epsilon: float | None = key("Largest privacy budget.", None, ge=0)
+    max_error: float | None = key("Largest l1 distance from the truth.", None, gt=0)
+    max_interval: float | None = key("Widest interval of a share.", None, gt=0)
+
+
+class Survey(Section):
+    """What a survey under local privacy tells, and what it guarantees to those who answer."""
+
+    kind: Literal["survey"] = key("Kind of the scenario.")
+    question: str = key("The question, for people.")
+    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    mechanism: SurveyMechanism = key("What runs on people's devices.")
+    population: SurveyPopulation | None = key("Simulated people.", None)
+    reports: SurveyReports | None = key("Real reports.", None)
+    estimation: Estimation = key("How the shares are estimated.", Estimation)
+    limits: SurveyLimits = key("What is acceptable.", SurveyLimits)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        if (self.population is None) == (self.reports is None):
+            yield "give either [population] or [reports]."
+        if self.reports is not None:
+            if self.mechanism.channel not in ("randomized_response", "utility_optimized_rr"):
+                yield "reports from a file are single values: use a randomized response."
+            if not self.mechanism.values:
+                yield "mechanism.values is missing: list the possible answers."
+            if self.mechanism.tags:
+                yield "mechanism.tags needs [population]."
+            if self.limits.max_error is not None:
+                yield "limits.max_error needs [population], of which the truth is known."
+        elif self.mechanism.values and self.population is not None:
+            extra = set(self.population.shares) - set(self.mechanism.values)
+            if extra:
+                yield f"population.shares has {sorted(extra)[0]!r}, which is not in the values."
+
+    def prepare(self) -> PreparedSurvey:
+        """Read everything and find what is wrong with it before anything expensive runs."""
+        return prepare(self)
+
+
+# -------------------------------------------------------------------------------------------------
+# The run.
+
 
 ANSWER = "answer"
 
@@ -59,6 +158,9 @@ class PreparedSurvey:
 
     def run(self) -> Result:
         """Estimate the shares by every method, and audit the channel."""
+        import numpy as np
+        import pandas as pd
+
         estimates = {m: self._estimate(m) for m in self.settings.estimation.methods}
         chosen = list(estimates.values())[-1]
         measures = {"epsilon": float(self.channel.epsilon), "reports": float(chosen.n)}
@@ -87,7 +189,7 @@ class PreparedSurvey:
                     "max_interval": "widest_interval",
                 },
             ),
-            details={"audits": [_audit(a) for a in audits], "method": chosen.method},
+            details={"audits": [audit_record(audit) for audit in audits], "method": chosen.method},
             netcdf=None if chosen.draws is None else lambda path: _write_draws(chosen, path),
             plots={"shares": lambda: plot_shares(chosen, self.truth)},
         )
@@ -104,6 +206,8 @@ class PreparedSurvey:
 
     def _expected_errors(self, n: int) -> dict[str, float]:
         """Return the expected l1 loss, here and if every answer were protected alike."""
+        from anonbayes.channels.response import RandomizedResponse
+
         truth = self.truth
         if truth is None or self.settings.mechanism.tags:
             return {}
@@ -116,6 +220,9 @@ class PreparedSurvey:
         }
 
     def _audits(self) -> Iterator[Audit]:
+        from anonbayes.notions.ldp import LDP
+        from anonbayes.notions.uldp import ULDP
+
         how = self.settings.mechanism
         if not how.sensitive and not how.tags:
             yield self.channel.satisfies(LDP(how.epsilon))
@@ -152,11 +259,13 @@ class PreparedSurvey:
 
 def prepare(settings: Survey) -> PreparedSurvey:
     """Make the channel, and draw or read the reports."""
+    from anonbayes.io.text import read_columns
+
     how = settings.mechanism
     if settings.reports is not None:
         channel = _channel(how, how.values)
         source, column = settings.reports, settings.reports.column
-        frame = read_named(source.file, {"reports.column": column}, sep=source.sep)
+        frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
         reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
         channel.likelihood(reports)  # refuses reports that the channel cannot send
         return PreparedSurvey(settings, channel, reports, None, {})
@@ -164,13 +273,18 @@ def prepare(settings: Survey) -> PreparedSurvey:
     return _simulate(settings, settings.population)
 
 
-def _channel(how: Mechanism, values: tuple[str, ...]) -> Any:
+def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:
+    from anonbayes.channels.personalized import Personalized
+    from anonbayes.domains import Domain
+
     domain = Domain(ANSWER, [*values, *how.tags])
     common = make_channel(how.channel, domain, how.epsilon, sensitive=[*how.sensitive, *how.tags])
     return Personalized(common, how.tags) if how.tags else common
 
 
-def _simulate(settings: Survey, population: Population) -> PreparedSurvey:
+def _simulate(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:
+    import numpy as np
+
     how = settings.mechanism
     channel = _channel(how, how.values or tuple(population.shares))
     size, seeds = len(channel.domain), np.random.SeedSequence(settings.seed).spawn(2)
@@ -196,6 +310,8 @@ def _simulate(settings: Survey, population: Population) -> PreparedSurvey:
 
 
 def _distribution(where: str, weights: Mapping[str, float], domain: Domain) -> Floats:
+    import numpy as np
+
     out = np.zeros(len(domain))
     for value, weight in weights.items():
         if not weight >= 0:
@@ -206,24 +322,20 @@ def _distribution(where: str, weights: Mapping[str, float], domain: Domain) -> F
     return out / out.sum()
 
 
-def _audit(audit: Audit) -> dict[str, Any]:
-    return {
-        "notion": type(audit.notion).__name__,
-        "holds": audit.holds,
-        "worst_ratio": audit.worst_ratio,
-        "limit": audit.limit,
-        "witness": None if audit.witness is None else str(audit.witness),
-    }
-
-
 def _write_draws(estimate: Estimate, path: Path) -> None:
+    from anonbayes import compat
+
     assert estimate.draws is not None
     content = {"posterior": estimate.draws.rename("p").to_dataset()}
-    compat.write_netcdf(compat.make_idata(content), path)
+    compat.write_groups(content, path, attrs={})
 
 
 def plot_shares(estimate: Estimate, truth: Floats | None) -> Any:
     """Shares with their intervals, and the truth where it is known."""
+    import numpy as np
+
+    from anonbayes.figures import make_axes
+
     place = np.arange(len(estimate.p))
     ax = make_axes(None, 6.0, 1.2 + 0.28 * len(place))
     errors = None

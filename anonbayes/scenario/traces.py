@@ -2,27 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-import pandas as pd
-from scipy import sparse
+from pydantic import Field
 
-from anonbayes import pie, reidentify
-from anonbayes.arrays import Ints
-from anonbayes.channels.response import RandomizedResponse
-from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
-from anonbayes.scenario.file_columns import read_named
-from anonbayes.scenario.outputs import Result, compare_limits
+from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.outputs import Outputs, Result, compare_limits
 
 if TYPE_CHECKING:
-    from anonbayes.scenario.kinds import Movers, Traces
+    import numpy as np
+    import pandas as pd
+    from scipy import sparse
 
-__all__ = ["PreparedTraces", "prepare"]
+    from anonbayes.arrays import Ints
+    from anonbayes.domains import Domain
+    from anonbayes.reidentify import MarkovAttack
+
+__all__ = ["PreparedTraces", "TracesScenario"]
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class Movers(Section):
+    """Users and the regions that each of them visits, in order."""
+
+    users: int | None = key("Number of simulated users.", None, ge=2)
+    regions: int | None = key("Number of regions.", None, ge=2)
+    events: int = key("Visits of each simulated user.", 60, ge=4)
+    file: File | None = key("Delimited UTF-8 file with one visit per line, in order of time.",
+                            None)  # fmt: skip
+    user: str | None = key("Column of the users.", None)
+    region: str | None = key("Column of the regions.", None)
+    sep: str = key("Separator of the file.", ";")
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        simulated = None not in (self.users, self.regions)
+        read = None not in (self.file, self.user, self.region)
+        if simulated == read:
+            yield "give either @users and @regions, or @file, @user and @region."
+
+
+class Noise(Section):
+    """Randomized response on every visit."""
+
+    epsilon: float = key("Privacy budget of each report.", ge=0)
+    compare: Several[Annotated[float, Field(ge=0)]] = key("Further budgets to compare with.", ())
+
+
+class TracesLimits(Section):
+    """What is acceptable; beyond it the exit code is 3."""
+
+    max_bits: float | None = key("Most that a report may say about its sender.", None, ge=0)
+    max_identified: float | None = key("Largest share of traces whose sender is named.", None,
+                                       ge=0, le=1)  # fmt: skip
+
+
+class TracesScenario(Section):
+    """How much reports of visited regions say about who sent them, in bits (PIE)."""
+
+    kind: Literal["traces"] = key("Kind of the scenario.")
+    question: str = key("The question, for people.")
+    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    population: Movers = key("Users and their visits.")
+    mechanism: Noise = key("What runs on their devices.")
+    limits: TracesLimits = key("What is acceptable.", TracesLimits)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+    def prepare(self) -> PreparedTraces:
+        """Read everything and find what is wrong with it before anything expensive runs."""
+        return prepare(self)
+
+
+# -------------------------------------------------------------------------------------------------
+# The run.
+
 
 SHORTEST = 4
 
@@ -33,7 +91,7 @@ class PreparedTraces:
 
     Attributes
     ----------
-    settings : Traces
+    settings : TracesScenario
         The scenario.
     domain : Domain
         The regions.
@@ -41,12 +99,16 @@ class PreparedTraces:
         Each user's, in order. The adversary knows the first half, the second half is reported.
     """
 
-    settings: Traces
+    settings: TracesScenario
     domain: Domain
     visits: list[Ints]
 
     def run(self) -> Result:
         """Measure and attack reports under every budget, and visits in clear."""
+        import pandas as pd
+
+        from anonbayes import reidentify
+
         known = [visits[: len(visits) // 2] for visits in self.visits]
         sent = [visits[len(visits) // 2 :] for visits in self.visits]
         joint = self._joint(sent)
@@ -74,6 +136,9 @@ class PreparedTraces:
 
         Users are equally likely; what each reports is spread as her visits are.
         """
+        import numpy as np
+        from scipy import sparse
+
         owner = np.repeat(np.arange(len(sent)), [len(s) for s in sent])
         weight = np.concatenate([np.full(len(s), 1 / (len(s) * len(sent))) for s in sent])
         shape = (len(sent), len(self.domain))
@@ -82,6 +147,11 @@ class PreparedTraces:
     def _measure(
         self, epsilon: float, joint: sparse.csr_array, sent: list[Ints], known: list[Ints]
     ) -> dict[str, float]:
+        import numpy as np
+
+        from anonbayes import pie, reidentify
+        from anonbayes.channels.response import RandomizedResponse
+
         channel, n = RandomizedResponse(self.domain, epsilon), len(sent)
         bits = float(pie.information(joint, channel))
         ends = np.cumsum([len(s) for s in sent])[:-1]
@@ -100,10 +170,12 @@ class PreparedTraces:
         }
 
     def _seed(self, number: int) -> np.random.Generator:
+        import numpy as np
+
         return np.random.default_rng(np.random.SeedSequence(self.settings.seed).spawn(3)[number])
 
 
-def _system_entropy(attack: reidentify.MarkovAttack) -> float:
+def _system_entropy(attack: MarkovAttack) -> float:
     """PSE of the scores; none can be told of scores that do not meet."""
     try:
         return float(attack.system_entropy())
@@ -111,8 +183,13 @@ def _system_entropy(attack: reidentify.MarkovAttack) -> float:
         return float("nan")
 
 
-def prepare(settings: Traces) -> PreparedTraces:
+def prepare(settings: TracesScenario) -> PreparedTraces:
     """Draw or read the visits."""
+    import numpy as np
+
+    from anonbayes import reidentify
+    from anonbayes.domains import Domain
+
     movers = settings.population
     if movers.file is not None:
         return PreparedTraces(settings, *_read(movers))
@@ -126,9 +203,14 @@ def prepare(settings: Traces) -> PreparedTraces:
 
 
 def _read(movers: Movers) -> tuple[Domain, list[Ints]]:
+    import numpy as np
+
+    from anonbayes.domains import Domain
+    from anonbayes.io.text import read_columns
+
     assert movers.file is not None and movers.user is not None and movers.region is not None
     names = {"population.user": movers.user, "population.region": movers.region}
-    frame = read_named(movers.file, names, sep=movers.sep)
+    frame = read_columns(movers.file, names, sep=movers.sep)
     domain = Domain("region", sorted(frame[movers.region].unique()))
     codes = domain.encode(frame[movers.region].tolist()).astype(np.int64)
     visits = {user: codes[rows] for user, rows in frame.groupby(movers.user).indices.items()}
@@ -155,6 +237,8 @@ def _words(m: Mapping[str, float], epsilon: float) -> str:
 
 
 def _plot(table: pd.DataFrame, clear: float) -> Any:
+    from anonbayes.figures import make_axes
+
     ax = make_axes(None, 5.4, 4.0)
     ax.plot(table.index, table["bits"], "o-", color="C0", label="bits of a report")
     ax.plot(table.index, table["bound"], "--", color="C0", label="bound (theorem)")

@@ -155,7 +155,7 @@ def test_pie_of_traces(run_json, visits):
 
 def test_bad_pie(refused, visits):
     ask = ["pie", "traces", "visits.csv", "--epsilon", 3, "--sep", ","]
-    assert "Who moves?" in refused(*ask)
+    assert "Give either --users and --regions" in refused(*ask)
     assert "Nearest known: 'user'" in refused(*ask, "--user", "usr", "--region", "region")
     assert "give --compare" in refused(*ask, "--plot", "p.png")
     assert "kind='magic'" in refused("pie", "bound", *RESPONSE, "--users", 5, "--kind", "magic")
@@ -223,7 +223,7 @@ def test_leakage_of_a_release(run_json, run, tmp_path):
             "row 0: 'ann' is no number",
         ),
         ("column", ["--out", "x.csv", "--bins", 2, "--column", "note"], "row 2: the cell is empty"),
-        ("average", ["--largest-error", -1], "must be positive"),
+        ("average", ["--largest-error", -1], "must be larger than 0"),
         ("average", ["--largest-error", 5, "--numbers", "1,2"], "either a table and --column"),
         ("average", ["--largest-error", 5, "--lower", 300], "must be smaller than --upper"),
     ],

@@ -64,8 +64,7 @@ def test_every_example_runs(tmp_path, monkeypatch):
     def short(table, **settings):
         return fit(table, **{**settings, "draws": 40, "chains": 2})
 
-    monkeypatch.setattr("anonbayes.fit", short)
-    monkeypatch.setattr("anonbayes.scenario.assessment.fit", short)
+    monkeypatch.setattr("anonbayes.inference.fit.fit", short)
     fetched = []
     monkeypatch.setattr(
         "anonbayes.datasets.download", lambda name, source: fetched.append(name) or Path("adult")
@@ -102,9 +101,8 @@ def test_help_is_quick():
 
 
 def test_completed_names_are_those_of_the_package():
-    from anonbayes.anonymize.recode import recode
     from anonbayes.risk.comparison import THREATS
-    from anonbayes.scenario.kinds import CHANNELS
+    from anonbayes.scenario.release import CHANNELS, SCHEMES
 
     listed = ab.datasets.available()["kind"].to_dict()
     assert listed == options.DATASETS
@@ -112,7 +110,7 @@ def test_completed_names_are_those_of_the_package():
     assert set(options.complete_threat("")) == set(THREATS)
     channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
     assert set(options.METHODS) == set(channel.methods)
-    assert {"mondrian", recode.__name__, "anatomy"} == set(options.SCHEMES)
+    assert set(options.SCHEMES) == set(SCHEMES) - {"columns"}
     assert options.complete_rule("w") == [("worst_case", "nothing is known (W)")]
 
 
@@ -124,7 +122,16 @@ def test_completed_names_are_those_of_the_package():
         ("channel ", ["describe", "release", "estimate"]),
         ("datasets show clinic_", ["clinic_global", "clinic_local", "clinic_anatomy"]),
         ("channel describe -m utility", ["utility_optimized_rr", "utility_optimized_rappor"]),
-        ("assess --max-", ["--max-relative-threat", "--max-threatened", "--max-cost"]),
+        (
+            "assess --max-",
+            [
+                "--max-relative-threat",
+                "--max-threatened",
+                "--max-cost",
+                "--max-doubled",
+                "--max-log-loss-gain",
+            ],
+        ),
         ("channel estimate x.csv --method ba", ["bayes"]),
     ],
 )

@@ -121,14 +121,14 @@ def write_set(folder: Path, text: str, function: str = "", nth: int = 0) -> None
     """Write three files that belong together, and die meanwhile."""
     if function:
         die_when(function, nth)
-    mend(folder, SET)
+    mend(folder)
     write_together(folder, {name: partial(write_text, text=text) for name in SET})
 
 
 def mend_set(folder: Path, function: str, nth: int) -> None:
     """Clear up after a killed run, and die meanwhile."""
     die_when(function, nth)
-    mend(folder, SET)
+    mend(folder)
 
 
 def add_up(place: Path, number: Path, times: int) -> None:

@@ -54,7 +54,7 @@ def test_an_earlier_run_or_the_new_one(function, start, tmp_path):
         seen = content(folder)
         if "seal" in seen:  # who looks now sees one run
             assert seen in (whole("old", notes="mine"), whole("new", notes="mine"))
-        mend(folder, fault_work.SET)
+        mend(folder)
         outcomes.append(content(folder))
         assert hidden(folder) == [] and not needs_mending(folder)
     both = [whole("old", notes="mine"), whole("new", notes="mine")]
@@ -75,7 +75,7 @@ def test_none_or_all_beside_other_files(function, start, tmp_path):
 
     for folder in killed_everywhere(start, make, function):
         assert "seal" not in content(folder) or content(folder) == whole("new", notes="mine")
-        mend(folder, fault_work.SET)
+        mend(folder)
         assert content(folder) in ({"notes": "mine"}, whole("new", notes="mine"))
         assert hidden(folder) == []
 
@@ -85,7 +85,7 @@ def test_a_new_directory_is_complete_or_not_there(function, start, tmp_path):
     folders = []
     for folder in killed_everywhere(start, lambda nth: tmp_path / f"run{nth}" / "out", function):
         assert content(folder) in (None, whole("new"))
-        mend(folder, fault_work.SET)
+        mend(folder)
         assert hidden(folder.parent) == []
         folders.append(folder)
     assert folders or function == "unlink"
@@ -100,7 +100,7 @@ def test_mending_may_be_killed_as_well(start, tmp_path):
             assert needs_mending(folder)
             start(fault_work.mend_set, folder, "replace", nth).join(150)
             start(fault_work.mend_set, folder, "unlink", nth).join(150)
-            mend(folder, fault_work.SET)
+            mend(folder)
             assert content(folder) == whole("old") and hidden(folder) == []
 
 
@@ -134,10 +134,11 @@ def test_a_note_cannot_reach_beyond_its_directory(tmp_path):
     folder.mkdir()
     new = folder / ".run.abcd.part"
     new.mkdir()
-    (new / ".earlier.json").write_text(json.dumps(["../precious"]))
+    note = {"names": ["../precious", "seal"], "others": ["../precious"], "earlier": []}
+    (new / ".earlier.json").write_text(json.dumps(note))
     (new / "seal").write_text("")
     assert needs_mending(folder)
-    mend(folder, fault_work.SET)
+    mend(folder)
     assert (tmp_path / "precious").read_text() == "mine" and hidden(folder) == []
 
 

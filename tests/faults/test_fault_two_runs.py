@@ -14,7 +14,7 @@ import anonbayes as ab
 from anonbayes.errors import FileError
 from anonbayes.io import files
 from anonbayes.io.files import locked
-from anonbayes.scenario.outputs import claimed
+from anonbayes.scenario.outputs import Place
 
 IN_USE = r"is being written to by process {} on .* \(since 20.*wait for it to end, or choose"
 
@@ -63,7 +63,7 @@ def test_one_assessment_wins_the_other_is_told(start, tmp_path):
 
 def test_two_scenarios(start, tmp_path):
     file, out = fault_work.scenario(tmp_path), tmp_path / "out"
-    with claimed(out):
+    with Place(out).claimed():
         process = start(
             fault_work.command, ["run", str(file), "--out", str(out)], tmp_path / "said"
         )
@@ -87,13 +87,21 @@ def test_many_who_want_it_at_once(start, tmp_path):
 
 def test_results_moved_aside_by_a_killed_run_come_back(tmp_path):
     """Killed between two renames: the earlier results are there under another name only."""
-    old = tmp_path / ".out.abc.old"
-    (old / "run").mkdir(parents=True)
-    (old / "run" / "result.json").write_text("earlier")
+    out = tmp_path / "out"
+    aside = out / ".run.abc.part" / ".old"
+    aside.mkdir(parents=True)
+    (aside / "result.json").write_text("earlier")
+    (aside / "old.csv").write_text("earlier")
+    note = {"names": ["result.json"], "others": ["old.csv"], "earlier": ["old.csv", "result.json"]}
+    (aside.parent / ".earlier.json").write_text(json.dumps(note))
+    (aside.parent / "result.json").write_text("new")
     (tmp_path / ".out.xyz.part").mkdir()
     (tmp_path / ".outer.xyz.part").mkdir()
-    with claimed(tmp_path / "out"):
-        assert (tmp_path / "out" / "result.json").read_text() == "earlier"
+    with Place(out, force=True).claimed():
+        assert {f.name: f.read_text() for f in out.iterdir()} == {
+            "result.json": "earlier",
+            "old.csv": "earlier",
+        }
     assert sorted(f.name for f in tmp_path.iterdir()) == [".outer.xyz.part", "out"]
 
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from anonbayes import cluster
 from anonbayes.cli.app import app
 from anonbayes.errors import AnonbayesError
-from anonbayes.scenario.load import load
-from anonbayes.scenario.run import run
+from anonbayes.scenario.load import load, run
 
 SINGLE = """
 kind = "assessment"

@@ -11,9 +11,8 @@ import anonbayes as ab
 from anonbayes.cli.app import app
 from anonbayes.errors import AnonbayesError
 from anonbayes.reporting.sections import by_number, row_table
-from anonbayes.scenario.assessment import prepare, prepare_sweep
-from anonbayes.scenario.cleartext_file import read_people_of
-from anonbayes.scenario.load import load
+from anonbayes.scenario.load import load, prepare
+from anonbayes.scenario.people_in_clear import PeopleInClear, read_people
 from anonbayes.tables import outofcore, partitions, sources
 
 ENGINES = ("duckdb", "dask", "in order")
@@ -72,6 +71,10 @@ def release(people, tmp_path):
     return ab.read_arx(
         tmp_path / "released.csv", sensitive="ill", domains={"age": ["30", "31", "32", "33"]}
     )
+
+
+def read_people_of(tables, file, *, engine):
+    return read_people(PeopleInClear(file=file, missing="as_released"), tables, engine=engine)
 
 
 def read(release, file, engine, large):
@@ -241,7 +244,7 @@ def test_scenarios_agree_with_memory(engine, missing, people, large, tmp_path):
     if missing == "drop":
         kept = people[(people != "").all(axis=1)]
     kept[["age", "sex", "ill"]].to_csv(tmp_path / "released.csv", sep=";", index=False)
-    asked = scenario(tmp_path, missing, RELEASED).settings
+    asked = scenario(tmp_path, missing, RELEASED)
     whole = prepare(asked)
     large(engine)
     counted = prepare(asked)
@@ -257,7 +260,7 @@ def test_scenarios_agree_with_memory(engine, missing, people, large, tmp_path):
 def test_empty_cells_are_named_alike(engine, people, release, large, tmp_path):
     people.loc[[44, 300], "name"] = ""
     write(people, tmp_path)
-    asked = scenario(tmp_path, "error", RELEASED).settings
+    asked = scenario(tmp_path, "error", RELEASED)
     said = []
     for _ in range(2):
         with pytest.raises(AnonbayesError) as caught:
@@ -267,16 +270,16 @@ def test_empty_cells_are_named_alike(engine, people, release, large, tmp_path):
     assert said[0] == said[1]
     assert said[0].startswith("Column 'name', row 44: the cell is empty (rows like it: 2).")
     write(people.assign(name=""), tmp_path)
-    asked = scenario(tmp_path, "drop", RELEASED).settings
+    asked = scenario(tmp_path, "drop", RELEASED)
     with pytest.raises(AnonbayesError, match="every row has an empty cell"):
         prepare(asked)
 
 
 def test_a_sweep_counts_once_for_all_releases(people, release, large, tmp_path):
     sweep = scenario(tmp_path, "error", RELEASED + 'sweep = {"model.alpha" = [1.0, 2.0]}\n')
-    whole = prepare_sweep(sweep).run()
+    whole = prepare(sweep).run()
     large("duckdb")
-    prepared = prepare_sweep(sweep)
+    prepared = prepare(sweep)
     found = {id(member.people) for member in prepared.members.values()}
     assert len(found) == 1 and len(prepared.members) == 2
     pd.testing.assert_frame_equal(
@@ -290,7 +293,7 @@ def test_rows_stay_where_a_release_is_made_of_them(people, large, tmp_path):
     made = 'release = {scheme = "mondrian", sensitive = "ill", k = 5, QI}\n'
     made = made.replace("QI", 'quasi_identifiers = ["age", "sex"]')
     large("duckdb")
-    prepared = prepare(scenario(tmp_path, "drop", made).settings)
+    prepared = prepare(scenario(tmp_path, "drop", made))
     assert prepared.people.weights is None and len(prepared.people.frame) == N - 1
     assert prepared.people.frame.index[3] == 4  # as in the file
     assert prepared.run().measures["rows"] == N - 1

@@ -86,9 +86,7 @@ def test_the_schema_is_at_hand():
 
 
 def test_check_runs_nothing(file, monkeypatch):
-    import anonbayes.scenario.assessment as assessment
-
-    monkeypatch.setattr(assessment, "fit", None)
+    monkeypatch.setattr("anonbayes.inference.fit.fit", None)
     done = invoke("run", file, "--check")
     assert done.exit_code == 0, done.output
     assert not (file.parent / "out").exists()
@@ -123,14 +121,14 @@ def test_init_writes_a_scenario_that_runs(people, tmp_path):
     done = invoke("run", file, "--set", "model.draws=50", "--set", "outputs.report=false")
     assert done.exit_code == 0, done.output
     found = json.loads((file.parent / "out" / "first" / "result.json").read_text())
-    assert found["details"]["assessment"]["release"]["k"] >= 5
+    assert found["assessment"]["release"]["k"] >= 5
     told = json.loads(invoke("init", people, "--out", file, "--force", "--json").stdout)
     assert told["file"] == str(file)
     assert told["scenario"] == tomllib.loads(file.read_text(encoding="utf-8"))
     refused = invoke("init", people, "--out", file)
     assert "exists" in str(refused.exception)
     assert invoke("init", people, "--out", file, "--force", "--sensitive", "sex").exit_code == 0
-    assert load(file).settings.release.sensitive == "sex"
+    assert load(file).settings.release.sensitive == ("sex",)
 
 
 def test_starter_uncommented_is_a_scenario(people):
@@ -205,7 +203,7 @@ def test_what_init_writes_runs_as_it_is(tmp_path, content, sep):
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads((tmp_path / "out" / "t" / "result.json").read_text(encoding="utf-8"))
     assert found["scenario"]["content"]["cleartext"]["sep"] == sep
-    assert found["details"]["assessment"]["release"]["rows"] == len(ROWS)
+    assert found["assessment"]["release"]["rows"] == len(ROWS)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from anonbayes.scenario.keys import ScenarioError
 from anonbayes.scenario.load import load
-from anonbayes.scenario.schema import ScenarioError
 
 TEXT = """
 kind = "assessment"
@@ -40,7 +40,7 @@ def test_overrides(file):
     )  # fmt: skip
     assert found.settings.release.k == 3
     assert found.settings.threats.harm == ("HIV", "Flu")
-    assert found.settings.release.sensitive == "Nat"  # a bare word is a text
+    assert found.settings.release.sensitive == ("Nat",)  # a bare word is a text
     assert found.settings.outputs.plots is False
     assert found.settings.model.beta == {"Nat": 2.0}
     assert found.content["release"]["k"] == 3

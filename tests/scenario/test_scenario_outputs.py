@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import plain
+from anonbayes.risk.limits import Limit
 from anonbayes.scenario.load import load
-from anonbayes.scenario.outputs import Limit, Result, check_directory, plain, write
+from anonbayes.scenario.outputs import Place, Result, content_of
 
 
 @pytest.fixture
@@ -25,6 +27,12 @@ def scenario(tmp_path):
 def result(**more):
     frame = pd.DataFrame({"x": [1.5, np.inf]}, index=pd.Index(["a", "b"], name="key"))
     return Result(text="found", measures={"m": float("nan"), "n": 2.0}, tables={"t": frame}, **more)
+
+
+def write(scenario, found, directory, *, force=False):
+    place = Place(directory, force=force)
+    with place.claimed():
+        return place.write(content_of(scenario, found), found, scenario.settings.outputs)
 
 
 def test_one_directory_with_stable_names(scenario, tmp_path):
@@ -62,9 +70,9 @@ def test_force_spares_what_no_run_has_written(scenario, tmp_path):
     with pytest.raises(AnonbayesError, match="no run has written"):
         write(scenario, result(), tmp_path, force=True)
     with pytest.raises(AnonbayesError, match="is a file"):
-        check_directory(tmp_path / "thesis.txt", force=True)
+        Place(tmp_path / "thesis.txt", force=True).check()
     (tmp_path / "empty").mkdir()
-    check_directory(tmp_path / "empty", force=False)
+    Place(tmp_path / "empty").check()
 
 
 def test_a_failure_leaves_the_earlier_run(scenario, tmp_path):

@@ -9,8 +9,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from anonbayes.scenario.load import load
-from anonbayes.scenario.run import prepare, run
+from anonbayes.scenario.load import load, prepare, run
 
 MODELS = Path(__file__).parents[2] / "models"
 
@@ -131,7 +130,7 @@ def test_files_of_ones_own(tmp_path, write):
             "model = {draws = 100, tune = 50, chains = 2}\n"
         )
     )
-    assert found.details["assessment"]["release"]["scheme"] == "vertical"
+    assert found.fields["assessment"]["release"]["scheme"] == "vertical"
 
 
 def test_adult_is_not_downloaded_behind_ones_back(monkeypatch, tmp_path):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from anonbayes.scenario.keys import keys_of
-from anonbayes.scenario.kinds import KINDS, Assessment, Model, Release
-from anonbayes.scenario.schema import ScenarioError, build
+from anonbayes.risk.comparison import THREATS
+from anonbayes.risk.measures import LIMITS
+from anonbayes.scenario.keys import ScenarioError, Section, build
+from anonbayes.scenario.load import KINDS, request
+from anonbayes.scenario.release_assessment import Assessment, AssessmentLimits, Threats
 from anonbayes.scenario.starter import readme, schema
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -103,18 +105,38 @@ def test_paths_are_relative_to_the_file(tmp_path):
 
 
 def test_every_key_is_explained():
-    def visit(section):
-        for key in keys_of(section).values():
-            assert key.about.endswith("."), key
-            for inner in (key.type, key.item):
-                if key.is_section or key.holds_sections:
-                    if isinstance(inner, type) and hasattr(inner, "__dataclass_fields__"):
-                        visit(inner)
+    def sections(parent):
+        for child in parent.__subclasses__():
+            yield child
+            yield from sections(child)
 
-    for section in KINDS.values():
-        visit(section)
-    assert keys_of(Model)["draws"].required is False
-    assert keys_of(Assessment)["release"].type is Release
+    found = list(sections(Section))
+    assert set(KINDS.values()) < set(found) and len(found) > 20
+    for section in found:
+        for name, field in section.model_fields.items():
+            assert field.description.endswith("."), (section, name)
+
+
+def test_keys_follow_the_measures():
+    others = {"max_belief", "require_convergence"}
+    assert set(AssessmentLimits.model_fields) - others == set(LIMITS)
+    (choices,) = (f.annotation for n, f in Threats.model_fields.items() if n == "measure")
+    assert set(choices.__args__) == set(THREATS)
+
+
+def test_options_make_the_request_of_a_file():
+    keys = {f"release.{name}": value for name, value in GOOD["release"].items()}
+    keys |= {"question": "?", "cleartext.dataset": "table1", "seed": None, "release.drop": []}
+    assert request("assessment", keys, name="x").settings == make()
+    with pytest.raises(ScenarioError) as caught:
+        request("assessment", keys | {"release.k": 0, "limits.max_cost": 7}, name="x")
+    assert str(caught.value).splitlines() == [
+        "--k 0 must be at least 1.",
+        "--max-cost 7 must be at most 1.",
+    ]
+    missing = {name: value for name, value in keys.items() if name != "release.k"}
+    with pytest.raises(ScenarioError, match="--scheme 'mondrian' needs --k, the least"):
+        request("assessment", missing, name="x")
 
 
 # -- what is derived from the keys ----------------------------------------------------------------

@@ -1,28 +1,38 @@
-"""`anonbayes anonymize`: from a table in clear to what may be published."""
+"""`anonbayes anonymize` and `describe`: releases made and looked at."""
 
 from __future__ import annotations
 
-import sys
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.describe_command import show_release
-from anonbayes.cli.options import SCHEMES, AsJson, Force, Hierarchies, Sep, complete_scheme
-from anonbayes.cli.screen import is_terminal, print_json, say
-from anonbayes.cli.shared import check_free, frame_writer
-from anonbayes.errors import AnonbayesError, TableError, one_of
+from anonbayes.cli.options import (
+    Anatomy,
+    AsJson,
+    Domains,
+    Drop,
+    File,
+    Force,
+    Group,
+    Hierarchies,
+    Missing,
+    Sensitive,
+    Sep,
+    complete_scheme,
+)
+from anonbayes.cli.screen import is_terminal, print_json, say, show_figures, show_table
+from anonbayes.cli.shared import ask, check_free, frame_writer, named_as_options, read_release
+from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from anonbayes.anonymize.recode import Recoding
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["anonymize"]
+__all__ = ["anonymize", "describe"]
 GROUP = "group"
 
 
@@ -77,20 +87,35 @@ def anonymize(
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
     (what each shows), reidentification, measures (with --report), files.
     """
-    from anonbayes.scenario.file_columns import read_people
-
-    one_of("scheme", scheme, SCHEMES)
-    _check_options(scheme, k, l, hierarchies, local, suppression, anatomy, keep_order)
     check_free((out, anatomy, report), force=force)
-    frame = read_people(people, sep=sep, missing=missing, option="--missing")
-    table, recoding = _make(
-        frame, sensitive, scheme, k, l, hierarchies=hierarchies, local=local,
-        suppression=suppression, quasi_identifiers=quasi_identifier or None, seed=seed, sep=sep,
-    )  # fmt: skip
+    asked = ask(
+        "assessment",
+        {
+            "cleartext.file": people,
+            "cleartext.sep": sep,
+            "cleartext.missing": missing,
+            "release.scheme": scheme,
+            "release.sensitive": sensitive,
+            "release.k": k,
+            "release.l": l,
+            "release.hierarchies": hierarchies,
+            "release.local": local,
+            "release.suppression": suppression,
+            "release.quasi_identifiers": quasi_identifier,
+            "release.sep": sep,
+            "seed": seed,
+        },
+        name=out.name,
+    )
+    _check_files(scheme, anatomy, keep_order=keep_order)
+    with named_as_options():
+        prepared = asked.settings.make()
+    table, recoding = prepared.made.table, prepared.made.recoding
     writers = _writers(table, out, anatomy, sep=sep, seed=seed, keep_order=keep_order)
     risk = None
     if report is not None:
-        risk, writers[report] = _assess(table, frame, seed, title=out.name)
+        result = prepared.run()
+        risk, writers[report] = result.answer.risk, result.files["report.html"]
     write_files(writers)
     if as_json:
         print_json(_content(table, recoding, risk) | {"files": [str(file) for file in writers]})
@@ -101,64 +126,12 @@ def anonymize(
         say("Next: " + _next(table, people, out, anatomy, hierarchies, sep))
 
 
-def _check_options(
-    scheme: str,
-    k: int | None,
-    l: int | None,  # noqa: E741
-    hierarchies: Path | None,
-    local: bool,
-    suppression: float,
-    anatomy: Path | None,
-    keep_order: bool,
-) -> None:
-    foreign: dict[str, object]
-    if scheme == "anatomy":
-        if l is None or anatomy is None:
-            raise AnonbayesError("--scheme anatomy needs --l, and --anatomy for its second table.")
-        foreign = {"--k": k, "--hierarchies": hierarchies, "--keep-order": keep_order}
-    else:
-        if k is None:
-            raise AnonbayesError(f"--scheme {scheme} needs --k, the least size of a group.")
-        if scheme == "recode" and hierarchies is None:
-            raise AnonbayesError("--scheme recode needs --hierarchies.")
-        foreign = {"--anatomy": anatomy}
-    if scheme != "recode":
-        foreign |= {"--local": local, "--suppression": suppression}
-    for option, value in foreign.items():
-        if value:
+def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None:
+    if scheme == "anatomy" and anatomy is None:
+        raise AnonbayesError("--scheme anatomy needs --anatomy for its second table.")
+    for option, value in (("--anatomy", anatomy), ("--keep-order", keep_order)):
+        if value and (scheme == "anatomy") == (option == "--keep-order"):
             raise AnonbayesError(f"{option} has no meaning with --scheme {scheme}.")
-
-
-def _make(
-    frame: pd.DataFrame,
-    sensitive: str,
-    scheme: str,
-    k: int | None,
-    l: int | None,  # noqa: E741
-    *,
-    hierarchies: Path | None,
-    local: bool,
-    suppression: float,
-    quasi_identifiers: list[str] | None,
-    seed: int | None,
-    sep: str,
-) -> tuple[ReleasedTable, Recoding | None]:
-    from anonbayes import anonymize as schemes
-    from anonbayes.tables.readers import read_hierarchies
-
-    chosen: dict[str, Any] = {"quasi_identifiers": quasi_identifiers}
-    if scheme == "anatomy":
-        assert l is not None
-        return schemes.anatomy(frame, sensitive, l, seed, group=GROUP, **chosen), None
-    assert k is not None
-    trees = read_hierarchies(hierarchies, frame.columns, sep=sep)
-    if scheme == "mondrian":
-        return schemes.mondrian(frame, sensitive, k, l or 1, hierarchies=trees, **chosen), None
-    assert trees is not None
-    return schemes.recode(
-        frame, sensitive, trees, k, l or 1,
-        suppression=suppression, local=local, return_recoding=True, **chosen,
-    )  # fmt: skip
 
 
 def _writers(
@@ -188,26 +161,11 @@ def _writers(
     return {out: frame_writer(frame, sep)}
 
 
-def _assess(
-    table: ReleasedTable, people: pd.DataFrame, seed: int | None, *, title: str
-) -> tuple[RiskAssessment, Any]:
-    import warnings
-
-    import anonbayes
-    from anonbayes.errors import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the report says so
-        post = anonbayes.fit(table, seed=seed, progressbar=sys.stderr.isatty())
-    risk = post.assess(people)
-    return risk, lambda file: anonbayes.report(post, risk, file, title=title)
-
-
 def _content(
     table: ReleasedTable, recoding: Recoding | None, risk: RiskAssessment | None
 ) -> dict[str, Any]:
     from anonbayes import reidentification_risk
-    from anonbayes.scenario.outputs import records
+    from anonbayes.formats import records
 
     return {
         "format": 1,
@@ -266,3 +224,60 @@ def _next(
     if sep != ";":
         words += ["--sep", sep]
     return shlex.join([*words, "--out", "results"])
+
+
+# -- a released table ------------------------------------------------------------------------------
+
+
+def describe(
+    file: File,
+    sensitive: Sensitive,
+    hierarchies: Hierarchies = None,
+    sep: Sep = ";",
+    anatomy: Anatomy = None,
+    group: Group = None,
+    drop: Drop = None,
+    domain: Domains = None,
+    missing: Missing = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Read a released table and print its anatomy: groups, k, l, and what each column hides."""
+    table = read_release(
+        file, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
+        drop=drop, domain=domain, sep=sep, missing=missing,
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(_as_json(table), indent=2, ensure_ascii=False))
+    else:
+        show_release(table, title=file.name, more={})
+
+
+def _as_json(table: ReleasedTable) -> dict[str, Any]:
+    sizes = table.group_sizes
+    return {
+        "scheme": table.scheme,
+        "sensitive": table.sensitive,
+        "n_rows": table.n_rows,
+        "n_suppressed": table.n_suppressed,
+        "n_groups": table.n_groups,
+        "k": table.k,
+        "l": table.l,
+        "is_nested": table.is_nested,
+        "group_sizes": {str(size): n for size, n in sizes.value_counts().sort_index().items()},
+        "attributes": json.loads(table.describe().to_json(orient="index")),
+    }
+
+
+def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -> None:
+    """Print the figures of a released table, and what each of its columns shows."""
+    from anonbayes.tables.lines import overview
+
+    figures = {str(name): value for name, value in overview(table).items()}
+    show_figures({**figures, "sensitive column": table.sensitive, **more}, title=title)
+    columns = table.describe().drop(columns=["role", "evidence"])
+    show_table(
+        columns.rename(
+            columns={"distinct cells": "cells", "average values per cell": "values per cell"}
+        ).rename_axis("column"),
+        title="Columns",
+    )

@@ -1,0 +1,338 @@
+"""What is released: a table as it is, or one made from the people in clear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anonbayes.channels.registry import MECHANISMS, make_channel
+from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from anonbayes.anonymize.recode import Recoding
+    from anonbayes.domains import Domain
+    from anonbayes.hierarchies import Hierarchy
+    from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["CHANNELS", "ColumnRelease", "Made", "Release", "make_release"]
+
+NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
+
+CHANNELS = tuple(name for name, kind in MECHANISMS.items() if kind.takes_epsilon)
+PROTECTS_SOME = tuple(name for name in CHANNELS if "sensitive" in MECHANISMS[name].needs)
+Channel: Any = Literal[CHANNELS]  # type: ignore[valid-type]
+Shown: Any = Literal[("clear", "level", "bins", *CHANNELS)]  # type: ignore[valid-type]
+
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class ColumnRelease(Section):
+    """How one column of a mixed table is released."""
+
+    method: Shown = key("How its values are released.")
+    level: int | None = key("Level of the hierarchy (level).", None, ge=0)
+    lower: float | None = key("Lower end of the first bin (bins).", None)
+    upper: float | None = key("Upper end of the last bin (bins).", None)
+    bins: int | None = key("Number of bins of equal width (bins).", None, ge=1)
+    epsilon: float | None = key("Privacy budget (randomized mechanisms).", None, ge=0)
+    sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        needs = {"level": ("level",), "bins": ("lower", "upper", "bins")}
+        wanted = needs.get(self.method, ("epsilon",) if self.method in CHANNELS else ())
+        if self.method in PROTECTS_SOME:
+            wanted = (*wanted, "sensitive")
+        for name in ("level", "lower", "upper", "bins", "epsilon", "sensitive"):
+            given = getattr(self, name) not in (None, ())
+            if name in wanted and not given:
+                yield f"method {self.method!r} needs @{name}."
+            if given and name not in wanted:
+                yield f"@{name} has no meaning with method {self.method!r}."
+
+
+class Release(Section):
+    """What is released: a table as it is, or one made from the cleartext."""
+
+    dataset: str | None = key(NAMES, None)
+    parameters: dict[str, int] = key("Parameters of the dataset.", dict)
+    file: File | None = key("Released table; of an Anatomy its quasi-identifiers.", None)
+    sensitive_file: File | None = key("Sensitive table of an Anatomy.", None)
+    group: str | None = key("Group column of an Anatomy.", None)
+    sep: str = key("Separator of the files.", ";")
+    drop: Several[str] = key("Columns of the file to leave out.", ())
+    domains: dict[str, Any] = key(
+        'Possible values of columns, such as age = "18-99" or sex = ["f", "m"]; by default those '
+        "that the file and the hierarchies show.", dict,
+    )  # fmt: skip
+    missing: Literal["error", "unknown", "category"] = key("What an empty cell means.", "error")
+    scheme: Literal["recode", "mondrian", "anatomy", "columns"] | None = key(
+        "How the cleartext is anonymized.", None
+    )
+    sensitive: OneOrMore = key(
+        "Sensitive column, or several that are joined into one (not needed with dataset).", ()
+    )
+    hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)
+    quasi_identifiers: Several[str] = key("Columns to anonymize; by default all others.", ())
+    k: int | None = key("Least size of a group (recode, mondrian).", None, ge=1)
+    l: int | None = key("Least number of sensitive values of a group.", None, ge=1)  # noqa: E741
+    suppression: float = key("Largest share of rows that may be suppressed (recode).", 0.0,
+                             ge=0, le=1)  # fmt: skip
+    local: bool = key("Recode suppressed rows again (recode).", False)
+    columns: dict[str, ColumnRelease] = key("Release of each column (columns).", dict)
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        ways = [name for name in ("dataset", "file", "scheme") if getattr(self, name) is not None]
+        if len(ways) != 1:
+            yield "give exactly one of @dataset, @file and @scheme."
+            return
+        if ways[0] != "dataset" and not self.sensitive:
+            yield "@sensitive is missing: name the sensitive column."
+        if (self.sensitive_file is None) != (self.group is None):
+            yield "an Anatomy needs both @sensitive_file and @group."
+        vertical = self.scheme == "anatomy" or self.sensitive_file is not None
+        if self.sensitive[1:] and (vertical or self.scheme is not None):
+            yield "only a recoded table in a file may have several @sensitive columns."
+        if self.scheme in ("recode", "mondrian") and self.k is None:
+            yield f"@scheme {self.scheme!r} needs @k, the least size of a group."
+        if self.scheme == "anatomy" and self.l is None:
+            yield "@scheme 'anatomy' needs @l."
+        if self.scheme == "columns" and not self.columns:
+            yield "@scheme 'columns' needs a table [release.columns.NAME] per column."
+        meaning = {
+            "parameters": self.dataset, "sensitive_file": self.file, "domains": self.file,
+            "drop": self.file and not vertical, "hierarchies": not (self.dataset or vertical),
+            "k": self.scheme in ("recode", "mondrian"),
+            "l": self.scheme in ("recode", "mondrian", "anatomy"),
+            "suppression": self.scheme == "recode", "local": self.scheme == "recode",
+            "quasi_identifiers": self.scheme in ("recode", "mondrian", "anatomy"),
+            "columns": self.scheme == "columns",
+        }  # fmt: skip
+        for name, has_meaning in meaning.items():
+            if getattr(self, name) and not has_meaning:
+                where = "an Anatomy" if vertical else f"@{ways[0]} {str(getattr(self, ways[0]))!r}"
+                yield f"@{name} has no meaning with {where}."
+
+
+# -------------------------------------------------------------------------------------------------
+# From the keys to the table.
+
+
+@dataclass(frozen=True)
+class Made:
+    """A release, and how it was made.
+
+    Attributes
+    ----------
+    table : ReleasedTable
+        The release.
+    recoding : Recoding or None
+        Levels and loss, if its scheme is ``recode``.
+    """
+
+    table: ReleasedTable
+    recoding: Recoding | None = None
+
+
+def make_release(
+    release: Release,
+    people: pd.DataFrame | None = None,
+    *,
+    dataset: str | None = None,
+    seed: int | None = None,
+) -> Made:
+    """Read the released table, or make it from the people in clear.
+
+    Parameters
+    ----------
+    release : Release
+        What is asked for.
+    people : pandas.DataFrame, optional
+        The cleartext.
+    dataset : str, optional
+        Name of the cleartext, whose own hierarchies are used unless others are given.
+    seed : int, optional
+        Of random schemes.
+
+    Examples
+    --------
+    >>> make_release(Release(dataset="table1_recoded")).table.n_rows
+    8
+    """
+    if release.dataset is not None:
+        return Made(_named(release))
+    if release.file is not None:
+        return Made(_read(release, release.file))
+    assert people is not None and release.scheme is not None
+    for name in release.sensitive:
+        if name not in people.columns:
+            raise AnonbayesError(
+                f"release.sensitive = {name!r} is no column of the cleartext. "
+                f"{nearest(name, people.columns)}"
+            )
+    trees = None
+    if release.hierarchies is not None:
+        from anonbayes.tables.readers import read_hierarchies
+
+        trees = read_hierarchies(release.hierarchies, people.columns, sep=release.sep)
+    elif dataset == "clinic":
+        from anonbayes import datasets
+
+        trees = datasets.hierarchies(dataset)
+    return SCHEMES[release.scheme](release, people, release.sensitive[0], trees, seed)
+
+
+def _named(release: Release) -> ReleasedTable:
+    from anonbayes import datasets
+    from anonbayes.tables.table import ReleasedTable
+
+    assert release.dataset is not None
+    table = datasets.load(release.dataset, **release.parameters)
+    if not isinstance(table, ReleasedTable):
+        raise AnonbayesError(
+            f"release.dataset = {release.dataset!r} is in clear; use it as cleartext.dataset "
+            "and give release.scheme."
+        )
+    return table
+
+
+def _read(release: Release, file: Path) -> ReleasedTable:
+    from anonbayes.io.text import parse_values
+    from anonbayes.tables.readers import read_anatomy, read_arx
+
+    domains: dict[str, Any] = {
+        name: parse_values(values, option=f"release.domains.{name}")
+        if isinstance(values, str)
+        else values
+        for name, values in release.domains.items()
+    }
+    how: dict[str, Any] = {"domains": domains or None, "sep": release.sep}
+    how["missing"] = release.missing
+    if release.sensitive_file is not None:
+        assert release.group is not None
+        return read_anatomy(
+            file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group, **how
+        )
+    return read_arx(
+        file, sensitive=release.sensitive, hierarchies=release.hierarchies, drop=release.drop, **how
+    )
+
+
+# -- one maker per scheme --------------------------------------------------------------------------
+
+Trees = Mapping[str, "Hierarchy"] | None
+GROUP = "group"
+
+
+def _chosen(release: Release) -> dict[str, Any]:
+    return {"quasi_identifiers": release.quasi_identifiers or None}
+
+
+def _anatomy(
+    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
+) -> Made:
+    from anonbayes.anonymize import anatomy
+
+    assert release.l is not None
+    how = _chosen(release)
+    return Made(anatomy(people, sensitive, release.l, seed=seed, group=GROUP, **how))
+
+
+def _mondrian(
+    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
+) -> Made:
+    from anonbayes.anonymize import mondrian
+
+    assert release.k is not None
+    how = _chosen(release)
+    return Made(mondrian(people, sensitive, release.k, release.l or 1, hierarchies=trees, **how))
+
+
+def _recode(
+    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
+) -> Made:
+    from anonbayes.anonymize import recode
+
+    if trees is None:
+        raise AnonbayesError("release.scheme = 'recode' needs release.hierarchies.")
+    assert release.k is not None
+    return Made(
+        *recode(
+            people, sensitive, trees, release.k, release.l or 1, suppression=release.suppression,
+            local=release.local, return_recoding=True, **_chosen(release),
+        )
+    )  # fmt: skip
+
+
+def _columns(
+    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
+) -> Made:
+    """Release each column in its own way."""
+    import numpy as np
+    import pandas as pd
+
+    from anonbayes.tables.table import ReleasedTable
+
+    for name in release.columns:
+        if name not in people.columns:
+            raise AnonbayesError(
+                f"release.columns.{name}: no such column. {nearest(name, people.columns)}"
+            )
+    if set(release.columns) <= {sensitive}:
+        raise AnonbayesError("release.columns names no column but the sensitive one.")
+    frame: dict[str, Any] = {}
+    channels, domains = {}, {}
+    seeds = np.random.SeedSequence(seed).spawn(len(people.columns))
+    for child, name in zip(seeds, people.columns, strict=True):
+        how = release.columns.get(name)
+        if name != sensitive and how is None:
+            continue
+        domain = _domain(name, people[name], (trees or {}).get(name))
+        if how is None or how.method == "clear":
+            domains[name], frame[name] = domain, people[name].to_numpy()
+            continue
+        channels[name] = _channel(domain, how)
+        # Without a seed the mechanisms draw from the secure source.
+        own = None if seed is None else np.random.default_rng(child)
+        frame[name] = list(channels[name].release(people[name].tolist(), seed=own))
+    reports = pd.DataFrame(
+        {name: pd.Series(values, dtype=object) for name, values in frame.items()}
+    )
+    return Made(ReleasedTable.horizontal(reports, sensitive, domains=domains, channels=channels))
+
+
+SCHEMES: dict[str, Callable[..., Made]] = {
+    "anatomy": _anatomy,
+    "mondrian": _mondrian,
+    "recode": _recode,
+    "columns": _columns,
+}
+
+
+def _domain(name: str, column: pd.Series, tree: Hierarchy | None) -> Domain:
+    from anonbayes.domains import Domain
+
+    if tree is not None:
+        return Domain(name, tree.leaves, tree)
+    return Domain(name, sorted(column.unique().tolist()))
+
+
+def _channel(domain: Domain, how: ColumnRelease) -> Any:
+    from anonbayes.channels.coarsening import Generalization, UniformQuantizer
+
+    if how.method == "level":
+        assert how.level is not None
+        return Generalization.at_level(domain, how.level)
+    if how.method == "bins":
+        assert how.lower is not None and how.upper is not None and how.bins is not None
+        return UniformQuantizer(how.lower, how.upper, how.bins, domain=domain)
+    assert how.epsilon is not None
+    return make_channel(how.method, domain, how.epsilon, sensitive=how.sensitive)
