@@ -53,7 +53,7 @@ def make_mechanism(
     from anonbayes.io.text import parse_values
 
     mechanism = find_mechanism(name)
-    given = {"sensitive": sensitive, "g": g, "d": d}
+    given: dict[str, object] = {"sensitive": sensitive, "g": g, "d": d}
     if mechanism.takes_epsilon:
         given["budgets"] = budgets
     mechanism.check(given, prefix="--")

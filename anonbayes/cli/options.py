@@ -30,6 +30,7 @@ __all__ = [
     "Drop",
     "Engine",
     "Epsilon",
+    "EvidenceKind",
     "File",
     "Force",
     "Group",
@@ -55,6 +56,7 @@ __all__ = [
     "complete_coverage",
     "complete_dataset",
     "complete_engine",
+    "complete_evidence",
     "complete_mechanism",
     "complete_method",
     "complete_missing",
@@ -147,6 +149,7 @@ complete_scheme = _of(SCHEMES)
 complete_bound = _of({"best": "exact where known", **BOUNDS})
 complete_dataset = _of(DATASETS)
 complete_coverage = _plain(("simultaneous", "pointwise"))
+complete_evidence = _plain(("auto", "independent", "weighted"))
 complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
 complete_missing = _plain(("error", "unknown", "category"))
 complete_threat = _plain(
@@ -194,6 +197,15 @@ Cleartext = Annotated[Path, typer.Option(help="The people of the table, in clear
 Harm = Annotated[
     list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
 ]
+EvidenceKind = Annotated[
+    str,
+    typer.Option(
+        "--evidence",
+        help="How columns add up: independent (each in full), weighted (as the release teaches), "
+        "or auto (whichever tells held-out rows better).",
+        autocompletion=complete_evidence,
+    ),
+]
 Alpha = Annotated[
     list[str] | None,
     typer.Option(
@@ -205,7 +217,7 @@ Beta = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WEIGHT",
-        help="Prior weight of all other values, or COLUMN=WEIGHT, repeated for several.",
+        help="Prior weight of all other values, pooled, or COLUMN=WEIGHT, repeated for several.",
     ),
 ]
 Engine = Annotated[

@@ -13,6 +13,7 @@ from anonbayes.cli.options import (
     AsJson,
     Domains,
     Drop,
+    EvidenceKind,
     File,
     Force,
     Group,
@@ -68,6 +69,7 @@ def anonymize(
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
     ] = None,
+    evidence: EvidenceKind = "auto",
     keep_order: Annotated[
         bool,
         typer.Option(
@@ -103,6 +105,7 @@ def anonymize(
             "release.suppression": suppression,
             "release.quasi_identifiers": quasi_identifier,
             "release.sep": sep,
+            "model.evidence": evidence,
             "seed": seed,
         },
         name=out.name,

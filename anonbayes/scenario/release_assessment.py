@@ -43,7 +43,13 @@ class Model(Section):
     """Prior and sampler."""
 
     alpha: Any = key("Dirichlet weights of the sensitive values: a number, list or table.", 1.0)
-    beta: Any = key("Weights of the other values: a number, or a table by attribute.", 1.0)
+    beta: Any = key('Weights of the other values: a number, a table by attribute, or "pooled"; by '
+                    "default 1 with independent evidence, pooled with weighted evidence.",
+                    None)  # fmt: skip
+    evidence: Literal["auto", "independent", "weighted"] = key(
+        "How attributes add up: each in full, by weights learned from the release, or whichever "
+        "of the two tells held-out rows better.", "auto",
+    )  # fmt: skip
     method: Literal["auto", "exact", "gibbs", "nuts"] = key("Engine.", "auto")
     step: str | None = key("Kind of Gibbs step, such as tempered.", None)
     draws: int = key("Draws per chain.", 1000, ge=1)
@@ -174,7 +180,8 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
     from anonbayes.inference.dirichlet import resolve_prior
 
     table = made.table
-    resolve_prior(table, alpha=settings.model.alpha, beta=settings.model.beta)
+    alpha, beta = settings.model.alpha, settings.model.beta
+    resolve_prior(table, alpha=alpha, beta=1.0 if beta in (None, "pooled") else beta)
     if people is not None:
         people.check(table)
         for value in settings.threats.harm:
@@ -244,8 +251,9 @@ class PreparedAssessment:
             # The verdict on the chains is part of the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
             post = fit(
-                self.table, alpha=model.alpha, beta=model.beta, method=model.method,
-                step=model.step, draws=model.draws, tune=model.tune, chains=model.chains,
+                self.table, alpha=model.alpha, beta=model.beta, evidence=model.evidence,
+                method=model.method, step=model.step, draws=model.draws, tune=model.tune,
+                chains=model.chains,
                 cores=model.cores if alone else 1, seed=settings.seed, client=self.client,
                 progressbar=alone and bar and sys.stderr.isatty(),
             )  # fmt: skip
