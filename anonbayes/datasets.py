@@ -46,6 +46,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.anonymize.cleartext import whole_number
+from anonbayes.arrays import read_number
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.hierarchies import Hierarchy
@@ -316,7 +317,7 @@ def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     tested = whole_number("tested", tested, least=0)
     if tested > n - 1:
         raise AnonbayesError(f"tested={tested}, but there are only {n - 1} innocents.")
-    if not 0.0 < p < 1.0:
+    if not 0.0 < read_number("p", p) < 1.0:
         raise AnonbayesError(f"p={p!r} must lie strictly between 0 and 1.")
     unknown = n - 1 - tested
     frame = pd.DataFrame(
@@ -480,7 +481,7 @@ def load(name: str, **parameters: Any) -> Any:
     >>> load("table1").iloc[0].tolist()
     ['M', '45501', 'Heart']
     """
-    if name not in DATASETS:
+    if not isinstance(name, str) or name not in DATASETS:
         raise AnonbayesError(f"There is no dataset {name!r}. {nearest(name, DATASETS)}")
     allowed = {"island": ("n", "tested"), "adult": ("download",)}.get(name, ())
     for parameter in parameters:

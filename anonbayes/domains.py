@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import read_numbers
 from anonbayes.errors import DomainError, nearest
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ class Domain:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise DomainError(f"A domain needs a non-empty text as its name, got {name!r}.")
-        if not isinstance(values, Iterable):
-            raise DomainError(f"Domain {name!r}: give a list of values, not {values!r}.")
-        items = [plain(v) for v in values]
+        items = [plain(v) for v in list_of(f"Values of domain {name!r}", values)]
         for item in items:
             _check_value(name, item)
         if isinstance(values, Set):
@@ -211,7 +210,12 @@ class Domain:
 
     def decode(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Values of many codes: the inverse of `encode`."""
-        return self._array[np.asarray(codes)]
+        places: npt.NDArray[Any] = np.asarray(codes if isinstance(codes, np.ndarray) else 0.0)
+        if places.dtype.kind not in "iu":
+            places = read_numbers("codes", codes, error=DomainError)
+        if not ((places >= 0) & (places < len(self)) & (places % 1 == 0)).all():
+            raise DomainError(f"Codes of {self.name!r} must be whole numbers below {len(self)}.")
+        return self._array[places.astype(np.intp)]
 
     @cached_property
     def _array(self) -> npt.NDArray[Any]:
@@ -252,6 +256,20 @@ def code_dtype(n: int) -> np.dtype[Any]:
     (dtype('uint8'), dtype('uint16'))
     """
     return np.dtype(np.min_scalar_type(max(n - 1, 0)))
+
+
+def list_of(what: str, values: Any) -> list[Any]:
+    """Return values as a list; raise `DomainError` for what cannot be listed.
+
+    Examples
+    --------
+    >>> list_of("values", range(2))
+    [0, 1]
+    """
+    try:
+        return list(values)
+    except TypeError:
+        raise DomainError(f"{what}: give a list, not {values!r}.") from None
 
 
 def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
@@ -348,7 +366,7 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
 
     series = values
     if not isinstance(series, pd.Series):
-        series = pd.Series(object_array([*values]), dtype=object)
+        series = pd.Series(object_array(list_of("values", values)), dtype=object)
     try:
         codes, distinct = pd.factorize(series, use_na_sentinel=False)
     except TypeError:

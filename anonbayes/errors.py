@@ -77,6 +77,6 @@ def one_of(argument: str, value: object, allowed: Iterable[str]) -> None:
     >>> one_of("method", "exact", ["exact", "gibbs"])
     """
     options = list(allowed)
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(a) for a in options)
         raise AnonbayesError(f"{argument}={value!r} is not known; choose one of {listed}.")

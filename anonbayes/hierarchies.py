@@ -6,14 +6,15 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import numbers_of, plain
-from anonbayes.errors import DomainError, nearest
+from anonbayes.arrays import read_number, read_numbers
+from anonbayes.domains import list_of, numbers_of, plain
+from anonbayes.errors import AnonbayesError, DomainError, nearest
 from anonbayes.io.text import read_csv_text
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ class Hierarchy:
     """
 
     def __init__(self, leaves: Sequence[Hashable], levels: Sequence[Sequence[str]]) -> None:
-        self.leaves: tuple[Any, ...] = tuple(plain(leaf) for leaf in leaves)
+        self.leaves: tuple[Any, ...] = tuple(map(plain, list_of("leaves", leaves)))
         if not self.leaves:
             raise DomainError("A hierarchy needs at least one leaf.")
         texts = [str(leaf) for leaf in self.leaves]
         if len(set(texts)) < len(texts):
             twice = next(leaf for i, leaf in enumerate(texts) if leaf in texts[:i])
             raise DomainError(f"The hierarchy lists leaf {twice!r} more than once.")
-        rows = [tuple(str(label) for label in level) for level in levels]
+        rows = [tuple(map(str, list_of("a level", level))) for level in list_of("levels", levels)]
         if not rows or len(set(rows[-1])) > 1:
             rows.append((ROOT,) * len(self.leaves))
         self.levels: tuple[tuple[str, ...], ...] = tuple(rows)
@@ -225,6 +226,10 @@ class Hierarchy:
         >>> h.members("ab")
         ('a', 'b')
         """
+        if not isinstance(levels, Mapping):
+            raise DomainError(
+                f"Give the generalizations of each leaf as a mapping, not {levels!r}."
+            )
         if not levels:
             raise DomainError("A hierarchy needs at least one leaf.")
         rows = []
@@ -234,7 +239,7 @@ class Hierarchy:
                     f"Leaf {leaf!r}: give its generalizations as a list, not as the text "
                     f"{parents!r}."
                 )
-            rows.append([str(p) for p in parents])
+            rows.append([str(p) for p in list_of(f"generalizations of {leaf!r}", parents)])
         height = max(len(row) for row in rows)
         padded = [
             [str(plain(leaf))] * (height - len(row)) + row
@@ -258,7 +263,7 @@ class Hierarchy:
         >>> Hierarchy.from_prefix(["45501", "45502"], width=[1, 4]).label(0, 1)
         '4550*'
         """
-        leaves = [str(plain(c)) for c in codes]
+        leaves = [str(plain(c)) for c in list_of("codes", codes)]
         lengths = {len(c) for c in leaves}
         if len(lengths) > 1:
             short, long = min(leaves, key=len), max(leaves, key=len)
@@ -266,7 +271,7 @@ class Hierarchy:
                 f"Prefix codes must have one length, got {short!r} and {long!r}; pad them first."
             )
         length = lengths.pop() if lengths else 0
-        steps: list[Any] = [width] if isinstance(width, Integral) else [*cast(Sequence[int], width)]
+        steps: list[Any] = [width] if isinstance(width, Integral) else list_of("width", width)
         if not steps or any(not isinstance(w, Integral) or w < 1 for w in steps):
             raise DomainError(f"Each level must mask at least one character, got width={width!r}.")
         widths = steps * length if isinstance(width, Integral) else steps
@@ -298,12 +303,12 @@ class Hierarchy:
         >>> Hierarchy.from_intervals(range(20, 40), 5, 10).members("[20, 25)")
         (20, 21, 22, 23, 24)
         """
-        leaves = [plain(v) for v in values]
+        leaves = [plain(v) for v in list_of("values", values)]
+        start = read_number("origin", origin, error=DomainError)
         widths = [width, *wider]
         try:
-            numbers = np.asarray(leaves, dtype=np.float64)
-            steps = np.asarray(widths, dtype=np.float64)
-        except (TypeError, ValueError):
+            numbers, steps = (read_numbers("numbers", n).reshape(-1) for n in (leaves, widths))
+        except AnonbayesError:
             raise DomainError("Values and widths of intervals must be numbers.") from None
         if not (np.isfinite(steps).all() and (steps > 0).all()):
             raise DomainError(f"Interval widths must be positive numbers, got {widths}.")
@@ -313,9 +318,9 @@ class Hierarchy:
         levels = []
         for w in steps.tolist():
             # Division rounds: 0.3 / 0.1 lies just below 3, yet 0.3 opens the band [0.3, 0.4).
-            band = np.floor((numbers - origin) / w + 1e-9)
+            band = np.floor((numbers - start) / w + 1e-9)
             levels.append(
-                [f"[{_edge(origin + b * w)}, {_edge(origin + (b + 1) * w)})" for b in band.tolist()]
+                [f"[{_edge(start + b * w)}, {_edge(start + (b + 1) * w)})" for b in band.tolist()]
             )
         return cls(leaves, levels)
 

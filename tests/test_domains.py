@@ -53,7 +53,7 @@ def test_pickle_keeps_everything():
         ([pd.NaT], "missing"),
         ([np.datetime64("NaT", "ns")], "missing"),
         ([["a"]], "not hashable"),
-        (5, "list of values"),
+        (5, "give a list"),
         ([10**400], "too large"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from anonbayes.errors import AnonbayesError
 from tests import fuzz
 
-CASES = {"readers": 120, "cli": 60, "scenarios": 80}
+CASES = {"readers": 120, "api": 300, "cli": 60, "scenarios": 80}
 
 
 @pytest.mark.parametrize("area", CASES)

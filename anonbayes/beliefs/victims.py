@@ -179,7 +179,8 @@ def _key(cell: Any) -> Any:
     try:
         hash(cell)
     except TypeError:
-        return ("set", frozenset(np.ravel(np.asarray(list(cell), dtype=object)).tolist()))
+        members = np.ravel(cell) if isinstance(cell, np.ndarray) else list(cell)
+        return ("set", frozenset(np.ravel(np.asarray(members, dtype=object)).tolist()))
     return (type(cell).__name__, cell)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_number
 from anonbayes.budgets.tuning import Budgets, check_bound, make_budgets, reidentification_budget
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
@@ -82,7 +82,7 @@ def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
 
 def check_alpha(alpha: float) -> None:
     """Raise `AnonbayesError` unless alpha lies between 0 and 1."""
-    if not 0 < alpha < 1:
+    if not 0 < read_number("alpha", alpha) < 1:
         raise AnonbayesError(
             f"alpha={alpha!r} must lie between 0 and 1; alpha -> 0 is the worst case rule."
         )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import read_number
 from anonbayes.budgets.confidence import COVERAGES, from_confidence
 from anonbayes.budgets.from_posterior import from_posterior
 from anonbayes.budgets.tuning import Budgets, check_bound, worst_case
@@ -137,7 +138,7 @@ def collect(
     if n < 2:
         raise AnonbayesError(f"Two phases need at least two users, got {n}.")
     check_bound(n, gamma)
-    if not 0 < first < 1:
+    if not 0 < read_number("first", first) < 1:
         raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
     size = min(max(round(first * n), 1), n - 1)
     rng = None if seed is None else generator(seed)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats, Mask
+from anonbayes.arrays import Floats, Mask, read_number, read_numbers
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.notions.idldp import chosen_mask, value_array
@@ -146,7 +146,7 @@ def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floa
     [4.60517, 4.635624, inf]
     """
     check_bound(n, gamma)
-    held = np.asarray(counts, dtype=float)
+    held = read_numbers("counts", counts)
     rest = n - gamma * held
     enough = rest <= 0
     with np.errstate(divide="ignore"):
@@ -275,9 +275,9 @@ def from_counts(
 
 def check_bound(n: float, gamma: float) -> None:
     """Raise `AnonbayesError` unless ``1 <= gamma <= n``."""
-    if not 1 <= n < np.inf:
+    if not 1 <= read_number("n", n) < np.inf:
         raise AnonbayesError(f"n={n!r} users: give at least one.")
-    if not 1 <= gamma <= n:
+    if not 1 <= read_number("gamma", gamma) <= n:
         raise AnonbayesError(
             f"gamma={gamma!r} must lie between 1 (senders are guessed blindly) and n={n:g} (no "
             "protection): reports name their sender with at most gamma/n."
@@ -286,7 +286,7 @@ def check_bound(n: float, gamma: float) -> None:
 
 def check_counts(argument: str, counts: Floats, domain: Domain, n: float) -> None:
     """Raise `AnonbayesError` for a count that is negative, missing or above `n`."""
-    bad = np.flatnonzero(~((counts >= 0) & (counts <= n)))
+    bad = np.flatnonzero(~((counts >= 0) & (counts <= read_number("n", n))))
     if len(bad):
         i = int(bad[0])
         raise AnonbayesError(

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, read_numbers
 from anonbayes.channels.randomness import generator
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import AnonbayesError, ChannelError, nearest, one_of
@@ -275,7 +275,8 @@ class Channel(ABC):
 
     def adjoint(self, weights: npt.ArrayLike) -> Floats:
         """Mean of ``weights`` (one per report) given each true value: ``Q weights``."""
-        return self.matrix() @ np.asarray(weights, dtype=float)
+        matrix = self.matrix()
+        return matrix @ report_weights(weights, matrix.shape[1])
 
     def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
         """Log-likelihood of the distribution `p` given the reports, constants included."""
@@ -477,3 +478,14 @@ def check_matrix_size(channel: Channel, n_reports: int) -> None:
             f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
             f"than {MAX_MATRIX}; use apply, adjoint or likelihood instead."
         )
+
+
+def report_weights(weights: npt.ArrayLike, n_reports: int) -> Floats:
+    """Weights of the possible reports; raise `ChannelError` unless there is a number for each."""
+    array = read_numbers("weights", weights, error=ChannelError)
+    if array.ndim == 0 or array.shape[0] != n_reports:
+        raise ChannelError(
+            f"weights must have one number for each of the {n_reports} reports, got shape "
+            f"{array.shape}."
+        )
+    return array

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_number
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
 from anonbayes.domains import Domain, factorize, object_array
 from anonbayes.errors import ChannelError, DomainError, nearest
@@ -212,7 +212,11 @@ class UniformQuantizer(Generalization):
     def __init__(
         self, lower: float, upper: float, bins: int, *, domain: Domain | None = None
     ) -> None:
-        if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+        least, most = (
+            read_number(name, end, error=ChannelError)
+            for name, end in (("lower", lower), ("upper", upper))
+        )
+        if not (math.isfinite(least) and math.isfinite(most) and least < most):
             raise ChannelError(
                 f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
             )
@@ -355,7 +359,7 @@ def uniform_edges(lower: float, upper: float, bins: int) -> Floats:
 
 def check_gamma(gamma: float) -> None:
     """Raise `ChannelError` unless the quality of an answer is a positive number."""
-    if not (math.isfinite(gamma) and gamma > 0):
+    if not 0 < read_number("gamma", gamma, error=ChannelError) < math.inf:
         raise ChannelError(
             f"gamma={gamma!r} must be a positive number: 1/gamma is the largest error."
         )

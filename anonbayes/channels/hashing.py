@@ -17,7 +17,7 @@ from anonbayes.channels.base import Naming, ReportEvidence, Symbols, check_matri
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import hash_reporter, randomness
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.domains import Domain, IntegerDomain
+from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import closed_forms
 from anonbayes.estimation.closed_forms import Estimate
@@ -91,7 +91,7 @@ class HashReports:
         >>> HashReports.from_triples([(3, 1, 0), (0, 4, 4)])[1]
         (0, 4, 4)
         """
-        reports = list(rows)
+        reports = list_of("reports", rows)
         for i, row in enumerate(reports):
             if not isinstance(row, tuple | list) or len(row) != 3:
                 raise ChannelError(f"Report {i} must be a triple (a, b, y), got {row!r}.")

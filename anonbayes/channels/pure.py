@@ -10,7 +10,7 @@ arrays. (Wang et al. 2017 call protocols pure when the two are the same for all 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,8 @@ class PureChannel(Channel):
     # -- estimators ----------------------------------------------------------------------------
 
     def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
+        if not isinstance(reports, Sized):
+            raise ChannelError(f"reports={reports!r}: give a list of reports.")
         if len(reports) == 0:
             raise ChannelError("There are no reports to estimate from.")
         support = self.support_of(reports)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.domains import code_dtype
+from anonbayes.arrays import read_numbers, read_whole
+from anonbayes.domains import code_dtype, list_of
 from anonbayes.errors import ChannelError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class BitReports:
     __slots__ = ("indices", "indptr", "size")
 
     def __init__(self, indptr: npt.ArrayLike, indices: npt.ArrayLike, size: int) -> None:
-        pointers, ones = np.asarray(indptr, dtype=np.int64), np.asarray(indices)
+        size = read_whole("size", size, error=ChannelError)
+        pointers, ones = _whole_numbers("indptr", indptr), _whole_numbers("indices", indices)
         if pointers.ndim != 1 or len(pointers) < 1 or pointers[0] != 0:
             raise ChannelError("The row pointers of bit reports must start with 0.")
         if np.any(np.diff(pointers) < 0) or pointers[-1] != len(ones):
@@ -74,7 +76,7 @@ class BitReports:
     @classmethod
     def from_dense(cls, bits: npt.ArrayLike) -> BitReports:
         """Read a matrix of zeros and ones, one row per report."""
-        array = np.asarray(bits)
+        array = read_numbers("bits", bits, error=ChannelError)
         if array.ndim != 2:
             raise ChannelError(f"Bit reports are a matrix, got an array of shape {array.shape}.")
         if not np.isin(array, (0, 1)).all():
@@ -95,7 +97,7 @@ class BitReports:
         >>> BitReports.from_ones([[0, 2], []], 3).to_dense().tolist()
         [[1, 0, 1], [0, 0, 0]]
         """
-        rows = [np.asarray(row, dtype=np.int64).ravel() for row in ones]
+        rows = [_whole_numbers("ones", row).ravel() for row in list_of("ones", ones)]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         return cls(indptr, np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), size)
 
@@ -200,7 +202,7 @@ def is_one_by_one(reports: Any) -> bool:
     """Whether these are bit reports as a channel's reporter makes them."""
     if isinstance(reports, BitReports | SupportCounts):
         return False
-    return isinstance(next(iter(reports), None), bytes)
+    return isinstance(next(iter(list_of("reports", reports)), None), bytes)
 
 
 def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
@@ -244,9 +246,10 @@ class SupportCounts:
     n: int
 
     def __post_init__(self) -> None:
-        counts = np.asarray(self.counts)
-        if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
+        counts = _whole_numbers("counts", self.counts)
+        if counts.ndim != 1:
             raise ChannelError("Support counts must be a list of whole numbers.")
+        object.__setattr__(self, "n", read_whole("n", self.n, error=ChannelError))
         if len(counts) and (counts.min() < 0 or counts.max() > self.n):
             bad = int(np.flatnonzero((counts < 0) | (counts > self.n))[0])
             raise ChannelError(f"counts[{bad}] = {counts[bad]} is impossible for {self.n} reports.")
@@ -254,3 +257,14 @@ class SupportCounts:
 
     def __len__(self) -> int:
         return self.n
+
+
+def _whole_numbers(argument: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Whole numbers as an array; raise `ChannelError` for anything else."""
+    array = np.asarray(values) if isinstance(values, np.ndarray) else None
+    if array is not None and array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    numbers = read_numbers(argument, values, error=ChannelError)
+    if (numbers.size and not (np.abs(numbers) < 2**63).all()) or (numbers % 1 != 0).any():
+        raise ChannelError(f"{argument} must be whole numbers.")
+    return numbers.astype(np.int64)

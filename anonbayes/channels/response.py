@@ -17,6 +17,7 @@ from anonbayes.channels.base import (
     Symbols,
     by_appearance,
     check_matrix_size,
+    report_weights,
     usable,
 )
 from anonbayes.channels.pure import PureChannel
@@ -154,7 +155,7 @@ class UtilityOptimizedRR(PureChannel):
 
     def adjoint(self, weights: npt.ArrayLike) -> Floats:
         """Mean of the report's weight given each true value, ``Q weights``, in ``O(K)``."""
-        weights = np.asarray(weights, dtype=float)
+        weights = report_weights(weights, len(self.domain))
         return float(self.miss @ weights) + (self.hit - self.miss) * weights
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:

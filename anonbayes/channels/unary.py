@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Mask
+from anonbayes.arrays import Floats, Mask, read_number, read_numbers
 from anonbayes.channels.base import ReportEvidence, check_matrix_size
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import bit_reporter, draw_bits, generator, randomness
@@ -346,7 +346,11 @@ class UnaryEncoding(BitChannel):
     """
 
     def __init__(self, domain: Domain, p: float, q: float) -> None:
-        super().__init__(domain, float(p), float(q))
+        super().__init__(
+            domain,
+            read_number("p", p, error=ChannelError),
+            read_number("q", q, error=ChannelError),
+        )
 
     @classmethod
     def optimal(cls, domain: Domain, epsilon: float) -> UnaryEncoding:
@@ -488,7 +492,7 @@ def check_theta(theta: float | None, epsilon: float) -> float:
     """Return `theta`, the classic one when None; raise `ChannelError` outside (0, 1)."""
     if theta is None:
         return min(float(1.0 / (1.0 + np.exp(-epsilon / 2))), ALMOST_ONE)
-    if not 0 < float(theta) < 1:
+    if not 0 < read_number("theta", theta, error=ChannelError) < 1:
         raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
     return float(theta)
 
@@ -504,7 +508,7 @@ def _sum_by_bit(
 
 
 def _per_value(argument: str, number: npt.ArrayLike, domain: Domain) -> Floats:
-    array = np.asarray(number, dtype=float)
+    array = read_numbers(argument, number, error=ChannelError)
     if array.ndim == 0:
         array = np.full(len(domain), float(array))
     if array.shape != (len(domain),):

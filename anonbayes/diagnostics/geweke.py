@@ -11,6 +11,7 @@ import xarray as xr
 from numba import njit
 
 from anonbayes import compat
+from anonbayes.arrays import read_number, read_whole
 from anonbayes.diagnostics.quantities import idata_of
 from anonbayes.errors import AnonbayesError, one_of
 
@@ -333,10 +334,9 @@ def _mean_variance_ess(x: np.ndarray) -> np.ndarray:
 
 def _check_fractions(first: float, last: float, intervals: int, scheme: str) -> None:
     for name, value in (("first", first), ("last", last)):
-        if not 0 < value < 1:
+        if not 0 < read_number(name, value) < 1:
             raise AnonbayesError(f"{name}={value!r} is not a fraction between 0 and 1.")
-    if isinstance(intervals, bool) or int(intervals) != intervals or intervals < 1:
-        raise AnonbayesError(f"intervals={intervals!r} is not a positive whole number.")
+    read_whole("intervals", intervals, least=1)
     taken = (intervals if scheme == "blocks" else 1) * first + last
     if taken > 1 + 1e-9:
         raise AnonbayesError(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_generator, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MixtureLikelihood
 
@@ -54,13 +54,15 @@ def sample(
         Source of the draws.
     """
     prior = check_prior(alpha, likelihood.size)
-    if min(draws, chains) < 1 or tune < 0 or (thin is not None and thin < 1):
-        raise ModelError(
-            f"draws={draws}, chains={chains} and thin={thin} must be at least 1, "
-            f"tune={tune} at least 0."
-        )
+    for name, number in (
+        ("draws", draws),
+        ("chains", chains),
+        ("thin", 1 if thin is None else thin),
+    ):
+        read_whole(name, number, least=1, error=ModelError)
+    read_whole("tune", tune, error=ModelError)
     out = np.empty((chains, draws, likelihood.size))
-    generators = np.random.default_rng(seed).spawn(chains)
+    generators = read_generator(seed, error=ModelError).spawn(chains)
     steps = thin
     for chain, rng in enumerate(generators):
         p = dirichlet(prior, rng)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_number
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 
@@ -273,7 +273,7 @@ def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floa
 
 def check_level(level: float) -> None:
     """Raise `ChannelError` unless the level of an interval lies between 0 and 1."""
-    if not 0 < level < 1:
+    if not 0 < read_number("level", level, error=ChannelError) < 1:
         raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
 
 

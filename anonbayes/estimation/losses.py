@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_number
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.closed_forms import check_informative
 from anonbayes.notions.ldp import check_epsilon
@@ -51,7 +51,7 @@ def expected_loss(
     0.005
     """
     one_of("norm", norm, NORMS)
-    if n < 1:
+    if not read_number("n", n, error=ChannelError) >= 1:
         raise ChannelError(f"n={n!r} reports: give at least one.")
     gain = check_informative(hit, miss)
     rate = miss + gain * p

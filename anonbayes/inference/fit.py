@@ -241,7 +241,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
             raise ModelError(
                 "NUTS cannot draw the hidden links of a vertical table; use method='gibbs'."
             )
-        one_of("step", step or "auto", VERTICAL_STEPS)
+        one_of("step", "auto" if step is None else step, VERTICAL_STEPS)
         return "gibbs", layout_step(layout_of(table)) if step in (None, "auto") else step
     if method == "exact" and not table.is_nested:
         if not table.secrets_known:
@@ -257,8 +257,9 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
         if step is not None:
             raise ModelError(f"step={step!r} has no meaning with method={method!r}.")
         return method, None
-    one_of("step", step or "tree", HORIZONTAL_STEPS)
-    return "gibbs", step or "tree"
+    chosen = "tree" if step is None else step
+    one_of("step", chosen, HORIZONTAL_STEPS)
+    return "gibbs", chosen
 
 
 def _entropy(seed: int | np.random.Generator | None, resume: str | os.PathLike[str] | None) -> int:

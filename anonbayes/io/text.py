@@ -42,6 +42,8 @@ def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> p
     Empty cells stay the empty text and blank lines are skipped; short or long lines, a wrong
     encoding, duplicate column names and files without rows are errors.
     """
+    if not isinstance(path, str | Path):
+        raise TableError(f"{path!r} is no file: give its path.")
     file = Path(path)
     with _clear_errors(file, sep):
         _check_bytes(file)

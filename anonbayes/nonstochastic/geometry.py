@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_number
 from anonbayes.errors import ChannelError, DomainError
 
 __all__ = [
@@ -131,10 +131,11 @@ class LinearQuery:
 
     def __init__(self, weights: npt.ArrayLike, offset: float = 0.0) -> None:
         w = _numbers(weights, "The weights of a query")
-        if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(offset):
+        given = read_number("offset", offset, error=ChannelError)
+        if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(given):
             raise ChannelError("A linear query needs a list of finite weights and a finite offset.")
         object.__setattr__(self, "weights", tuple(w.tolist()))
-        object.__setattr__(self, "offset", float(offset))
+        object.__setattr__(self, "offset", given)
 
     @classmethod
     def mean(cls, dimension: int) -> LinearQuery:
@@ -252,7 +253,7 @@ def read_points(points: npt.ArrayLike) -> Floats:
     """Points as rows of a matrix; a plain list of numbers are points on a line."""
     x = _numbers(points, "Points")
     x = x[:, None] if x.ndim == 1 else x
-    if x.ndim != 2 or len(x) == 0 or not np.isfinite(x).all():
+    if x.ndim != 2 or x.size == 0 or not np.isfinite(x).all():
         raise ChannelError(f"Give finite points of shape (m, n), at least one; got {x.shape}.")
     return x
 

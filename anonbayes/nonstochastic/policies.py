@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from anonbayes.arrays import Codes, Floats
+from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic import relations
@@ -417,7 +417,7 @@ def quantized_query(
     Policy(2 answers, quality 2.222, leakage 2.303 nats, maximin information 0.6931 nats, exact)
     """
     asked = as_query(query, box)
-    borders = np.asarray(edges, dtype=float)
+    borders = read_numbers("edges", edges, error=ChannelError)
     if borders.ndim != 1 or len(borders) < 2 or np.any(np.diff(borders) < 0):
         raise ChannelError("edges must be an ascending list of at least two numbers.")
     _check_answers(len(borders) - 1, asked)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from anonbayes.arrays import Codes, Floats
+from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic.geometry import Box, read_points, smallest_enclosing_ball
@@ -120,7 +120,9 @@ class Relation(Uncertain):
         pairs.eliminate_zeros()
         if pairs.nnz == 0:
             raise ChannelError("The relation has no possible pair; mark at least one.")
-        sizes = np.ones(pairs.shape[0]) if measure is None else np.asarray(measure, dtype=float)
+        sizes = np.ones(pairs.shape[0])
+        if measure is not None:
+            sizes = read_numbers("measure", measure, error=ChannelError)
         if sizes.shape != (pairs.shape[0],):
             raise ChannelError(
                 f"measure has shape {sizes.shape}, but the relation has {pairs.shape[0]} secrets."

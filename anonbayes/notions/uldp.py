@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Mask
+from anonbayes.arrays import Mask, read_numbers
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.notions.ldp import (
@@ -42,7 +42,12 @@ class SensitiveNotion(Notion):
             raise AnonbayesError(
                 f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
             )
-        object.__setattr__(self, "sensitive", frozenset(sensitive))
+        try:
+            object.__setattr__(self, "sensitive", frozenset(sensitive))
+        except TypeError:
+            raise AnonbayesError(
+                f"sensitive={sensitive!r}: give the sensitive values as a list."
+            ) from None
         object.__setattr__(self, "epsilon", check_epsilon(epsilon))
 
     def mask(self, domain: Domain) -> Mask:
@@ -243,14 +248,15 @@ def post_process(
     >>> post_process(before, [[1, 0], [0, 1], [1, 0]], [True, True, False], [True, True])
     OSLDP(['HIV'], epsilon=1.0)
     """
-    q = np.asarray(kernel, dtype=float)
-    before, after = np.asarray(protected_in, dtype=bool), np.asarray(protected_out, dtype=bool)
+    q = read_numbers("kernel", kernel)
+    before = read_numbers("protected_in", protected_in).reshape(-1) != 0
+    after = read_numbers("protected_out", protected_out).reshape(-1) != 0
     if q.shape != (len(before), len(after)):
         raise AnonbayesError(
             f"The kernel has shape {q.shape}, but there are {len(before)} reports and "
             f"{len(after)} results."
         )
-    if (q < 0).any() or not np.allclose(q.sum(axis=1), 1.0):
+    if not (q >= 0).all() or not np.allclose(q.sum(axis=1), 1.0):
         raise AnonbayesError("Each row of the kernel must be a distribution over the results.")
     possible = q > 0
     mixed = possible[np.ix_(~before, after)].any()

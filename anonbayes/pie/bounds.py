@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import read_number, read_whole
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.figures import make_axes
@@ -150,6 +152,8 @@ def capacity(
     >>> round(capacity([[0.75, 0.25], [0.25, 0.75]]), 6)
     0.188722
     """
+    tolerance = read_number("tolerance", tolerance)
+    iterations = read_whole("iterations", iterations)
     q = read_channel(matrix)
     p = np.full(len(q), 1.0 / len(q))
     for _ in range(iterations):
@@ -474,7 +478,7 @@ def _family_bits(
     if (symbols := channel.symbols()) is None:
         return bound(channel.with_epsilon(epsilon), n, t, kind=kind)
     once = _symbols_bits(replace(symbols, epsilon=epsilon), n, kind)
-    return min(t * once, float(np.log2(n)))
+    return min(t * once, math.log2(n))
 
 
 # -------------------------------------------------------------------------------------------------

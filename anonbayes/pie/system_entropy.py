@@ -12,7 +12,7 @@ import pandas as pd
 from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_generator
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import make_axes
 from anonbayes.pie.divergence import Number, read_numbers, whole
@@ -428,7 +428,7 @@ def convergence(
         raise AnonbayesError(
             f"users={users!r}: give numbers from {number + 1} to {n}, the genuine scores."
         )
-    rng = np.random.default_rng(seed)
+    rng = read_generator(seed)
     rows = []
     for size in sizes:
         estimates = []

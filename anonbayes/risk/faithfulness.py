@@ -138,6 +138,8 @@ def ideal(
         if weights is not None:
             check_column(cleartext, weights, "weights")
         shown = cleartext if weights is None else cleartext.drop(columns=weights)
+        if domains is not None and not isinstance(domains, Mapping):
+            raise TableError(f"domains must be a mapping from columns to values, not {domains!r}.")
         table = _shape(shown, sensitive, domains or {})
     elif domains is not None:
         raise TableError("domains= are those of table=; give only one of both.")

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_number
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import count, number, ratio, share, standard_error
 from anonbayes.risk.calibration import calibration_error, log_loss
@@ -172,6 +172,7 @@ class Measure:
 
     def check_limit(self, limit: float) -> None:
         """Refuse a largest acceptable value that the measure could not be compared with."""
+        read_number(str(self.limit), limit)
         if self.kind == "share" and not 0 <= limit <= 1:
             raise AnonbayesError(
                 f"{self.limit}={limit!r} must be a share of people between 0 and 1."

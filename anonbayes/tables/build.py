@@ -242,7 +242,10 @@ def vertical_parts(
 
 
 def _sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list[str]:
-    names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    try:
+        names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    except TypeError:
+        raise TableError(f"sensitive={sensitive!r} must be the name of a column.") from None
     if not names:
         raise TableError("Name at least one sensitive column.")
     for name in names:

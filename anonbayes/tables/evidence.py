@@ -426,6 +426,8 @@ def _atoms(cell: Any) -> list[Any]:
 
 def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -> Column:
     """Column of reports; a missing report is refused or says nothing, never a category."""
+    if not hasattr(channel, "evidence"):
+        raise TableError(f"channels[{name!r}] must be a channel, not {channel!r}.")
     empty = gaps(series, where=f"Column {name!r}")
     if empty.any() and missing != "unknown":
         raise CellError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -223,8 +224,12 @@ def read_hierarchies(
             name: h if isinstance(h, Hierarchy) else Hierarchy.from_csv(h, sep=sep)
             for name, h in source.items()
         }
+    if not isinstance(source, str | os.PathLike):
+        raise TableError(
+            f"hierarchies={source!r} must be a directory, or one hierarchy per column."
+        )
     folder = Path(source)
-    if not folder.is_dir():
+    if not _is_folder(folder):
         raise TableError(f"There is no directory of hierarchies {str(folder)!r}.")
     names = list(columns)
     files: dict[str, list[Path]] = {}
@@ -245,3 +250,10 @@ def read_hierarchies(
     if not files:
         raise TableError(f"No hierarchy file in {str(folder)!r} fits a column of the table.")
     return {column: Hierarchy.from_csv(file, sep=sep) for column, (file, *_) in files.items()}
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # no file can have such a name
+        return False
