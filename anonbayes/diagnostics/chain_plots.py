@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from scipy import stats
 
 from anonbayes import compat
 from anonbayes.diagnostics.geweke import geweke
@@ -225,8 +224,10 @@ def _category_trace(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
 
 
 def _rank_bars(ax: Axes, draws: np.ndarray, bins: int) -> None:
+    from scipy.stats import rankdata  # which takes long to load
+
     edges = np.linspace(0, 1, bins + 1)
-    ranks = stats.rankdata(draws).reshape(draws.shape) / draws.size
+    ranks = rankdata(draws).reshape(draws.shape) / draws.size
     heights = [np.histogram(r, bins=edges)[0] * bins / draws.shape[1] for r in ranks]
     _stairs(ax, heights, edges)
     ax.axhline(1.0, color="0.4", linewidth=0.8, linestyle="--")

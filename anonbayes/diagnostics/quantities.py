@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import stats
+from scipy import special
 
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError, nearest
@@ -127,11 +127,13 @@ def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
     >>> adjust_p_values(np.array([0.01, 0.5, np.nan, 0.02]))
     array([0.03, 0.5 ,  nan, 0.03])
     """
+    from scipy.stats import false_discovery_control  # which takes long to load
+
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(p.shape, np.nan)
     tested = ~np.isnan(p)
     if tested.any():
-        adjusted[tested] = stats.false_discovery_control(p[tested])
+        adjusted[tested] = false_discovery_control(p[tested])
     return adjusted
 
 
@@ -143,7 +145,7 @@ def two_sided(z: np.ndarray) -> np.ndarray:
     >>> two_sided(np.array([0.0, 1.96, -np.inf])).round(3)
     array([1.  , 0.05, 0.  ])
     """
-    return 2.0 * stats.norm.sf(np.abs(z))
+    return 2.0 * special.ndtr(-np.abs(z))
 
 
 @dataclass(frozen=True)

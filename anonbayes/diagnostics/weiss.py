@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numba import njit
-from scipy import stats
+from scipy import special
 
 from anonbayes import compat
 from anonbayes.diagnostics.quantities import flat_labels, idata_of
@@ -553,7 +553,7 @@ def _of_block(
         p_value, dof = bootstrap_kernel(turned, table, METHODS.index(method), simulations, rng)
     else:
         p_value = np.full(dof.shape, np.nan)
-        p_value[dof > 0] = stats.chi2.sf(statistic[dof > 0], dof[dof > 0])
+        p_value[dof > 0] = special.chdtrc(dof[dof > 0], statistic[dof > 0])
     return np.stack([statistic, dof, p_value, *rest])
 
 
