@@ -9,17 +9,16 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.index import Compatibility, RecordIndex, accumulate, match_cells
+from anonbayes.beliefs.index import Compatibility, Records, accumulate, records_of
 from anonbayes.beliefs.learner import weight_draws
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.inference.weights import tempered_fit, weighted_joint
-from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["Rows", "attacker_weights", "candidate_rows", "draw_weights", "random_world_weights"]
+__all__ = ["attacker_weights", "candidate_rows", "draw_weights", "random_world_weights"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -30,34 +29,6 @@ __all__ = ["Rows", "attacker_weights", "candidate_rows", "draw_weights", "random
 # worlds every compatible cleartext table counts the same.
 
 MOST_DRAWS = 400
-
-
-class Rows:
-    """Distinct combinations of cells of a table, and the rows behind each."""
-
-    def __init__(self, table: ReleasedTable) -> None:
-        codes = [c.codes for c in table.columns.values()]
-        self.table = table
-        self.inverse, first, _ = distinct_rows(codes)
-        self.codes = np.stack([c[first].astype(np.int64) for c in codes], axis=1)
-        self.evidence = [c.evidence.matrix for c in table.columns.values()]
-        self.index = RecordIndex.of(self.codes, np.array([m.shape[0] for m in self.evidence]))
-
-    def gather(self, per_row: Floats | sparse.csr_array) -> Floats:
-        """Sum ``(lines, S)``, each line for its rows, over each distinct combination of cells."""
-        n = self.table.n_lines
-        rows = np.ones(n) if self.table.weights is None else self.table.weights.astype(np.float64)
-        pick = sparse.csr_array((rows, (self.inverse, np.arange(n))), shape=(len(self.codes), n))
-        total = pick @ per_row
-        return np.asarray(total.toarray() if sparse.issparse(total) else total)
-
-    def secret_rows(self) -> sparse.csr_array:
-        """One row per line of the table with a one at its secret."""
-        n = self.table.n_lines
-        return sparse.csr_array(
-            (np.ones(n), (np.arange(n), self.table.secret_codes)),
-            shape=(n, len(self.table.secret.domain)),
-        )
 
 
 def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
@@ -72,13 +43,13 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that the knowledge fits nobody.
     """
-    rows = Rows(post.table)
-    compatible = match_cells(victims, rows.evidence)
+    rows = records_of(post.table)
+    compatible = rows.match(victims)
     if post.table.scheme == "vertical":
         return _vertical(post, victims, rows, compatible)
     if not post.table.secrets_known:
         return _latent(post, victims, rows, compatible)
-    secrets = rows.gather(rows.secret_rows())
+    secrets = rows.secrets
     if post.method == "exact":
         fit = [
             _exact_fit(post, name, victims.weights[a], compatible[a])
@@ -93,8 +64,8 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
 
 def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
     """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
-    rows = Rows(table)
-    compatible = match_cells(victims, rows.evidence)
+    rows = records_of(table)
+    compatible = rows.match(victims)
     fit = []
     for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
         share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
@@ -102,7 +73,7 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
     if table.scheme == "vertical":
         return accumulate(victims, rows.index, compatible, fit, rows.gather(_group_shares(table)))
     if table.secrets_known:
-        secrets = rows.gather(rows.secret_rows())
+        secrets = rows.secrets
     else:
         matrix = table.secret.evidence.matrix.toarray()
         secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
@@ -111,11 +82,10 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
 
 def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
-    rows = Rows(table)
-    compatible = match_cells(victims, rows.evidence)
-    count = table.tally(rows.inverse, len(rows.codes)).astype(np.float64)
+    rows = records_of(table)
+    compatible = rows.match(victims)
     possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
-    found, _ = accumulate(victims, rows.index, compatible, possible, count[:, None])
+    found, _ = accumulate(victims, rows.index, compatible, possible, rows.counts[:, None])
     return np.rint(found[:, 0]).astype(np.int64)
 
 
@@ -143,7 +113,7 @@ def _exact_fit(
 
 def _weighted(
     victims: Victims,
-    rows: Rows,
+    rows: Records,
     compatible: tuple[Compatibility, ...],
     fit: list[Floats],
     share: Floats,
@@ -168,7 +138,7 @@ def _weighted(
 def _sampled(
     post: Posterior,
     victims: Victims,
-    rows: Rows,
+    rows: Records,
     compatible: tuple[Compatibility, ...],
     secrets: Floats,
 ) -> tuple[Floats, Floats, Ints]:
@@ -221,7 +191,7 @@ def _recorded_fit(
 
 
 def _latent(
-    post: Posterior, victims: Victims, rows: Rows, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: Records, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
     table = post.table
@@ -248,7 +218,7 @@ def _latent(
 def draw_weights(
     table: ReleasedTable,
     victims: Victims,
-    rows: Rows,
+    rows: Records,
     compatible: tuple[Compatibility, ...],
     share: Floats,
     pi: list[Floats],
@@ -256,7 +226,7 @@ def draw_weights(
 ) -> tuple[Floats, Ints]:
     """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
     if table.secrets_known:
-        secrets = rows.gather(rows.secret_rows())
+        secrets = rows.secrets
     else:
         release = table.secret.evidence.matrix.toarray()[table.secret.codes]
         seen = [
@@ -276,7 +246,7 @@ def draw_weights(
 
 
 def _vertical(
-    post: Posterior, victims: Victims, rows: Rows, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: Records, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
     fit = [

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.attacker import Rows, draw_weights
-from anonbayes.beliefs.index import match_cells
+from anonbayes.beliefs.attacker import draw_weights
+from anonbayes.beliefs.index import records_of
 from anonbayes.beliefs.learner import weight_draws
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import ModelError
@@ -49,8 +49,8 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
         raise ModelError(f"draws={draws!r} must be a whole number of at least 2.")
     total = post.n_chains * post.n_draws
     places = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int))
-    rows = Rows(table)
-    compatible = match_cells(victims, rows.evidence)
+    rows = records_of(table)
+    compatible = rows.match(victims)
     share = post.draws[f"pi_{table.sensitive}"].to_numpy()
     pi = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
     eta = weight_draws(post)

@@ -7,8 +7,9 @@ not of all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
@@ -16,8 +17,10 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.victims import Victims
+from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Compatibility", "RecordIndex", "match_cells"]
+__all__ = ["Compatibility", "RecordIndex", "Records", "accumulate", "records_of"]
 
 
 class Trie(NamedTuple):
@@ -95,14 +98,81 @@ class RecordIndex:
         return cls(codes, order, Trie(np.concatenate(cells), child, rows, len(starts[0])))
 
 
-def match_cells(victims: Victims, evidence: list[sparse.csr_array]) -> tuple[Compatibility, ...]:
-    """Cells of each attribute that allow each piece of knowledge: those with a common value."""
-    out = []
-    for weight, cells in zip(victims.weights, evidence, strict=True):
-        common = sparse.csr_array(_pattern(weight) @ _pattern(cells).T)
-        common.sort_indices()
-        out.append(Compatibility(common.indptr.astype(np.int64), common.indices.astype(np.int64)))
-    return tuple(out)
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Distinct combinations of cells of a table, indexed, and the rows behind each.
+
+    Attributes
+    ----------
+    evidence : tuple of scipy.sparse.csr_array
+        Cells of each attribute.
+    index : RecordIndex
+        The distinct combinations.
+    lines : scipy.sparse.csr_array
+        Number of rows that each line of the table adds to each combination.
+    secrets : numpy.ndarray
+        Rows by combination and sensitive value; of no use where sensitive values are hidden.
+    """
+
+    evidence: tuple[sparse.csr_array, ...]
+    index: RecordIndex
+    lines: sparse.csr_array
+    secrets: Floats
+    _matches: WeakKeyDictionary[Victims, tuple[Compatibility, ...]] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    @classmethod
+    def of(cls, table: ReleasedTable) -> Records:
+        """Index the lines of a table."""
+        columns, n = table.columns.values(), table.n_lines
+        inverse, first, _ = distinct_rows([c.codes for c in columns])
+        codes = np.stack([c.codes[first].astype(np.int64) for c in columns], axis=1)
+        evidence = tuple(c.evidence.matrix for c in columns)
+        weight = np.ones(n) if table.weights is None else table.weights.astype(np.float64)
+        lines = sparse.csr_array((weight, (inverse, np.arange(n))), shape=(len(codes), n))
+        secrets = np.empty((len(codes), 0))
+        if table.secrets_known:
+            size = len(table.secret.domain)
+            shown = (np.ones(n), (np.arange(n), table.secret_codes))
+            secrets = (lines @ sparse.csr_array(shown, shape=(n, size))).toarray()
+        index = RecordIndex.of(codes, np.array([m.shape[0] for m in evidence]))
+        return cls(evidence, index, lines, secrets)
+
+    @property
+    def counts(self) -> Floats:
+        """Rows behind each combination."""
+        return np.asarray(self.lines.sum(axis=1))
+
+    def gather(self, per_line: Floats | sparse.csr_array) -> Floats:
+        """Sum ``(lines, S)``, each line for its rows, over each combination."""
+        total = self.lines @ per_line
+        return np.asarray(total.toarray() if sparse.issparse(total) else total)
+
+    def match(self, victims: Victims) -> tuple[Compatibility, ...]:
+        """Cells of each attribute that allow each piece of knowledge: those with a common value."""
+        if victims not in self._matches:
+            self._matches[victims] = tuple(
+                _compatible(weight, cells)
+                for weight, cells in zip(victims.weights, self.evidence, strict=True)
+            )
+        return self._matches[victims]
+
+
+_KEPT: WeakKeyDictionary[ReleasedTable, Records] = WeakKeyDictionary()
+
+
+def records_of(table: ReleasedTable) -> Records:
+    """Records of a table, indexed once and kept as long as the table is."""
+    if table not in _KEPT:
+        _KEPT[table] = Records.of(table)
+    return _KEPT[table]
+
+
+def _compatible(weight: sparse.csr_array, cells: sparse.csr_array) -> Compatibility:
+    common = sparse.csr_array(_pattern(weight) @ _pattern(cells).T)
+    common.sort_indices()
+    return Compatibility(common.indptr.astype(np.int64), common.indices.astype(np.int64))
 
 
 def _pattern(matrix: sparse.csr_array) -> sparse.csr_array:

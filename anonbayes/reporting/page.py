@@ -115,7 +115,12 @@ def render(
     _check(post, risk, max_rows)
     table = post.table
     checks = diagnose(post) if diagnostics is None else diagnostics
-    leakage = table_leakage(table) if table.secrets_known and table.n_groups else None
+    labels = None
+    if risk is not None:
+        labels, risk = risk.rows.index if show_values else None, by_number(risk)
+        leakage = risk.leakage
+    else:
+        leakage = table_leakage(table) if table.secrets_known and table.n_groups else None
     context: dict[str, Any] = {
         "title": title or f"Release of {table.sensitive}",
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -139,22 +144,21 @@ def render(
         "risk": None,
     }
     if risk is not None:
-        context |= _assessed(risk, show_values=show_values, max_rows=max_rows)
+        context |= _assessed(risk, labels=labels, max_rows=max_rows)
     return _environment().get_template("report.html").render(context)
 
 
-def _assessed(risk: RiskAssessment, *, show_values: bool, max_rows: int) -> dict[str, Any]:
-    numbered = by_number(risk)
-    labels = risk.rows.index if show_values else None
+def _assessed(risk: RiskAssessment, *, labels: pd.Index | None, max_rows: int) -> dict[str, Any]:
+    """Return what an assessment, its rows numbered, adds; with `labels` the values of people."""
     return {
-        "risk": numbered,
-        "measures": sections.measure_groups(numbered),
-        "calibration": sections.calibration_section(numbered),
-        "rows": row_table(numbered, labels=labels, most=max_rows),
-        "contributions": row_contributions(numbered),
-        "thresholds": sections.threshold_table(numbered),
-        "breakdown": sections.breakdown_table(numbered),
-        "pictures": list(pictures.risk_pictures(numbered)),
+        "risk": risk,
+        "measures": sections.measure_groups(risk),
+        "calibration": sections.calibration_section(risk),
+        "rows": row_table(risk, labels=labels, most=max_rows),
+        "contributions": row_contributions(risk),
+        "thresholds": sections.threshold_table(risk),
+        "breakdown": sections.breakdown_table(risk),
+        "pictures": list(pictures.risk_pictures(risk)),
     }
 
 
