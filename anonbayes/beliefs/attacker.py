@@ -9,7 +9,7 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.index import Compatibility, Records, accumulate, records_of
+from anonbayes.beliefs.index import Compatibility, IndexedRecords, accumulate, records_of
 from anonbayes.beliefs.learner import weight_draws
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.inference.weights import tempered_fit, weighted_joint
@@ -113,7 +113,7 @@ def _exact_fit(
 
 def _weighted(
     victims: Victims,
-    rows: Records,
+    rows: IndexedRecords,
     compatible: tuple[Compatibility, ...],
     fit: list[Floats],
     share: Floats,
@@ -138,7 +138,7 @@ def _weighted(
 def _sampled(
     post: Posterior,
     victims: Victims,
-    rows: Records,
+    rows: IndexedRecords,
     compatible: tuple[Compatibility, ...],
     secrets: Floats,
 ) -> tuple[Floats, Floats, Ints]:
@@ -191,7 +191,7 @@ def _recorded_fit(
 
 
 def _latent(
-    post: Posterior, victims: Victims, rows: Records, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
     table = post.table
@@ -218,7 +218,7 @@ def _latent(
 def draw_weights(
     table: ReleasedTable,
     victims: Victims,
-    rows: Records,
+    rows: IndexedRecords,
     compatible: tuple[Compatibility, ...],
     share: Floats,
     pi: list[Floats],
@@ -246,7 +246,7 @@ def draw_weights(
 
 
 def _vertical(
-    post: Posterior, victims: Victims, rows: Records, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
     fit = [

@@ -20,7 +20,7 @@ from anonbayes.beliefs.victims import Victims
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Compatibility", "RecordIndex", "Records", "accumulate", "records_of"]
+__all__ = ["Compatibility", "IndexedRecords", "RecordIndex", "accumulate", "records_of"]
 
 
 class Trie(NamedTuple):
@@ -99,7 +99,7 @@ class RecordIndex:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class IndexedRecords:
     """Distinct combinations of cells of a table, indexed, and the rows behind each.
 
     Attributes
@@ -123,7 +123,7 @@ class Records:
     )
 
     @classmethod
-    def of(cls, table: ReleasedTable) -> Records:
+    def of(cls, table: ReleasedTable) -> IndexedRecords:
         """Index the lines of a table."""
         columns, n = table.columns.values(), table.n_lines
         inverse, first, _ = distinct_rows([c.codes for c in columns])
@@ -159,13 +159,13 @@ class Records:
         return self._matches[victims]
 
 
-_KEPT: WeakKeyDictionary[ReleasedTable, Records] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[ReleasedTable, IndexedRecords] = WeakKeyDictionary()
 
 
-def records_of(table: ReleasedTable) -> Records:
+def records_of(table: ReleasedTable) -> IndexedRecords:
     """Records of a table, indexed once and kept as long as the table is."""
     if table not in _KEPT:
-        _KEPT[table] = Records.of(table)
+        _KEPT[table] = IndexedRecords.of(table)
     return _KEPT[table]
 
 
