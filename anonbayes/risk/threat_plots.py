@@ -297,6 +297,7 @@ def plot_reliability(
         lines, score = risk.calibration.loc[name], risk.scores.loc[name]
         observed = lines["observed"].to_numpy()
         whiskers = np.stack([observed - lines["low"].to_numpy(), lines["high"] - observed])
+        whiskers = np.maximum(whiskers, 0.0)  # at 0 and 1 a limit may differ by rounding
         ax.errorbar(lines["stated"], observed, yerr=whiskers, fmt="none", ecolor=COLOURS[colour],
                     linewidth=1)  # fmt: skip
         ax.scatter(
