@@ -1,33 +1,33 @@
-"""Tasks on a Dask cluster: shared data sent once, lost workers survived, errors in plain words.
+"""Tasks on a Dask cluster, and errors in plain words.
 
-Dask schedules, moves and repeats; this module only says what a task is and what to do when the
-cluster loses one. A task is a function of shared data, of data of its own, and of nothing else, so
-a repeated task gives the same result.
+Dask schedules, moves and repeats; this module only says what a task is. A task is a function of
+shared data, of data of its own, and of nothing else, so a repeated task gives the same result.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
-import queue
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from anonbayes.errors import AnonbayesError, ClusterError
 
-__all__ = ["Tasks", "check_client", "local_client", "run_tasks", "slots"]
+__all__ = ["Tasks", "check_client", "local_client", "result_of", "run_tasks", "slots"]
 
-LARGE = 1_000_000
-"""Bytes beyond which a task's data are sent to a worker by themselves, not inside the task."""
+FETCHES = 20
+"""How often a result is asked for whose worker died before it was sent."""
 
-MOST_LOSSES = 5
-"""How often a task may be lost before the cluster is blamed."""
+LOOK_SECONDS = 5.0
+"""Pause between looks for workers while nothing ends."""
+
+WORKER_SECONDS = 60.0
+"""How long a cluster may be without workers, for instance while it starts new ones."""
 
 
 def check_client(client: object) -> None:
@@ -96,29 +96,18 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@dataclass
-class _Task:
-    """What is needed to send a task again."""
-
-    function: Callable[..., Any]
-    data: Any
-    arguments: tuple[Any, ...]
-    future: Any = None
-    losses: int = 0
-
-
 class Tasks:
     """Tasks that share one object, under way on a cluster.
 
-    Dask itself repeats a task whose worker died. What it cannot make again are data that the client
-    sent and that died with their last worker: those are sent again from here.
+    Dask repeats a task whose worker died. All that a task needs is part of its graph, the shared
+    object included, so there is nothing that could be lost with a worker.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     shared : object
-        First argument of all tasks, sent to every worker once.
+        First argument of all tasks.
     label : str
         Begins the keys of the tasks, and so names them in Dask's dashboard.
 
@@ -126,124 +115,108 @@ class Tasks:
     --------
     >>> with local_client(1) as client, Tasks(client, [1, 2, 3], label="sums") as tasks:
     ...     tasks.submit("all", sum, 10)
-    ...     found = None
-    ...     while found is None:
-    ...         found = tasks.collect()
-    >>> found
+    ...     ended = tasks.collect()
+    >>> ended
     ('all', 16)
     """
 
     def __init__(self, client: Any, shared: Any, *, label: str) -> None:
-        self._client, self._object, self.label = client, shared, label
+        from distributed import as_completed
+
+        self._client, self.label = client, label
         self._run = uuid.uuid4().hex[:8]
-        self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._pending: dict[str, _Task] = {}
-        self._shared = self._scatter(self._object, broadcast=True)
+        self._names: dict[str, str] = {}
+        self._ended = as_completed(loop=client.loop)
+        self._wait_for_workers()
+        self._shared = self._submit("shared", _same, shared)
 
     def submit(self, name: str, function: Callable[..., Any], data: Any, *arguments: Any) -> None:
-        """Start ``function(shared, data, *arguments)`` under a name that no other task has now."""
-        self._send(name, _Task(function, data, arguments))
+        """Start ``function(shared, data, *arguments)`` under a name that no other task has."""
+        future = self._submit(name, function, self._shared, data, *arguments)
+        self._names[future.key] = name
+        self._ended.add(future)
 
-    def collect(self, timeout: float = 0.2) -> tuple[str, Any] | None:
-        """Return name and result of a task that ended; None when none did in some seconds."""
-        from distributed import KilledWorker
-
-        try:
-            name, future = self._ended.get(timeout=timeout)
-        except queue.Empty:
-            self._look_for_lost()
-            return None
-        task = self._pending.get(name)
-        if task is None or task.future is not future:
-            return None
-        try:
-            result = future.result()
-        except CancelledError:
-            self._send_again(name, task)
-            return None
-        except KilledWorker as error:
-            raise ClusterError(
-                f"{self.label}, {name}: the workers that ran it died one after the other "
-                f"({error.allowed_failures + 1} of them), most likely for want of memory. Give "
-                "the workers more of it, or run fewer tasks per worker."
-            ) from error
-        except AnonbayesError as error:
-            raise error.with_traceback(None) from None
-        except Exception as error:
-            raise ClusterError(
-                f"{self.label}, {name}: a worker failed with {type(error).__name__}: {error}. "
-                "Workers need the versions of Python, anonbayes and NumPy that the client has."
-            ) from error
-        del self._pending[name]
-        return name, result
+    def collect(self) -> tuple[str, Any]:
+        """Wait for a task to end; return its name and its result."""
+        looked = time.monotonic()
+        while not self._ended.has_ready():
+            time.sleep(0.01)
+            if time.monotonic() - looked > LOOK_SECONDS:
+                self._wait_for_workers()
+                looked = time.monotonic()
+        future = next(self._ended)
+        name = self._names.pop(future.key)
+        return name, result_of(future, f"{self.label}, {name}")
 
     def __len__(self) -> int:
-        return len(self._pending)
-
-    def close(self) -> None:
-        """Cancel what is under way and let go of everything on the cluster."""
-        futures = [task.future for task in self._pending.values()]
-        self._pending.clear()
-        self._shared.release()
-        if futures and self._client.status == "running":
-            self._client.cancel(futures, force=True)
+        return len(self._names)
 
     def __enter__(self) -> Tasks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Cancel what is under way and let go of everything on the cluster."""
+        if self._client.status == "running":
+            self._client.cancel([*self._ended.futures, self._shared], force=True)
 
-    def _scatter(self, data: Any, *, broadcast: bool) -> Any:
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        import dask
+
+        key = f"{self.label}-{name}-{self._run}".replace(" ", "-")
+        # Dask warns of large graphs; here they are what makes a task repeatable.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self._client.submit(function, *arguments, key=key, pure=False)
+
+    def _wait_for_workers(self) -> None:
         try:
-            # As a list: a scattered mapping would be taken apart.
-            return self._client.scatter([data], broadcast=broadcast, hash=False)[0]
+            self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
         except TimeoutError:
             raise ClusterError(
                 f"{self.label}: the cluster has no workers. Start some, or wait for them with "
                 "client.wait_for_workers(1)."
             ) from None
 
-    def _send(self, name: str, task: _Task) -> None:
-        data = task.data
-        if _size(data) > LARGE:
-            data = self._scatter(data, broadcast=False)
-        again = f"-again{task.losses}" if task.losses else ""
-        task.future = self._client.submit(
-            task.function,
-            self._shared,
-            data,
-            *task.arguments,
-            key=f"{self.label}-{name}-{self._run}{again}".replace(" ", "-"),
-            pure=False,
-        )
-        self._pending[name] = task
-        task.future.add_done_callback(lambda future: self._ended.put((name, future)))
 
-    def _send_again(self, name: str, task: _Task) -> None:
-        if self._client.status != "running":
-            raise ClusterError(f"{self.label}, {name}: the connection to the cluster was lost.")
-        task.losses += 1
-        if task.losses > MOST_LOSSES:
+def _same(shared: Any) -> Any:
+    return shared
+
+
+def result_of(future: Any, what: str) -> Any:
+    """Result of a task, fetched again where its worker died on the way; errors in plain words.
+
+    Parameters
+    ----------
+    future : distributed.Future
+        The task.
+    what : str
+        Begins the message of an error.
+    """
+    from distributed import KilledWorker
+
+    for _ in range(FETCHES):
+        try:
+            return future.result()
+        except KilledWorker as error:
             raise ClusterError(
-                f"{self.label}, {name}: lost {task.losses} times; the workers do not stay alive."
-            )
-        if self._shared.status != "finished":
-            self._shared = self._scatter(self._object, broadcast=True)
-        self._send(name, task)
-
-    def _look_for_lost(self) -> None:
-        """A future that is cancelled while nobody looks may not call back."""
-        for name, task in self._pending.items():
-            if task.future.status in ("cancelled", "lost"):
-                self._ended.put((name, task.future))
-
-
-def _size(data: Any) -> int:
-    """Bytes that are sent; the content of arrays is measured, not copied."""
-    buffers: list[pickle.PickleBuffer] = []
-    rest = pickle.dumps(data, protocol=5, buffer_callback=buffers.append)
-    return len(rest) + sum(buffer.raw().nbytes for buffer in buffers)
+                f"{what}: the workers that ran it died one after the other "
+                f"({error.allowed_failures + 1} of them), most likely for want of memory. Give "
+                "the workers more of it, or run fewer tasks per worker."
+            ) from error
+        except CancelledError:
+            break
+        except AnonbayesError as error:
+            raise error.with_traceback(None) from None
+        except Exception as error:
+            if future.status == "error":
+                raise ClusterError(
+                    f"{what}: a worker failed with {type(error).__name__}: {error}. Workers need "
+                    "the versions of Python, anonbayes and NumPy that the client has."
+                ) from error
+            time.sleep(0.1)  # the task itself went well: Dask makes the lost result again
+    raise ClusterError(
+        f"{what}: the result was lost, and so was the way to it: the scheduler or all workers went "
+        "away. Run it again on a cluster that stays; a fit with resume= goes on where it stopped."
+    )
 
 
 def run_tasks(
@@ -273,7 +246,7 @@ def run_tasks(
         Whether to show one.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with (
         Progress(*columns, disable=not progressbar, transient=True) as progress,
         Tasks(client, shared, label=label) as tasks,
@@ -282,7 +255,7 @@ def run_tasks(
         for name, item in data.items():
             tasks.submit(name, function, item)
         while len(tasks):
-            if (ended := tasks.collect()) is not None:
-                found[ended[0]] = ended[1]
-                progress.update(bar, advance=1)
-    return {name: found[name] for name in data}
+            name, result = tasks.collect()
+            results[name] = result
+            progress.update(bar, advance=1)
+    return {name: results[name] for name in data}

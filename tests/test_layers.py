@@ -29,7 +29,6 @@ CYCLES: dict[Edge, str] = {
     ("tables.table", "tables.sources"): "`ReleasedTable.from_parquet` counts files",
     ("tables.sources", "tables.outofcore"): "an engine is loaded when it is chosen",
     ("tables.sources", "tables.partitions"): "an engine is loaded when it is chosen",
-    ("inference.run", "inference.cluster_chains"): "a cluster is loaded when there is one",
 }
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",

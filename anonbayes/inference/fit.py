@@ -62,7 +62,6 @@ def fit(
     tune: int | None = None,
     chains: int = 4,
     cores: int | None = None,
-    parallel: str = "threads",
     client: Any = None,
     seed: int | np.random.Generator | None = None,
     thin: int = 1,
@@ -101,10 +100,6 @@ def fit(
         Exact draws need no tuning; otherwise `tune` is by default 1000 (horizontal: 500).
     cores : int, optional
         Chains that run at the same time.
-    parallel : {"threads", "processes"}
-        What runs the chains side by side. The kernels release the interpreter's lock, so threads
-        are enough on most tables; processes cost a start-up, and scripts that use them need
-        ``if __name__ == "__main__":``. The draws are the same.
     client : distributed.Client, optional
         Runs the chains as tasks of a Dask cluster instead. The draws are the same, whatever the
         number of workers, and also when workers die on the way; `cores` then limits the chains that
@@ -144,11 +139,8 @@ def fit(
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
-    one_of("parallel", parallel, ("threads", "processes"))
     if client is not None:
         check_client(client)
-        if parallel != "threads":
-            raise ModelError("client= runs the chains; parallel= has no meaning beside it.")
     coords_of(table)  # refuses reserved names before anything runs
     method, step = _choose(table, method, step)
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
@@ -195,7 +187,6 @@ def fit(
             progressbar=progressbar,
             label=f"{method}{f' ({step})' if step else ''}",
             store=store,
-            parallel=parallel,
             client=client,
         )
     posterior, stats, averages = _stack(recorded, draws, interrupted)

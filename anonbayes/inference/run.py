@@ -6,16 +6,13 @@ import contextlib
 import copy
 import io
 import json
-import multiprocessing
 import os
 import queue
-import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from anonbayes.cluster import Tasks
 from anonbayes.errors import FileError, ModelError
 from anonbayes.io.files import is_finished, make_folder, new_file, remove_leftovers, write_text
 
@@ -199,9 +197,8 @@ def _plain(value: Any) -> Any:
 # Running chains: side by side, in chunks, with progress, interruption and checkpoints.
 #
 # An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
-# kernels release the interpreter's lock, so threads use all cores without copying the table;
-# processes are there for engines that spend their time in Python, and a Dask cluster (see
-# `cluster_chains`) for more machines than one. A chain's draws depend on its own generators only:
+# kernels release the interpreter's lock, so threads use all cores without copying the table; a Dask
+# cluster is there for more machines than one. A chain's draws depend on its own generators only:
 # neither who runs it nor where the chunks end changes them, and a resumed chain goes on as if it
 # had never stopped.
 
@@ -297,7 +294,6 @@ def run_chains(
     progressbar: bool,
     label: str,
     store: RunStore | None = None,
-    parallel: str = "threads",
     client: Any = None,
 ) -> tuple[list[Recorded], bool]:
     """Run all chains until each has its draws, or until interrupted.
@@ -318,10 +314,8 @@ def run_chains(
         What the progress bar calls the work.
     store : RunStore, optional
         Where to keep finished draws on disk and to continue from.
-    parallel : {"threads", "processes"}
-        What runs the chains.
     client : distributed.Client, optional
-        Runs them on a Dask cluster instead.
+        Runs them on a Dask cluster instead of threads.
 
     Returns
     -------
@@ -331,18 +325,20 @@ def run_chains(
     length = Length(draws, tune, thin)
     with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
         if client is not None:
-            from anonbayes.inference.cluster_chains import run_on_cluster
-
-            return run_on_cluster(
+            return _run_on_cluster(
                 engine, client, length, seeds, most=cores, label=label, store=store, meter=meter
             )
-        workers = min(len(seeds), cores or os.cpu_count() or 1)
-        with _workers(parallel, workers) as (pool, stop, made):
-            futures: list[Future[Recorded]] = [
-                pool.submit(_run_chain, engine, c, seed, length, store, stop, made)
-                for c, seed in enumerate(seeds)
-            ]
-            interrupted = _follow(futures, stop, made, meter)
+        stop, made = threading.Event(), queue.SimpleQueue[int]()
+        with ThreadPoolExecutor(min(len(seeds), cores or os.cpu_count() or 1)) as pool:
+            try:
+                futures = [
+                    pool.submit(_run_chain, engine, c, seed, length, store, stop, made)
+                    for c, seed in enumerate(seeds)
+                ]
+                interrupted = _follow(futures, stop, made, meter)
+            except BaseException:  # also a signal that asks the process to end
+                stop.set()
+                raise
     return [f.result() for f in futures], interrupted
 
 
@@ -405,48 +401,12 @@ class SweepMeter:
         self._bar.stop()
 
 
-@contextlib.contextmanager
-def _workers(parallel: str, n: int) -> Iterator[tuple[Executor, Any, Any]]:
-    """Threads or processes, an event that stops them, and a queue of the sweeps they made."""
-    if parallel == "threads":
-        with ThreadPoolExecutor(n) as pool, _stopping(threading.Event()) as stop:
-            yield pool, stop, queue.SimpleQueue()
-        return
-    context = multiprocessing.get_context("spawn")
-    manager = SyncManager(ctx=context)
-    manager.start(_follow_parent)
-    with (
-        manager,
-        ProcessPoolExecutor(n, mp_context=context, initializer=_follow_parent) as processes,
-        _stopping(manager.Event()) as stop,
-    ):
-        yield processes, stop, manager.Queue()
-
-
-@contextlib.contextmanager
-def _stopping(event: Any) -> Iterator[Any]:
-    """Set the event when something goes wrong, or a signal asks the process to end."""
-    try:
-        yield event
-    except BaseException:
-        event.set()
-        raise
-
-
-def _follow_parent() -> None:
-    """Leave Ctrl-C to the parent, which asks the chains to stop; end at once if it was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
-
-
-def _end_after(parent: Any) -> None:
-    parent.join()
-    os._exit(1)  # who continues the run must find nobody writing to it
-
-
-def _follow(futures: list[Future[Recorded]], stop: Any, made: Any, meter: SweepMeter) -> bool:
+def _follow(
+    futures: list[Future[Recorded]],
+    stop: threading.Event,
+    made: queue.SimpleQueue[int],
+    meter: SweepMeter,
+) -> bool:
     """Show progress until all chains end; on Ctrl-C or an error let them finish their chunk."""
     interrupted = False
     pending = set(futures)
@@ -472,8 +432,8 @@ def _run_chain(
     seed: np.random.SeedSequence,
     length: Length,
     store: RunStore | None,
-    stop: Any,
-    made: Any,
+    stop: threading.Event,
+    made: queue.SimpleQueue[int],
 ) -> Recorded:
     recorded = Recorded()
     saved = None if store is None else store.load_chain(chain, recorded)
@@ -536,3 +496,172 @@ def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws
     if not pieces:
         return {}
     return {k: np.concatenate([p[k] for p in pieces])[:length] for k in pieces[0]}
+
+
+# -------------------------------------------------------------------------------------------------
+# Chains on a Dask cluster: each is a sequence of tasks, and its state travels as their data.
+#
+# The client keeps the state and the draws of every finished chunk. A worker that dies therefore
+# costs its chunk, no more, and the chunk made again is the same: it depends on the state it began
+# with, and on nothing of the worker. Where several chains wait for the same worker, their chunks
+# take turns.
+
+TASK_SECONDS = 1.0
+"""Sampling per task: long against the milliseconds that a task costs Dask."""
+
+WORTH = 20.0
+"""Sampling per time spent on taking a state apart and putting it together again."""
+
+LONGEST_SECONDS = 60.0
+"""Longest task, however large the state: what a lost worker costs, and the pace of progress."""
+
+
+@dataclass
+class Chunk:
+    """What a task returns: the state it reached, what it recorded, and the time it took.
+
+    Parameters
+    ----------
+    packed : ChainState
+        Packed; arrays that grow hold only what is new.
+    new : Recorded
+        Draws and statistics.
+    sweeps : int
+        Sweeps made.
+    sampling, packing : float
+        Seconds of sampling, and of starting or unpacking and packing.
+    """
+
+    packed: ChainState
+    new: Recorded
+    sweeps: int
+    sampling: float
+    packing: float
+
+
+def run_chunk(
+    engine: Engine,
+    packed: ChainState | None,
+    seed: np.random.SeedSequence,
+    most: int,
+    length: Length,
+) -> Chunk:
+    """Advance a chain, or start it (`packed` is None); leaves its arguments as they are."""
+    begin = time.perf_counter()
+    state = start_chain(engine, seed) if packed is None else unpack_chain(engine, packed)
+    ready = time.perf_counter()
+    new = Recorded()
+    sweeps = advance_chain(engine, state, most, length, into=(new,))
+    sampled = time.perf_counter()
+    packed = pack_chain(engine, state)
+    packing = ready - begin + time.perf_counter() - sampled
+    return Chunk(packed, new, sweeps, sampled - ready, packing)
+
+
+@dataclass
+class _Chain:
+    """A chain as the client knows it, between two chunks."""
+
+    number: int
+    seed: np.random.SeedSequence
+    recorded: Recorded = field(default_factory=Recorded)
+    unsaved: Recorded = field(default_factory=Recorded)
+    packed: ChainState | None = None
+    saved_at: float = field(default_factory=time.monotonic)
+    chunk: int = 1
+
+    @property
+    def done(self) -> int:
+        return 0 if self.packed is None else self.packed.done
+
+    def to_send(self, engine: Engine) -> ChainState | None:
+        """Return the state without what only grows: the worker needs nothing of it."""
+        if self.packed is None:
+            return None
+        live = {k: v[:0] if k in engine.grows else v for k, v in self.packed.live.items()}
+        return ChainState(live, self.packed.generators, self.packed.done)
+
+    def add(self, engine: Engine, made: Chunk) -> None:
+        """Take over what a task has made, and choose the length of the next one."""
+        live = dict(made.packed.live)
+        if self.packed is not None:
+            for k in engine.grows:
+                live[k] = np.concatenate([self.packed.live[k], live[k]])
+        self.packed = ChainState(live, made.packed.generators, made.packed.done)
+        for draws, stats in zip(made.new.draws, made.new.stats, strict=True):
+            self.recorded.add(draws, stats)
+            self.unsaved.add(draws, stats)
+        wanted = min(max(TASK_SECONDS, WORTH * made.packing), LONGEST_SECONDS)
+        fitting = int(made.sweeps * wanted / max(made.sampling, 1e-6))
+        self.chunk = max(1, min(2 * self.chunk, fitting))
+
+    def save(self, store: RunStore) -> None:
+        """Write what is new to disk."""
+        if self.packed is not None:
+            store.save_chain(self.number, self.packed, self.unsaved)
+            self.unsaved, self.saved_at = Recorded(), time.monotonic()
+
+
+def _run_on_cluster(
+    engine: Engine,
+    client: Any,
+    length: Length,
+    seeds: Sequence[np.random.SeedSequence],
+    *,
+    most: int | None,
+    label: str,
+    store: RunStore | None,
+    meter: SweepMeter,
+) -> tuple[list[Recorded], bool]:
+    """Run all chains as tasks, `most` at a time; after Ctrl-C finished chunks are kept."""
+    chains = [_Chain(c, seed) for c, seed in enumerate(seeds)]
+    if store is not None:
+        for chain in chains:
+            chain.packed = store.load_chain(chain.number, chain.recorded)
+    meter.add(sum(chain.done for chain in chains))
+    waiting = [chain for chain in chains if chain.done < length.sweeps]
+    interrupted = False
+    try:
+        with Tasks(client, engine, label=f"fit {label}") as tasks:
+            _advance_all(tasks, engine, length, waiting, most or len(chains), store, meter)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        if store is not None:
+            for chain in chains:
+                chain.save(store)
+    for chain in chains:
+        if chain.packed is not None:
+            # What grew is on the client, so the averages are taken here.
+            live = unpack_chain(engine, chain.packed).live
+            chain.recorded.averages = engine.averages(live)
+    return [chain.recorded for chain in chains], interrupted
+
+
+def _advance_all(
+    tasks: Tasks,
+    engine: Engine,
+    length: Length,
+    waiting: list[_Chain],
+    most: int,
+    store: RunStore | None,
+    meter: SweepMeter,
+) -> None:
+    running: dict[str, _Chain] = {}
+
+    def advance(chain: _Chain) -> None:
+        name = f"chain{chain.number} from sweep{chain.done}"
+        running[name] = chain
+        tasks.submit(name, run_chunk, chain.to_send(engine), chain.seed, chain.chunk, length)
+
+    while waiting or running:
+        while waiting and len(running) < most:
+            advance(waiting.pop(0))
+        name, chunk = tasks.collect()
+        chain = running.pop(name)
+        chain.add(engine, chunk)
+        meter.add(chunk.sweeps)
+        if chain.done < length.sweeps:
+            advance(chain)
+        if store is not None and time.monotonic() - chain.saved_at > SAVE_SECONDS:
+            chain.save(store)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import multiprocessing
 import os
 import resource
 import signal
@@ -79,15 +78,6 @@ def doomed_fit(kind: str, run: Path, function: str, nth: int) -> None:
     """Fit until the process dies."""
     die_when(function, nth)
     fit(kind, 10_000_000, run)
-
-
-def hold_workers(pids: Path) -> None:
-    """Start the processes that chains may run in, write down their numbers, and wait."""
-    with running._workers("processes", 1) as (pool, _, _):
-        pool.submit(os.getpid).result()
-        children = [child.pid for child in multiprocessing.active_children()]
-        pids.write_text(" ".join(map(str, children)) + "\n")
-        time.sleep(600)
 
 
 def command(arguments: list[str], said: Path, limit: int | None = None) -> None:

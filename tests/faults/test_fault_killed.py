@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import fault_work
 import numpy as np
@@ -59,30 +58,3 @@ def test_the_very_first_file(start, tmp_path):
     assert [file.suffix for file in run.iterdir()] == [".part"]
     again = fault_work.fit("horizontal", 20, run)
     assert again.draws.equals(fault_work.fit("horizontal", 20).draws)
-
-
-def test_no_process_goes_on_without_its_parent(start, tmp_path):
-    """Processes that run chains end with the one that started them: nobody writes any more."""
-    file = tmp_path / "pids"
-    process = start(fault_work.hold_workers, file)
-    wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
-    pids = [int(pid) for pid in file.read_text().split()]
-    assert len(set(pids)) == 2 and all(map(is_running, pids))
-    process.kill()
-    process.join(150)
-    wait_until(lambda: not any(map(is_running, pids)))
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 150
-    while not condition():
-        assert time.monotonic() < deadline, "waited for a minute"
-        time.sleep(0.05)
-
-
-def is_running(pid):
-    """Whether a process exists and is more than an entry that nobody has asked for."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False

@@ -15,9 +15,9 @@ import pytest
 from tables import crossing, latent, nested
 
 import anonbayes as ab
-from anonbayes.cluster import Tasks, check_client, local_client, run_tasks, slots
+import anonbayes.cluster
+from anonbayes.cluster import Tasks, check_client, local_client, result_of, run_tasks, slots
 from anonbayes.errors import ClusterError
-from anonbayes.inference import cluster_chains
 from anonbayes.inference import run as chains_module
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
@@ -77,24 +77,15 @@ def test_cores_limit_the_chains_that_are_under_way(client, monkeypatch):
     assert_same(limited, ab.fit(crossing(), **settings))
 
 
-def test_the_table_is_sent_once(client, monkeypatch):
-    sent, scatter = [], client.scatter
-
-    def spy(data, *, broadcast=False, **kwargs):
-        sent.append((type(data[0]).__name__, broadcast))
-        return scatter(data, broadcast=broadcast, **kwargs)
-
-    monkeypatch.setattr(client, "scatter", spy)
-    ab.fit(crossing(), draws=40, tune=10, chains=3, client=client, **QUIET)
-    assert sent == [("HorizontalEngine", True)]
+def test_large_states_travel_without_a_warning(client):
+    """Dask speaks up beyond ten megabytes."""
+    shared = np.zeros(2_000_000)
+    results = run_tasks(client, shared, shape_of, {"a": 1, "b": 2}, label="large")
+    assert results == {"a": (2_000_000,), "b": (2_000_000,)}
 
 
-def test_state_is_scattered_when_it_is_large(client, monkeypatch):
-    import anonbayes.cluster
-
-    monkeypatch.setattr(anonbayes.cluster, "LARGE", 100)
-    here = ab.fit(vertical(), draws=30, tune=5, chains=2, **QUIET)
-    assert_same(ab.fit(vertical(), draws=30, tune=5, chains=2, client=client, **QUIET), here)
+def shape_of(shared, data):
+    return shared.shape
 
 
 def test_runs_go_on_where_they_stopped(client, tmp_path):
@@ -167,7 +158,7 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
         {"chains": 3, "draws": 80, "tune": 40, "step": "tempered", **QUIET},
     )
     here = ab.fit(table, **settings)
-    monkeypatch.setattr(cluster_chains, "TASK_SECONDS", 0.02)
+    monkeypatch.setattr(chains_module, "TASK_SECONDS", 0.02)
     told, add = [], chains_module.SweepMeter.add
     with local_client(2) as fragile:
         workers = list(fragile.run(os.getpid).values())
@@ -186,7 +177,7 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_the_only_worker_may_die(tmp_path):
-    """Even the scattered engine dies with it, and is sent again to the one that follows."""
+    """Even the engine dies with it; it is part of the graph, so Dask makes it again."""
     expected, _ = run_plain(Plain())
     with local_client(1) as fragile:
         found, interrupted = run_plain(Plain(tmp_path), fragile)
@@ -223,7 +214,7 @@ def test_keys_tell_what_runs(client):
 
     with Tasks(client, [1], label="fit gibbs (block)") as tasks:
         tasks.submit("chain0 from sweep0", sum, 1)
-        key = tasks._pending["chain0 from sweep0"].future.key
+        (key,) = tasks._names
     assert key.startswith("fit-gibbs-(block)-chain0-from-sweep0")
     assert key_split(key).startswith("fit-gibbs")
 
@@ -265,20 +256,45 @@ def test_a_task_that_kills_every_worker_is_named():
         ab.fit(nested(), client=fragile)
 
 
-def test_a_cluster_without_workers_is_named(client, monkeypatch):
-    def nobody(*_, **__):
-        raise TimeoutError("No valid workers found")
+def test_a_cluster_without_workers_is_named(monkeypatch):
+    from distributed import Client, LocalCluster
 
-    monkeypatch.setattr(client, "scatter", nobody)
-    with pytest.raises(ClusterError, match="the cluster has no workers"):
+    monkeypatch.setattr(anonbayes.cluster, "WORKER_SECONDS", 0.1)
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as nobody,
+        Client(nobody, set_as_default=False) as client,
+        pytest.raises(ClusterError, match="the cluster has no workers"),
+    ):
         ab.fit(nested(), client=client, draws=5, **QUIET)
+
+
+class Lost:
+    """A result whose worker dies each time it is fetched."""
+
+    def __init__(self, error, times, status="finished"):
+        self.error, self.left, self.status = error, times, status
+
+    def result(self):
+        if not self.left:
+            return 7
+        self.left -= 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyError("fit-chain0"), OSError("in <TCP>: Stream is closed")])
+def test_results_lost_on_the_way_are_fetched_again(error, monkeypatch):
+    """Dask's own errors for a worker that dies while it sends what it computed."""
+    monkeypatch.setattr(anonbayes.cluster.time, "sleep", lambda _: None)
+    assert result_of(Lost(error, 3), "fit, chain0") == 7
+    with pytest.raises(ClusterError, match=r"fit, chain0: the result was lost.*resume="):
+        result_of(Lost(error, 10**6), "fit, chain0")
+    with pytest.raises(ClusterError, match="a worker failed with"):
+        result_of(Lost(error, 1, status="error"), "fit, chain0")
 
 
 def test_bad_clients_are_refused_before_anything_runs(client):
     with pytest.raises(ClusterError, match="got str"):
         ab.fit(nested(), client="tcp://127.0.0.1:8786")
-    with pytest.raises(ab.AnonbayesError, match="parallel= has no meaning"):
-        ab.fit(nested(), client=client, parallel="processes")
     with pytest.raises(ab.AnonbayesError, match="client= are not available"):
         ab.fit(nested(), client=client, method="nuts")
     with pytest.raises(ClusterError, match="workers=0"), local_client(0):
@@ -294,9 +310,9 @@ SCRIPT = """
     sys.path[:0] = {path!r}
     import anonbayes as ab
     from anonbayes.cluster import local_client
-    from anonbayes.inference import cluster_chains
+    from anonbayes.inference import run
     from tables import crossing
-    cluster_chains.SAVE_SECONDS = 0.01
+    run.SAVE_SECONDS = 0.01
     if __name__ == "__main__":
         with local_client(1) as client:
             print("ready", flush=True)
@@ -340,10 +356,10 @@ def test_the_state_that_travels_is_not_changed():
     engine = HorizontalEngine(crossing(), resolve_prior(crossing()))
     length = chains_module.Length(20, 5, 1)
     seed = np.random.SeedSequence(3)
-    first = cluster_chains.run_chunk(engine, None, seed, 5, length)
-    again = cluster_chains.run_chunk(engine, None, seed, 5, length)
-    one = cluster_chains.run_chunk(engine, first.packed, seed, 7, length)
-    two = cluster_chains.run_chunk(engine, again.packed, seed, 7, length)
-    three = cluster_chains.run_chunk(engine, first.packed, seed, 7, length)
+    first = chains_module.run_chunk(engine, None, seed, 5, length)
+    again = chains_module.run_chunk(engine, None, seed, 5, length)
+    one = chains_module.run_chunk(engine, first.packed, seed, 7, length)
+    two = chains_module.run_chunk(engine, again.packed, seed, 7, length)
+    three = chains_module.run_chunk(engine, first.packed, seed, 7, length)
     for other in (two, three):
         np.testing.assert_array_equal(one.new.draws[0]["pi_nat"], other.new.draws[0]["pi_nat"])

@@ -82,15 +82,6 @@ def test_the_seed_decides_not_the_cores(make):
     assert not np.array_equal(chains[0], chains[1])
 
 
-@pytest.mark.parametrize("make", [crossing, vertical])
-def test_processes_draw_what_threads_draw(make, tmp_path):
-    settings = {"draws": 40, "tune": 10, "chains": 2, "cores": 2, **QUIET}
-    threads = ab.fit(make(), **settings)
-    processes = ab.fit(make(), parallel="processes", resume=tmp_path / "run", **settings)
-    assert processes.draws.equals(threads.draws)
-    pd.testing.assert_series_equal(processes.attacker({"nat": "M"}), threads.attacker({"nat": "M"}))
-
-
 def test_thinning_keeps_every_third_sweep():
     every = ab.fit(crossing(), draws=30, tune=10, **QUIET)
     third = ab.fit(crossing(), draws=10, tune=10, thin=3, **QUIET)
@@ -248,7 +239,6 @@ def test_a_generator_seeds_like_a_number():
         ({"step": "block"}, "step='block' is not known; choose one of 'tree', 'counts'"),
         ({"method": "exact"}, r"not nested: '.*' and '.*' overlap"),
         ({"seed": -3}, "seed=-3"),
-        ({"parallel": "hopes"}, "parallel='hopes' is not known; choose one of 'threads'"),
         ({"alpha": 0.0}, r"alpha \(sensitive 'ill'\) must be positive"),
         ({"alpha": [1, 2, 3]}, r"shape \(3,\); expected \(\) or \(2,\)"),
         ({"beta": {"nat": [1, 2]}}, r"beta\['nat'\] has shape \(2,\).*\(3,\) or \(2, 3\)"),
