@@ -53,7 +53,7 @@ from .risk.limits import check_limits as check_limits
 from .risk.syntactic import reidentification_risk as reidentification_risk
 from .tables.readers import read_anatomy as read_anatomy
 from .tables.readers import read_arx as read_arx
-from .tables.sources import count_records as count_records
+from .tables.reading import count_records as count_records
 from .tables.table import ReleasedTable as ReleasedTable
 from .uniqueness.identity import Identity as Identity
 from .uniqueness.identity import identity as identity

@@ -25,15 +25,11 @@ Edge = tuple[str, str]
 UPWARD: dict[Edge, str] = {
     ("inference.posterior", "risk.assess"): "`Posterior.assess` is where people look for it",
 }
-CYCLES: dict[Edge, str] = {
-    ("tables.table", "tables.sources"): "`ReleasedTable.from_parquet` counts files",
-    ("tables.sources", "tables.outofcore"): "an engine is loaded when it is chosen",
-    ("tables.sources", "tables.partitions"): "an engine is loaded when it is chosen",
-}
+CYCLES: dict[Edge, str] = {}
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
-SAME_MODULE_NAME = {"bayes", "partitions"}
+SAME_MODULE_NAME = {"bayes"}
 SAME_CLASS_NAME = {
     "Arrays",
     "ChainState",

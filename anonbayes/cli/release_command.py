@@ -273,9 +273,7 @@ def _as_json(table: ReleasedTable) -> dict[str, Any]:
 
 def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -> None:
     """Print the figures of a released table, and what each of its columns shows."""
-    from anonbayes.tables.lines import overview
-
-    figures = {str(name): value for name, value in overview(table).items()}
+    figures = {str(name): value for name, value in table.overview().items()}
     show_figures({**figures, "sensitive column": table.sensitive, **more}, title=title)
     columns = table.describe().drop(columns=["role", "evidence"])
     show_table(

@@ -14,7 +14,6 @@ import pandas as pd
 from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.risk.assessment import ROW
 from anonbayes.risk.measures import GROUPS, MEASURES
-from anonbayes.tables.lines import overview
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
@@ -404,7 +403,7 @@ def overview_tables(table: ReleasedTable) -> tuple[Table, Table]:
     """Return the anatomy of the release: the whole, and attribute by attribute."""
     figures = [
         [str(name), f"{value:,}" if isinstance(value, int | float) else str(value)]
-        for name, value in overview(table).items()
+        for name, value in table.overview().items()
     ]
     frame = table.describe()
     lines = [

@@ -35,7 +35,7 @@ from anonbayes.risk.threats import (
     replicate_weights,
     weighted_sum,
 )
-from anonbayes.tables.sources import count_records
+from anonbayes.tables.reading import count_records
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.tables.sources import Counted, Reading
+    from anonbayes.tables.reading import Reading
+    from anonbayes.tables.sources import Counted
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["People", "PeopleInClear", "read_people", "with_numbers"]
@@ -105,7 +106,7 @@ def read_people(
         return People(_named(source))
     if tables is None:
         return People(_rows(source, source.file))
-    from anonbayes.tables.sources import open_source
+    from anonbayes.tables.reading import open_source
 
     as_released = source.missing == "as_released"
     reading = open_source(
@@ -146,10 +147,10 @@ def _rows(source: PeopleInClear, file: Path) -> pd.DataFrame:
 def _as_released(reading: Reading) -> People:
     import numpy as np
 
-    from anonbayes.tables.sources import Counted
+    from anonbayes.tables.sources import Counted, all_rows
 
     if reading.engine == "pandas":
-        frame, first = reading.rows()
+        frame, first = all_rows(reading.source)
         return People(_labelled(reading, Counted(frame, np.ones_like(first), first)))
     return _weighted(reading, reading.count())
 

@@ -15,8 +15,9 @@ from anonbayes.domains import Domain, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, one_of
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.build import check_column
-from anonbayes.tables.outofcore import ColumnFrame, open_columns
-from anonbayes.tables.sources import Source, open_source
+from anonbayes.tables.counting import ColumnFrame, open_columns
+from anonbayes.tables.reading import open_source
+from anonbayes.tables.sources import Source
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["read_anatomy", "read_arx", "read_hierarchies"]
@@ -83,12 +84,14 @@ def read_arx(
         temp_directory=temp_directory,
         progressbar=progressbar,
     )
-    return reading.table(
-        sensitive,
-        domains=domains,
-        hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep),
-        missing=missing,
-        missing_label=missing_label,
+    return ReleasedTable.from_parts(
+        reading.parts(
+            sensitive,
+            domains=domains,
+            hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep),
+            missing=missing,
+            missing_label=missing_label,
+        )
     )
 
 
@@ -162,8 +165,8 @@ def read_anatomy(
     both = [open_source(part, engine=engine, sep=sep) for part in (qit, st)]
     how = (memory_limit, temp_directory)
     with (
-        open_columns(both[0], *how, progressbar=progressbar) as items,
-        open_columns(both[1], *how, progressbar=progressbar) as columns,
+        open_columns(both[0].source, both[0].engine, *how, progressbar=progressbar) as items,
+        open_columns(both[1].source, both[1].engine, *how, progressbar=progressbar) as columns,
     ):
         slots = columns.to_frame() if isinstance(columns, ColumnFrame) else columns
         try:

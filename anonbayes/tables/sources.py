@@ -1,12 +1,11 @@
-"""Files of any size: which engine reads and counts them."""
+"""The files of a table, and the distinct rows of its parts."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from glob import glob, has_magic
 from pathlib import Path
@@ -19,33 +18,26 @@ from pandas.api.types import union_categoricals
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from anonbayes.cluster import check_client
-from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.errors import TableError
 from anonbayes.io.text import check_names, read_csv_names, read_csv_text
-from anonbayes.tables.build import check_frame, horizontal_parts
 from anonbayes.tables.evidence import factorize_cells
 from anonbayes.tables.groups import distinct_rows, tally
-from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
-    "ENGINES",
     "PRESENT",
     "ROWS_PER_PART",
     "Counted",
-    "Reading",
     "Source",
     "TableFiles",
+    "all_rows",
     "count_frame",
-    "count_records",
     "find_files",
     "frame_of",
-    "is_large",
     "joined",
     "merge",
     "no_damage",
     "only_presence",
     "open_parquet",
-    "open_source",
     "parquet_module",
     "place_key",
     "read_columns",
@@ -132,16 +124,16 @@ def count_frame(
     Examples
     --------
     >>> frame = pd.DataFrame({"Nat": ["M", "J", "M"], "Dis": ["Flu", "Flu", "Flu"]})
-    >>> found = count_frame(frame, place_key(0, 0, 3))
-    >>> found.frame["Nat"].tolist(), found.rows.tolist(), found.first.tolist()
+    >>> counted = count_frame(frame, place_key(0, 0, 3))
+    >>> counted.frame["Nat"].tolist(), counted.rows.tolist(), counted.first.tolist()
     (['M', 'J'], [2, 1], [0, 1])
     """
     if not len(frame):
         return Counted(frame, np.zeros(0, dtype=np.int64), first)
     codes = [_codes(frame[name], str(name)) for name in frame.columns]
     inverse, where, _ = distinct_rows(codes)
-    found = frame.iloc[where].reset_index(drop=True)
-    return Counted(found, tally(inverse, rows, len(where)), first[where])
+    distinct = frame.iloc[where].reset_index(drop=True)
+    return Counted(distinct, tally(inverse, rows, len(where)), first[where])
 
 
 def merge(parts: Sequence[Counted]) -> Counted:
@@ -227,28 +219,28 @@ class TableFiles:
         """Name a row in a message."""
         return f"{row} of {str(self.paths[part])!r}"
 
-    def fields(self) -> list[Any] | None:
+    def fields(self) -> list[Any]:
         """Arrow fields of the columns of parquet files, after a check that all files agree.
 
-        Files without rows may have any types. None when a column is empty throughout a file, and
-        has no type there: the parts must then be read one by one.
+        Files without rows may have any types, and so may columns that are empty throughout a file.
         """
-        schemas = [open_parquet(path).schema_arrow for path in self.paths]
-        filled = [i for i, n in enumerate(self.lengths) if n] or [0]
-        want = schemas[filled[0]]
-        alike = True
-        for i in filled[1:]:
-            for name in self.names:
-                a, b = (_plain_type(schema.field(name).type) for schema in (want, schemas[i]))
-                if a == b:
-                    continue
-                if "null" not in (a, b):
+        schemas = {p: open_parquet(p).schema_arrow for p in self.paths}
+        filled = [p for p, n in zip(self.paths, self.lengths, strict=True) if n] or self.paths[:1]
+        out = []
+        for name in self.names:
+            first, want = filled[0], schemas[filled[0]].field(name)
+            for path in filled[1:]:
+                field = schemas[path].field(name)
+                a, b = _plain_type(want.type), _plain_type(field.type)
+                if a == "null":
+                    first, want = path, field
+                elif b not in (a, "null"):
                     raise TableError(
-                        f"Column {name!r} holds {a} in {str(self.paths[filled[0]])!r} and {b} in "
-                        f"{str(self.paths[i])!r}; write all parts with the same types."
+                        f"Column {name!r} holds {a} in {str(first)!r} and {b} in {str(path)!r}; "
+                        "write all parts with the same types."
                     )
-                alike = False
-        return [want.field(name) for name in self.names] if alike else None
+            out.append(want)
+        return out
 
 
 def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> TableFiles:
@@ -277,15 +269,32 @@ def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> Ta
         )
     names = [_names(path, kinds[0], sep) for path in paths]
     check_names(names[0], str(paths[0]))
-    for path, found in zip(paths[1:], names[1:], strict=True):
-        if set(found) != set(names[0]) or len(found) != len(names[0]):
-            odd_name = next(iter(set(found) ^ set(names[0])))
-            has, lacks = (path, paths[0]) if odd_name in found else (paths[0], path)
+    for path, own in zip(paths[1:], names[1:], strict=True):
+        if set(own) != set(names[0]) or len(own) != len(names[0]):
+            odd_name = next(iter(set(own) ^ set(names[0])))
+            has, lacks = (path, paths[0]) if odd_name in own else (paths[0], path)
             raise TableError(
                 f"Column {odd_name!r} is in {str(has)!r} but not in {str(lacks)!r}; all files of a "
                 "table must have the same columns."
             )
     return TableFiles(paths, kinds[0], tuple(names[0]), sep)
+
+
+def all_rows(files: TableFiles) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
+    """All rows of files in memory, and the place of each."""
+    names = list(files.names)
+    if files.kind == "csv":
+        frames = [read_csv_text(path, sep=files.sep)[names] for path in files.paths]
+        frames = [only_presence(frame, files.presence) for frame in frames]
+    else:
+        files.fields()  # refuses files that do not go together
+        frames = [read_columns(path, names) for path in files.paths]
+    first = [place_key(i, 0, len(frame)) for i, frame in enumerate(frames)]
+    filled = [frame for frame in frames if len(frame)] or frames[:1]
+    if len(filled) == 1:
+        return filled[0], np.concatenate(first)
+    columns = {name: joined([frame[name] for frame in filled]) for name in names}
+    return pd.DataFrame(columns), np.concatenate(first)
 
 
 def parquet_module() -> Any:
@@ -302,18 +311,18 @@ def parquet_module() -> Any:
 def _paths(item: str | os.PathLike[str]) -> list[Path]:
     path = Path(item)
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.suffix in PARQUET)
-        if not found:
+        inside = sorted(p for p in path.iterdir() if p.suffix in PARQUET)
+        if not inside:
             raise TableError(f"The folder {str(path)!r} has no parquet file.")
-        return found
+        return inside
     if path.exists() or not has_magic(os.fspath(item)):
         if not path.exists():
             raise TableError(f"There is no file {str(path)!r}.")
         return [path]
-    found = sorted(Path(p) for p in glob(os.fspath(item), recursive=True))
-    if not found:
+    fitting = sorted(Path(p) for p in glob(os.fspath(item), recursive=True))
+    if not fitting:
         raise TableError(f"No file fits the pattern {os.fspath(item)!r}.")
-    return found
+    return fitting
 
 
 def _kind(path: Path) -> str:
@@ -388,247 +397,3 @@ def _plain_type(kind: Any) -> str:
 
     plain = str(kind.value_type if types.is_dictionary(kind) else kind)
     return "string" if plain == "large_string" else plain
-
-
-# -------------------------------------------------------------------------------------------------
-# Reading tables of any size: which engine reads them, and the table they become.
-
-ENGINES = ("auto", "pandas", "duckdb", "dask")
-LARGE_ROWS = 1_000_000
-"""Parquet files of more rows are counted instead of being kept row by row."""
-LARGE_BYTES = 100_000_000
-"""The same for delimited text, whose rows are not known in advance."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A source that was looked at, and how it will be read.
-
-    Parameters
-    ----------
-    source : TableFiles or dask.dataframe.DataFrame
-        Where the rows are.
-    names : tuple of str
-        Columns to read.
-    engine : {"pandas", "duckdb", "dask"}
-        What reads them.
-    memory_limit, temp_directory, client, progressbar
-        See `ReleasedTable.from_parquet`.
-    """
-
-    source: Any
-    names: tuple[str, ...]
-    engine: str
-    memory_limit: str | None = None
-    temp_directory: str | Path | None = None
-    client: Any = None
-    progressbar: bool = True
-
-    def only(self, names: Iterable[str], *, presence: Iterable[str] = ()) -> Reading:
-        """Read these columns only, and of those in `presence` only whether a cell is empty."""
-        kept, source = tuple(names), self.source
-        if isinstance(source, TableFiles):
-            source = replace(source, names=kept, presence=frozenset(presence))
-        return replace(self, source=source, names=kept)
-
-    def without(self, drop: Iterable[str]) -> Reading:
-        """Leave columns out; a name that is no column is an error."""
-        dropped = list(drop)
-        for name in dropped:
-            if name not in self.names:
-                raise TableError(
-                    f"The dropped column {name!r} is not in the table. {nearest(name, self.names)}"
-                )
-        return self.only(name for name in self.names if name not in dropped)
-
-    def place(self, part: int, row: int) -> str:
-        """Name a row in a message."""
-        if isinstance(self.source, TableFiles):
-            return self.source.place(part, row)
-        return f"{row} of partition {part}"
-
-    def count(self) -> Counted:
-        """Distinct rows."""
-        from anonbayes.tables import outofcore, partitions
-
-        files, shown = self.source, self.progressbar
-        if not isinstance(files, TableFiles):
-            return partitions.count_partitions(
-                files, self.names, client=self.client, progressbar=shown
-            )
-        if self.engine == "dask":
-            return partitions.count_with_dask(files, client=self.client, progressbar=shown)
-        if self.engine == "duckdb":
-            return outofcore.count_with_duckdb(
-                files,
-                memory_limit=self.memory_limit,
-                temp_directory=self.temp_directory,
-                progressbar=shown,
-            )
-        return partitions.count_in_order(files, progressbar=shown)
-
-    def rows(self) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
-        """All rows, and the place of each."""
-        files: TableFiles = self.source
-        names = list(files.names)
-        if files.kind == "csv":
-            frames = [read_csv_text(path, sep=files.sep)[names] for path in files.paths]
-        else:
-            files.fields()  # refuses files that do not go together
-            frames = [read_columns(path, names) for path in files.paths]
-        first = [place_key(i, 0, len(frame)) for i, frame in enumerate(frames)]
-        filled = [frame for frame in frames if len(frame)] or frames[:1]
-        if len(filled) == 1:
-            return filled[0], np.concatenate(first)
-        columns = {name: joined([frame[name] for frame in filled]) for name in names}
-        return pd.DataFrame(columns), np.concatenate(first)
-
-    def table(self, sensitive: str | Iterable[str], **how: Any) -> ReleasedTable:
-        """Read the released table; an error names file and row."""
-        if self.engine == "pandas":
-            frame, first = self.rows()
-            counted, weights = Counted(frame, np.ones(len(frame), dtype=np.int64), first), None
-        else:
-            counted = self.count()
-            weights = counted.rows
-        settings = _SETTINGS | how | {"sensitive": sensitive, "weights": weights}
-        try:
-            table = ReleasedTable(**horizontal_parts(counted.frame, **settings))
-        except AnonbayesError:
-            horizontal_parts(counted.labelled(self.place), **settings)  # the same, with its place
-            raise
-        return table if weights is None else table.reduced()
-
-
-_SETTINGS: dict[str, Any] = {
-    "domains": None,
-    "hierarchies": None,
-    "group": None,
-    "channels": None,
-    "missing": "error",
-    "missing_label": "missing",
-}
-
-
-def open_source(
-    source: Any,
-    *,
-    engine: str = "auto",
-    sep: str = ";",
-    kind: str | None = None,
-    drop: Iterable[str] = (),
-    client: Any = None,
-    **how: Any,
-) -> Reading:
-    """Look at a source, and choose the engine.
-
-    Parameters
-    ----------
-    source : path, pattern, several of them, or dask.dataframe.DataFrame
-        Where the rows are.
-    engine, client, **how
-        See `ReleasedTable.from_parquet`.
-    sep : str
-        Separator of delimited text.
-    kind : {"parquet", "csv"}, optional
-        What the files must be.
-    drop : iterable of str
-        Columns to leave out.
-    """
-    one_of("engine", engine, ENGINES)
-    if client is not None:
-        check_client(client)
-        if engine not in ("auto", "dask"):
-            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
-    if isinstance(source, pd.DataFrame):
-        raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
-    if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
-        if engine not in ("auto", "dask"):
-            raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
-        check_names(list(source.columns), "The Dask dataframe")
-        names = tuple(source.columns)
-        return Reading(source, names, "dask", client=client, **how).without(drop)
-    files = find_files(source, sep=sep, kind=kind)
-    if engine == "auto":
-        engine = "dask" if client is not None else "pandas"
-        if client is None and is_large(files):
-            engine = "duckdb" if importlib.util.find_spec("duckdb") else "in order"
-    return Reading(files, files.names, engine, client=client, **how).without(drop)
-
-
-def is_large(files: TableFiles) -> bool:
-    """Whether a table is better counted than kept row by row."""
-    if files.kind == "csv":
-        return files.size > LARGE_BYTES
-    return sum(files.lengths) > LARGE_ROWS
-
-
-def count_records(
-    source: Source | Any,
-    columns: Iterable[str] | None = None,
-    *,
-    weights: str = "rows",
-    engine: str = "auto",
-    sep: str = ";",
-    memory_limit: str | None = None,
-    temp_directory: str | Path | None = None,
-    client: Any = None,
-    progressbar: bool = True,
-) -> pd.DataFrame:
-    """Distinct records of a table of any size, and how many rows show each.
-
-    A cleartext of hundreds of millions of people, reduced to what tells them apart, is assessed by
-    ``post.assess(records, weights="rows")``: threats depend on nothing else.
-
-    Parameters
-    ----------
-    source : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
-        Parquet or delimited files, as in `ReleasedTable.from_parquet`.
-    columns : iterable of str, optional
-        Columns that count, all by default. The fewer, the fewer distinct records.
-    weights : str
-        Name of the column with the number of rows.
-    engine, memory_limit, temp_directory, client, progressbar
-        As in `ReleasedTable.from_parquet`.
-    sep : str
-        Separator of delimited files.
-
-    Returns
-    -------
-    pandas.DataFrame
-        In order of first appearance.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> people = pd.DataFrame({"sex": list("ffm"), "ill": ["flu", "flu", "cold"]})
-    >>> ab.count_records(people).to_dict("list")
-    {'sex': ['f', 'm'], 'ill': ['flu', 'cold'], 'rows': [2, 1]}
-    """
-    if isinstance(source, pd.DataFrame):
-        check_frame(source)
-        kept = _chosen(columns, source.columns, weights)
-        found = count_frame(source[kept], place_key(0, 0, len(source)))
-    else:
-        reading = open_source(
-            source,
-            engine=engine,
-            sep=sep,
-            client=client,
-            memory_limit=memory_limit,
-            temp_directory=temp_directory,
-            progressbar=progressbar,
-        )
-        found = reading.only(_chosen(columns, reading.names, weights)).count()
-    return found.frame.assign(**{weights: found.rows})
-
-
-def _chosen(columns: Iterable[str] | None, known: Iterable[str], weights: str) -> list[str]:
-    names = list(known)
-    kept = names if columns is None else list(dict.fromkeys(columns))
-    for name in kept:
-        if name not in names:
-            raise TableError(f"Column {name!r} is not in the table. {nearest(name, names)}")
-    if weights in kept:
-        raise TableError(f"The table has a column {weights!r}; choose another name for weights=.")
-    return kept

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -12,16 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain
+from anonbayes.arrays import Ints
+from anonbayes.domains import Domain, object_array
 from anonbayes.errors import TableError, one_of
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables import build, lines
+from anonbayes.tables.build import horizontal_parts, vertical_parts
 from anonbayes.tables.evidence import Column, frozen
-from anonbayes.tables.groups import Statistics, checked_weights
+from anonbayes.tables.groups import Statistics, checked_weights, distinct_rows, tally
+from anonbayes.tables.reading import open_source
 
 __all__ = ["ReleasedTable"]
 Scheme = Literal["horizontal", "vertical"]
 Missing = str | Mapping[str, str]
+MOST_ROWS = 10_000_000
+"""Longest frame into which a reduced table is unfolded without being asked to."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,8 +165,8 @@ class ReleasedTable(Statistics):
         >>> ReleasedTable.horizontal(counted, "income", ages, weights="people").group_sizes.tolist()
         [2000000, 3000000]
         """
-        table = cls(
-            **build.horizontal_parts(
+        return cls.from_parts(
+            horizontal_parts(
                 frame,
                 sensitive=sensitive,
                 domains=domains,
@@ -173,7 +178,12 @@ class ReleasedTable(Statistics):
                 weights=weights,
             )
         )
-        return table if weights is None else table.reduced()
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Any]) -> ReleasedTable:
+        """Table from its fields; one of counted lines is kept as its distinct lines."""
+        table = cls(**parts)
+        return table if parts.get("weights") is None else table.reduced()
 
     @classmethod
     def from_parquet(
@@ -234,8 +244,6 @@ class ReleasedTable(Statistics):
         >>> table.n_rows, table.n_lines
         (2000, 2)
         """
-        from anonbayes.tables.sources import open_source
-
         reading = open_source(
             source,
             kind="parquet",
@@ -246,14 +254,16 @@ class ReleasedTable(Statistics):
             temp_directory=temp_directory,
             progressbar=progressbar,
         )
-        return reading.table(
-            sensitive,
-            domains=domains,
-            hierarchies=hierarchies,
-            group=group,
-            channels=channels,
-            missing=missing,
-            missing_label=missing_label,
+        return cls.from_parts(
+            reading.parts(
+                sensitive,
+                domains=domains,
+                hierarchies=hierarchies,
+                group=group,
+                channels=channels,
+                missing=missing,
+                missing_label=missing_label,
+            )
         )
 
     @classmethod
@@ -296,7 +306,7 @@ class ReleasedTable(Statistics):
         [2]
         """
         return cls(
-            **build.vertical_parts(
+            **vertical_parts(
                 qit,
                 st,
                 group=group,
@@ -326,11 +336,29 @@ class ReleasedTable(Statistics):
         >>> small.n_rows, small.n_lines, small == table
         (15, 2, True)
         """
-        return lines.reduced(self)
+        if self.scheme == "vertical":
+            return self
+        columns = [c.codes for c in self.columns.values()]
+        groups = self.group_codes.astype(np.int64) + 1
+        inverse, first, _ = distinct_rows([*columns, self.secret.codes, groups])
+        if len(first) == self.n_lines:
+            return self
+        return self._take(first, tally(inverse, self.weights, len(first)))
 
     def expanded(self) -> ReleasedTable:
         """Return the same table with one line per row, equal rows next to each other."""
-        return lines.expanded(self)
+        if self.weights is None:
+            return self
+        return self._take(np.repeat(np.arange(self.n_lines), self.weights), None)
+
+    def _take(self, lines: Ints, weights: Ints | None) -> ReleasedTable:
+        return replace(
+            self,
+            columns={name: c.take(lines) for name, c in self.columns.items()},
+            secret=self.secret.take(lines),
+            group_codes=self.group_codes[lines],
+            weights=weights,
+        )
 
     # -- looking at it ---------------------------------------------------------------------
 
@@ -356,7 +384,43 @@ class ReleasedTable(Statistics):
         >>> again == table
         True
         """
-        return lines.frame_of_rows(self) if weights is None else lines.counted_frame(self, weights)
+        if weights is not None:
+            return self._counted_frame(weights)
+        if self.weights is None:
+            return self._shown(slice(None))
+        if self.n_rows > MOST_ROWS:
+            raise TableError(
+                f"A frame of {self.n_rows:,} rows is too large; take the {self.n_lines:,} distinct "
+                "records with to_frame(weights='rows') or, if memory allows, expanded().to_frame()."
+            )
+        return self._shown(np.repeat(np.arange(self.n_lines), self.weights))
+
+    def _counted_frame(self, name: str) -> pd.DataFrame:
+        if self.scheme == "vertical":
+            raise TableError(
+                "A vertical table cannot be counted by records: its lines are not linked."
+            )
+        if name in (*self.attributes, self.sensitive, self.group_name):
+            raise TableError(f"The table has a column {name!r}; choose another name for weights=.")
+        small = self.reduced()
+        rows = np.ones(small.n_lines, dtype=np.int64) if small.weights is None else small.weights
+        return small._shown(slice(None)).assign(**{name: rows})
+
+    def _shown(self, lines: slice | Ints) -> pd.DataFrame:
+        groups = self.group_codes[lines]
+        hidden = groups < 0
+        data: dict[str, pd.Series] = {}
+        for name, column in self.columns.items():
+            labels, codes = column.evidence.labels, column.codes[lines]
+            if hidden.any():
+                codes = np.where(hidden, len(labels), codes)
+                labels = (*labels, "*")
+            data[name] = _spread(labels, codes)
+        data[self.sensitive] = _spread(self.secret.evidence.labels, self.secret.codes[lines])
+        if self.group_name is not None:
+            names = [*self.group_labels, None] if hidden.any() else [*self.group_labels]
+            data[self.group_name] = _spread(names, groups)
+        return pd.DataFrame(data)
 
     def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Both parts of a vertical table: quasi-identifiers, and sensitive values."""
@@ -370,11 +434,45 @@ class ReleasedTable(Statistics):
 
     def head(self, rows: int = 5) -> pd.DataFrame:
         """Return the first lines of `to_frame` without building the rest."""
-        return lines.first_rows(self, rows)
+        if self.weights is None:
+            return self._shown(slice(rows))
+        repeated = np.minimum(self.weights[:rows], rows)
+        return self._shown(np.repeat(np.arange(len(repeated)), repeated)[:rows])
 
     def describe(self) -> pd.DataFrame:
         """One line per attribute: domain size, distinct cells, how much they hide."""
-        return lines.describe(self)
+        rows = {}
+        for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
+            evidence = column.evidence
+            used = self.tally(column.codes, len(evidence))
+            rows[name] = {
+                "role": "sensitive" if name == self.sensitive else "nonsensitive",
+                "values": len(evidence.domain),
+                "distinct cells": int((used > 0).sum()),
+                "evidence": "sets" if evidence.is_hard else "channel",
+                "average values per cell": round(float(used @ evidence.sizes) / self.n_rows, 2),
+                "shown in clear": round(float(used @ (evidence.sizes == 1)) / self.n_rows, 4),
+            }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def overview(self) -> pd.Series:
+        """Figures of the table as a whole: rows, groups, sizes, diversity."""
+        sizes = self.group_sizes
+        figures: dict[str, object] = {
+            "scheme": self.scheme,
+            "rows": self.n_rows,
+            **({} if self.weights is None else {"distinct records": self.n_lines}),
+            "suppressed rows": self.n_suppressed,
+            "groups": self.n_groups,
+            "smallest group (k)": self.k,
+            "median group": float(sizes.median()) if self.n_groups else 0.0,
+            "average group": round(float(sizes.mean()), 2) if self.n_groups else 0.0,
+            "largest group": int(sizes.max()) if self.n_groups else 0,
+            "fewest sensitive values in a group (l)": self.l,
+            "sensitive values": len(self.secret.domain),
+            "nested cells": "yes" if self.is_nested else "no",
+        }
+        return pd.Series(figures, name=self.sensitive)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -388,7 +486,32 @@ class ReleasedTable(Statistics):
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        return lines.line(self)
+        suppressed = f" + {_count(self.n_suppressed, 'suppressed row')}" * bool(self.n_suppressed)
+        return (
+            f"ReleasedTable({self.scheme}, {_count(self.n_rows, 'row')}, "
+            f"{_count(self.n_groups, 'group')}{suppressed}, k={self.k}, l={self.l}, "
+            f"sensitive={self.sensitive!r}, attributes={list(self.attributes)})"
+        )
 
     def _repr_html_(self) -> str:
-        return lines.html(self)
+        head = self.head(6).map(str).to_html(escape=True, border=0)
+        figures = self.overview().to_frame("").to_html(escape=True, border=0, header=False)
+        note = (
+            "<p>Lines of a vertical table are not linked: values and secrets of a group are listed "
+            "side by side, not person by person.</p>"
+        )
+        return (
+            f"<div><p><b>ReleasedTable</b>, sensitive: <code>{escape(self.sensitive)}</code></p>"
+            f"{figures}{self.describe().to_html(escape=True, border=0)}{head}"
+            f"{note if self.scheme == 'vertical' else ''}</div>"
+        )
+
+
+def _spread(labels: Sequence[Any], codes: npt.NDArray[Any]) -> pd.Series:
+    """Label of each row, in the type that the labels have in common."""
+    typed = pd.Series(object_array(labels), dtype=object).infer_objects()
+    return pd.Series(typed.array.take(codes))
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

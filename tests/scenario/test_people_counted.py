@@ -13,9 +13,9 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.reporting.sections import by_number, row_table
 from anonbayes.scenario.load import load, prepare
 from anonbayes.scenario.people_in_clear import PeopleInClear, read_people
-from anonbayes.tables import outofcore, partitions, sources
+from anonbayes.tables import counting, reading
 
-ENGINES = ("duckdb", "dask", "in order")
+ENGINES = ("duckdb", "dask")
 N = 400
 
 
@@ -24,8 +24,8 @@ def small_parts(monkeypatch):
     """Many batches, even of small files."""
     import dask
 
-    monkeypatch.setattr(partitions, "BATCH", 64)
-    monkeypatch.setattr(outofcore, "CHUNK", 50)
+    monkeypatch.setattr(counting, "BATCH", 64)
+    monkeypatch.setattr(counting, "CHUNK", 50)
     with dask.config.set(scheduler="synchronous"):
         yield
 
@@ -35,10 +35,8 @@ def large(monkeypatch):
     """Call everything large, to be counted by the engine of this name."""
 
     def declare(engine):
-        monkeypatch.setattr(sources, "LARGE_BYTES", 0)
-        monkeypatch.setattr(sources, "LARGE_ROWS", 0)
-        if engine == "in order":  # as without DuckDB
-            monkeypatch.setattr(sources.importlib.util, "find_spec", lambda _: None)
+        monkeypatch.setattr(reading, "LARGE_BYTES", 0)
+        monkeypatch.setattr(reading, "LARGE_ROWS", 0)
 
     return declare
 
@@ -78,9 +76,6 @@ def read_people_of(tables, file, *, engine):
 
 
 def read(release, file, engine, large):
-    if engine == "in order":
-        large(engine)
-        engine = "auto"
     return read_people_of([release], file, engine=engine)
 
 

@@ -11,7 +11,7 @@ import pytest
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, CellError, DomainError, TableError
 from anonbayes.io.text import read_csv_text
-from anonbayes.tables import outofcore
+from anonbayes.tables import counting
 
 ENGINES = ("pandas", "duckdb", "dask")
 
@@ -199,8 +199,8 @@ def test_extras_that_are_not_installed(name, tmp_path, monkeypatch):
 
 
 def test_nothing_reaches_for_a_network():
-    wanted = {**outofcore.SETTINGS}
-    with outofcore.open_duckdb() as (con, _):
+    wanted = {**counting.SETTINGS}
+    with counting.open_duckdb() as (con, _):
         found = dict(con.execute("SELECT name, value FROM duckdb_settings()").fetchall())
         assert {name: found[name] for name in wanted} == wanted
         assert set(wanted.values()) == {"false"}
@@ -256,10 +256,10 @@ def test_an_interrupted_query_stops(monkeypatch, tmp_path):
 
         yield done
 
-    monkeypatch.setattr(outofcore, "reading", interrupted)
-    with outofcore.open_duckdb() as (con, _), pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(counting, "reading", interrupted)
+    with counting.open_duckdb() as (con, _), pytest.raises(KeyboardInterrupt):
         query = "SELECT count(*) FROM range(100000) a, range(100000) b WHERE a.range % 7 = b.range"
-        outofcore._run(con, lambda: con.sql(query).fetchall(), "counting", True)
+        counting._run(con, lambda: con.sql(query).fetchall(), "counting", True)
 
 
 def test_progress_is_for_terminals_only(capsys, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import datetime
 import itertools
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,12 @@ from hypothesis import strategies as st
 import anonbayes as ab
 from anonbayes.cluster import local_client
 from anonbayes.io.text import read_csv_text
-from anonbayes.tables import outofcore, partitions, sources
+from anonbayes.tables import counting, reading
 from anonbayes.tables.groups import given_groups
 from anonbayes.tables.sources import find_files, frame_of
 
 TREE = ab.Hierarchy([20, 21, 60, 61], [["young", "young", 'o\'ld "age"', "ält; ü"], ["*"] * 4])
-ENGINES = ("duckdb", "dask", "in order")
+ENGINES = ("duckdb", "dask")
 HOW = {
     "domains": {"zip": [f"{i:05d}" for i in range(100, 130)], "number": range(0, 10)},
     "hierarchies": {"age": TREE},
@@ -34,9 +35,9 @@ HOW = {
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Many parts and batches, even of small files."""
-    monkeypatch.setattr(partitions, "ROWS", 100)
-    monkeypatch.setattr(partitions, "BATCH", 64)
-    monkeypatch.setattr(outofcore, "CHUNK", 50)
+    monkeypatch.setattr(counting, "ROWS", 100)
+    monkeypatch.setattr(counting, "BATCH", 64)
+    monkeypatch.setattr(counting, "CHUNK", 50)
     import dask
 
     with dask.config.set(scheduler="synchronous"):
@@ -90,12 +91,8 @@ def same(one, two):
 
 
 def read(source, engine, sensitive="ill", monkeypatch=None, **how):
-    found = sources.open_source(
-        source, engine="auto" if engine == "in order" else engine, progressbar=False
-    )
-    if engine == "in order":
-        found = sources.replace(found, engine=engine)
-    return found.table(sensitive, **{**HOW, **how})
+    found = reading.open_source(source, engine=engine, progressbar=False)
+    return ab.ReleasedTable.from_parts(found.parts(sensitive, **{**HOW, **how}))
 
 
 def split(frame, folder, cuts=(0, 1, 250, 250, 699, 700), **how):
@@ -231,7 +228,7 @@ def test_named_groups_dropped_columns_and_several_secrets(engine, tmp_path):
         tmp_path / "a.parquet", ["ill", "whole"], drop=["extra", "number"],
         domains={"zip": HOW["domains"]["zip"]}, hierarchies=HOW["hierarchies"], group="g",
         missing={"age": "unknown", "flag": "category"}, progressbar=False,
-        engine="duckdb" if engine == "in order" else engine,
+        engine=engine,
     )  # fmt: skip
     same(want, found)
     assert found.group_name == "g" and found.sensitive == "ill & whole"
@@ -338,9 +335,9 @@ def test_text(engine, spelling, tmp_path):
     how = {"missing": {"age": "unknown", "number": "unknown"}, "drop": ["whole"]}
     want = ab.read_arx(tmp_path / "a.csv", sensitive="ill", hierarchies=HOW["hierarchies"],
                        domains=HOW["domains"], engine="pandas", **how)  # fmt: skip
-    found = sources.open_source(tmp_path / "a.csv", engine="duckdb", progressbar=False)
-    found = sources.replace(found.without(how.pop("drop")), engine=engine)
-    same(want, found.table("ill", **{**HOW, **how}))
+    found = reading.open_source(tmp_path / "a.csv", engine="duckdb", progressbar=False)
+    found = replace(found.without(how.pop("drop")), engine=engine)
+    same(want, ab.ReleasedTable.from_parts(found.parts("ill", **{**HOW, **how})))
 
 
 def test_columns_of_text_files_in_another_order(tmp_path):
@@ -369,7 +366,7 @@ text_files = st.builds(
 
 @pytest.fixture(scope="module")
 def database():
-    with outofcore.open_duckdb() as opened:
+    with counting.open_duckdb() as opened:
         yield opened
 
 
@@ -385,7 +382,7 @@ def test_text_is_read_as_pandas_reads_it(text, database):
     except ab.AnonbayesError as error:
         want = str(error)
     try:
-        parts = outofcore.as_parquet(find_files(file), con, folder, progressbar=False)
+        parts = counting.as_parquet(find_files(file), con, folder, progressbar=False)
         found = frame_of(pq.read_table(parts.paths[0]))
     except ab.AnonbayesError as error:
         found = str(error)
@@ -400,8 +397,8 @@ def test_a_quote_after_blanks_is_a_letter(blank, tmp_path):
     """DuckDB would take both lines for one."""
     file = tmp_path / "a.csv"
     file.write_text(f'x;y\na;{blank}"\na;b"\n')
-    with outofcore.open_duckdb() as (con, folder):
-        parts = outofcore.as_parquet(find_files(file), con, folder, progressbar=False)
+    with counting.open_duckdb() as (con, folder):
+        parts = counting.as_parquet(find_files(file), con, folder, progressbar=False)
         found = frame_of(pq.read_table(parts.paths[0]))
     pd.testing.assert_frame_equal(found, read_csv_text(file))
     assert len(found) == 2
@@ -435,8 +432,8 @@ def test_anatomy(engine, counted, kind, tmp_path, monkeypatch):
         qit[150:].to_parquet(tmp_path / "q1.parquet")
         slots.to_parquet(tmp_path / "s.parquet")
         files = [tmp_path / "q0.parquet", tmp_path / "q1.parquet"], tmp_path / "s.parquet"
-    monkeypatch.setattr(sources, "LARGE_ROWS", 100)
-    monkeypatch.setattr(sources, "LARGE_BYTES", 100)
+    monkeypatch.setattr(reading, "LARGE_ROWS", 100)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 100)
     given_ = {"sensitive": "ill", "group": "gid", "progressbar": False}
     want = ab.read_anatomy(*files, **given_, engine="pandas")
     found = ab.read_anatomy(*files, **given_, engine=engine)
@@ -463,13 +460,13 @@ def test_the_engine_is_chosen_by_size(tmp_path, monkeypatch):
     frame.to_parquet(tmp_path / "a.parquet")
     small = ab.ReleasedTable.from_parquet(tmp_path / "a.parquet", "ill", **HOW)
     assert small.weights is None
-    monkeypatch.setattr(sources, "LARGE_ROWS", 100)
-    assert sources.open_source(tmp_path / "a.parquet").engine == "duckdb"
+    monkeypatch.setattr(reading, "LARGE_ROWS", 100)
+    assert reading.open_source(tmp_path / "a.parquet").engine == "duckdb"
     large = ab.ReleasedTable.from_parquet(tmp_path / "a.parquet", "ill", **HOW)
     assert large.weights is not None
     same(small, large)
-    monkeypatch.setattr(sources.importlib.util, "find_spec", lambda name: None)
-    assert sources.open_source(tmp_path / "a.parquet").engine == "in order"
+    monkeypatch.setattr(reading.importlib.util, "find_spec", lambda name: None)
+    assert reading.open_source(tmp_path / "a.parquet").engine == "pandas"
 
 
 def test_count_records_of_files(tmp_path):

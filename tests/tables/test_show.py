@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from anonbayes import ReleasedTable
-from anonbayes.tables.lines import overview
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_describe_by_hand(table):
 
 
 def test_overview(table):
-    figures = overview(table)
+    figures = table.overview()
     assert figures["rows"] == 7 and figures["suppressed rows"] == 1
     assert figures["largest group"] == 3 and figures["median group"] == 2
     assert figures["nested cells"] == "yes"

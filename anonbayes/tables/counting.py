@@ -1,42 +1,47 @@
-"""Counting rows with DuckDB, out of core."""
+"""Distinct rows of tables larger than memory: by DuckDB on one machine, by Dask on a cluster."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from anonbayes.cluster import result_of
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.text import blocks, read_csv_names, read_csv_parts
 from anonbayes.tables.build import FrameLike
-from anonbayes.tables.partitions import categories, count_in_order
 from anonbayes.tables.sources import (
     PRESENT,
     ROWS_PER_PART,
     Counted,
-    Reading,
     TableFiles,
+    all_rows,
+    count_frame,
     frame_of,
     joined,
+    merge,
     no_damage,
     only_presence,
     open_parquet,
     parquet_module,
+    place_key,
     read_columns,
     reading,
 )
 
 __all__ = [
     "ColumnFrame",
-    "as_parquet",
+    "count_partitions",
+    "count_with_dask",
     "count_with_duckdb",
     "duckdb_module",
     "open_columns",
@@ -88,17 +93,17 @@ def count_with_duckdb(
         if not len(kept):
             raise TableError(f"{str(files.paths[0])!r} has no rows.")
         fields = parts.fields()
-        if fields is None or RESERVED & set(files.names):
-            return count_in_order(parts, progressbar=progressbar)
+        if RESERVED & set(files.names):
+            return count_frame(*all_rows(parts))
         query = _counting_query([parts.paths[i] for i in kept], parts.names)
         try:
-            found = _run(con, lambda: con.sql(query).to_arrow_table(), "counting rows", progressbar)
+            rows = _run(con, lambda: con.sql(query).to_arrow_table(), "counting rows", progressbar)
         except duckdb_module().Error as error:
             raise _explained(error, parts, memory_limit) from None
-        first = found.column("first").to_numpy()
+        first = rows.column("first").to_numpy()
         return Counted(
-            _frame(found, fields, parts),
-            found.column("n").to_numpy().astype(np.int64),
+            _frame(rows, fields, parts),
+            rows.column("n").to_numpy().astype(np.int64),
             kept[first // ROWS_PER_PART] * ROWS_PER_PART + first % ROWS_PER_PART,
         )
 
@@ -106,20 +111,13 @@ def count_with_duckdb(
 def as_parquet(
     files: TableFiles, con: Any, folder: Path, *, progressbar: bool = True
 ) -> TableFiles:
-    """Delimited files as temporary parquet files, every cell a text; parquet files as they are.
-
-    Without a connection to DuckDB the text is read as pandas does, a chunk at a time.
-    """
+    """Delimited files as temporary parquet files, every cell a text; parquet files as they are."""
     if files.kind == "parquet":
         return files
     out = []
     for i, path in enumerate(files.paths):
         target = folder / f"{i}.parquet"
-        if (
-            con is None
-            or _is_doubtful(path, files.sep)
-            or not _copied(con, path, files, target, progressbar)
-        ):
+        if _is_doubtful(path, files.sep) or not _copied(con, path, files, target, progressbar):
             # Reads what DuckDB refuses, as pandas does, or says what is wrong with it.
             _copy_in_chunks(path, files, target)
         out.append(target)
@@ -178,7 +176,8 @@ def _counting_query(paths: Sequence[Path], names: Sequence[str]) -> str:
     return (
         f"SELECT {keys}, count(*) AS n, min(place) AS first FROM (SELECT {shown}, "
         f"file_index::BIGINT * {ROWS_PER_PART} + file_row_number AS place "
-        f"FROM read_parquet([{listed}], file_row_number = true)) GROUP BY {keys} ORDER BY first"
+        f"FROM read_parquet([{listed}], file_row_number = true, union_by_name = true)) "
+        f"GROUP BY {keys} ORDER BY first"
     )
 
 
@@ -212,7 +211,7 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
 
     def target() -> None:
         try:
-            outcome["found"] = work()
+            outcome["result"] = work()
         except BaseException as error:
             outcome["error"] = error
 
@@ -229,7 +228,7 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
             raise
     if "error" in outcome:
         raise outcome["error"]
-    return outcome["found"]
+    return outcome["result"]
 
 
 # -- delimited text ---------------------------------------------------------------------------
@@ -277,13 +276,13 @@ def _copy_in_chunks(path: Path, files: TableFiles, target: Path) -> None:
 # -- results ----------------------------------------------------------------------------------
 
 
-def _frame(found: Any, fields: Sequence[Any], parts: TableFiles) -> pd.DataFrame:
+def _frame(rows: Any, fields: Sequence[Any], parts: TableFiles) -> pd.DataFrame:
     """Distinct rows with the types that pandas would have given to the columns of the file."""
     import pyarrow as pa
 
     columns = []
     for i, field in enumerate(fields):
-        column = found.column(f"c{i}").combine_chunks()
+        column = rows.column(f"c{i}").combine_chunks()
         if pa.types.is_dictionary(field.type):
             column = column.cast(field.type.value_type)
             column = pa.DictionaryArray.from_arrays(
@@ -364,7 +363,8 @@ class ColumnFrame(FrameLike):
 
 @contextmanager
 def open_columns(
-    reading: Reading,
+    files: TableFiles,
+    engine: str,
     memory_limit: str | None,
     temp_directory: str | Path | None,
     *,
@@ -374,11 +374,212 @@ def open_columns(
 
     Delimited files are turned into temporary parquet files, which go when the block ends.
     """
-    if reading.engine == "pandas":
-        yield reading.rows()[0]
-    elif reading.engine == "duckdb":
-        with open_duckdb(memory_limit, temp_directory) as (con, folder):
-            yield ColumnFrame(as_parquet(reading.source, con, folder, progressbar=progressbar))
-    else:
-        with tempfile.TemporaryDirectory(prefix="anonbayes-", dir=temp_directory) as folder:
-            yield ColumnFrame(as_parquet(reading.source, None, Path(folder)))
+    if engine == "pandas":
+        yield all_rows(files)[0]
+        return
+    with open_duckdb(memory_limit, temp_directory) as (con, folder):
+        yield ColumnFrame(as_parquet(files, con, folder, progressbar=progressbar))
+
+
+# -------------------------------------------------------------------------------------------------
+# Dask: a part is a run of row groups of a parquet file, a delimited file, or a partition of a Dask
+# dataframe. Its rows are counted where it is read; only distinct rows travel, and they are merged a
+# few parts at a time.
+
+ROWS = 1_000_000
+"""Rows of a task, about."""
+BATCH = 250_000
+"""Rows in memory at a time."""
+FAN_IN = 8
+"""Counted parts that are merged at a time."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some row groups of a parquet file, or a whole delimited file.
+
+    Parameters
+    ----------
+    files : TableFiles
+        The table.
+    number : int
+        Which of its files.
+    groups : range or None
+        Row groups; None for a delimited file.
+    start : int
+        Number of the first row in the file.
+    """
+
+    files: TableFiles
+    number: int
+    groups: range | None
+    start: int
+
+
+def parts_of(files: TableFiles) -> list[Part]:
+    """Cut a table into parts of about a million rows."""
+    if files.kind == "csv":
+        return [Part(files, i, None, 0) for i in range(len(files.paths))]
+    files.fields()  # refuses files that do not go together
+    parts = []
+    for i, path in enumerate(files.paths):
+        metadata = open_parquet(path).metadata
+        first = start = row = 0
+        for group in range(metadata.num_row_groups):
+            row += metadata.row_group(group).num_rows
+            if row - start >= ROWS or group == metadata.num_row_groups - 1:
+                if row > start:
+                    parts.append(Part(files, i, range(first, group + 1), start))
+                first, start = group + 1, row
+    return parts
+
+
+def count_part(part: Part) -> Counted:
+    """Distinct rows of one part, a batch at a time."""
+    # Texts arrive as codes into a dictionary, which is faster to count than the texts.
+    texts = [] if part.groups is None else _text_columns(part)
+    counted: list[Counted] = []
+    for frame, start in _batches(part, texts):
+        new = count_frame(frame, place_key(part.number, start, len(frame)))
+        clear = new.frame.assign(**{n: new.frame[n].astype(object) for n in texts})
+        counted = [merge([*counted, replace(new, frame=clear)])]
+    return counted[0]
+
+
+def count_with_dask(files: TableFiles, *, client: Any = None, progressbar: bool = True) -> Counted:
+    """Distinct rows of files that every worker of a cluster can read."""
+    parts = parts_of(files)
+    if not parts:
+        raise TableError(f"{str(files.paths[0])!r} has no rows.")
+    return _tree(count_part, parts, client, progressbar)
+
+
+def count_partitions(
+    frame: Any, names: Sequence[str], *, client: Any = None, progressbar: bool = True
+) -> Counted:
+    """Distinct rows of a Dask dataframe; partitions are counted where they are."""
+    numbered = list(enumerate(frame[list(names)].to_delayed()))
+    counted = _tree(_count_partition, numbered, client, progressbar)
+    if not len(counted.rows):
+        raise TableError("The Dask dataframe has no rows.")
+    return counted
+
+
+def categories(files: TableFiles, name: str) -> Any:
+    """Categories of a column that was written as categorical, unseen ones included, in order."""
+    import pyarrow as pa
+
+    chunks: list[Any] = []
+    for path in files.paths:
+        for batch in open_parquet(path).iter_batches(columns=[name], batch_size=BATCH):
+            chunk = getattr(batch.column(0), "dictionary", None)
+            if chunk is None:  # a file in which the column is empty throughout
+                continue
+            if not chunks or not chunk.equals(chunks[-1]):
+                chunks.append(chunk)
+    return pa.chunked_array(chunks).unique()
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+
+def _batches(part: Part, texts: list[str]) -> Iterator[tuple[pd.DataFrame, int]]:
+    files, path = part.files, part.files.paths[part.number]
+    if part.groups is None:
+        for frame in read_csv_parts(path, sep=files.sep, rows=BATCH):
+            cells = only_presence(frame[list(files.names)], files.presence)
+            yield cells, int(frame.index[0]) if len(frame) else 0
+        return
+    file, start = open_parquet(path, read_dictionary=texts), part.start
+    names, groups = list(files.names), list(part.groups)
+    batches = file.iter_batches(BATCH, row_groups=groups, columns=names)
+    while True:
+        with no_damage(path):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield frame_of(batch)[names], start
+        start += len(batch)
+
+
+def _text_columns(part: Part) -> list[str]:
+    import pyarrow.types as types
+
+    schema = open_parquet(part.files.paths[part.number]).schema_arrow
+    kinds = {name: schema.field(name).type for name in part.files.names}
+    return [n for n, kind in kinds.items() if types.is_string(kind) or types.is_large_string(kind)]
+
+
+def _count_partition(numbered: tuple[int, pd.DataFrame]) -> Counted:
+    number, frame = numbered
+    return count_frame(frame.reset_index(drop=True), place_key(number, 0, len(frame)))
+
+
+# -- tasks ------------------------------------------------------------------------------------
+
+
+def _tree(
+    count: Callable[[Any], Counted], parts: Sequence[Any], client: Any, progressbar: bool
+) -> Counted:
+    """Count parts and merge the results, as tasks of a Dask scheduler.
+
+    A worker that dies takes only counts along; the scheduler counts those parts again.
+    """
+    dask = dask_module()
+    leaves = [dask.delayed(count, pure=False)(part) for part in parts]
+    cluster = _current_client() if client is None else client
+    with reading("counting rows", progressbar=progressbar) as done:
+        if cluster is None:
+            return _here(dask, leaves, done)
+        level = cluster.compute(leaves)
+        waiting = list(level)
+        while len(level) > 1:
+            level = [
+                cluster.submit(merge, level[i : i + FAN_IN], pure=False)
+                for i in range(0, len(level), FAN_IN)
+            ]
+        while not level[0].done():
+            done(sum(future.done() for future in waiting) / len(waiting))
+            time.sleep(0.05)
+        whole: Counted = result_of(level[0], "counting rows")
+    return whole
+
+
+def _here(dask: Any, level: list[Any], done: Callable[[float], None]) -> Counted:
+    """Run the tasks with Dask's own scheduler of this process."""
+    finished, leaves = 0, len(level)
+    while len(level) > 1:
+        level = [
+            dask.delayed(merge, pure=False)(level[i : i + FAN_IN])
+            for i in range(0, len(level), FAN_IN)
+        ]
+
+    def after(*_: Any) -> None:
+        nonlocal finished
+        finished += 1
+        done(min(finished / leaves, 1.0))
+
+    with dask.callbacks.Callback(posttask=after):
+        whole: Counted = level[0].compute()
+    return whole
+
+
+def _current_client() -> Any:
+    try:
+        from distributed import get_client
+
+        return get_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def dask_module() -> Any:
+    """Return ``dask``, or raise an error that says how to get it."""
+    try:
+        import dask
+        import dask.callbacks
+    except ImportError:
+        raise TableError(
+            "engine='dask' needs dask; install it with: pip install 'anonbayes[big]'"
+        ) from None
+    return dask
