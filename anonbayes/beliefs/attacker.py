@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,23 @@ __all__ = ["attacker_weights", "candidate_rows", "draw_weights", "random_world_w
 MOST_DRAWS = 400
 
 
+def _matched(
+    table: ReleasedTable, victims: Victims
+) -> tuple[Victims, IndexedRecords, tuple[Compatibility, ...]]:
+    """Victims, the table's rows, and which cells fit; a known group is one more attribute."""
+    rows = records_of(table, grouped=victims.group is not None)
+    if victims.group is not None:
+        groups = sparse.eye_array(table.n_groups, format="csr")
+        known = sparse.csr_array(sparse.vstack([groups, np.ones((1, table.n_groups))]))
+        codes = np.where(victims.group < 0, table.n_groups, victims.group)
+        victims = replace(
+            victims,
+            codes=np.column_stack([victims.codes, codes]),
+            weights=(*victims.weights, known),
+        )
+    return victims, rows, rows.match(victims)
+
+
 def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
     """Unnormalised ``p_A`` of each distinct victim.
 
@@ -43,8 +61,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that the knowledge fits nobody.
     """
-    rows = records_of(post.table)
-    compatible = rows.match(victims)
+    victims, rows, compatible = _matched(post.table, victims)
     if post.table.scheme == "vertical":
         return _vertical(post, victims, rows, compatible)
     if not post.table.secrets_known:
@@ -64,8 +81,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
 
 def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
     """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
-    rows = records_of(table)
-    compatible = rows.match(victims)
+    victims, rows, compatible = _matched(table, victims)
     fit = []
     for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
         share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
@@ -82,8 +98,7 @@ def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats
 
 def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
-    rows = records_of(table)
-    compatible = rows.match(victims)
+    victims, rows, compatible = _matched(table, victims)
     possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
     found, _ = accumulate(victims, rows.index, compatible, possible, rows.counts[:, None])
     return np.rint(found[:, 0]).astype(np.int64)
@@ -247,18 +262,18 @@ def draw_weights(
 
 def _vertical(
     post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
-) -> tuple[Floats, Floats, Ints]:
+) -> tuple[Floats, Floats | None, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
     fit = [
         pair_values(weight, cells, pairs)[:, None]
         for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
     ]
-    batches = [
-        accumulate(victims, rows.index, compatible, fit, rows.gather(owned))[0]
+    parts = [
+        accumulate(victims, rows.index, compatible, fit, rows.gather(owned))
         for owned in post.ownership
     ]
-    found = accumulate(victims, rows.index, compatible, fit, rows.gather(post.ownership[0]))[1]
-    return np.mean(batches, axis=0), np.stack(batches), found
+    batches, found = np.stack([weights for weights, _ in parts]), parts[0][1]
+    return np.mean(batches, axis=0), batches if post.simulated else None, found
 
 
 # -------------------------------------------------------------------------------------------------

@@ -71,9 +71,11 @@ def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series |
     return _labelled(post.table, victims, weights, batches, None, "learner")
 
 
-def attacker_belief(post: Posterior, victim: Victim, *, secret: Secret) -> pd.Series | pd.DataFrame:
+def attacker_belief(
+    post: Posterior, victim: Victim, *, secret: Secret, group: Any = None
+) -> pd.Series | pd.DataFrame:
     """See `Posterior.attacker`."""
-    victims = read_victims(post.table, victim)
+    victims = read_victims(post.table, victim, group=group)
     extra = secret_weights(post.table, secret)
     weights, batches, found = attacker_weights(post, victims)
     _check_found(victims, found)
@@ -81,10 +83,10 @@ def attacker_belief(post: Posterior, victim: Victim, *, secret: Secret) -> pd.Se
 
 
 def random_worlds_belief(
-    post: Posterior, victim: Victim, *, secret: Secret
+    post: Posterior, victim: Victim, *, secret: Secret, group: Any = None
 ) -> pd.Series | pd.DataFrame:
     """See `Posterior.random_worlds`."""
-    victims = read_victims(post.table, victim)
+    victims = read_victims(post.table, victim, group=group)
     extra = secret_weights(post.table, secret)
     weights, found = random_world_weights(post.table, victims)
     _check_found(victims, found)
@@ -132,7 +134,8 @@ def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:
             rows = np.flatnonzero(np.isin(victims.inverse, lost))
             who = f"Victim {victims.index[rows[0]]!r} ({len(rows)} of {len(victims.inverse)}): "
         raise TableError(
-            f"{who}what is known fits no row of the released table, so the victim cannot be in it. "
+            f"{who}what is known fits no row of the released table"
+            f"{'' if victims.group is None else ' in that group'}, so the victim cannot be in it. "
             "Check the values, or give a set of values where you are not sure."
         )
 

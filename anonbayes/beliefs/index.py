@@ -123,19 +123,23 @@ class IndexedRecords:
     )
 
     @classmethod
-    def of(cls, table: ReleasedTable) -> IndexedRecords:
-        """Index the lines of a table."""
+    def of(cls, table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
+        """Index the lines of a table; a group may be one more attribute, with itself as cell."""
         columns, n = table.columns.values(), table.n_lines
-        inverse, first, _ = distinct_rows([c.codes for c in columns])
-        codes = np.stack([c.codes[first].astype(np.int64) for c in columns], axis=1)
+        shown = [c.codes for c in columns]
         evidence = tuple(c.evidence.matrix for c in columns)
+        if grouped:
+            shown.append(table.group_codes)
+            evidence = (*evidence, sparse.csr_array(sparse.eye_array(table.n_groups, format="csr")))
+        inverse, first, _ = distinct_rows(shown)
+        codes = np.stack([c[first].astype(np.int64) for c in shown], axis=1)
         weight = np.ones(n) if table.weights is None else table.weights.astype(np.float64)
         lines = sparse.csr_array((weight, (inverse, np.arange(n))), shape=(len(codes), n))
         secrets = np.empty((len(codes), 0))
         if table.secrets_known:
             size = len(table.secret.domain)
-            shown = (np.ones(n), (np.arange(n), table.secret_codes))
-            secrets = (lines @ sparse.csr_array(shown, shape=(n, size))).toarray()
+            ones = (np.ones(n), (np.arange(n), table.secret_codes))
+            secrets = (lines @ sparse.csr_array(ones, shape=(n, size))).toarray()
         index = RecordIndex.of(codes, np.array([m.shape[0] for m in evidence]))
         return cls(evidence, index, lines, secrets)
 
@@ -159,14 +163,15 @@ class IndexedRecords:
         return self._matches[victims]
 
 
-_KEPT: WeakKeyDictionary[ReleasedTable, IndexedRecords] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[ReleasedTable, dict[bool, IndexedRecords]] = WeakKeyDictionary()
 
 
-def records_of(table: ReleasedTable) -> IndexedRecords:
-    """Records of a table, indexed once and kept as long as the table is."""
-    if table not in _KEPT:
-        _KEPT[table] = IndexedRecords.of(table)
-    return _KEPT[table]
+def records_of(table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
+    """Records of a table, without or with their groups, indexed once and kept with the table."""
+    kept = _KEPT.setdefault(table, {})
+    if grouped not in kept:
+        kept[grouped] = IndexedRecords.of(table, grouped=grouped)
+    return kept[grouped]
 
 
 def _compatible(weight: sparse.csr_array, cells: sparse.csr_array) -> Compatibility:

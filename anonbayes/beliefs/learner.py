@@ -48,9 +48,8 @@ def learner_weights(
         The same from batches of the draws; None when exact.
     """
     one_of("kind", kind, KINDS)
-    if kind == "predictive" and post.method == "exact":
-        means = [post.trees[name].mean for name in post.table.attributes]
-        return _joint(post, victims, means), None
+    if kind == "predictive" and not post.simulated:
+        return _joint(post, victims, post.means), None
     if kind == "predictive" and post.table.scheme == "horizontal" and post.table.secrets_known:
         return _factorised(post, victims)
     return _averaged(post, victims, conditional=kind == "conditional")

@@ -18,7 +18,7 @@ from anonbayes.tables.build import check_frame, distinct_rows
 from anonbayes.tables.cells import CellParser
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Victims", "batch_slices", "read_victims", "standard_error"]
+__all__ = ["Victims", "batch_slices", "group_codes", "read_victims", "standard_error"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -80,19 +80,26 @@ class Victims:
         Distinct victim of each victim asked for.
     index : pandas.Index or None
         Labels of the victims asked for; None for a single one.
+    group : numpy.ndarray or None
+        Of a vertical table: code of the group that each distinct victim is known to be in, -1 where
+        it is unknown; None where nobody's is known.
     """
 
     codes: npt.NDArray[np.int64]
     weights: tuple[sparse.csr_array, ...]
     inverse: npt.NDArray[np.int64]
     index: pd.Index | None
+    group: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
 
 def read_victims(
-    table: ReleasedTable, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
+    table: ReleasedTable,
+    victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
+    *,
+    group: Any = None,
 ) -> Victims:
     """Read one victim (a mapping, or the row of a frame) or many (a frame).
 
@@ -105,6 +112,9 @@ def read_victims(
         of the hierarchy, too), or ``{value: weight}`` for noisy knowledge. An attribute that is not
         mentioned, or missing (NaN, None), is unknown. Columns of a frame, or of its row, that are
         no attributes of the table are ignored only if they are its sensitive column.
+    group : optional
+        Group of a vertical table that the victim is in: its label, for several victims also one
+        label each, or the column of the frame that holds them.
 
     Examples
     --------
@@ -117,6 +127,8 @@ def read_victims(
     """
     if isinstance(victim, pd.DataFrame):
         check_frame(victim, "The frame of victims")
+        if isinstance(group, str) and group in victim.columns:
+            victim, group = victim.drop(columns=group), victim[group]
         columns: dict[str, list[Any]] = {str(c): victim[c].tolist() for c in victim.columns}
         index, size = victim.index, len(victim)
     elif isinstance(victim, Mapping | pd.Series):
@@ -139,8 +151,50 @@ def read_victims(
         code, weight = _knowledge(table, name, columns.get(name), size, index)
         codes.append(code)
         weights.append(weight)
-    inverse, first, _ = distinct_rows(codes)
-    return Victims(np.stack(codes, axis=1)[first], tuple(weights), inverse, index)
+    known = None if group is None else group_codes(table, group, size, index)
+    inverse, first, _ = distinct_rows(codes if known is None else [*codes, known])
+    return Victims(
+        np.stack(codes, axis=1)[first],
+        tuple(weights),
+        inverse,
+        index,
+        None if known is None else known[first],
+    )
+
+
+def group_codes(
+    table: ReleasedTable, group: Any, size: int, index: pd.Index | None
+) -> npt.NDArray[np.int64]:
+    """Codes of the groups that victims are known to be in, -1 where that is missing.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A vertical table.
+    group : label, or sequence of labels
+        One for all, or one each.
+    size, index
+        Number of victims, and their labels for messages.
+    """
+    if table.scheme != "vertical":
+        raise TableError(
+            "group= says which group of a vertical table a victim is in; in a horizontal table the "
+            "victim's values say it."
+        )
+    labels = [group] * size
+    if isinstance(group, pd.Series | pd.Index | np.ndarray | list | tuple):
+        labels = list(group)
+        if len(labels) != size:
+            raise TableError(f"group= has {len(labels)} entries for {size} victims.")
+    place = dict(zip(table.group_labels.tolist(), range(table.n_groups), strict=True))
+    found = np.empty(size, dtype=np.int64)
+    for row, label in enumerate(labels):
+        code = -1 if is_missing(label) else place.get(label)
+        if code is None:
+            who = "" if index is None else f" of victim {index[row]!r}"
+            raise TableError(f"The table has no group {label!r}{who}. {nearest(label, place)}")
+        found[row] = code
+    return found
 
 
 def _knowledge(

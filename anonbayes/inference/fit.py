@@ -24,7 +24,7 @@ from anonbayes.inference.run import Engine, Recorded, RunStore, join, run_chains
 from anonbayes.inference.vertical.chain import layout_step
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
-from anonbayes.inference.weights import Evidenced, choose_evidence
+from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
 
@@ -36,7 +36,7 @@ log = logging.getLogger("anonbayes")
 DISAGREE = 1.1
 LEAST_DRAWS = 100
 WEIGHT_STREAM = 17
-METHODS = ("auto", "exact", "gibbs", "nuts")
+METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
 VERTICAL_STEPS = (
     "auto",
@@ -86,10 +86,12 @@ def fit(
         the release. ``"auto"``: weighted where it predicts held-out rows better by more than its
         standard error; tables too small to tell stay independent. See ``post.evidence``,
         ``post.weights`` and ``post.scores``.
-    method : {"auto", "exact", "gibbs", "nuts"}
+    method : {"auto", "exact", "gibbs", "nuts", "crossfit"}
         ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
         table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
-        the first of these that applies.
+        the first of these that applies. ``"crossfit"`` is the method of weighted evidence in a
+        vertical table, and of no other: beliefs about each group from the other groups alone, and
+        independent draws of weights and population.
     step : str, optional
         Kind of Gibbs step. Horizontal: ``"tree"`` (default; only cells that cross the tree of the
         others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default;
@@ -142,13 +144,20 @@ def fit(
     if client is not None:
         check_client(client)
     coords_of(table)  # refuses reserved names before anything runs
+    rows = rows_to_keep(table, keep_cleartext)
+    if table.scheme == "vertical":
+        chain = [("step", step), ("resume", resume), ("keep_cleartext", rows)]
+        evidence = _vertical_evidence(evidence, method, [k for k, v in chain if v is not None])
     method, step = _choose(table, method, step)
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+    if taken.crossfit is not None:
+        method, step = "crossfit", None
     prior = taken.prior
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
     _say_evidence(taken)
-    rows = rows_to_keep(table, keep_cleartext)
     entropy = _entropy(seed, resume)
+    if taken.crossfit is not None:
+        return _crossfit(table, taken, draws, chains, entropy)
     if method == "nuts":
         if resume is not None or rows is not None or client is not None:
             raise ModelError(
@@ -221,8 +230,32 @@ def _check_counts(**counts: int | None) -> None:
             raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
 
 
+def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
+    """Evidence of a vertical table: who asks for a chain has chosen, since weights need none.
+
+    `chain` names what was set that only a chain has.
+    """
+    one_of("evidence", evidence, EVIDENCE)
+    one_of("method", method, METHODS)
+    if method == "gibbs":
+        chain = ["method='gibbs'", *chain]
+    if method == "crossfit":
+        if evidence == "independent":
+            raise ModelError("method='crossfit' is that of evidence='weighted'.")
+        evidence = "weighted"
+    if chain and evidence == "weighted":
+        raise ModelError(
+            f"{chain[0]} belongs to the chains of evidence='independent'; weighted evidence of a "
+            "vertical table is cross-fitted. To draw it, sample build_model(table, "
+            "evidence='weighted') with ab.steps.vertical_steps(table)."
+        )
+    return "independent" if chain else evidence
+
+
 def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, str | None]:
     one_of("method", method, METHODS)
+    if method == "crossfit" and table.scheme != "vertical":
+        raise ModelError("method='crossfit' is for vertical tables; use method='auto'.")
     if table.scheme == "vertical":
         if method == "exact":
             raise ModelError(
@@ -336,9 +369,46 @@ def _say_evidence(taken: Evidenced) -> None:
         log.info("fit: evidence=%s; %s", taken.evidence, taken.weights.reason)
 
 
+def _crossfit(
+    table: ReleasedTable, taken: Evidenced, draws: int, chains: int, entropy: int
+) -> Posterior:
+    """Posterior of a cross-fitted vertical table: its beliefs, and independent draws.
+
+    Weights are normal at their mode. Given the expected counts ``c`` lifts are gamma variables,
+    ``Gamma(kappa + c, kappa + n_s m)``, and a population is the margin times its lifts.
+    """
+    found, layout = taken.crossfit, layout_of(table)
+    assert found is not None
+    rng = np.random.default_rng(np.random.SeedSequence(entropy))
+    shape = (chains, draws)
+    drawn = {
+        f"pi_{table.sensitive}": rng.dirichlet(taken.prior.alpha + table.secret_counts, size=shape)
+    }
+    shapes = zip(layout.split(found.lift_shapes), layout.split(found.population), strict=True)
+    for name, (weight, mean) in zip(table.attributes, shapes, strict=True):
+        pi = mean * rng.standard_gamma(weight, size=(*shape, *mean.shape)) / weight
+        drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
+    drawn |= _weight_draws(table, taken, drawn, entropy)
+    return make_posterior(
+        table,
+        taken.prior,
+        drawn,
+        {},
+        method="crossfit",
+        step=None,
+        rows=None,
+        averages={
+            "ownership": found.ownership[None, None].astype(np.float32),
+            "population": found.population[None, None],
+        },
+        taken=taken,
+        attrs={"entropy": str(entropy), "tune": 0, "thin": 1, "interrupted": 0},
+    )
+
+
 def _weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: int) -> Draws:
     """Draws of the weights from a stream of their own, so that those of ``pi`` stay as they are."""
-    if taken.evidence != "weighted" or taken.weights is None or table.scheme == "vertical":
+    if taken.evidence != "weighted" or taken.weights is None:
         return {}
     shape = draws[f"pi_{table.sensitive}"].shape[:2]
     rng = np.random.default_rng(np.random.SeedSequence([entropy, WEIGHT_STREAM]))

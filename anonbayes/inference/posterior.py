@@ -180,6 +180,23 @@ class Posterior:
         }
 
     @property
+    def simulated(self) -> bool:
+        """Whether beliefs come from draws, and so have a Monte-Carlo error."""
+        return self.method not in ("exact", "crossfit")
+
+    @cached_property
+    def means(self) -> list[npt.NDArray[np.float64]]:
+        """Mean of each attribute's distribution, ``(S, K_a)``, where it needs no draws."""
+        if self.method == "exact":
+            return [self.trees[name].mean for name in self.table.attributes]
+        if self.method != "crossfit":
+            raise ModelError(f"The means of method={self.method!r} come from its draws.")
+        from anonbayes.inference.vertical.group_engine import layout_of
+
+        flat = self.groups[AVERAGES_GROUP]["population"].to_numpy()[0, 0]
+        return layout_of(self.table).split(flat)
+
+    @property
     def draws(self) -> xr.Dataset:
         """The draws as a Dataset with dimensions chain and draw first."""
         return self.groups["posterior"]
@@ -293,6 +310,7 @@ class Posterior:
         victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
         *,
         secret: Mapping[Any, float] | set[Any] | None = None,
+        group: Any = None,
     ) -> pd.Series | pd.DataFrame:
         """Belief of an attacker, who knows that the victim is in the table (Groups (8), (15)).
 
@@ -303,6 +321,10 @@ class Posterior:
         secret : mapping or set, optional
             Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
             set of possible values.
+        group : optional
+            Of a vertical table: the group that the victim is known to be in; for several victims
+            one for all, one each, or the column of the frame that names it. Without it, any group
+            that fits.
 
         Returns
         -------
@@ -316,13 +338,14 @@ class Posterior:
         >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(2).to_dict()
         {'Heart': 0.58, 'Flu': 0.42, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
         """
-        return attacker_belief(self, victim, secret=secret)
+        return attacker_belief(self, victim, secret=secret, group=group)
 
     def random_worlds(
         self,
         victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
         *,
         secret: Mapping[Any, float] | set[Any] | None = None,
+        group: Any = None,
     ) -> pd.Series | pd.DataFrame:
         """Belief of an attacker to whom all compatible cleartext tables are equally likely.
 
@@ -335,7 +358,7 @@ class Posterior:
         >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
         {'Heart': 0.5, 'Flu': 0.5, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
         """
-        return random_worlds_belief(self, victim, secret=secret)
+        return random_worlds_belief(self, victim, secret=secret, group=group)
 
     def intervals(
         self,
@@ -385,6 +408,7 @@ class Posterior:
         samples: int = 20_000,
         seed: int | np.random.Generator | None = 0,
         weights: str | None = None,
+        group: str | None = None,
         client: Any = None,
     ) -> RiskAssessment:
         """Measure threats and utility of the release, as its evaluator who holds the cleartext.
@@ -411,6 +435,9 @@ class Posterior:
         weights : str, optional
             Column of the cleartext that says how many people a row stands for; a large cleartext
             is best given as its distinct records (`count_records`).
+        group : str, optional
+            Column of the cleartext that names each person's group in a vertical release: the
+            attacker then knows it, as in `attacker`.
         client : distributed.Client, optional
             Computes beliefs on a Dask cluster, a part of the distinct records per task; every
             number is the same as without.
@@ -440,6 +467,7 @@ class Posterior:
             samples=samples,
             seed=seed,
             weights=weights,
+            group=group,
             client=client,
         )
 

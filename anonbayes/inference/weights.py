@@ -14,7 +14,7 @@ the same score says, without any cleartext, whether the weights are worth having
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,9 @@ from scipy.special import ndtr, ndtri
 from anonbayes.errors import ModelError, one_of
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
+from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
+from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit, cross_fit
+from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.tables.table import ReleasedTable
 
@@ -43,12 +46,14 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-CENTRE, SPREAD = 0.7, 0.5
+CENTRE, SPREAD = WEIGHT_PRIOR
 """Prior of a weight: normal, cut off at zero."""
 EVIDENCE = ("auto", "independent", "weighted")
 CANDIDATES = ("margin", "independent", "weighted")
 LEAST_ROWS = 100
 """Rows below which a standard error of scores says little: small tables stay independent."""
+LEAST_GROUPS = 20
+"""The same for the groups of a vertical table."""
 STEPS = 60
 SWEEPS = 40
 
@@ -476,12 +481,15 @@ class Evidenced(NamedTuple):
         What the release says about weights; None where nobody asked.
     pooled : bool
         Whether the prior borrows from the population.
+    crossfit : CrossFit or None
+        Of a vertical table: the beliefs that go with the weights.
     """
 
     evidence: str
     prior: Prior
     weights: EvidenceWeights | None = None
     pooled: bool = False
+    crossfit: CrossFit | None = None
 
 
 def choose_evidence(
@@ -516,7 +524,8 @@ def choose_evidence(
     pool = isinstance(beta, str)
     plain = resolve_prior(table, alpha=alpha, beta=1.0 if beta is None or pool else beta)
     if table.scheme == "vertical":
-        return Evidenced("independent", _pooled_items(table, plain) if pool else plain, None, pool)
+        prior = _pooled_items(table, plain) if pool else plain
+        return _vertical_evidence(table, evidence, prior, pool)
     kappa, prior = None, plain
     if pool or (beta is None and evidence != "independent"):
         betas, kappa = pooled_beta(table, plain)
@@ -528,6 +537,48 @@ def choose_evidence(
     if chosen == "independent" and not pool:
         return Evidenced(chosen, plain, weights)
     return Evidenced(chosen, prior, weights, kappa is not None)
+
+
+def _vertical_evidence(
+    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool
+) -> Evidenced:
+    """Vertical tables: weights and beliefs by cross-fitting, where asked for and possible."""
+    layout = layout_of(table)
+    small = table.n_rows < LEAST_ROWS or layout.n_groups < LEAST_GROUPS or not table.attributes
+    if evidence == "independent" or (evidence == "auto" and small):
+        return Evidenced("independent", prior, None, pooled)
+    beta = layout.flatten([prior.beta[name] for name in table.attributes])
+    found = crossfit_of(table, beta.tobytes())
+    weights = crossfit_weights(table, found)
+    chosen = weights.preferred if evidence == "auto" else "weighted"
+    return Evidenced(chosen, prior, weights, pooled, found if chosen == "weighted" else None)
+
+
+@lru_cache(maxsize=1)
+def crossfit_of(table: ReleasedTable, beta: bytes) -> CrossFit:
+    """`cross_fit` of a vertical table; the last one is kept, for a model and for its steps."""
+    return cross_fit(layout_of(table), beta=np.frombuffer(beta))
+
+
+def crossfit_weights(table: ReleasedTable, found: CrossFit) -> EvidenceWeights:
+    """Put the weights and scores of a cross-fit into the form that all tables share."""
+    n = table.n_rows
+    scores = found.group_scores
+    lifts = layout_of(table).split(found.left_out_lifts)
+    return EvidenceWeights(
+        names=tuple(table.attributes),
+        eta=found.weights,
+        precision=found.precision,
+        gradient=found.gradient,
+        kappa=found.pooling,
+        alone=found.alone / n,
+        added=found.added / n,
+        telling=np.array([bool(np.ptp(lift) > FLAT) for lift in lifts]),
+        candidates=VERTICAL_CANDIDATES,
+        score=scores.sum(axis=0) / n,
+        score_covariance=np.atleast_2d(np.cov(scores.T)) * len(scores) / n**2,
+        n_rows=n,
+    )
 
 
 def _pooled_items(table: ReleasedTable, prior: Prior) -> Prior:

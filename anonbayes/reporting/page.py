@@ -136,7 +136,7 @@ def render(
         "evidence_picture": pictures.evidence_picture(post),
         "diagnostics": checks,
         "checks": sections.check_table(checks),
-        "worst": sections.worst_table(checks) if post.method != "exact" else None,
+        "worst": sections.worst_table(checks) if post.simulated else None,
         "chain_pictures": list(pictures.chain_pictures(post, checks)),
         "versions": sections.versions_table(post, _settings(risk)),
         "command": command or _call(post, risk),

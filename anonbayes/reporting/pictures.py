@@ -161,7 +161,7 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
     from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
     from anonbayes.diagnostics.quantities import rank_quantities
 
-    if post.method == "exact" or not rank_quantities(report.table):
+    if not post.simulated or not rank_quantities(report.table):
         return
     yield draw(
         lambda: plot_worst(post, report=report, n=4),

@@ -180,7 +180,7 @@ def _how_certain(risk: RiskAssessment) -> Point:
 def _simulation_error(risk: RiskAssessment) -> str:
     share_error = float(risk.standard_errors["GT_A"])
     ratio_error = float(risk.standard_errors["max_Ti"])
-    if share_error == 0 and risk.post.method == "exact":
+    if share_error == 0 and not risk.post.simulated:
         return (
             "These threats are exact under the model and its prior: nothing about them was "
             "simulated."

@@ -113,6 +113,7 @@ class _Block:
 
     first: int
     codes: Ints
+    group: Ints | None
     pairs: Ints
     record: Ints
     secret: Ints
@@ -130,7 +131,7 @@ def _blocks(question: _Question, truth: Truth, least: int) -> list[_Block]:
     """Cut the records into `least` blocks or more, so that the beliefs of each fit into memory."""
     post, codes = question.post, truth.victims.codes
     size = max(1, -(-len(codes) // least))
-    if post.method != "exact":
+    if post.simulated:
         size = min(size, max(1, int(MOST_BYTES / (8 * BATCHES * len(post.table.secret.domain)))))
     blocks = []
     for first in range(0, len(codes), size):
@@ -138,14 +139,16 @@ def _blocks(question: _Question, truth: Truth, least: int) -> list[_Block]:
         of_block = (truth.pair_record >= first) & (truth.pair_record < first + len(inside))
         pairs = np.flatnonzero(of_block)
         record = truth.pair_record[pairs] - first
-        blocks.append(_Block(first, inside, pairs, record, truth.pair_secret[pairs]))
+        group = truth.victims.group
+        known = None if group is None else group[first : first + size]
+        blocks.append(_Block(first, inside, known, pairs, record, truth.pair_secret[pairs]))
     return blocks
 
 
 def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicates] | _Lost:
     """Threats of the pairs of a block."""
     post, gain = question.post, question.gain
-    victims = replace(question.victims, codes=block.codes)
+    victims = replace(question.victims, codes=block.codes, group=block.group)
     record, secret = block.record, block.secret
     worlds, _ = random_world_weights(post.table, victims)
     lost = np.flatnonzero(worlds[record, secret] <= 0)
@@ -207,6 +210,7 @@ def assess(
     samples: int = 20_000,
     seed: int | np.random.Generator | None = 0,
     weights: str | None = None,
+    group: str | None = None,
     client: Any = None,
     truth: Truth | None = None,
 ) -> RiskAssessment:
@@ -218,9 +222,11 @@ def assess(
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
+        if group is not None:
+            raise AnonbayesError("group= needs a pandas dataframe; a Dask dataframe is counted.")
         cleartext, weights = _counted(table, cleartext, weights, client)
     if truth is None:
-        truth = read_truth(table, cleartext, weights=weights)
+        truth = read_truth(table, cleartext, weights=weights, group=group)
     remark = check_same_secrets(table, truth)
     best = ideal_of(post, truth)
     records, replicates = threats_of(post, truth, problem, kind, client)
@@ -247,6 +253,7 @@ def assess(
         gain=problem,
         settings={
             "kind": kind,
+            **({} if group is None else {"group": group}),
             "samples": samples,
             "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         },

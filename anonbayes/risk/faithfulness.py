@@ -323,8 +323,8 @@ def _product(secret_mean: Floats, means: tuple[Floats, ...], secret: Ints, codes
 def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Floats, Floats | None]:
     """``p_L(s, r)`` of the cells, and the same from batches of draws unless exact."""
     names = post.table.attributes
-    if post.method == "exact":
-        means = tuple(post.trees[name].mean for name in names)
+    if not post.simulated:
+        means = tuple(post.means)
         return _product(post.secret_mean, means, secret, codes), None
     cuts = batch_slices(post.n_chains, post.n_draws)
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in names]

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Ints
-from anonbayes.beliefs.victims import Victims
+from anonbayes.beliefs.victims import Victims, group_codes
 from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.tables.build import JOIN, check_column, check_frame, distinct_rows, multiplicities
@@ -48,6 +48,8 @@ class Truth:
         Pair of each row.
     weights : numpy.ndarray or None
         How many people each row stands for, when the cleartext came as counted records.
+    group : numpy.ndarray or None
+        Code of every row's group in a vertical release, where the attacker knows it.
     """
 
     codes: Ints
@@ -58,6 +60,7 @@ class Truth:
     pair_count: Ints
     pair: Ints
     weights: Ints | None = None
+    group: Ints | None = None
 
     @property
     def n_rows(self) -> int:
@@ -67,7 +70,9 @@ class Truth:
     def part(self, rows: Ints, table: ReleasedTable) -> Truth:
         """The rows at these positions, each for one person."""
         assert self.victims.index is not None
-        return _truth(table, self.victims.index[rows], self.codes[rows], self.secret[rows], None)
+        group = None if self.group is None else self.group[rows]
+        index = self.victims.index[rows]
+        return _truth(table, index, self.codes[rows], self.secret[rows], None, group)
 
     def name_pair(self, pair: int) -> str:
         """Label of the first row of a pair, for messages."""
@@ -76,7 +81,11 @@ class Truth:
 
 
 def read_truth(
-    table: ReleasedTable, cleartext: pd.DataFrame, *, weights: str | None = None
+    table: ReleasedTable,
+    cleartext: pd.DataFrame,
+    *,
+    weights: str | None = None,
+    group: str | None = None,
 ) -> Truth:
     """Encode a cleartext frame in the domains of a released table.
 
@@ -89,6 +98,8 @@ def read_truth(
         is assumed to know them.
     weights : str, optional
         Column that says how many people a row stands for.
+    group : str, optional
+        Column that names each person's group in a vertical release, where the attacker knows it.
 
     Examples
     --------
@@ -106,17 +117,26 @@ def read_truth(
     frame = _with_joined(table, cleartext)
     codes = read_attributes(table, frame, people=people)
     secret = _column(frame, table.secret.domain, "cleartext", people)
-    return _truth(table, cleartext.index, np.stack(codes, axis=1), secret, people)
+    known = None
+    if group is not None:
+        check_column(cleartext, group, "group")
+        known = group_codes(table, cleartext[group], len(cleartext), cleartext.index)
+    return _truth(table, cleartext.index, np.stack(codes, axis=1), secret, people, known)
 
 
 def _truth(
-    table: ReleasedTable, index: pd.Index, codes: Ints, secret: Ints, people: Ints | None
+    table: ReleasedTable,
+    index: pd.Index,
+    codes: Ints,
+    secret: Ints,
+    people: Ints | None,
+    group: Ints | None = None,
 ) -> Truth:
-    victims = exact_victims(list(codes.T), table, index=index)
+    victims = exact_victims(list(codes.T), table, index=index, group=group)
     pair, first, _ = distinct_rows([victims.inverse, secret])
     count = tally(pair, people, len(first))
     records = victims.inverse[first]
-    return Truth(codes, secret, victims, records, secret[first], count, pair, people)
+    return Truth(codes, secret, victims, records, secret[first], count, pair, people, group)
 
 
 def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
@@ -169,7 +189,11 @@ def clear_release(
 
 
 def exact_victims(
-    codes: list[Ints], table: ReleasedTable, *, index: pd.Index | None = None
+    codes: list[Ints],
+    table: ReleasedTable,
+    *,
+    index: pd.Index | None = None,
+    group: Ints | None = None,
 ) -> Victims:
     """Victims of whom every attribute is known, from value codes; no text is parsed."""
     known, weights = [], []
@@ -183,8 +207,9 @@ def exact_victims(
                 shape=(len(values), len(table.domains[name])),
             )
         )
-    inverse, first, _ = distinct_rows(known)
-    return Victims(np.stack(known, axis=1)[first], tuple(weights), inverse, index)
+    inverse, first, _ = distinct_rows(known if group is None else [*known, group])
+    of_record = None if group is None else group[first]
+    return Victims(np.stack(known, axis=1)[first], tuple(weights), inverse, index, of_record)
 
 
 def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:

@@ -13,7 +13,7 @@ from vertical_reference import batch_error, enumerate_tables, small_layout, unev
 
 import anonbayes as ab
 from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import DirichletStep
+from anonbayes.inference.dirichlet_step import DirichletStep
 from anonbayes.inference.model import vertical_model
 from anonbayes.inference.vertical import group_steps as vertical
 from anonbayes.inference.vertical.chain import STEPS

@@ -18,9 +18,14 @@ CLEAR = ab.datasets.load("clinic")
 @pytest.fixture(scope="module")
 def risks():
     return {
-        name: ab.fit(ab.datasets.load(name), draws=20, tune=20, seed=1, progressbar=False).assess(
-            CLEAR
-        )
+        name: ab.fit(
+            ab.datasets.load(name),
+            evidence="independent",
+            draws=20,
+            tune=20,
+            seed=1,
+            progressbar=False,
+        ).assess(CLEAR)
         for name in ("clinic_global", "clinic_local", "clinic_anatomy")
     }
 

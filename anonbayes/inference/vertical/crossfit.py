@@ -230,11 +230,17 @@ class CrossFit:
 
     Attributes
     ----------
-    weights, covariance : arrays, shapes (A,), (A, A)
-        Evidence weights ``eta`` at the mode, and their covariance (Laplace; the pooling is
-        integrated over along with them, the left-out populations are taken as they are).
+    weights : array, shape (A,)
+        Evidence weights ``eta``: the mode.
+    precision, gradient : arrays, shapes (A, A), (A,)
+        Of the log posterior of the weights there, with its sign turned for the precision (Laplace;
+        pooling and left-out populations are taken as they are). The gradient is zero except where
+        a weight is held at zero.
     pooling : array, shape (A,)
         ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
+    alone, added : arrays, shape (A,)
+        Held-out log score that an attribute gains by itself at full weight, and that it adds to the
+        others with the weights; summed over the groups.
     ownership : array, shape (n_links,)
         ``P(item belongs to value)`` given its group and the evidence of the other folds, in the
         order that `VerticalLayout.ownership` takes.
@@ -244,8 +250,8 @@ class CrossFit:
         ``pi_S``.
     population : array, shape (n_cells,)
         ``pi_a|s`` from the cross-fitted beliefs of all groups, flat.
-    margins : array, shape (sum(K_a),)
-        ``m_a``, one attribute after the other.
+    lift_shapes : array, shape (n_cells,)
+        ``kappa_a`` plus expected counts: the shape of each lift's gamma posterior.
     left_out_lifts : array, shape (folds, n_cells)
         Log lifts by which each fold was judged: learned without it.
     group_scores : array, shape (G, 3)
@@ -256,16 +262,24 @@ class CrossFit:
     """
 
     weights: Floats
-    covariance: Floats
+    precision: Floats
+    gradient: Floats
     pooling: Floats
+    alone: Floats
+    added: Floats
     ownership: Floats
     fold: Ints
     secret_shares: Floats
     population: Floats
-    margins: Floats
+    lift_shapes: Floats
     left_out_lifts: Floats
     group_scores: Floats
     turns: int
+
+    @property
+    def covariance(self) -> Floats:
+        """Laplace covariance of the weights, before the cut at zero."""
+        return np.asarray(np.linalg.inv(self.precision))
 
     @property
     def standard_errors(self) -> Floats:
@@ -283,12 +297,6 @@ class CrossFit:
             - self.group_scores[:, CANDIDATES.index(other)]
         )
         return float(gain.sum()), float(gain.std(ddof=1) * np.sqrt(len(gain)))
-
-    @property
-    def choice(self) -> str:
-        """``"weighted"`` when its score beats ``"independent"`` by more than a standard error."""
-        gain, error = self.difference("weighted", "independent")
-        return "weighted" if gain > error else "independent"
 
 
 # ---------------------------------------------------------------------------- driver
@@ -585,7 +593,9 @@ def _result(
     """Beliefs, scores and errors at the optimum."""
     layout, n = dealt.layout, dealt.layout.n_attributes
     hessians = objective.curvature(point)
-    total = _definite(hessians.sum(axis=0) - np.diag(objective.precision))
+    total = hessians.sum(axis=0) - np.diag(objective.precision)
+    precision = -_definite(total[:n, :n])
+    slope = -objective(point)[1][:n]
     weights, pooling = point[:n], np.exp(point[n:])
     lift = dealt.lifts(objective.counts, pooling)
     owner = np.zeros(layout.n_links)
@@ -602,17 +612,29 @@ def _result(
     independent, _ = dealt.judge(dealt.independent_lifts(counts, beta))
     slots = np.add.reduceat(dealt.base[layout.secrets], layout.offsets[:-1])
     random_worlds = gammaln(layout.group_sizes + 1.0) + slots
+    whole = float(dealt.judge(lift * weights[dealt.attribute])[0].sum())
+    alone, added, inverse = np.empty(n), np.zeros(n), np.linalg.inv(precision)
+    for a in range(n):
+        alone[a] = dealt.judge(lift * np.eye(n)[a][dealt.attribute])[0].sum()
+        if weights[a] > 0:
+            # Without the attribute the others move to the optimum of the same parabola.
+            others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
+            others[a] = 0.0
+            added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
     expected = owned_counts(layout.arrays, owner, layout.n_cells)
     lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     return CrossFit(
         weights=weights,
-        covariance=np.linalg.inv(-total)[:n, :n],
+        precision=precision,
+        gradient=np.where(weights > 0, 0.0, np.minimum(slope, 0.0)),
         pooling=pooling,
+        alone=alone - random_worlds.sum(),
+        added=added,
         ownership=owner,
         fold=dealt.fold,
         secret_shares=np.exp(dealt.base),
         population=_population(dealt, lifts),
-        margins=np.concatenate(dealt.margins),
+        lift_shapes=pooling[dealt.attribute] + expected,
         left_out_lifts=lift,
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,

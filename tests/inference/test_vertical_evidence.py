@@ -1,0 +1,178 @@
+"""Weighted evidence of vertical tables through `fit`: beliefs, groups, files, choices."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import anonbayes as ab
+from anonbayes.errors import ModelError, TableError
+
+SECRETS = np.array(list("abcdefgh"))
+
+
+def draw_people(*, seed, n=800, copies=2):
+    """Draw eight secrets, one telling attribute in several copies, and a weak one.
+
+    Twice as many secrets as a group has: were all of them in every group, nothing could tell them
+    apart.
+    """
+    rng = np.random.default_rng(seed)
+    secret = np.repeat(np.arange(8), n // 8)
+    told = np.where(rng.random(n) < 0.6, secret, rng.integers(0, 8, n))
+    frame = pd.DataFrame({f"told{i}": told for i in range(1 + copies)})
+    frame["weak"] = np.where(rng.random(n) < 0.3, secret % 2, rng.integers(0, 2, n))
+    frame["secret"] = SECRETS[secret]
+    return frame
+
+
+@pytest.fixture(scope="module")
+def released():
+    people = draw_people(seed=1)
+    table, truth = ab.anonymize.anatomy(people, "secret", 4, seed=2, return_truth=True)
+    people["group"] = truth["group"].to_numpy()
+    return table, people, truth
+
+
+@pytest.fixture(scope="module")
+def post(released):
+    return ab.fit(released[0], evidence="weighted", draws=200, chains=2, seed=1, progressbar=False)
+
+
+def test_copies_are_weighted_down_and_chosen_automatically(released, post):
+    assert post.method == "crossfit" and post.evidence == "weighted"
+    total = post.weights.loc[["told0", "told1", "told2"], "weight"].sum()
+    assert abs(total - 1) < abs(total - 3)  # one attribute, shown three times
+    assert post.scores.index[0] == "weighted"
+    again = ab.fit(released[0], draws=10, chains=1, seed=1, progressbar=False)
+    assert again.evidence == "weighted"
+
+
+def test_draws_are_named_and_centred(post):
+    names = {"pi_secret", "pi_weak", "weight_weak", "weight_told0"}
+    assert names <= set(post.draws.data_vars)
+    drawn = post.draws["weight_told0"].to_numpy().ravel()
+    line = post.weights.loc["told0"]
+    assert (drawn >= 0).all()
+    assert (
+        abs(drawn.mean() - line["weight"]) < 5 * line["se"] / np.sqrt(len(drawn)) + line["se"] / 2
+    )
+    pi = post.draws["pi_weak"].to_numpy()
+    np.testing.assert_allclose(pi.sum(axis=-1), 1.0, atol=1e-9)
+    spread = pi.std(axis=(0, 1)) / np.sqrt(400)
+    assert (np.abs(pi.mean(axis=(0, 1)) - post.means[-1]) < 6 * spread + 0.01).all()
+
+
+def test_attacker_in_a_group_is_the_ownership_of_its_rows(released, post):
+    table, people, _ = released
+    owned = post.ownership[0].toarray()
+    names = list(table.attributes)
+    for row in (0, 7, 200):
+        victim, group = people.loc[row, names].to_dict(), people.loc[row, "group"]
+        frame = table.to_frame()
+        same = (frame[names] == pd.Series(victim)).all(axis=1) & (frame["group"] == group)
+        expected = owned[same.to_numpy()].mean(axis=0)
+        belief = post.attacker(victim, group=group)
+        np.testing.assert_allclose(belief.to_numpy(), expected, atol=1e-6)
+        assert belief.attrs["mcse"].max() == 0
+        worlds = post.random_worlds(victim, group=group)
+        np.testing.assert_allclose(worlds[worlds > 0], 0.25, atol=1e-12)
+
+
+def test_groups_by_column_by_label_and_unknown_agree(released, post):
+    _, people, _ = released
+    some = people.drop(columns="secret").iloc[[3, 50, 51]]
+    by_column = post.attacker(some, group="group")
+    by_list = post.attacker(some.drop(columns="group"), group=some["group"].tolist())
+    pd.testing.assert_frame_equal(by_column, by_list)
+    one = post.attacker(some.drop(columns="group").iloc[:1], group=int(some["group"].iloc[0]))
+    np.testing.assert_allclose(one.to_numpy()[0], by_column.to_numpy()[0])
+    unknown = some.assign(group=[some["group"].iloc[0], None, np.nan])
+    mixed = post.attacker(unknown, group="group")
+    free = post.attacker(some.drop(columns="group"))
+    np.testing.assert_allclose(mixed.to_numpy()[1:], free.to_numpy()[1:], atol=1e-12)
+    np.testing.assert_allclose(mixed.to_numpy()[0], by_column.to_numpy()[0], atol=1e-12)
+
+
+def test_without_a_group_all_groups_are_summed(released, post):
+    table, people, _ = released
+    names = list(table.attributes)
+    victim = people.loc[5, names].to_dict()
+    frame = table.to_frame()
+    same = (frame[names] == pd.Series(victim)).all(axis=1)
+    expected = post.ownership[0].toarray()[same.to_numpy()].sum(axis=0)
+    belief = post.attacker(victim)
+    np.testing.assert_allclose(belief.to_numpy(), expected / expected.sum(), atol=1e-6)
+
+
+def test_learner_is_the_softmax_of_weighted_log_lifts(released, post):
+    table, people, _ = released
+    victim = people.loc[9, list(table.attributes)]
+    score = np.log(post.secret_mean)
+    for a, name in enumerate(table.attributes):
+        score = score + post.eta[a] * np.log(
+            post.means[a][:, table.domains[name].index(victim[name])]
+        )
+    expected = np.exp(score - score.max())
+    found = post.learner(victim.to_dict())
+    np.testing.assert_allclose(found.to_numpy(), expected / expected.sum(), atol=1e-9)
+
+
+@pytest.mark.parametrize("evidence", ["weighted", "independent"])
+def test_assessment_of_known_groups_scores_the_rows(released, evidence):
+    table, people, _ = released
+    fitted = ab.fit(table, evidence=evidence, draws=100, chains=2, seed=1, progressbar=False)
+    risk = fitted.assess(people, group="group", samples=100)
+    belief = fitted.attacker(people.drop(columns="secret"), group="group").to_numpy()
+    at = np.searchsorted(SECRETS, people["secret"])
+    loss = -np.log(np.maximum(belief[np.arange(len(at)), at], 1e-4)).mean()
+    assert risk.scores.loc["attacker", "log_loss"] == pytest.approx(loss, abs=1e-6)
+    assert risk.scores.loc["random_worlds", "log_loss"] == pytest.approx(np.log(4), abs=1e-9)
+    np.testing.assert_allclose(risk.rows["p_A"], belief[np.arange(len(at)), at], atol=1e-9)
+
+
+def test_weighted_attacker_beats_independent_and_random_worlds_on_dependent_tables(released):
+    """Paired differences of log loss, above three standard errors."""
+    table, people, _ = released
+    at = np.searchsorted(SECRETS, people["secret"])
+    loss = {}
+    for evidence in ("weighted", "independent"):
+        fitted = ab.fit(table, evidence=evidence, draws=300, chains=2, seed=1, progressbar=False)
+        belief = fitted.attacker(people.drop(columns="secret"), group="group").to_numpy()
+        loss[evidence] = -np.log(np.maximum(belief[np.arange(len(at)), at], 1e-4))
+    for other in (loss["independent"], np.full(len(at), np.log(4))):
+        gain = other - loss["weighted"]
+        assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain))
+
+
+def test_file_keeps_everything(post, tmp_path):
+    back = ab.Posterior.from_netcdf(post.to_netcdf(tmp_path / "post.nc"))
+    victim = {"told0": 1, "weak": 0}
+    assert back.evidence == "weighted" and back.method == "crossfit"
+    pd.testing.assert_series_equal(back.attacker(victim), post.attacker(victim))
+    pd.testing.assert_series_equal(back.learner(victim), post.learner(victim))
+    pd.testing.assert_frame_equal(back.weights, post.weights)
+
+
+def test_choices_that_do_not_go_together(released, post):
+    table, people, _ = released
+    with pytest.raises(ModelError, match="step belongs to the chains"):
+        ab.fit(table, evidence="weighted", step="block")
+    with pytest.raises(ModelError, match="is that of evidence='weighted'"):
+        ab.fit(table, evidence="independent", method="crossfit")
+    chain = ab.fit(table, step="block", draws=20, chains=1, tune=5, progressbar=False)
+    assert chain.evidence == "independent" and chain.step == "block"
+    with pytest.raises(TableError, match="no group 'x'"):
+        post.attacker({"weak": 0}, group="x")
+    with pytest.raises(TableError, match="in that group"):
+        group = people.loc[people["told0"] == 0, "group"]
+        other = sorted(set(people["group"]) - set(group))[0]
+        post.attacker({"told0": 0}, group=other)
+    flat = ab.ReleasedTable.horizontal(people[["weak", "secret"]], "secret")
+    horizontal = ab.fit(flat, draws=10, chains=1, progressbar=False)
+    with pytest.raises(TableError, match="vertical table"):
+        horizontal.attacker({"weak": 0}, group=1)
+
+
+def test_small_tables_stay_independent():
+    table = ab.datasets.load("table1_anatomy")
+    assert ab.fit(table, draws=20, chains=1, progressbar=False).evidence == "independent"
