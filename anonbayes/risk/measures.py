@@ -20,7 +20,16 @@ from anonbayes.risk.calibration import calibration_error, log_loss
 from anonbayes.risk.faithfulness import Faithfulness
 from anonbayes.risk.threats import Replicates, Threats, weighted_quantiles, weighted_skewness
 
-__all__ = ["GROUPS", "LIMITS", "MEASURES", "QUANTILES", "Evaluation", "Measure", "evaluate"]
+__all__ = [
+    "GROUPS",
+    "LIMITS",
+    "MEASURES",
+    "QUANTILES",
+    "Evaluation",
+    "Measure",
+    "evaluate",
+    "measure_table",
+]
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
     "Threat to people",
@@ -249,8 +258,8 @@ MEASURES: dict[str, Measure] = {
             "Relative faithfulness",
             "share",
             USEFULNESS,
-            "Relative faithfulness: 1 if the release teaches as much about the population as the "
-            "cleartext, 0 if nothing of it.",
+            "1 if the release teaches as much about the population as the cleartext, 0 if nothing "
+            "of it.",
             lambda e: e.faithfulness.rf,
             error=lambda e: e.faithfulness.tv_error,
         ),
@@ -259,7 +268,7 @@ MEASURES: dict[str, Measure] = {
             "Empirical total variation",
             "share",
             USEFULNESS,
-            "Empirical total variation between what cleartext and release teach (Groups (21)).",
+            "Distance between what cleartext and release teach, estimated as in Groups (21).",
             lambda e: e.faithfulness.etv,
             error=lambda e: e.faithfulness.etv_error,
         ),
@@ -310,8 +319,8 @@ MEASURES: dict[str, Measure] = {
             "Largest relative threat",
             "factor",
             RELATIVE,
-            "How many times surer than the learner the attacker is of a secret that he guesses "
-            "right, at most.",
+            "How many times surer than the learner the attacker is, at most, of a secret guessed "
+            "right.",
             lambda e: e.largest_ratio,
             "AL",
             stated=True,
@@ -341,8 +350,8 @@ MEASURES: dict[str, Measure] = {
             "Skewness",
             "number",
             RELATIVE,
-            "Skewness of log2 of the relative threat: positive if few are threatened much more "
-            "than the rest.",
+            "Of log2 of the relative threat: positive if few are threatened much more than the "
+            "rest.",
             lambda e: e.skewness,
             "AL",
             stated=True,
@@ -448,3 +457,21 @@ def evaluate(evaluation: Evaluation, replicates: Replicates) -> tuple[pd.Series,
         pd.Series(value, name="measure", dtype=float),
         pd.Series(error, name="standard error", dtype=float),
     )
+
+
+def measure_table() -> str:
+    """Return all measures as a Markdown table, which docs/risk-json.md shows."""
+    lines = ["| name | what | limit |", "|---|---|---|"]
+    for m in MEASURES.values():
+        limit = f"`{m.limit}`" if m.limit else ""
+        lines.append(f"| `{m.name}` | {m.title}. {m.sentence} | {limit} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":  # python -m anonbayes.risk.measures docs/risk-json.md
+    import sys
+    from pathlib import Path
+
+    page = Path(sys.argv[1])
+    start = page.read_text(encoding="utf-8").split("| name | what | limit |")[0]
+    page.write_text(start + measure_table(), encoding="utf-8")
