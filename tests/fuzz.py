@@ -451,6 +451,7 @@ seed = 1
 release.dataset = "table1_recoded"
 cleartext.dataset = "table1"
 """
+WORDS = [text for text in TEXTS if "\0" not in text]  # no shell can pass that on
 COMMANDS: list[list[str]] = [
     ["describe", *TABLE1, "--json"],
     ["describe", "table1_qit.csv", "--anatomy", "table1_st.csv", "--group", "GID", "--sensitive", "Dis"],
@@ -491,11 +492,11 @@ def cli(rng: random.Random, desk: Path) -> Callable[[], Any]:
         if kind == 0:
             del words[i]
         elif kind == 1:
-            words[i] = rng.choice(TEXTS)
+            words[i] = rng.choice(WORDS)
         elif kind == 2 and not words[i].startswith("-"):
-            words[i] = words[i] + rng.choice(TEXTS)
+            words[i] = words[i] + rng.choice(WORDS)
         else:
-            words[i:i] = rng.choice([["--json"], ["--force"], ["--sep", rng.choice(TEXTS)], ["--seed", "-1"],
+            words[i:i] = rng.choice([["--json"], ["--force"], ["--sep", rng.choice(WORDS)], ["--seed", "-1"],
                                      ["--nonsense"], ["--help"], ["--missing", "unknown"]])  # fmt: skip
     if rng.random() < 0.15:
         file = rng.choice([f for f in desk.iterdir() if f.is_file()])
@@ -572,9 +573,7 @@ TOML_VALUES: list[Any] = [True, -1, 0, 1, 3, 2.5, 1e300, float("nan"), float("in
 
 def scenarios(rng: random.Random, desk: Path) -> Callable[[], Any]:
     """A scenario with keys that are wrong, missing or too many; loaded and prepared."""
-    from anonbayes.scenario.run import prepare
-
-    from anonbayes.scenario.load import load
+    from anonbayes.scenario.load import load, prepare
 
     small = [
         "island",

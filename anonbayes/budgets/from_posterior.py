@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_number
 from anonbayes.budgets.confidence import (
     COVERAGES,
     Allowance,
@@ -106,7 +106,7 @@ def from_posterior(
     check_bound(n, gamma)
     check_alpha(alpha)
     one_of("coverage", coverage, COVERAGES)
-    if not 0 < weight < np.inf:
+    if not 0 < read_number("weight", weight) < np.inf:
         raise AnonbayesError(f"weight={weight!r} of the prior must be positive and finite.")
     quantile = _quantiles(domain, n, evidence, channel, weight)
     if coverage == "pointwise":

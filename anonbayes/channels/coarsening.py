@@ -12,7 +12,7 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
-from anonbayes.domains import Domain, factorize, object_array
+from anonbayes.domains import Domain, factorize, list_of, object_array
 from anonbayes.errors import ChannelError, DomainError, nearest
 from anonbayes.notions.ldp import Ratios, matrix_ratios
 
@@ -67,12 +67,15 @@ class Generalization(Channel):
                 raise DomainError(f"Value {missing[0]!r} of {domain.name!r} has no cell.")
             labels = [cells[value] for value in domain]
         else:
-            labels = list(cells)
+            labels = list_of("cells", cells)
             if len(labels) != len(domain):
                 raise DomainError(
                     f"There are {len(labels)} cell labels for {len(domain)} values of "
                     f"{domain.name!r}."
                 )
+        for label in labels:
+            if not isinstance(label, Hashable):
+                raise DomainError(f"{label!r} cannot be the label of a cell; use a text.")
         self._index: dict[Any, int] = {}
         self.codes: Ints = np.array(
             [self._index.setdefault(label, len(self._index)) for label in labels], dtype=np.int64

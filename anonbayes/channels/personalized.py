@@ -13,7 +13,7 @@ from anonbayes import estimation
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, list_of
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation.closed_forms import Estimate, shares_of
 from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, Witness
@@ -78,7 +78,7 @@ class Personalized(Channel):
             )
         self.common = common
         self._sensitive = common.sensitive
-        self.tags = tuple(tags)
+        self.tags = tuple(list_of("tags", tags))
         self._tag_codes = np.array([common.domain.index(tag) for tag in self.tags], dtype=np.int64)
         for tag, code in zip(self.tags, self._tag_codes, strict=True):
             if not self._sensitive[code]:

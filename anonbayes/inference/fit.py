@@ -21,7 +21,7 @@ from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, Recorded, RunStore, join, run_chains
-from anonbayes.inference.vertical.chain import layout_step
+from anonbayes.inference.vertical.chain import STEPS, layout_step
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
@@ -38,16 +38,6 @@ LEAST_DRAWS = 100
 WEIGHT_STREAM = 17
 METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
-VERTICAL_STEPS = (
-    "auto",
-    "block",
-    "collapsed",
-    "tempered",
-    "swap",
-    "permute",
-    "sequential",
-    "subblock",
-)
 
 
 def fit(
@@ -265,7 +255,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
             raise ModelError(
                 "NUTS cannot draw the hidden links of a vertical table; use method='gibbs'."
             )
-        one_of("step", "auto" if step is None else step, VERTICAL_STEPS)
+        one_of("step", "auto" if step is None else step, ("auto", *STEPS))
         return "gibbs", layout_step(layout_of(table)) if step in (None, "auto") else step
     if method == "exact" and not table.is_nested:
         if not table.secrets_known:

@@ -26,7 +26,7 @@ IMPORT = re.compile(r"^from \.(\S*) import (\w+) as \w+$", re.MULTILINE)
 GROUPS = {
     "Released tables": ("domains", "hierarchies", "tables", "anonymize", "datasets"),
     "What can be learned": ("inference", "beliefs", "steps"),
-    "Who is threatened": ("risk", "reidentify"),
+    "Who is threatened": ("risk", "reidentify", "uniqueness"),
     "Can it be trusted": ("diagnostics",),
     "Reports and limits": ("reporting",),
     "Channels": ("channels", "estimation"),
