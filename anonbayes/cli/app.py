@@ -22,6 +22,7 @@ from anonbayes.cli import (
     quantize_command,
 )
 from anonbayes.cli.assess_command import assess, compare, diagnose
+from anonbayes.cli.identity_command import identity
 from anonbayes.cli.release_command import anonymize, describe
 from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
@@ -52,7 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for panel, commands in {
-    TABLES: (anonymize, describe, assess, compare, diagnose),
+    TABLES: (anonymize, describe, assess, compare, identity, diagnose),
     QUESTIONS: (init, run),
     LOCAL: (budgets_command.budgets,),
 }.items():

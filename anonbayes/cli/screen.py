@@ -226,6 +226,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "--domain age=18-95 --out results_boxes",
     ),
     "diagnose": ("anonbayes diagnose results/posterior.nc",),
+    "identity": (
+        "anonbayes identity clinic.csv --drop diagnosis --population 60000 --plot unique.png",
+    ),
     "compare": (
         "anonbayes compare released.csv boxes.csv anatomy=qit.csv+st.csv --cleartext clinic.csv "
         "--sensitive diagnosis --hierarchies clinic_hierarchies --group group "

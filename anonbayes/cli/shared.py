@@ -47,6 +47,9 @@ OPTIONS = {
     "release.quasi_identifiers": "--quasi-identifier",
     "threats.measure": "--threat",
     "cleartext.file": "--cleartext",
+    "population.size": "--population",
+    "sample.attributes": "--attribute",
+    "sample.weights": "--weights",
 }
 """Keys that are called otherwise on the command line."""
 

@@ -18,6 +18,7 @@ from anonbayes.scenario.query import Query
 from anonbayes.scenario.release_assessment import Assessment
 from anonbayes.scenario.survey import Survey
 from anonbayes.scenario.traces import TracesScenario
+from anonbayes.scenario.unique_people import IdentityQuestion
 
 if TYPE_CHECKING:
     from anonbayes.scenario.outputs import Result
@@ -31,6 +32,7 @@ KINDS: Mapping[str, type[Section]] = MappingProxyType(
         "checkins": Checkins,
         "traces": TracesScenario,
         "query": Query,
+        "identity": IdentityQuestion,
     }
 )
 """The kinds of scenarios; each class says which keys there are, and how they are answered."""

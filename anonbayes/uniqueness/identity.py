@@ -464,7 +464,7 @@ def _read_frame(
         raise TableError("The table has no rows.")
     for other in others:
         if other is not None and other not in frame:
-            raise TableError(f"There is no column {other!r}.{nearest(other, frame.columns)}")
+            raise TableError(f"There is no column {other!r}. {nearest(other, frame.columns)}")
     names = _chosen(attributes, [c for c in frame.columns if c not in others])
     evidence, codes = [], []
     for name in names:
@@ -491,7 +491,7 @@ def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str
         chosen = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         for name in chosen:
             if name not in known:
-                raise TableError(f"There is no attribute {name!r}.{nearest(name, known)}")
+                raise TableError(f"There is no attribute {name!r}. {nearest(name, known)}")
     if not chosen:
         raise TableError("A record needs at least one attribute.")
     if len(set(chosen)) < len(chosen):

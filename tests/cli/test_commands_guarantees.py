@@ -230,3 +230,41 @@ def test_leakage_of_a_release(run_json, run, tmp_path):
 )
 def test_bad_quantize(refused, incomes, command, more, said):
     assert said in refused("quantize", command, *incomes, *more)
+
+
+# -- identity -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sample(tmp_path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"age": rng.integers(20, 60, 200), "zip": rng.integers(0, 9, 200)})
+    frame.assign(ill="flu").to_csv(tmp_path / "s.csv", sep=";", index=False)
+    return ["identity", "s.csv", "--drop", "ill", "--draws", 40, "--chains", 2, "--seed", 3], frame
+
+
+def test_identity_is_the_function(run_json, run, sample, tmp_path):
+    ask, frame = sample
+    answer = run_json(*ask, "--population", 4000, "--rows", "r.csv", "--plot", "p.png")
+    who = ab.identity(
+        frame.astype(str), population=4000, draws=40, chains=2, seed=3, progressbar=False
+    )
+    assert answer["measures"]["matches"] == pytest.approx(who.summary.loc["matches", "estimate"])
+    rows = pd.read_csv(tmp_path / "r.csv", sep=";")
+    np.testing.assert_allclose(rows["match"], who.rows["match"])
+    assert set(rows.columns) == {"row", "sample_frequency", "people", "unique", "match"}
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    over = run(*ask, "--population", 4000, "--max-marketer-risk", 0.0001, code=3)
+    assert "exceeds" in over
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "--population"),
+        (["--population", 100], "smaller than the sample"),
+        (["--population", 900, "--weights", "agee"], "'age'"),
+    ],
+)
+def test_bad_identity(refused, sample, more, said):
+    assert said in refused(*sample[0], *more)

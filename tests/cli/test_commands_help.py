@@ -21,7 +21,7 @@ from anonbayes.inference.fit import fit
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"assess", "run", "init", "anonymize", "diagnose", "compare", "channel", "budgets", "pie",
-         "quantize", "datasets", "describe"}  # fmt: skip
+         "quantize", "datasets", "describe", "identity"}  # fmt: skip
 
 
 def commands(group=None, path=()):

@@ -1,0 +1,146 @@
+"""``kind = "identity"``: who of a sample stands out in the population."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["IdentityQuestion", "PreparedIdentity"]
+
+# -------------------------------------------------------------------------------------------------
+# The keys.
+
+
+class SampleFile(Section):
+    """The sample, one person per line."""
+
+    file: File = key("Delimited UTF-8 file with one person per line.")
+    sep: str = key("Separator of the file.", ";")
+    attributes: Several[str] = key("Columns that an intruder may know; by default all.", ())
+    drop: Several[str] = key("Columns to leave out.", ())
+    weights: str | None = key("Column of sampling weights: people a line stands for.", None)
+    household: str | None = key("Column that names each person's household.", None)
+
+
+class People(Section):
+    """The population that the sample was drawn from."""
+
+    size: int | None = key("People in the population, the sample included.", None, ge=1)
+
+
+class Mixture(Section):
+    """The mixture of products that stands for the population."""
+
+    classes: int = key("Most classes of people.", 40, ge=2)
+    draws: int = key("Draws per chain.", 500, ge=1)
+    chains: int = key("Independent chains.", 4, ge=1)
+    probability: float = key("Probability of the intervals.", 0.9, gt=0, lt=1)
+
+
+class IdentityLimits(Section):
+    """What is acceptable; beyond it the exit code is 3."""
+
+    max_unique_people: float | None = key(
+        "Most people of the sample who are unique in the population, at the upper end of the "
+        "interval.", None, ge=0)  # fmt: skip
+    max_match_probability: float | None = key(
+        "Largest probability that a match to any person is right.", None, ge=0, le=1
+    )
+    max_marketer_risk: float | None = key(
+        "Largest share of correct matches when all are matched.", None, ge=0, le=1
+    )
+
+
+class IdentityQuestion(Section):
+    """How many people of a sample are unique in the population, or nearly so."""
+
+    kind: Literal["identity"] = key("Kind of the scenario.")
+    question: str = key("The question, for people.")
+    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    sample: SampleFile = key("The sample.")
+    population: People = key("The population.", People)
+    model: Mixture = key("How the population is learnt.", Mixture)
+    limits: IdentityLimits = key("What is acceptable.", IdentityLimits)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        if self.population.size is None and self.sample.weights is None:
+            yield "give population.size, or in sample.weights the column of sampling weights."
+
+    def prepare(self) -> PreparedIdentity:
+        """Read the sample and find what is wrong with it before anything expensive runs."""
+        from anonbayes.errors import TableError, nearest
+        from anonbayes.io.text import read_csv_text
+
+        asked = self.sample
+        frame = read_csv_text(asked.file, sep=asked.sep)
+        named = [*asked.attributes, *asked.drop, asked.weights, asked.household]
+        for name in named:
+            if name is not None and name not in frame:
+                raise TableError(
+                    f"{asked.file.name}: there is no column {name!r}. {nearest(name, frame.columns)}"
+                )
+        return PreparedIdentity(self, frame.drop(columns=list(asked.drop)))
+
+
+# -------------------------------------------------------------------------------------------------
+# The run.
+
+
+@dataclass(frozen=True)
+class PreparedIdentity:
+    """The sample."""
+
+    settings: IdentityQuestion
+    frame: pd.DataFrame
+
+    def run(self) -> Result:
+        """Learn the population; count those who stand out.
+
+        Tables hold measures and numbers of lines, no value of a person.
+        """
+        from anonbayes.uniqueness.identity import identity
+
+        settings = self.settings
+        who = identity(
+            self.frame,
+            population=settings.population.size,
+            weights=settings.sample.weights,
+            attributes=list(settings.sample.attributes) or None,
+            household=settings.sample.household,
+            classes=settings.model.classes,
+            draws=settings.model.draws,
+            chains=settings.model.chains,
+            probability=settings.model.probability,
+            seed=settings.seed,
+        )
+        summary = who.summary
+        measures = {str(name): float(value) for name, value in summary["estimate"].items()}
+        measures["unique_in_population_high"] = float(summary.loc["unique_in_population", "high"])
+        measures["largest_match"] = float(who.rows["match"].max())
+        if settings.sample.household is not None:
+            measures["largest_household_match"] = float(who.rows["household_match"].max())
+        rows = who.rows.reset_index(drop=True).rename_axis("row").reset_index()
+        return Result(
+            text=f"{who}\nMatching everybody would be right for {measures['marketer']:.1%}.",
+            measures=measures,
+            tables={"summary": summary.rename_axis("measure").reset_index(), "rows": rows},
+            limits=compare_limits(
+                settings.limits,
+                measures,
+                {
+                    "max_unique_people": "unique_in_population_high",
+                    "max_match_probability": "largest_match",
+                    "max_marketer_risk": "marketer",
+                },
+            ),
+            plots={"uniqueness": who.plot},
+        )
