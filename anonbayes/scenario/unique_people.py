@@ -85,9 +85,8 @@ class IdentityQuestion(Section):
         named = [*asked.attributes, *asked.drop, asked.weights, asked.household]
         for name in named:
             if name is not None and name not in frame:
-                raise TableError(
-                    f"{asked.file.name}: there is no column {name!r}. {nearest(name, frame.columns)}"
-                )
+                hint = nearest(name, frame.columns)
+                raise TableError(f"{asked.file.name}: there is no column {name!r}. {hint}")
         return PreparedIdentity(self, frame.drop(columns=list(asked.drop)))
 
 
