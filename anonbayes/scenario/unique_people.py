@@ -29,13 +29,13 @@ class SampleFile(Section):
     household: str | None = key("Column that names each person's household.", None)
 
 
-class People(Section):
+class PopulationSize(Section):
     """The population that the sample was drawn from."""
 
     size: int | None = key("People in the population, the sample included.", None, ge=1)
 
 
-class Mixture(Section):
+class MixtureSettings(Section):
     """The mixture of products that stands for the population."""
 
     classes: int = key("Most classes of people.", 40, ge=2)
@@ -65,8 +65,8 @@ class IdentityQuestion(Section):
     question: str = key("The question, for people.")
     seed: int | None = key("Makes the run reproducible.", None, ge=0)
     sample: SampleFile = key("The sample.")
-    population: People = key("The population.", People)
-    model: Mixture = key("How the population is learnt.", Mixture)
+    population: PopulationSize = key("The population.", PopulationSize)
+    model: MixtureSettings = key("How the population is learnt.", MixtureSettings)
     limits: IdentityLimits = key("What is acceptable.", IdentityLimits)
     outputs: Outputs = key("Where results go.", Outputs)
 
