@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+<<<<<<< HEAD
 from anonbayes.arrays import read_number
 from anonbayes.budgets.confidence import COVERAGES, from_confidence
 from anonbayes.budgets.from_posterior import from_posterior
+=======
+from anonbayes.arrays import Mask
+from anonbayes.budgets.first_group import COVERAGES, from_confidence, from_posterior
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
 from anonbayes.budgets.tuning import Budgets, check_bound, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
@@ -52,7 +56,7 @@ class Collection:
     budgets: tuple[Budgets, Budgets]
     channels: tuple[InputDiscriminativeUE, InputDiscriminativeUE]
     support: tuple[SupportCounts, SupportCounts] = field(repr=False)
-    first: npt.NDArray[np.bool_] = field(repr=False)
+    first: Mask = field(repr=False)
 
     def summary(self) -> pd.DataFrame:
         """One row per value: estimated number of users, limits, and both budgets."""
@@ -124,11 +128,11 @@ def collect(
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("x", ["a", "b", "c"])
-    >>> found = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=3)
-    >>> found.budgets[1].epsilon.round(1)
-    array([inf, 2.9, 2.3])
-    >>> found.estimate.p.round(1).tolist()
-    [0.8, 0.2, 0.0]
+    >>> both = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=3)
+    >>> both.budgets[1].epsilon.round(1)
+    array([inf, 2.4, 2.3])
+    >>> both.estimate.p.round(1).tolist()
+    [0.7, 0.2, 0.0]
     """
     one_of("rule", rule, RULES)
     one_of("coverage", coverage, COVERAGES)
@@ -138,7 +142,11 @@ def collect(
     if n < 2:
         raise AnonbayesError(f"Two phases need at least two users, got {n}.")
     check_bound(n, gamma)
+<<<<<<< HEAD
     if not 0 < read_number("first", first) < 1:
+=======
+    if isinstance(first, str | bool) or not 0 < first < 1:
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
         raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
     size = min(max(round(first * n), 1), n - 1)
     rng = None if seed is None else generator(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,16 @@ def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floa
     [4.60517, 4.635624, inf]
     """
     check_bound(n, gamma)
+<<<<<<< HEAD
     held = read_numbers("counts", counts)
+=======
+    try:
+        held = np.asarray(counts, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise AnonbayesError(f"counts must be numbers of users: {error}.") from None
+    if not ((held >= 0) & (held <= n)).all():
+        raise AnonbayesError(f"counts lie between 0 and n={n:g}; got {held.ravel()[0]:g}, ...")
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
     rest = n - gamma * held
     enough = rest <= 0
     with np.errstate(divide="ignore"):
@@ -270,14 +280,27 @@ def from_counts(
     if not np.isfinite(n) or n < 1:
         raise AnonbayesError(f"counts sum to {n:g}; give the numbers of at least one user.")
     check_counts("counts", held, domain, n)
+    parts = np.flatnonzero(held != np.round(held))
+    if len(parts):
+        raise AnonbayesError(
+            f"counts of {domain.values[parts[0]]!r} is {held[parts[0]]:g}; give whole numbers of "
+            "users (shares times the number of users, rounded down)."
+        )
     return make_budgets(domain, round(n), gamma, "counts", held, sensitive=sensitive, cap=cap)
 
 
 def check_bound(n: float, gamma: float) -> None:
+<<<<<<< HEAD
     """Raise `AnonbayesError` unless ``1 <= gamma <= n``."""
     if not 1 <= read_number("n", n) < np.inf:
         raise AnonbayesError(f"n={n!r} users: give at least one.")
     if not 1 <= read_number("gamma", gamma) <= n:
+=======
+    """Raise `AnonbayesError` unless n is a whole number from 1 and ``1 <= gamma <= n``."""
+    if not isinstance(n, Real) or isinstance(n, bool) or not 1 <= n < np.inf or n != int(n):
+        raise AnonbayesError(f"n={n!r} users: give a whole number, at least one.")
+    if not isinstance(gamma, Real) or not 1 <= gamma <= n:
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
         raise AnonbayesError(
             f"gamma={gamma!r} must lie between 1 (senders are guessed blindly) and n={n:g} (no "
             "protection): reports name their sender with at most gamma/n."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from anonbayes.nonstochastic.cuts import FinitePolicy, optimal_finite_policy
 from anonbayes.nonstochastic.geometry import Box, LinearQuery, query_range, smallest_enclosing_ball
 from anonbayes.nonstochastic.homogeneity import (
     GroupLeakage,
     homogeneous_release,
     table_leakage,
 )
-from anonbayes.nonstochastic.partitions import FinitePolicy, optimal_finite_policy
 from anonbayes.nonstochastic.policies import (
     Ball,
     Policy,

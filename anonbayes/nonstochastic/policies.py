@@ -18,6 +18,7 @@ from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic import relations
+from anonbayes.nonstochastic.cuts import FinitePolicy, largest_smallest_edges
 from anonbayes.nonstochastic.geometry import (
     Box,
     LinearQuery,
@@ -26,7 +27,6 @@ from anonbayes.nonstochastic.geometry import (
     query_range,
     smallest_enclosing_ball,
 )
-from anonbayes.nonstochastic.partitions import FinitePolicy, largest_smallest_edges
 from anonbayes.nonstochastic.regions import (
     MAX_CORNER_DIMENSION,
     connected_parts,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from anonbayes.reidentify.bayes import (
+from anonbayes.reidentify.budget import (
     ExpectedAttack,
+    SimulatedAttack,
     WorstReport,
-    bayes_attack,
+    budget_attack,
     expected_budget_attack,
+    simulate_budget_attack,
     worst_report,
 )
-from anonbayes.reidentify.budget import SimulatedAttack, budget_attack, simulate_budget_attack
 from anonbayes.reidentify.markov import MarkovAttack, markov_attack, synthetic_traces
-from anonbayes.reidentify.result import Attack, Rate, outliers, rate
+from anonbayes.reidentify.result import Attack, Rate, rate
 
 __all__ = [
     "Attack",
@@ -20,11 +21,9 @@ __all__ = [
     "Rate",
     "SimulatedAttack",
     "WorstReport",
-    "bayes_attack",
     "budget_attack",
     "expected_budget_attack",
     "markov_attack",
-    "outliers",
     "rate",
     "simulate_budget_attack",
     "synthetic_traces",

@@ -1,29 +1,91 @@
-"""The budget attack: name a holder of the raised value with the largest budget (OneID Sec. V)."""
+"""The budget attack on bit reports: carried out, simulated, in expectation, at its worst.
+
+The attacker names a holder of the raised value with the largest budget (OneID Sec. V).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import draw_bits
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.notions.idldp import budget_array, chosen_mask
-from anonbayes.reidentify.bayes import best_pools
-from anonbayes.reidentify.result import Attack, Population, check_senders, raises_open
+from anonbayes.notions.idldp import budget_array, chosen_mask, value_array
+from anonbayes.reidentify.result import Attack, Population, check_senders
 
-__all__ = ["SimulatedAttack", "budget_attack", "simulate_budget_attack"]
+__all__ = [
+    "ExpectedAttack",
+    "SimulatedAttack",
+    "WorstReport",
+    "best_pools",
+    "budget_attack",
+    "expected_budget_attack",
+    "simulate_budget_attack",
+    "worst_report",
+]
 # Bits are drawn in blocks of at least this many expected ones per user, most telling ones first:
 # then hardly anybody needs another block. And raised bits held at a time.
 ONES_PER_BLOCK = 30.0
 CHUNK = 10_000_000
+
+
+@njit(cache=True)
+def best_pools(
+    indptr: Ints,
+    indices: Ints,
+    key: Floats,
+    counts: Ints,
+    own: Ints,
+    uniform: Floats,
+    out: Ints,
+) -> None:
+    """For each report the users who hold a raised value with the largest `key`.
+
+    Parameters
+    ----------
+    indptr, indices
+        Raised bits of each report.
+    key, counts
+        Key and number of holders of each value; values without holders are passed over.
+    own : array of int
+        Value of each report's sender.
+    uniform : array of float
+        One number in [0, 1) per report, which picks a user from the pool.
+    out : int array of shape (n, 4)
+        Filled with the size of the pool (0 if no raised value has holders), whether the sender
+        is in it, the picked value, and the picked user's place among its holders.
+    """
+    for i in range(len(indptr) - 1):
+        best, size, inside = -1.0, 0, 0
+        for j in range(indptr[i], indptr[i + 1]):
+            k = indices[j]
+            if counts[k] == 0 or key[k] < best:
+                continue
+            if key[k] > best:
+                best, size, inside = key[k], 0, 0
+            size += counts[k]
+            if k == own[i]:
+                inside = 1
+        out[i, 0], out[i, 1] = size, inside
+        left = int(uniform[i] * size)
+        for j in range(indptr[i], indptr[i + 1]):
+            k = indices[j]
+            if size == 0 or counts[k] == 0 or key[k] < best:
+                continue
+            if left < counts[k]:
+                out[i, 2], out[i, 3] = k, left
+                break
+            left -= counts[k]
 
 
 def budget_attack(
@@ -73,8 +135,8 @@ def budget_attack(
         raise AnonbayesError(f"The reports have {reports.size} bits, {domain!r}.")
     sent = check_senders(senders, len(reports), len(users))
     rng = np.random.default_rng(seed)
-    found = _pools(reports, epsilon, users.counts, users.codes[sent], rng)
-    return _attack(users, found, sent, rng)
+    named = _pools(reports, epsilon, users.counts, users.codes[sent], rng)
+    return _attack(users, named, sent, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +149,7 @@ class SimulatedAttack(Attack):
         Senders with a unique value whose report raised a non-sensitive bit (OneID Fig. 6).
     """
 
-    outlier: npt.NDArray[np.bool_] = field(kw_only=True, repr=False)
+    outlier: Mask = field(kw_only=True, repr=False)
 
 
 def simulate_budget_attack(
@@ -139,22 +201,22 @@ def simulate_budget_attack(
         else check_senders(senders, len(np.asarray(senders)), len(users))
     )
     rng = np.random.default_rng(seed)
-    found = np.zeros((len(sent), 4), dtype=np.int64)
+    named = np.zeros((len(sent), 4), dtype=np.int64)
     opened = np.zeros(len(sent), dtype=bool)
     blocks = list(_blocks(epsilon, channel.miss))
     for number, columns in enumerate(blocks):
         later = any(is_open[rest].any() for rest in blocks[number:])
-        waiting = np.flatnonzero((found[:, 0] == 0) | (~opened & later))
+        waiting = np.flatnonzero((named[:, 0] == 0) | (~opened & later))
         for rows in _pieces(waiting, float(channel.miss[columns].sum())):
             own = users.codes[sent[rows]]
             reports, mine = _draw_columns(channel, columns, own, rng)
-            opened[rows] |= raises_open(reports, np.append(is_open[columns], False))
+            opened[rows] |= _raises_open(reports, np.append(is_open[columns], False))
             counts = np.append(users.counts[columns], 0)
             part = _pools(reports, np.append(epsilon[columns], 0.0), counts, mine, rng)
             part[:, 2] = columns[np.minimum(part[:, 2], len(columns) - 1)]
-            undecided = found[rows, 0] == 0
-            found[rows[undecided]] = part[undecided]
-    attack = _attack(users, found, sent, rng)
+            undecided = named[rows, 0] == 0
+            named[rows[undecided]] = part[undecided]
+    attack = _attack(users, named, sent, rng)
     unique = users.counts[users.codes[sent]] == 1
     return SimulatedAttack(
         attack.method, attack.guess, attack.senders, attack.success, outlier=unique & opened
@@ -170,11 +232,11 @@ def _pools(
     return out
 
 
-def _attack(users: Population, found: Ints, sent: Ints, rng: np.random.Generator) -> Attack:
+def _attack(users: Population, named: Ints, sent: Ints, rng: np.random.Generator) -> Attack:
     """Name the picked user; any user at all where no raised value has a holder."""
-    size, inside, value, place = found.T
+    size, inside, value, place = named.T
     lost = size == 0
-    guess = np.where(lost, rng.integers(0, len(users), len(found)), 0)
+    guess = np.where(lost, rng.integers(0, len(users), len(named)), 0)
     guess[~lost] = users.holder(value[~lost], place[~lost])
     success = np.where(lost, 1.0 / len(users), inside / np.maximum(size, 1))
     return Attack("budget", guess, sent, success)
@@ -209,3 +271,240 @@ def _draw_columns(
     mine = place[own]
     hit, miss = (np.append(p[columns], 0.0) for p in (channel.hit, channel.miss))
     return draw_bits(mine, hit, miss, rng), mine
+
+
+def _raises_open(reports: BitReports, is_open: Mask) -> Mask:
+    """Which reports raise one of these bits at least."""
+    raised = np.concatenate([[0], np.cumsum(is_open[reports.indices])])
+    return raised[reports.indptr[1:]] > raised[reports.indptr[:-1]]
+
+
+# -------------------------------------------------------------------------------------------------
+# The budget attack's success, computed instead of drawn.
+#
+# The attacker names a random holder of the raised values with the largest budget. For the sender's
+# own value ``x`` that needs: no raised bit of a held value with a larger budget, bit ``x`` raised,
+# and a guess among ``c(x) + S`` users, where ``S`` sums the counts of raised values with the same
+# budget. Bits are independent, so
+#
+#     E[1/(c(x) + S)] = int_0^inf exp(-c(x) z) prod_i (1 - b_i + b_i exp(-c_i z)) dz
+#
+# is one integral for all values of a budget class, whatever their number.
+
+# Gauss-Legendre nodes on panels that grow geometrically: integrands decay anywhere between
+# exp(-z) and exp(-n z). Distinct (count, bit) pairs that are held at a time.
+PANELS, NODES = 48, 16
+PAIRS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedAttack:
+    """Expected success of the budget attack, value by value.
+
+    Attributes
+    ----------
+    domain : Domain
+        The values.
+    counts : ndarray, shape (K,)
+        Users who hold each value.
+    success : ndarray, shape (K,)
+        Probability that the report of a holder is traced to her.
+    opened : ndarray, shape (K,)
+        Probability that her report raises a non-sensitive bit.
+    opened_success : ndarray, shape (K,)
+        Probability of both.
+    """
+
+    domain: Domain
+    counts: Floats = field(repr=False)
+    success: Floats = field(repr=False)
+    opened: Floats = field(repr=False)
+    opened_success: Floats = field(repr=False)
+
+    @property
+    def rate(self) -> float:
+        """Expected share of all users' reports whose sender is named (OneID Fig. 5)."""
+        return float(self.counts @ self.success / self.counts.sum())
+
+    @property
+    def outlier_rate(self) -> float:
+        """Expected share among senders with a unique value and an open bit (OneID Fig. 6).
+
+        NaN where no value is held by one user only.
+        """
+        alone = self.counts == 1
+        opened = float(self.opened[alone].sum())
+        return float(self.opened_success[alone].sum()) / opened if opened > 0 else float("nan")
+
+
+def expected_budget_attack(
+    channel: BitChannel, counts: Any, budgets: Any, *, sensitive: Any = ()
+) -> ExpectedAttack:
+    """Success of `budget_attack` in expectation over reports and guesses, without drawing any.
+
+    Parameters
+    ----------
+    channel : BitChannel
+        What the users' devices run.
+    counts : mapping, pandas.Series or array-like
+        How many users hold each value.
+    budgets : Budgets, array-like, mapping or pandas.Series
+        Budget of each value.
+    sensitive : iterable
+        The sensitive values, or their mask, for telling outliers.
+
+    Examples
+    --------
+    Istanbul's size, in a tenth of a second; nobody there is unique:
+
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("place", range(70_557))
+    >>> tuned = ab.budgets.worst_case(domain, n=330_159, gamma=100)
+    >>> channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
+    >>> counts = [330_159 - 4 * 70_556] + [4] * 70_556
+    >>> attack = ab.reidentify.expected_budget_attack(channel, counts, tuned)
+    >>> round(attack.rate / tuned.bound, 3), attack.outlier_rate
+    (0.505, nan)
+    """
+    held = _read_counts(counts, channel.domain)
+    epsilon = budget_array(budgets, channel.domain)
+    is_open = ~chosen_mask(channel.domain, sensitive)
+    hit, miss = channel.hit, channel.miss
+    success = _success(hit, miss, held, epsilon)
+    with np.errstate(divide="ignore"):
+        silent = np.log1p(-miss)
+        closed = np.exp(silent[is_open].sum()) * np.where(is_open, (1 - hit) / (1 - miss), 1.0)
+    # Of a report without open bits, the other bits are what they always are.
+    shut = np.where(is_open, 0.0, hit), np.where(is_open, 0.0, miss)
+    closed_success = closed * _success(*shut, held, epsilon)
+    return ExpectedAttack(
+        channel.domain, held, success, 1.0 - closed, np.maximum(success - closed_success, 0.0)
+    )
+
+
+def _success(hit: Floats, miss: Floats, held: Floats, epsilon: Floats) -> Floats:
+    """Probability that a holder of each value is named."""
+    n = float(held.sum())
+    success = np.zeros(len(held))
+    order = np.argsort(-epsilon, kind="stable")
+    order = order[held[order] > 0]
+    quiet = np.log1p(-miss[order])
+    # Log probability that no bit before a place is raised by somebody else's value.
+    before = np.concatenate([[0.0], np.cumsum(quiet)])
+    falling = epsilon[order]
+    start = np.flatnonzero(np.append(True, falling[1:] != falling[:-1]))
+    end = np.append(start[1:], len(order))
+    alone = start[end - start == 1]
+    x = order[alone]
+    success[x] = np.exp(before[alone]) * hit[x] / held[x]
+    for i, j in zip(start, end, strict=True):
+        if j - i > 1:
+            x = order[i:j]
+            success[x] = np.exp(before[i]) * hit[x] * _share(held[x], miss[x], n)
+    # Nothing raised that anybody holds: any user is named.
+    others = before[-1] - np.log1p(-miss)
+    return success + np.where(held > 0, np.exp(others) * (1 - hit) / n, 0.0)
+
+
+def _share(held: Floats, miss: Floats, n: float) -> Floats:
+    """``E[1/(c + S)]`` for each value of a class, ``S`` the raised counts of its other values."""
+    z, weight = _nodes(n)
+    pairs, place, number = np.unique(
+        np.stack([held, miss], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    count, raised = pairs[:, :1], pairs[:, 1:]
+    parts = [slice(k, k + PAIRS) for k in range(0, len(pairs), PAIRS)]
+    total = np.zeros(len(z))
+    for part in parts:
+        total += number[part] @ np.log1p(raised[part] * np.expm1(-count[part] * z))
+    share = np.empty(len(pairs))
+    for part in parts:
+        own = np.log1p(raised[part] * np.expm1(-count[part] * z))
+        share[part] = np.exp(total - own - count[part] * z) @ weight
+    return share[place.ravel()]
+
+
+def _nodes(n: float) -> tuple[Floats, Floats]:
+    """Nodes and weights of integrals over the positive numbers, with scales from 1/n to 1."""
+    node, weight = _gauss()
+    edges = np.concatenate([[0.0], np.geomspace(0.01 / n, 50.0, PANELS)])
+    width = np.diff(edges)[:, None]
+    return (edges[:-1, None] + width * (node + 1) / 2).ravel(), (width * weight / 2).ravel()
+
+
+@cache
+def _gauss() -> tuple[Floats, Floats]:
+    return np.polynomial.legendre.leggauss(NODES)
+
+
+# -------------------------------------------------------------------------------------------------
+# The worst report of all, for whoever knows everybody's value.
+#
+# A report ``y`` comes from user ``u`` with probability ``Q(y|x_u) / sum_x c(x) Q(y|x)``. For bits
+# ``Q(y|x) = B(y) w_x`` if bit ``x`` is raised, else ``B(y) z_x``, with ``w = a/b >= 1 >= z =
+# (1-a)/(1-b)``; ``B`` cancels. So the likeliest senders hold a raised value, and the report that
+# betrays a holder of ``x`` most raises bit ``x`` alone: no list of ``2^K`` reports is needed.
+
+
+@dataclass(frozen=True)
+class WorstReport:
+    """The report that betrays its sender most.
+
+    Attributes
+    ----------
+    accuracy : float
+        Probability with which the Bayes attacker names its sender.
+    value : object
+        The value of the users who are then the likeliest senders.
+    raised : bool
+        Whether the report raises the bit of that value (and no other), or none at all.
+    """
+
+    accuracy: float
+    value: Any
+    raised: bool
+
+
+def worst_report(channel: BitChannel, counts: Any) -> WorstReport:
+    """Largest probability, over all reports, of naming the sender (OneID Theorem 1).
+
+    Parameters
+    ----------
+    channel : BitChannel
+        What the users' devices run.
+    counts : mapping, pandas.Series or array-like
+        How many users hold each value.
+
+    Examples
+    --------
+    With budgets tuned to the counts the bound ``gamma/n`` is met exactly:
+
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("place", ["clinic", "park", "pier"])
+    >>> tuned = ab.budgets.from_counts(domain, 4, [1, 19, 80])
+    >>> channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
+    >>> worst = ab.reidentify.worst_report(channel, [1, 19, 80])
+    >>> round(worst.accuracy, 9), tuned.bound
+    (0.04, 0.04)
+    """
+    held = _read_counts(counts, channel.domain)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A bit that nobody raises tells nothing.
+        raised = np.where(channel.hit > 0, channel.hit / channel.miss, 1.0)
+    lowered = (1.0 - channel.hit) / (1.0 - channel.miss)
+    silent = float(held @ lowered)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alone = 1.0 / (held + (silent - held * lowered) / raised)
+        nothing = lowered / silent if silent > 0 else np.zeros(len(held))
+    alone[(held == 0) | (channel.hit == 0)] = 0.0
+    nothing[held == 0] = 0.0
+    best = np.maximum(alone, nothing)
+    x = int(np.argmax(best))
+    return WorstReport(float(best[x]), channel.domain.values[x], bool(alone[x] >= nothing[x]))
+
+
+def _read_counts(counts: Any, domain: Domain) -> Floats:
+    held = value_array("counts", counts, domain, default=0.0)
+    if not ((held >= 0) & (held == np.round(held))).all() or not 1 <= held.sum() < np.inf:
+        raise AnonbayesError("counts must be whole numbers of users, at least one in total.")
+    return held

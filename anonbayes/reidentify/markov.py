@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy import sparse, special
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import AnonbayesError
 from anonbayes.pie.bounds import bayes_error
+from anonbayes.pie.divergence import whole
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
 from anonbayes.reidentify.result import Attack, Rate
 
@@ -24,6 +25,7 @@ __all__ = ["MarkovAttack", "Traces", "markov_attack", "read_traces", "synthetic_
 # Traces: what users did, one event after the other; and how they become counts.
 
 
+@dataclass(frozen=True, eq=False)
 class Traces:
     """Events of many traces end to end.
 
@@ -35,8 +37,8 @@ class Traces:
         Trace ``i`` is ``events[starts[i]:starts[i + 1]]``.
     """
 
-    def __init__(self, events: Ints, starts: Ints) -> None:
-        self.events, self.starts = events, starts
+    events: Ints
+    starts: Ints
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -68,17 +70,18 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
     """
     flat, sizes = [], []
     for number, group in enumerate(groups):
-        rows = [np.asarray(trace) for trace in group]
-        bad = [i for i, row in enumerate(rows) if row.ndim != 1 or len(row) == 0]
+        rows = [_read_trace(trace) for trace in group] if isinstance(group, Iterable) else []
+        bad = [i for i, row in enumerate(rows) if row is None]
         if not rows or bad:
             which = f"trace {bad[0]} of group {number} is no list of events" if bad else "no traces"
             raise AnonbayesError(f"Traces are lists of at least one event each: {which}.")
-        sizes.append(np.array([len(row) for row in rows]))
-        flat.append(np.concatenate(rows))
-    if any(part.dtype.kind == "f" and np.isnan(part).any() for part in flat):
-        raise AnonbayesError("A trace contains a missing event (NaN).")
-    kinds = {part.dtype.kind in "iufb" for part in flat}
-    if len(kinds) > 1:
+        known = [row for row in rows if row is not None]
+        missing = [i for i, row in enumerate(known) if pd.isna(row).any()]
+        if missing:
+            raise AnonbayesError(f"Trace {missing[0]} of group {number} has a missing event.")
+        sizes.append(np.array([len(row) for row in known]))
+        flat.append(np.concatenate(known))
+    if len({part.dtype.kind in "iufb" for part in flat}) > 1:
         raise AnonbayesError("Some traces hold numbers, others texts; they would never match.")
     codes, _ = pd.factorize(np.concatenate(flat))
     out, first = [], 0
@@ -87,6 +90,17 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
         out.append(Traces(codes[first : first + starts[-1]].astype(np.int64), starts))
         first += int(starts[-1])
     return out
+
+
+def _read_trace(trace: Any) -> npt.NDArray[Any] | None:
+    """Events of a trace; None for what is no list of them."""
+    if isinstance(trace, str):
+        return None
+    try:
+        row = np.asarray(trace)
+    except ValueError:
+        return None
+    return row if row.ndim == 1 and len(row) else None
 
 
 def synthetic_traces(
@@ -109,10 +123,10 @@ def synthetic_traces(
     >>> synthetic_traces(2, 5, 1000, seed=1).shape
     (2, 5)
     """
-    if min(n_users, n_events, n_places, favourites) < 1 or not 0 <= wander <= 1:
-        raise AnonbayesError(
-            "Give at least one user, event, place and favourite, and a probability to wander."
-        )
+    n_users, n_events = whole("n_users", n_users), whole("n_events", n_events)
+    n_places, favourites = whole("n_places", n_places), whole("favourites", favourites)
+    if not 0 <= wander <= 1:
+        raise AnonbayesError(f"wander={wander!r} is no probability.")
     rng = np.random.default_rng(seed)
     ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
     ladder /= ladder[-1]
@@ -165,10 +179,10 @@ class MarkovAttack(Attack):
 
         ``top(1)`` is the identification rate of the best-score rule.
         """
-        if k != int(k) or not 1 <= k <= self.n_users:
-            raise AnonbayesError(f"k={k!r}: give a whole number from 1 to {self.n_users} users.")
-        found = np.clip((k - self.above) / self.tied, 0.0, 1.0)
-        return Rate(float(found.mean()), len(found), float(found.std() / np.sqrt(len(found))))
+        if whole("k", k) > self.n_users:
+            raise AnonbayesError(f"k={k!r}: there are {self.n_users} users only.")
+        named = np.clip((k - self.above) / self.tied, 0.0, 1.0)
+        return Rate(float(named.mean()), len(named), float(named.std() / np.sqrt(len(named))))
 
     def system_entropy(self, *, k: int = 1) -> SystemEntropy:
         """PSE of the scores, in bits, as if users were infinitely many; `k` neighbours.
@@ -246,7 +260,7 @@ def markov_attack(
     _check(right, n, n_users, floor)
     counts, habits = _features(sent, known, floor)
     rng = np.random.default_rng(seed)
-    kept = min(impostors, n_users - 1)
+    kept = min(whole("impostors", impostors), n_users - 1)
     genuine, reference, impostor = np.empty(n), np.empty(n), np.empty((n, kept))
     above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
     base = sent.lengths * np.log(floor)
@@ -312,10 +326,10 @@ def _features(
     begin = sent.starts[:-1]
     asked = np.concatenate([size * size + sent.events[begin], origin * size + target])
     rows = np.concatenate([np.arange(len(sent)), trace])
-    found = np.searchsorted(names, asked).clip(0, len(names) - 1)
-    met = names[found] == asked
+    place = np.searchsorted(names, asked).clip(0, len(names) - 1)
+    met = names[place] == asked
     counts = sparse.csr_array(
-        (np.ones(int(met.sum())), (rows[met], found[met])), shape=(len(sent), len(names))
+        (np.ones(int(met.sum())), (rows[met], place[met])), shape=(len(sent), len(names))
     )
     return counts, habits
 

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
-from anonbayes.channels.reports import BitReports
+from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.notions.idldp import chosen_mask
 
-__all__ = ["Attack", "Population", "Rate", "outliers", "rate"]
+__all__ = ["Attack", "Population", "Rate", "check_senders", "rate"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -28,7 +26,7 @@ class Population:
     """All users with their true values, sorted by value when needed."""
 
     domain: Domain
-    codes: npt.NDArray[np.int64]
+    codes: Ints
 
     @classmethod
     def of(cls, domain: Domain, values: Iterable[object]) -> Population:
@@ -43,18 +41,16 @@ class Population:
         return len(self.codes)
 
     @cached_property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Number of holders of each value."""
         return np.bincount(self.codes, minlength=len(self.domain)).astype(np.int64)
 
     @cached_property
-    def _by_value(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _by_value(self) -> tuple[Ints, Ints]:
         order = np.argsort(self.codes, kind="stable")
         return order, np.concatenate([[0], np.cumsum(self.counts)])
 
-    def holder(
-        self, value: npt.NDArray[np.int64], place: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def holder(self, value: Ints, place: Ints) -> Ints:
         """User at a place among the holders of a value."""
         order, start = self._by_value
         return order[start[value] + place]
@@ -80,15 +76,12 @@ class Attack:
         Probability that the right user is named. An attacker names a random one of several users
         who look alike; averaging these probabilities, instead of counting lucky guesses, makes
         rates of one in a million measurable.
-    confidence : ndarray of float or None
-        Probability that the attacker herself gives to her guess, of attacks that have one.
     """
 
     method: str
-    guess: npt.NDArray[np.int64] = field(repr=False)
-    senders: npt.NDArray[np.int64] = field(repr=False)
+    guess: Ints = field(repr=False)
+    senders: Ints = field(repr=False)
     success: Floats = field(repr=False)
-    confidence: Floats | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.guess)
@@ -143,7 +136,13 @@ def rate(
     truth : array-like, optional
         The right users, when `attack` is an array of guesses.
     where : array-like of bool, optional
-        Count these reports only, for example those of `outliers`.
+        Count these reports only, for example those of outliers.
+
+        OneID Theorem 1 bounds what any single report tells, hence the rate over all users. It does
+        not bound the rate over senders who were picked by their value, as outliers are: where a few
+        values hold most users, that rate can exceed ``gamma/n`` although no report is better than
+        that, and no rule for the budgets prevents it. `expected_budget_attack` computes it for
+        counts that are thought likely; budgets tuned to a smaller ``gamma`` lower it.
     bound : float, optional
         The largest accepted rate, for example ``budgets.bound``.
 
@@ -176,53 +175,7 @@ def rate(
     return Rate(share, len(success), error, bound)
 
 
-def outliers(
-    domain: Domain,
-    reports: BitReports,
-    values: Iterable[object],
-    sensitive: Iterable[object] = (),
-) -> npt.NDArray[np.bool_]:
-    """Reports of senders with a unique value that raise a non-sensitive bit (OneID Fig. 6).
-
-    Parameters
-    ----------
-    domain : Domain
-        The values.
-    reports : BitReports
-        One report per user, in the order of `values`.
-    values : iterable
-        True value of each user.
-    sensitive : iterable
-        The sensitive values, or their mask over the domain.
-
-    Notes
-    -----
-    OneID Theorem 1 bounds what any single report tells, hence the rate over all users. It does not
-    bound the rate over senders who were picked by their value, as outliers are: where a few values
-    hold most users, that rate can exceed ``gamma/n`` although no report is better than that, and
-    no rule for the budgets prevents it. `expected_budget_attack` computes it for counts that are
-    thought likely; budgets tuned to a smaller ``gamma`` lower it, at least in proportion.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> domain = ab.Domain("x", ["a", "b", "c"])
-    >>> reports = ab.BitReports.from_dense([[1, 0, 0], [0, 1, 0], [1, 1, 0]])
-    >>> ab.reidentify.outliers(domain, reports, ["a", "c", "c"], sensitive=["b"]).tolist()
-    [True, False, False]
-    """
-    codes = domain.encode(values).astype(np.int64)
-    unique = np.bincount(codes, minlength=len(domain))[codes] == 1
-    return unique & raises_open(reports, ~chosen_mask(domain, sensitive))
-
-
-def raises_open(reports: BitReports, is_open: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which reports raise one of these bits at least."""
-    raised = np.concatenate([[0], np.cumsum(is_open[reports.indices])])
-    return raised[reports.indptr[1:]] > raised[reports.indptr[:-1]]
-
-
-def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -> Any:
+def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -> Ints:
     """Users who sent the reports: by default user ``i`` sent report ``i``."""
     if senders is None:
         if n_reports != n_users:
@@ -230,9 +183,10 @@ def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -
                 f"{n_reports} reports of {n_users} users: say with senders= who sent each."
             )
         return np.arange(n_users)
-    sent = np.asarray(senders, dtype=np.int64)
-    if sent.shape != (n_reports,) or (len(sent) and not 0 <= sent.min() <= sent.max() < n_users):
+    sent = np.asarray(senders)
+    known = sent.dtype.kind in "iu" and sent.shape == (n_reports,)
+    if not known or (len(sent) and not 0 <= sent.min() <= sent.max() < n_users):
         raise AnonbayesError(
             f"senders must name one of the {n_users} users for each of the {n_reports} reports."
         )
-    return sent
+    return sent.astype(np.int64)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.budgets.confidence import allow_errors, predictive_quantile
+from anonbayes.budgets.first_group import allow_errors, predictive_quantile
 
 
 def best_accuracy(epsilon, count, n):

@@ -1,15 +1,12 @@
 """Budgets from counts, bounds, reports and posteriors."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.budgets.confidence import count_quantile, lower_counts, predictive_quantile
+from anonbayes.budgets.first_group import count_quantile, lower_counts, predictive_quantile
 
 DOMAIN = ab.Domain("place", ["clinic", "park", "station", "home"])
 INF = float("inf")
@@ -216,30 +213,24 @@ def test_predictive_quantile_equals_simulation():
     assert below <= 0.1 + 0.002 and at > 0.1 - 0.002
 
 
-def test_from_a_posterior_of_a_table():
-    """Shares are those of the population: summed over the sensitive values."""
-    place = DOMAIN
-    secret = xr.DataArray(np.tile([0.25, 0.75], (2, 50, 1)), dims=("chain", "draw", "illness"))
-    given = np.array([[0.0, 0.1, 0.9, 0.0], [0.4, 0.1, 0.1, 0.4]])
-    pi = xr.DataArray(np.tile(given, (2, 50, 1, 1)), dims=("chain", "draw", "illness", "place"))
-    post = SimpleNamespace(
-        draws=xr.Dataset({"pi_illness": secret, "pi_place": pi}),
-        table=SimpleNamespace(
-            sensitive="illness",
-            domains={"place": place, "illness": ab.Domain("illness", ["yes", "no"])},
-        ),
-    )
-    settings = (1000, 4, post)
-    tuned = ab.budgets.from_posterior(place, *settings, coverage="pointwise")
-    expected = stats.binom.ppf(0.05, 1000, [0.3, 0.1, 0.3, 0.3])
-    assert tuned.at_least == pytest.approx(expected)
-    kept = ab.budgets.from_posterior(place, *settings)
+@pytest.mark.parametrize("name", ["Nat", "Dis"])
+def test_from_a_posterior_of_a_table(name):
+    """Shares are those of the population, summed over the sensitive values; new people are n."""
+    post = ab.fit(ab.datasets.load("table1_recoded"), draws=250, seed=1, progressbar=False)
+    domain, secret = post.table.domains[name], post.draws["pi_Dis"].to_numpy().reshape(-1, 5)
+    shares = secret
+    if name == "Nat":
+        given = post.draws["pi_Nat"].transpose("chain", "draw", "Dis", "Nat").to_numpy()
+        shares = np.einsum("ds,dsk->dk", secret, given.reshape(-1, 5, len(domain)))
+    tuned = ab.budgets.from_posterior(domain, 1000, 4, post, coverage="pointwise")
+    for k, at_least in enumerate(tuned.at_least):
+        below, reached = (
+            stats.binom.cdf(count, 1000, shares[:, k]).mean() for count in (at_least - 1, at_least)
+        )
+        assert below <= 0.05 < reached
+    kept = ab.budgets.from_posterior(domain, 1000, 4, post)
     assert kept.level == pytest.approx(0.05 * 3 / 1000)
-    expected = stats.binom.ppf(kept.level, 1000, [0.3, 0.1, 0.3, 0.3])
-    assert kept.at_least == pytest.approx(expected)
-    domain = post.table.domains["illness"]
-    illness = ab.budgets.from_posterior(domain, *settings, coverage="pointwise")
-    assert illness.at_least == pytest.approx(stats.binom.ppf(0.05, 1000, [0.25, 0.75]))
+    assert (kept.at_least <= tuned.at_least).all()
     with pytest.raises(ab.AnonbayesError, match="not an attribute"):
         ab.budgets.from_posterior(ab.Domain("age", range(3)), 1000, 4, post)
 
@@ -269,6 +260,12 @@ def test_from_a_survey():
         (lambda b, c: b.worst_case(DOMAIN, 100, 0.5), "gamma=0.5 must lie"),
         (lambda b, c: b.worst_case(DOMAIN, 100, 101), "gamma=101 must lie"),
         (lambda b, c: b.worst_case(DOMAIN, 0, 1), "n=0 users"),
+        (lambda b, c: b.worst_case(DOMAIN, "10", 1), "n='10' users"),
+        (lambda b, c: b.worst_case(DOMAIN, 10.5, 1), "n=10.5 users"),
+        (lambda b, c: b.worst_case(DOMAIN, 10, "2"), "gamma='2' must lie"),
+        (lambda b, c: b.from_counts(DOMAIN, 2, [0.5, 0.5, 1, 0]), "'clinic' is 0.5; give whole"),
+        (lambda b, c: b.reidentification_budget(["a"], 10, 2), "counts must be numbers"),
+        (lambda b, c: b.reidentification_budget([11], 10, 2), "between 0 and n=10"),
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, cap=-1), "cap=-1"),
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, sensitive=["moon"]), "'moon' is not"),
         (lambda b, c: b.from_prior(DOMAIN, 100, 5, {"park": 200}), "at_least of 'park' is 200"),

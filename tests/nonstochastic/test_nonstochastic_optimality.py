@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import anonbayes as ab
 from anonbayes.channels.coarsening import n_bins
 from anonbayes.errors import AnonbayesError
-from anonbayes.nonstochastic.partitions import fewest_blocks, largest_smallest_edges
+from anonbayes.nonstochastic.cuts import fewest_blocks, largest_smallest_edges
 
 ns = ab.nonstochastic
 

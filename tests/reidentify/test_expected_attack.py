@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.reidentify.bayes import _share
+from anonbayes.reidentify.budget import _share
 
 
 def by_enumeration(channel, counts, epsilon, sensitive):

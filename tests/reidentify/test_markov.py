@@ -124,7 +124,12 @@ def test_impostors_are_others():
         ({"training": [[1, 2]]}, "only one user"),
         ({"traces": [[1], []]}, "trace 1 of group 0"),
         ({"traces": [["a"], ["b"]]}, "numbers, others texts"),
-        ({"traces": [[1.0], [np.nan]]}, "missing"),
+        ({"traces": [[1.0], [np.nan]]}, "Trace 1 of group 0 has a missing event"),
+        ({"training": [["a", "b"], ["b", None]], "traces": [["a"], ["b"]]}, "Trace 1 of group 1"),
+        ({"traces": ["home", "work"]}, "trace 0 of group 0 is no list"),
+        ({"traces": [[[1], [2, 3]], [1]]}, "trace 0 of group 0 is no list"),
+        ({"traces": 7}, "no traces"),
+        ({"impostors": 0}, "impostors=0"),
     ],
 )
 def test_bad_traces_are_named(change, words):

@@ -1,34 +1,44 @@
-"""Budgets from the reports of a first group of users."""
+"""Budgets from what is known of some users: reports of a first group, a survey, a posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special, stats
 
+<<<<<<< HEAD:anonbayes/budgets/confidence.py
 from anonbayes.arrays import Floats, read_number
 from anonbayes.budgets.tuning import Budgets, check_bound, make_budgets, reidentification_budget
+=======
+from anonbayes.arrays import Codes, Floats, Ints, Mask
+from anonbayes.budgets.tuning import (
+    Budgets,
+    check_bound,
+    check_counts,
+    make_budgets,
+    reidentification_budget,
+)
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused):anonbayes/budgets/first_group.py
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
-from anonbayes.estimation.closed_forms import check_informative
-from anonbayes.notions.idldp import chosen_mask
+from anonbayes.estimation.closed_forms import Estimate, check_informative
+from anonbayes.inference.posterior import Posterior
+from anonbayes.notions.idldp import chosen_mask, value_array
 
 __all__ = [
     "COVERAGES",
     "Allowance",
     "allow_errors",
-    "check_alpha",
     "count_quantile",
     "exact_lower_counts",
     "from_confidence",
+    "from_posterior",
     "lower_counts",
     "predictive_quantile",
-    "read_support",
 ]
 
 
@@ -80,9 +90,13 @@ def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
     return Allowance(level, max(gamma - n * level, 1.0))
 
 
-def check_alpha(alpha: float) -> None:
+def _check_alpha(alpha: float) -> None:
     """Raise `AnonbayesError` unless alpha lies between 0 and 1."""
+<<<<<<< HEAD:anonbayes/budgets/confidence.py
     if not 0 < read_number("alpha", alpha) < 1:
+=======
+    if isinstance(alpha, str | bool) or not 0 < alpha < 1:
+>>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused):anonbayes/budgets/first_group.py
         raise AnonbayesError(
             f"alpha={alpha!r} must lie between 0 and 1; alpha -> 0 is the worst case rule."
         )
@@ -121,25 +135,23 @@ def count_quantile(
     lower, middle, width = _count_grid(n)
     log_prior = _log_beta_binomial(middle, n, weight / len(hit), weight) + np.log(width)
     # Values with the same bits and the same support share their posterior.
-    bits, place = np.unique(hit + 1j * miss, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(place))[:-1])
+    bits, place = np.unique(np.stack([hit, miss], axis=1), axis=0, return_inverse=True)
+    order = np.argsort(place.ravel(), kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(place.ravel()))[:-1])
     quantile = np.empty(len(hit))
-    for pair, values in zip(bits, members, strict=True):
-        rate = pair.imag + (pair.real - pair.imag) * (middle / n)
+    for (kept, raised), values in zip(bits, members, strict=True):
+        rate = raised + (kept - raised) * (middle / n)
         t, again = np.unique(support.counts[values], return_inverse=True)
-        found = _lower_edges(t, support.n, rate, log_prior, level)
-        quantile[values] = lower[found][again]
+        edges = _lower_edges(t, support.n, rate, log_prior, level)
+        quantile[values] = lower[edges][again]
     return quantile
 
 
-def _lower_edges(
-    t: npt.NDArray[np.int64], trials: float, rate: Floats, log_prior: Floats, level: float
-) -> npt.NDArray[np.intp]:
+def _lower_edges(t: Ints, trials: float, rate: Floats, log_prior: Floats, level: float) -> Codes:
     """Position in the grid of counts below which no more than `level` of the posterior lies."""
     with np.errstate(divide="ignore"):
         log_raised, log_not = np.log(rate), np.log1p(-rate)
-    found = np.empty(len(t), dtype=np.intp)
+    edges = np.empty(len(t), dtype=np.intp)
     step = max(1, TABLE // len(rate))
     for start in range(0, len(t), step):
         raised = t[start : start + step, None].astype(float)
@@ -148,8 +160,8 @@ def _lower_edges(
         log_p = log_prior + _times(raised, log_raised) + _times(lowered, log_not)
         mass = np.exp(log_p - log_p.max(axis=1, keepdims=True))
         below = np.cumsum(mass, axis=1)
-        found[start : start + step] = np.argmax(below > level * below[:, -1:], axis=1)
-    return found
+        edges[start : start + step] = np.argmax(below > level * below[:, -1:], axis=1)
+    return edges
 
 
 def _times(number: Floats, logarithm: Floats) -> Floats:
@@ -176,10 +188,10 @@ def predictive_quantile(shares: Floats, n: int, level: float) -> Floats:
     >>> predictive_quantile(np.array([[0.5, 0.5]]), 100, 0.05)
     array([42., 42.])
     """
-    found = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
+    drawn = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
     if len(shares) == 1 or level * len(shares) >= TAIL_DRAWS:
-        return found
-    return np.minimum(found, _mixed_quantile(*_beta_nodes(shares, level), n, level))
+        return drawn
+    return np.minimum(drawn, _mixed_quantile(*_beta_nodes(shares, level), n, level))
 
 
 def _mixed_quantile(shares: Floats, weight: Floats, n: int, level: float) -> Floats:
@@ -284,16 +296,16 @@ def from_confidence(
     >>> reports = channel.release([0] * 900 + [1] * 60 + [2] * 40, seed=1)
     >>> tuned = ab.budgets.from_confidence(domain, 10_000, 50, reports, channel)
     >>> tuned.epsilon.round(2), tuned.at_least.round()
-    (array([ inf, 5.01, 3.86, 3.86]), array([8541.,  144.,    0.,    0.]))
+    (array([ inf, 4.84, 4.2 , 3.86]), array([8426.,  132.,   62.,    0.]))
     >>> paper = ab.budgets.from_confidence(
     ...     domain, 10_000, 50, reports, channel, coverage="pointwise"
     ... )
     >>> paper.epsilon.round(2), paper.at_least.round()
-    (array([ inf,  inf, 4.49, 3.91]), array([8849.,  341.,   89.,    0.]))
+    (array([ inf,  inf,  inf, 3.91]), array([8736.,  329.,  253.,    0.]))
     """
     check_bound(n, gamma)
-    support = read_support(domain, n, reports, channel)
-    check_alpha(alpha)
+    support = _read_support(domain, n, reports, channel)
+    _check_alpha(alpha)
     one_of("coverage", coverage, COVERAGES)
     bits = (channel.hit, channel.miss)
     if coverage == "pointwise":
@@ -357,7 +369,7 @@ def exact_lower_counts(
     return np.clip(n * (rate[place] - miss) / gain, 0.0, n)
 
 
-def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> SupportCounts:
+def _read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> SupportCounts:
     """Support counts of a first group, after checking that they belong to these users."""
     if channel.domain != domain:
         raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")
@@ -368,3 +380,176 @@ def read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> 
             "counts all users, the first group included."
         )
     return support
+
+
+# -------------------------------------------------------------------------------------------------
+# Budgets from a posterior: of reports, a survey, an estimate with draws, or a fitted table.
+
+# Posterior draws that are used.
+DRAWS = 1000
+
+
+def from_posterior(
+    domain: Domain,
+    n: int,
+    gamma: float,
+    evidence: Any,
+    channel: PureChannel | None = None,
+    alpha: float = 0.05,
+    *,
+    coverage: str = "simultaneous",
+    weight: float = 1.0,
+    sensitive: Iterable[object] = (),
+    cap: float = 1.0,
+) -> Budgets:
+    """Budgets from lower quantiles of the posterior of the counts.
+
+    Parameters
+    ----------
+    domain, n, gamma, sensitive, cap
+        As in `worst_case`.
+    evidence
+        What is known of the counts:
+
+        * with a `channel`, the reports (or `SupportCounts`) of a first group of the users;
+        * a mapping, series or array: how many of a first group hold each value, openly;
+        * the `Posterior` of a released table whose attribute `domain` is: the users are `n` new
+          people from the same population;
+        * an `Estimate` with posterior draws, likewise.
+    channel : PureChannel, optional
+        What the first group used.
+    alpha : float
+        Error probability, of what depends on `coverage`.
+    coverage : {"simultaneous", "pointwise"}
+        "simultaneous" keeps the bound: the posterior expectation of the probability of naming the
+        sender of any report is at most ``gamma/n``, and with posterior probability ``1 - alpha``
+        not even one report exceeds it. The quantiles' level follows from these two demands; values
+        that are not counted on cannot be wrong, so their number does not matter.
+
+        "pointwise" takes the quantile at `alpha`: each value that is counted on has fewer users
+        with posterior probability `alpha`.
+    weight : float
+        Of reports and surveys: total weight of the Dirichlet prior of the shares, spread evenly.
+        The default, one, says that a few unknown values hold most users: a value has to show in
+        the reports before it is counted on. Larger weights say that users are spread evenly.
+
+    Notes
+    -----
+    Of reports: a priori the count of a value is beta-binomial with ``weight/K`` and
+    ``weight (K-1)/K``; given the count ``c``, its support is ``Binomial(n0, b + (a-b) c/n)``.
+    The posterior is summed up count by count, nothing is sampled.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("x", range(4))
+    >>> first = ab.budgets.worst_case(domain, n=10_000, gamma=50)
+    >>> channel = ab.InputDiscriminativeUE.optimal(domain, first)
+    >>> reports = channel.release([0] * 900 + [1] * 60 + [2] * 40, seed=1)
+    >>> ab.budgets.from_posterior(domain, 10_000, 50, reports, channel).epsilon.round(2)
+    array([ inf, 4.42, 3.91, 3.91])
+
+    From an anonymized table, for a later survey of a thousand people:
+
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> nationality = post.table.domains["Nat"]
+    >>> ab.budgets.from_posterior(nationality, 1000, 20, post).epsilon.round(2)
+    array([4.27,  inf, 3.76, 3.72])
+    """
+    check_bound(n, gamma)
+    _check_alpha(alpha)
+    one_of("coverage", coverage, COVERAGES)
+    if isinstance(weight, str | bool) or not 0 < weight < np.inf:
+        raise AnonbayesError(f"weight={weight!r} of the prior must be positive and finite.")
+    quantile = _quantiles(domain, n, evidence, channel, weight)
+    if coverage == "pointwise":
+        lower, allowed = quantile(alpha), Allowance(alpha, gamma)
+    else:
+        lower, allowed = _keep_bound(quantile, alpha, n, gamma, ~chosen_mask(domain, sensitive))
+    # A value that is not counted on is not a wrong one: it needs no room for errors.
+    counted_on = reidentification_budget(lower, n, allowed.target)
+    return make_budgets(
+        domain,
+        n,
+        gamma,
+        "posterior",
+        lower,
+        epsilon=np.maximum(counted_on, np.log(gamma)),
+        sensitive=sensitive,
+        cap=cap,
+        alpha=alpha,
+        level=allowed.level,
+    )
+
+
+def _quantiles(
+    domain: Domain, n: int, evidence: Any, channel: PureChannel | None, weight: float
+) -> Callable[[float], Floats]:
+    """Lower quantiles of all counts as a function of their level, whatever the evidence is."""
+    if channel is not None:
+        support = _read_support(domain, n, evidence, channel)
+        hit, miss = channel.hit, channel.miss
+    elif isinstance(evidence, Posterior | Estimate):
+        shares = _share_draws(domain, evidence)
+        return lambda level: predictive_quantile(shares, n, level)
+    else:
+        support = _survey(domain, n, evidence)
+        hit, miss = np.ones(len(domain)), np.zeros(len(domain))
+    return lambda level: count_quantile(support, n, hit, miss, level, weight)
+
+
+def _keep_bound(
+    quantile: Callable[[float], Floats],
+    alpha: float,
+    n: int,
+    gamma: float,
+    tuned: Mask,
+) -> tuple[Floats, Allowance]:
+    """Quantiles at the level that keeps the bound; only values counted on can be wrong.
+
+    A value that is counted on for one user at most is never wrong about a sender, who is one. A
+    posterior needs no correction for having picked the others by the data; and a lower level picks
+    no more of them.
+    """
+    allowed = allow_errors(alpha, n, gamma, 1)
+    lower = quantile(allowed.level)
+    counted_on = int(((lower > 1) & tuned).sum())
+    stricter = allow_errors(alpha, n, gamma, counted_on)
+    if stricter.level < allowed.level:
+        return quantile(stricter.level), stricter
+    return lower, allowed
+
+
+def _survey(domain: Domain, n: int, counts: Any) -> SupportCounts:
+    held = value_array("evidence", counts, domain, default=0.0)
+    check_counts("evidence", held, domain, n)
+    respondents = float(held.sum())
+    if not 1 <= respondents <= n or (held != np.round(held)).any():
+        raise AnonbayesError(
+            f"The counts sum to {respondents:g}; give whole numbers of between 1 and n={n} users."
+        )
+    return SupportCounts(held.astype(np.int64), int(respondents))
+
+
+def _share_draws(domain: Domain, evidence: Posterior | Estimate) -> Floats:
+    """Draws of the shares of the domain's values, shape (draws, K), thinned to `DRAWS`."""
+    if isinstance(evidence, Estimate):
+        if evidence.draws is None or evidence.domain != domain:
+            raise AnonbayesError(
+                "The estimate has no posterior draws of this domain; estimate it with "
+                "method='bayes'."
+            )
+        shares = evidence.draws.transpose("chain", "draw", ...)
+    else:
+        known, secret = evidence.table.domains, evidence.table.sensitive
+        if domain.name not in known or known[domain.name] != domain:
+            raise AnonbayesError(
+                f"{domain!r} is not an attribute of the table; use one of its own domains: "
+                f"{', '.join(known)} (post.table.domains)."
+            )
+        shares = evidence.draws[f"pi_{secret}"]
+        if domain.name != secret:
+            shares = (shares * evidence.draws[f"pi_{domain.name}"]).sum(secret)
+        shares = shares.transpose("chain", "draw", domain.name)
+    array = np.asarray(shares.to_numpy()).reshape(-1, len(domain))
+    return array[:: max(1, len(array) // DRAWS)]
