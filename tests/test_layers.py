@@ -29,7 +29,7 @@ CYCLES: dict[Edge, str] = {}
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
-SAME_MODULE_NAME = {"bayes"}
+SAME_MODULE_NAME: set[str] = set()
 SAME_CLASS_NAME = {
     "Arrays",
     "ChainState",

@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-<<<<<<< HEAD:anonbayes/budgets/confidence.py
-from anonbayes.arrays import Floats, read_number
-from anonbayes.budgets.tuning import Budgets, check_bound, make_budgets, reidentification_budget
-=======
-from anonbayes.arrays import Codes, Floats, Ints, Mask
+from anonbayes.arrays import Codes, Floats, Ints, Mask, read_number
 from anonbayes.budgets.tuning import (
     Budgets,
     check_bound,
@@ -20,7 +16,6 @@ from anonbayes.budgets.tuning import (
     make_budgets,
     reidentification_budget,
 )
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused):anonbayes/budgets/first_group.py
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
@@ -92,11 +87,7 @@ def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
 
 def _check_alpha(alpha: float) -> None:
     """Raise `AnonbayesError` unless alpha lies between 0 and 1."""
-<<<<<<< HEAD:anonbayes/budgets/confidence.py
     if not 0 < read_number("alpha", alpha) < 1:
-=======
-    if isinstance(alpha, str | bool) or not 0 < alpha < 1:
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused):anonbayes/budgets/first_group.py
         raise AnonbayesError(
             f"alpha={alpha!r} must lie between 0 and 1; alpha -> 0 is the worst case rule."
         )
@@ -459,7 +450,7 @@ def from_posterior(
     check_bound(n, gamma)
     _check_alpha(alpha)
     one_of("coverage", coverage, COVERAGES)
-    if isinstance(weight, str | bool) or not 0 < weight < np.inf:
+    if not 0 < read_number("weight", weight) < np.inf:
         raise AnonbayesError(f"weight={weight!r} of the prior must be positive and finite.")
     quantile = _quantiles(domain, n, evidence, channel, weight)
     if coverage == "pointwise":

@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-<<<<<<< HEAD
-from anonbayes.arrays import read_number
-from anonbayes.budgets.confidence import COVERAGES, from_confidence
-from anonbayes.budgets.from_posterior import from_posterior
-=======
-from anonbayes.arrays import Mask
+from anonbayes.arrays import Mask, read_number
 from anonbayes.budgets.first_group import COVERAGES, from_confidence, from_posterior
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
 from anonbayes.budgets.tuning import Budgets, check_bound, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
@@ -142,11 +136,7 @@ def collect(
     if n < 2:
         raise AnonbayesError(f"Two phases need at least two users, got {n}.")
     check_bound(n, gamma)
-<<<<<<< HEAD
     if not 0 < read_number("first", first) < 1:
-=======
-    if isinstance(first, str | bool) or not 0 < first < 1:
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
         raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
     size = min(max(round(first * n), 1), n - 1)
     rng = None if seed is None else generator(seed)

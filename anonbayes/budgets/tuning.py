@@ -5,20 +5,21 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats, Mask, read_number, read_numbers
+from anonbayes.arrays import Floats, Mask, read_number, read_numbers, read_whole
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.notions.idldp import chosen_mask, value_array
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
+
+MOST_USERS = 10**15
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,16 +148,9 @@ def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floa
     [4.60517, 4.635624, inf]
     """
     check_bound(n, gamma)
-<<<<<<< HEAD
     held = read_numbers("counts", counts)
-=======
-    try:
-        held = np.asarray(counts, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise AnonbayesError(f"counts must be numbers of users: {error}.") from None
     if not ((held >= 0) & (held <= n)).all():
         raise AnonbayesError(f"counts lie between 0 and n={n:g}; got {held.ravel()[0]:g}, ...")
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
     rest = n - gamma * held
     enough = rest <= 0
     with np.errstate(divide="ignore"):
@@ -238,6 +232,7 @@ def from_prior(
     >>> ab.budgets.from_prior(domain, 2_000_000, 100, {"Tokyo": 100_000}).epsilon.round(4)
     array([   inf, 4.6052])
     """
+    check_bound(n, gamma)
     lower = value_array("at_least", at_least, domain, default=0.0)
     check_counts("at_least", lower, domain, n)
     return make_budgets(
@@ -290,17 +285,10 @@ def from_counts(
 
 
 def check_bound(n: float, gamma: float) -> None:
-<<<<<<< HEAD
-    """Raise `AnonbayesError` unless ``1 <= gamma <= n``."""
-    if not 1 <= read_number("n", n) < np.inf:
-        raise AnonbayesError(f"n={n!r} users: give at least one.")
-    if not 1 <= read_number("gamma", gamma) <= n:
-=======
     """Raise `AnonbayesError` unless n is a whole number from 1 and ``1 <= gamma <= n``."""
-    if not isinstance(n, Real) or isinstance(n, bool) or not 1 <= n < np.inf or n != int(n):
-        raise AnonbayesError(f"n={n!r} users: give a whole number, at least one.")
-    if not isinstance(gamma, Real) or not 1 <= gamma <= n:
->>>>>>> 4d0605a (Budgets and attacks: evidence is known by its class, pairs are pairs, missing events and fractions of users are refused)
+    if read_whole("n", n, least=1) > MOST_USERS:
+        raise AnonbayesError(f"n={n:.3g} users: that is more than there can be.")
+    if not 1 <= read_number("gamma", gamma) <= n:
         raise AnonbayesError(
             f"gamma={gamma!r} must lie between 1 (senders are guessed blindly) and n={n:g} (no "
             "protection): reports name their sender with at most gamma/n."
@@ -309,7 +297,7 @@ def check_bound(n: float, gamma: float) -> None:
 
 def check_counts(argument: str, counts: Floats, domain: Domain, n: float) -> None:
     """Raise `AnonbayesError` for a count that is negative, missing or above `n`."""
-    bad = np.flatnonzero(~((counts >= 0) & (counts <= read_number("n", n))))
+    bad = np.flatnonzero(~((counts >= 0) & (counts <= n)))
     if len(bad):
         i = int(bad[0])
         raise AnonbayesError(

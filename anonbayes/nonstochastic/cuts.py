@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Codes, Floats
+from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import SLACK, check_gamma
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic.relations import Relation, Uncertain
@@ -122,7 +122,7 @@ def largest_smallest_block(
     """
     answers, order = _sorted(values)
     check_gamma(gamma)
-    sizes = np.ones(answers.size) if measure is None else np.asarray(measure, dtype=float)[order]
+    sizes = np.ones(answers.size) if measure is None else _sizes(measure, answers.size)[order]
     shares = np.concatenate([[0.0], np.cumsum(sizes)])
     reach = np.searchsorted(answers, answers - (2 / gamma) * (1 + SLACK), side="left")
     cuts = _backtrack(shares, reach)
@@ -183,11 +183,15 @@ def _zoom(
     return layers[np.arange(len(layers)), path[::-1]]
 
 
+def _sizes(measure: npt.ArrayLike, n: int) -> Floats:
+    sizes = read_numbers("measure", measure)
+    if sizes.shape != (n,):
+        raise ChannelError(f"measure has shape {sizes.shape}, but there are {n} secrets.")
+    return sizes
+
+
 def _sorted(values: npt.ArrayLike) -> tuple[Floats, Codes]:
-    try:
-        answers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        answers = np.empty(0)
+    answers = read_numbers("values", values, error=ChannelError)
     if answers.ndim != 1 or answers.size == 0 or not np.all(np.isfinite(answers)):
         raise ChannelError("Answers must be a non-empty list of finite numbers.")
     order = np.argsort(answers, kind="stable")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from anonbayes.arrays import Floats, read_number
+from anonbayes.arrays import Floats, read_number, read_numbers
 from anonbayes.errors import ChannelError, DomainError
 
 __all__ = [
@@ -55,7 +55,8 @@ class Box:
     upper: tuple[float, ...]
 
     def __init__(self, lower: npt.ArrayLike, upper: npt.ArrayLike) -> None:
-        low, high = _numbers(lower, "The lower ends"), _numbers(upper, "The upper ends")
+        low = np.atleast_1d(read_numbers("lower", lower, error=DomainError))
+        high = np.atleast_1d(read_numbers("upper", upper, error=DomainError))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise DomainError(
                 f"A box needs two lists of ends of equal length, got shapes {low.shape} and "
@@ -130,9 +131,9 @@ class LinearQuery:
     offset: float
 
     def __init__(self, weights: npt.ArrayLike, offset: float = 0.0) -> None:
-        w = _numbers(weights, "The weights of a query")
+        w = np.atleast_1d(read_numbers("weights", weights, error=ChannelError))
         given = read_number("offset", offset, error=ChannelError)
-        if w.ndim != 1 or not np.all(np.isfinite(w)) or not math.isfinite(given):
+        if w.ndim != 1 or w.size == 0 or not np.isfinite([*w, given]).all():
             raise ChannelError("A linear query needs a list of finite weights and a finite offset.")
         object.__setattr__(self, "weights", tuple(w.tolist()))
         object.__setattr__(self, "offset", given)
@@ -179,13 +180,6 @@ def as_query(query: Query | npt.ArrayLike, box: Box) -> Query:
     if not np.all(np.isfinite(answers.astype(float))):
         raise ChannelError("The query gives values that are not finite inside the box.")
     return query
-
-
-def _numbers(given: npt.ArrayLike, what: str) -> Floats:
-    try:
-        return np.atleast_1d(np.asarray(given, dtype=float))
-    except (TypeError, ValueError) as error:
-        raise DomainError(f"{what} must be numbers: {error}.") from None
 
 
 def query_range(query: Query, box: Box) -> tuple[float, float]:
@@ -251,7 +245,7 @@ def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
 
 def read_points(points: npt.ArrayLike) -> Floats:
     """Points as rows of a matrix; a plain list of numbers are points on a line."""
-    x = _numbers(points, "Points")
+    x = np.atleast_1d(read_numbers("points", points, error=ChannelError))
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or x.size == 0 or not np.isfinite(x).all():
         raise ChannelError(f"Give finite points of shape (m, n), at least one; got {x.shape}.")

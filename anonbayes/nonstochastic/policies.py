@@ -261,10 +261,7 @@ class Policy(Uncertain):
 
         The same secret always gets the same answer: asking twice tells nothing new.
         """
-        try:
-            x = np.asarray(data, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise ChannelError("The secret must be numbers, one per coordinate.") from error
+        x = read_numbers("data", data)
         if x.ndim == 0 or x.shape[-1] != self.dimension:
             raise ChannelError(
                 f"The secret has shape {x.shape}, the box has {self.dimension} coordinates."
@@ -485,7 +482,8 @@ def quality(
         return float(release.quality)
     if true is None:
         raise ChannelError("quality() of released answers needs the true answers: give true=...")
-    exact, given = np.asarray(true, dtype=float), np.asarray(release, dtype=float)
+    exact = np.atleast_1d(read_numbers("true", true))
+    given = np.atleast_1d(read_numbers("release", release))
     if exact.shape != given.shape or exact.size == 0:
         raise ChannelError(
             f"Released answers have shape {given.shape}, true answers {exact.shape}; give one "
@@ -576,8 +574,11 @@ def tradeoff(
     >>> frame["adversary_error"].round(4).tolist()
     [2.8284, 2.8284, 1.4142]
     """
+    qualities = read_numbers("gammas", gammas).ravel()
+    if len(qualities) == 0:
+        raise ChannelError("There are no gammas to compare.")
     rows = []
-    for gamma in np.atleast_1d(np.asarray(gammas, dtype=float)):
+    for gamma in qualities:
         policy = optimal_policy(query, box, float(gamma), metric=metric)
         rows.append(
             {

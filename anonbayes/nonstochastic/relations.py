@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from anonbayes.arrays import Codes, Floats, read_numbers
+from anonbayes.arrays import Codes, Floats, read_numbers, read_whole
 from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic.geometry import Box, read_points, smallest_enclosing_ball
@@ -107,7 +107,7 @@ class Relation(Uncertain):
     ) -> None:
         try:
             given = sparse.csr_matrix(matrix, dtype=float)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise ChannelError(
                 f"A relation is a matrix of possible pairs (secrets x releases): {error}"
             ) from error
@@ -120,9 +120,11 @@ class Relation(Uncertain):
         pairs.eliminate_zeros()
         if pairs.nnz == 0:
             raise ChannelError("The relation has no possible pair; mark at least one.")
-        sizes = np.ones(pairs.shape[0])
-        if measure is not None:
-            sizes = read_numbers("measure", measure, error=ChannelError)
+        sizes = (
+            np.ones(pairs.shape[0])
+            if measure is None
+            else read_numbers("measure", measure, error=ChannelError)
+        )
         if sizes.shape != (pairs.shape[0],):
             raise ChannelError(
                 f"measure has shape {sizes.shape}, but the relation has {pairs.shape[0]} secrets."
@@ -456,6 +458,6 @@ def adversary_error_bound(
         log_size = (relative_disarray if release == "smallest" else conditional_entropy)(both)
     if n is None:
         raise ChannelError("adversary_error_bound needs dimension=, the dimension of the secret.")
-    if n < 1:
-        raise ChannelError(f"dimension={n!r} must be at least 1.")
-    return math.exp((math.lgamma(n / 2 + 1) + log_size) / n) / math.sqrt(math.pi)
+    n = read_whole("dimension", n, least=1)
+    with np.errstate(over="ignore"):
+        return float(np.exp((math.lgamma(n / 2 + 1) + log_size) / n) / math.sqrt(math.pi))

@@ -217,7 +217,8 @@ def check_epsilon(epsilon: Any, argument: str = "epsilon") -> float:
 
 def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[np.bool_]:
     """Boolean mask of the sensitive values; raise `DomainError` for one outside the domain."""
-    if isinstance(sensitive, str) or not isinstance(sensitive, Iterable):
+    lone = isinstance(sensitive, np.ndarray) and sensitive.ndim == 0
+    if isinstance(sensitive, str) or lone or not isinstance(sensitive, Iterable):
         what = "one text" if isinstance(sensitive, str) else "no list"
         raise AnonbayesError(
             f"sensitive={sensitive!r} is {what}; give the sensitive values as a list."

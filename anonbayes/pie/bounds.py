@@ -11,18 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import read_number, read_whole
+from anonbayes.arrays import read_number, read_numbers, read_whole
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.figures import make_axes
-from anonbayes.pie.divergence import (
-    LOG2E,
-    Number,
-    divergence_terms,
-    excess,
-    read_numbers,
-    whole,
-)
+from anonbayes.pie.divergence import LOG2E, Number, divergence_terms, excess
 from anonbayes.pie.information import read_channel
 
 if TYPE_CHECKING:
@@ -85,16 +78,16 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> 
     ['1.44', '3.34e-06', '1.37e-07']
     """
     one_of("kind", kind, KINDS)
-    n, reports = whole("n_users", n_users), whole("t", t)
+    n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
     symbols = channel.symbols()
     once = _channel_bits(channel, n, kind) if symbols is None else _symbols_bits(symbols, n, kind)
-    return min(reports * once, float(np.log2(n)))
+    return min(reports * once, math.log2(n))
 
 
 def _symbols_bits(symbols: Symbols, n: int, kind: str) -> float:
     """Bits of one report of randomized response or local hashing."""
     if kind == "theorem":
-        return symbols.theta * min(float(np.log2(n)), float(np.log2(symbols.n_values)))
+        return symbols.theta * min(math.log2(n), math.log2(symbols.n_values))
     if kind == "general":
         return _general(symbols.epsilon, symbols.n_values)
     if symbols.silent is not None:
@@ -110,7 +103,7 @@ def _symbols_bits(symbols: Symbols, n: int, kind: str) -> float:
 def _channel_bits(channel: Channel, n: int, kind: str) -> float:
     size = len(channel.domain)
     if kind == "theorem":
-        return contraction(channel) * min(float(np.log2(n)), float(np.log2(size)))
+        return contraction(channel) * min(math.log2(n), math.log2(size))
     if kind == "general":
         return _general(channel.ldp_budget(), size)
     if kind == "best":
@@ -124,7 +117,7 @@ def _channel_bits(channel: Channel, n: int, kind: str) -> float:
 
 
 def _general(epsilon: float, size: int) -> float:
-    return min(epsilon * LOG2E, epsilon**2 * LOG2E, float(np.log2(size)))
+    return min(epsilon * LOG2E, epsilon**2 * LOG2E, math.log2(size))
 
 
 def _supremum(symbols: Symbols, k: int) -> float:
@@ -152,20 +145,18 @@ def capacity(
     >>> round(capacity([[0.75, 0.25], [0.25, 0.75]]), 6)
     0.188722
     """
-    tolerance = read_number("tolerance", tolerance)
-    iterations = read_whole("iterations", iterations)
-    q = read_channel(matrix)
+    q, gap = read_channel(matrix), read_number("tolerance", tolerance)
     p = np.full(len(q), 1.0 / len(q))
-    for _ in range(iterations):
+    for _ in range(read_whole("iterations", iterations, least=1)):
         gain = divergence_terms(q, p @ q).sum(axis=1)
         upper, lower = float(gain.max()), float(p @ gain)
-        if upper - lower < tolerance:
+        if upper - lower < gap:
             return upper
         p = p * np.exp2(gain - upper)
         p /= p.sum()
     raise ChannelError(
         f"The capacity lies between {lower:.9g} and {upper:.9g} bits; it was not found to "
-        f"{tolerance:g} in {iterations} iterations."
+        f"{gap:g} in {iterations} iterations."
     )
 
 
@@ -226,7 +217,7 @@ def bayes_error(
     >>> round(bayes_error(np.log2(5), prior=0.01), 3)
     0.5
     """
-    alpha = _number("alpha_bits", alpha_bits)
+    alpha = read_number("alpha_bits", alpha_bits)
     if not alpha >= 0:
         raise AnonbayesError(f"alpha_bits={alpha_bits!r} must not be negative.")
     top = _largest_prior(n_users, prior)
@@ -250,7 +241,7 @@ def information_for(
     >>> round(information_for(0.8, 10**6), 3), round(information_for(0.5, 10**6), 3)
     (2.986, 8.966)
     """
-    wanted = _number("error", error)
+    wanted = read_number("error", error)
     if not 0 <= wanted <= 1:
         raise AnonbayesError(f"error={error!r} is not a probability.")
     return float(-(1.0 - wanted) * np.log2(_largest_prior(n_users, prior)) - 1.0)
@@ -260,8 +251,8 @@ def _largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> 
     """Probability of the likeliest user before any report."""
     if (n_users is None) == (prior is None):
         raise AnonbayesError("Give either n_users (equally likely) or prior.")
-    if prior is None and np.ndim(n_users) == 0:
-        return 1.0 / whole("n_users", n_users)
+    if prior is None and read_numbers("n_users", n_users).ndim == 0:
+        return 1.0 / read_whole("n_users", n_users, least=1)
     given = read_numbers("prior", n_users if prior is None else prior)
     if given.ndim == 0:
         if not 0 < given <= 1:
@@ -270,15 +261,6 @@ def _largest_prior(n_users: int | npt.ArrayLike | None, prior: Prior | None) -> 
     if given.ndim != 1 or not (given >= 0).all() or abs(given.sum() - 1.0) > 1e-6:
         raise AnonbayesError(f"The prior must be a distribution; it sums to {given.sum():.9g}.")
     return float(given.max())
-
-
-def _number(argument: str, value: float | Number) -> float:
-    if isinstance(value, str):
-        raise AnonbayesError(f"{argument}={value!r} is no number.")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise AnonbayesError(f"{argument}={value!r} is no number.") from None
 
 
 # -------------------------------------------------------------------------------------------------
@@ -347,7 +329,7 @@ def worst_case(
     """
     top = _largest_prior(n_users if prior is None else None, prior)
     if n_users is not None:
-        people = whole("n_users", n_users)
+        people = read_whole("n_users", n_users, least=1)
     else:
         people = int(np.size(prior)) if np.ndim(prior) else len(channel.domain)  # type: ignore[arg-type]
     symbols = channel.symbols()
@@ -357,7 +339,7 @@ def worst_case(
         # k own + (size - k) noise = 1 + (k - 1) theta, for k users who hold one value each.
         gain = (1.0 - (symbols.silent or 0.0)) * (symbols.used(people) - 1) * symbols.theta
         once = float(np.log1p(gain) * LOG2E)
-    bits = min(whole("t", t) * once, float(np.log2(people)))
+    bits = min(read_whole("t", t, least=1) * once, math.log2(people))
     odds = np.log(top) - np.log1p(-top) if top < 1 else np.inf
     certainty = 1.0 / (1.0 + np.exp(-(odds + t * channel.ldp_budget())))
     return WorstCase(bits, float(max(0.0, 1.0 - np.exp2(bits) * top)), float(1.0 - certainty))
@@ -439,7 +421,7 @@ def choose(
     True
     """
     one_of("kind", kind, KINDS)
-    n, reports = whole("n_users", n_users), whole("t", t)
+    n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
     family = channel.with_epsilon if isinstance(channel, Channel) else channel
     likeliest = _largest_prior(n if prior is None else None, prior)
     allowed = information_for(target_error, prior=likeliest)
@@ -451,7 +433,7 @@ def choose(
         )
 
     size = len(channel.domain if isinstance(channel, Channel) else family(1.0).domain)
-    in_clear = float(min(np.log2(n), reports * np.log2(size)))
+    in_clear = min(math.log2(n), reports * math.log2(size))
     if in_clear <= allowed:
         return Choice(float("inf"), None, in_clear, bayes_error(in_clear, prior=likeliest))
 
@@ -525,7 +507,7 @@ def bounds_by_budget(
     for kind in kinds:
         one_of("kinds", kind, KINDS)
     budgets = read_numbers("epsilons", epsilons).ravel()
-    n, reports = whole("n_users", n_users), whole("t", t)
+    n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
     rows = {
         kind: [_family_bits(channel, epsilon, n, reports, kind) for epsilon in budgets]
         for kind in kinds

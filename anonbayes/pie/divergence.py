@@ -12,9 +12,8 @@ import numpy.typing as npt
 from numba import njit, vectorize
 
 from anonbayes.arrays import Floats
-from anonbayes.errors import AnonbayesError
 
-__all__ = ["LOG2E", "Number", "divergence_terms", "excess", "read_numbers", "whole"]
+__all__ = ["LOG2E", "Number", "divergence_terms", "excess"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -132,27 +131,3 @@ class Number:
 
 
 Real.register(Number)
-
-
-# -------------------------------------------------------------------------------------------------
-# What users give.
-
-
-def whole(argument: str, number: Any, *, least: int = 1) -> int:
-    """Return a whole number from `least` on; raise `AnonbayesError` for anything else."""
-    if isinstance(number, Real) and not isinstance(number, bool):
-        value = float(number)
-        if least <= value < np.inf and value == int(value):
-            return int(number)
-    raise AnonbayesError(f"{argument}={number!r}: give a whole number from {least}.")
-
-
-def read_numbers(argument: str, numbers: Any) -> Floats:
-    """Numbers as an array of their own; raise `AnonbayesError` for texts and ragged lists."""
-    try:
-        array = np.array(numbers, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise AnonbayesError(f"{argument} must be numbers in equally long rows: {error}.") from None
-    if array.size == 0:
-        raise AnonbayesError(f"There are no numbers in {argument}.")
-    return array

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_generator, read_numbers
 from anonbayes.channels.base import Channel
 from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError, ChannelError
-from anonbayes.pie.divergence import Number, divergence_terms, read_numbers
+from anonbayes.pie.divergence import Number, divergence_terms
 
 __all__ = ["Information", "information", "mutual_information", "read_channel"]
 # Entries of the users-by-reports block that is held at a time.
@@ -100,7 +100,7 @@ def information(
 def _read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
     """Check a joint distribution and return it as compressed rows."""
     given = p_ux if sparse.issparse(p_ux) else read_numbers("p_ux", p_ux)
-    if given.ndim != 2:
+    if given.ndim != 2 or 0 in given.shape:
         raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {given.shape}.")
     joint = sparse.csr_array(given, dtype=float)
     bad = ~(np.isfinite(joint.data) & (joint.data >= 0))
@@ -159,8 +159,8 @@ def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
 
 def read_channel(matrix: npt.ArrayLike) -> Floats:
     """Matrix ``Q(y|x)`` of a channel; raise `ChannelError` unless each row is a distribution."""
-    q = read_numbers("A channel's matrix", matrix)
-    if q.ndim != 2:
+    q = read_numbers("A channel's matrix", matrix, error=ChannelError)
+    if q.ndim != 2 or q.size == 0:
         raise ChannelError(f"A channel's matrix has one row per value; got shape {q.shape}.")
     wrong = ~((q >= 0).all(axis=1) & (np.abs(q.sum(axis=1) - 1.0) <= 1e-6))
     if wrong.any():
@@ -216,7 +216,7 @@ def _sampled(
     seed: Any,
 ) -> Information:
     """Average over hash functions of the information that a report gives, the function known."""
-    rng, noise = np.random.default_rng(seed), channel.symbols()
+    rng, noise = read_generator(seed), channel.symbols()
     assert noise is not None
     bits = np.empty((HASHES, 2))
     columns = np.unique(np.concatenate([joint.indices, diagonal.indices])).astype(np.int64)

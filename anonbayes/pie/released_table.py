@@ -25,13 +25,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, read_generator, read_whole
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.pie.bounds import bayes_error
-from anonbayes.pie.divergence import Number, whole
+from anonbayes.pie.divergence import Number
 from anonbayes.tables.build import distinct_rows
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def release_information(
     2.2 of 3 bits
     2.0 of 3 bits
     """
-    draws, records = whole("draws", draws), whole("records", records)
+    draws, records = read_whole("draws", draws, least=1), read_whole("records", records, least=1)
     if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
         raise AnonbayesError(
             f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "
@@ -156,7 +156,7 @@ def release_information(
     if post.table.scheme == "vertical":
         bits, error = _vertical(post)
     else:
-        bits, error = _horizontal(post, draws, records, np.random.default_rng(seed))
+        bits, error = _horizontal(post, draws, records, read_generator(seed))
     return ReleaseInformation(bits, error, post.table.n_rows, post.table.scheme)
 
 

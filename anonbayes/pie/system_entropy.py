@@ -12,10 +12,10 @@ import pandas as pd
 from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats, Ints, read_generator
+from anonbayes.arrays import Floats, Ints, read_generator, read_numbers, read_whole
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import make_axes
-from anonbayes.pie.divergence import Number, read_numbers, whole
+from anonbayes.pie.divergence import Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -343,7 +343,7 @@ def system_entropy(
             "apart, and the scores do not say how much more it could do. Give more impostor "
             "scores, or look at det_curve."
         )
-    rng = np.random.default_rng(seed)
+    rng = read_generator(seed)
     halves = np.full((SPLITS, 2), np.nan)
     for split in halves:
         own = rng.permutation(len(first)) % 2
@@ -419,11 +419,12 @@ def convergence(
     """
     scores, others = _read_both(genuine, impostor)
     n = len(scores)
-    number, times = _check_neighbours(k, n, others.size), whole("repeats", repeats)
+    number, times = _check_neighbours(k, n, others.size), read_whole("repeats", repeats, least=1)
     if users is None:
         sizes = np.unique(np.geomspace(min(100, n), n, 6).round().astype(int)).tolist()
     else:
-        sizes = sorted({whole("users", size) for size in np.atleast_1d(users).tolist()})
+        asked = np.atleast_1d(read_numbers("users", users)).tolist()
+        sizes = sorted({read_whole("users", size, least=1) for size in asked})
     if not sizes or sizes[0] <= number or sizes[-1] > n:
         raise AnonbayesError(
             f"users={users!r}: give numbers from {number + 1} to {n}, the genuine scores."
@@ -455,6 +456,8 @@ def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 def read_scores(argument: str, scores: npt.ArrayLike) -> Floats:
     """Scores as an array of their own; raise `AnonbayesError` unless all are finite."""
     array = np.atleast_1d(read_numbers(f"{argument} scores", scores))
+    if array.size == 0:
+        raise AnonbayesError(f"There are no {argument} scores.")
     bad = ~np.isfinite(array).ravel()
     if bad.any():
         raise AnonbayesError(
@@ -469,7 +472,7 @@ def _read_both(genuine: npt.ArrayLike, impostor: npt.ArrayLike) -> tuple[Floats,
 
 
 def _check_neighbours(k: int, n_genuine: int, n_impostor: int) -> int:
-    number = whole("k", k)
+    number = read_whole("k", k, least=1)
     if number >= n_genuine or number > n_impostor:
         raise AnonbayesError(
             f"k={k!r} neighbours: give fewer than the {n_genuine} genuine and no more than the "

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, read_generator
 from anonbayes.channels.randomness import draw_bits
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
@@ -134,7 +134,7 @@ def budget_attack(
     if reports.size != len(domain):
         raise AnonbayesError(f"The reports have {reports.size} bits, {domain!r}.")
     sent = check_senders(senders, len(reports), len(users))
-    rng = np.random.default_rng(seed)
+    rng = read_generator(seed)
     named = _pools(reports, epsilon, users.counts, users.codes[sent], rng)
     return _attack(users, named, sent, rng)
 
@@ -200,7 +200,7 @@ def simulate_budget_attack(
         if senders is None
         else check_senders(senders, len(np.asarray(senders)), len(users))
     )
-    rng = np.random.default_rng(seed)
+    rng = read_generator(seed)
     named = np.zeros((len(sent), 4), dtype=np.int64)
     opened = np.zeros(len(sent), dtype=bool)
     blocks = list(_blocks(epsilon, channel.miss))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse, special
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_whole
 from anonbayes.errors import AnonbayesError
 from anonbayes.pie.bounds import bayes_error
-from anonbayes.pie.divergence import whole
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
-from anonbayes.reidentify.result import Attack, Rate
+from anonbayes.reidentify.result import Attack, Rate, check_senders
 
 __all__ = ["MarkovAttack", "Traces", "markov_attack", "read_traces", "synthetic_traces"]
 
@@ -70,7 +69,7 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
     """
     flat, sizes = [], []
     for number, group in enumerate(groups):
-        rows = [_read_trace(trace) for trace in group] if isinstance(group, Iterable) else []
+        rows = [_read_trace(trace) for trace in group] if _is_list(group) else []
         bad = [i for i, row in enumerate(rows) if row is None]
         if not rows or bad:
             which = f"trace {bad[0]} of group {number} is no list of events" if bad else "no traces"
@@ -92,9 +91,17 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
     return out
 
 
+def _is_list(given: Any) -> bool:
+    return (
+        isinstance(given, Sequence | np.ndarray | pd.Series)
+        and not isinstance(given, str)
+        and (not isinstance(given, np.ndarray) or given.ndim > 0)
+    )
+
+
 def _read_trace(trace: Any) -> npt.NDArray[Any] | None:
     """Events of a trace; None for what is no list of them."""
-    if isinstance(trace, str):
+    if not _is_list(trace):
         return None
     try:
         row = np.asarray(trace)
@@ -123,11 +130,15 @@ def synthetic_traces(
     >>> synthetic_traces(2, 5, 1000, seed=1).shape
     (2, 5)
     """
-    n_users, n_events = whole("n_users", n_users), whole("n_events", n_events)
-    n_places, favourites = whole("n_places", n_places), whole("favourites", favourites)
-    if not 0 <= wander <= 1:
+    n_users = read_whole("n_users", n_users, least=1)
+    n_events = read_whole("n_events", n_events, least=1)
+    n_places = read_whole("n_places", n_places, least=1)
+    favourites = read_whole("favourites", favourites, least=1)
+    if n_users * max(n_events, favourites) * favourites > MOST_VISITS or n_places > MOST_VISITS:
+        raise AnonbayesError(f"That is more than {MOST_VISITS:,} visits or places; give fewer.")
+    if not 0 <= read_number("wander", wander) <= 1:
         raise AnonbayesError(f"wander={wander!r} is no probability.")
-    rng = np.random.default_rng(seed)
+    rng = read_generator(seed)
     ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
     ladder /= ladder[-1]
 
@@ -147,6 +158,8 @@ def synthetic_traces(
 
 # Scores held at a time.
 BLOCK = 8_000_000
+MOST_VISITS = 2_000_000_000
+"""Places looked at, or made up, when traces are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +192,7 @@ class MarkovAttack(Attack):
 
         ``top(1)`` is the identification rate of the best-score rule.
         """
-        if whole("k", k) > self.n_users:
+        if read_whole("k", k, least=1) > self.n_users:
             raise AnonbayesError(f"k={k!r}: there are {self.n_users} users only.")
         named = np.clip((k - self.above) / self.tied, 0.0, 1.0)
         return Rate(float(named.mean()), len(named), float(named.std() / np.sqrt(len(named))))
@@ -256,11 +269,11 @@ def markov_attack(
     """
     sent, known = read_traces(traces, training)
     n, n_users = len(sent), len(known)
-    right = np.arange(n) if senders is None else np.asarray(senders)
-    _check(right, n, n_users, floor)
+    _check(floor, n_users)
+    right = check_senders(senders, n, n_users)
     counts, habits = _features(sent, known, floor)
-    rng = np.random.default_rng(seed)
-    kept = min(whole("impostors", impostors), n_users - 1)
+    rng = read_generator(seed)
+    kept = min(read_whole("impostors", impostors, least=1), n_users - 1)
     genuine, reference, impostor = np.empty(n), np.empty(n), np.empty((n, kept))
     above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
     base = sent.lengths * np.log(floor)
@@ -362,15 +375,8 @@ def _others(owners: Ints, n_users: int, kept: int, rng: np.random.Generator) -> 
     return draw
 
 
-def _check(right: Ints, n: int, n_users: int, floor: float) -> None:
-    if not 0 < floor < 1:
+def _check(floor: float, n_users: int) -> None:
+    if not 0 < read_number("floor", floor) < 1:
         raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
     if n_users < 2:
         raise AnonbayesError("There is only one user; give the training traces of several.")
-    if right.shape != (n,) or right.dtype.kind not in "iu":
-        raise AnonbayesError(f"senders must be {n} positions, one per trace; got {right.shape}.")
-    if right.min() < 0 or right.max() >= n_users:
-        raise AnonbayesError(
-            f"There are {n_users} training traces, but a sender has position {right.max()}; give "
-            "senders= when traces and users do not correspond one to one."
-        )

@@ -159,12 +159,12 @@ def rate(
     else:
         if truth is None:
             raise AnonbayesError("Give the right users as truth=.")
-        guesses, right = np.asarray(attack), np.asarray(truth)
+        guesses, right = _array("attack", attack), _array("truth", truth)
         if guesses.shape != right.shape or guesses.ndim != 1:
             raise AnonbayesError(f"{guesses.shape} guesses for {right.shape} reports.")
         success = (guesses == right).astype(float)
     if where is not None:
-        mask = np.asarray(where)
+        mask = _array("where", where)
         if mask.dtype != bool or mask.shape != success.shape:
             raise AnonbayesError(f"`where` must be a mask of the {len(success)} reports.")
         success = success[mask]
@@ -175,6 +175,13 @@ def rate(
     return Rate(share, len(success), error, bound)
 
 
+def _array(argument: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise AnonbayesError(f"{argument} must be a plain list: {error}.") from None
+
+
 def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -> Ints:
     """Users who sent the reports: by default user ``i`` sent report ``i``."""
     if senders is None:
@@ -183,7 +190,7 @@ def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -
                 f"{n_reports} reports of {n_users} users: say with senders= who sent each."
             )
         return np.arange(n_users)
-    sent = np.asarray(senders)
+    sent = _array("senders", senders)
     known = sent.dtype.kind in "iu" and sent.shape == (n_reports,)
     if not known or (len(sent) and not 0 <= sent.min() <= sent.max() < n_users):
         raise AnonbayesError(

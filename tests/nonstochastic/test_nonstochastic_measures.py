@@ -179,7 +179,7 @@ def test_quality_is_one_over_the_largest_euclidean_error():
         (lambda: ns.quality([1.0]), "true answers"),
         (lambda: ns.quality([1.0], true=[1.0, 2.0]), "one released answer per true one"),
         (lambda: ns.adversary_error_bound(0.0), "dimension="),
-        (lambda: ns.adversary_error_bound(0.0, dimension=0), "at least 1"),
+        (lambda: ns.adversary_error_bound(0.0, dimension=0), "dimension=0 must be a whole"),
         (lambda: ns.adversary_error_bound(0.0, dimension=1, release="x"), "release='x'"),
     ],
 )

@@ -149,7 +149,7 @@ def test_summary_of_a_finite_policy():
     [
         (lambda: ns.optimal_finite_policy([], 1), "non-empty"),
         (lambda: ns.optimal_finite_policy([math.nan], 1), "finite numbers"),
-        (lambda: ns.optimal_finite_policy(["a"], 1), "finite numbers"),
+        (lambda: ns.optimal_finite_policy(["a"], 1), "values must be numbers"),
         (lambda: ns.optimal_finite_policy([1.0], -1), "gamma=-1"),
         (lambda: ns.optimal_finite_policy([1.0], 1, metric="x"), "metric='x'"),
     ],

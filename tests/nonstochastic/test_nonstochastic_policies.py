@@ -222,7 +222,7 @@ def test_renderings_agree_with_the_policy():
         (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e12), "asks for 2e[+]12 bins"),
         (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e5), "200,000 different answers"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1e3), "6,000 different answers"),
-        (lambda: ns.optimal_policy(ellipse, SQUARE, 1).answer("text"), "must be numbers"),
+        (lambda: ns.optimal_policy(ellipse, SQUARE, 1).answer("text"), "data must be numbers"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, metric="bits"), "'maximin', 'leakage'"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, value_range=(3, 2)), "does not hold all"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1, value_range=(0, 11)), "from 0 to 12"),

@@ -119,8 +119,8 @@ def test_impostors_are_others():
     "change, words",
     [
         ({"floor": 0.0}, "floor"),
-        ({"senders": [0, 5]}, "position 5"),
-        ({"senders": [0]}, "positions"),
+        ({"senders": [0, 5]}, "one of the 2 users"),
+        ({"senders": [0]}, "each of the 2 reports"),
         ({"training": [[1, 2]]}, "only one user"),
         ({"traces": [[1], []]}, "trace 1 of group 0"),
         ({"traces": [["a"], ["b"]]}, "numbers, others texts"),
