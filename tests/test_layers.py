@@ -30,11 +30,7 @@ UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
 }
 SAME_MODULE_NAME: set[str] = set()
-SAME_CLASS_NAME = {
-    "Arrays",
-    "ChainState",
-    "Check",
-}
+SAME_CLASS_NAME: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -168,11 +164,11 @@ def test_no_import_leads_back():
     assert circles(RUNNING - set(CYCLES)) == []
 
 
-@pytest.mark.parametrize("edge", CYCLES, ids=" to ".join)
-def test_exceptions_are_needed(edge):
-    assert edge in RUNNING, "this import is gone: remove it from CYCLES"
-    others = RUNNING - (set(CYCLES) - {edge})
-    assert circles(others), "this import closes no cycle any more: remove it from CYCLES"
+def test_exceptions_are_needed():
+    for edge in CYCLES:
+        assert edge in RUNNING, f"{edge} is gone: remove it from CYCLES"
+        others = RUNNING - (set(CYCLES) - {edge})
+        assert circles(others), f"{edge} closes no cycle any more: remove it from CYCLES"
 
 
 def test_files_stay_readable():

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Check", "Found", "search"]
+__all__ = ["Found", "NodeCheck", "search"]
 Node = tuple[int, ...]
 UNKNOWN, FAILS, HOLDS = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Check:
+class NodeCheck:
     """What was seen at one node.
 
     Parameters
@@ -57,19 +57,19 @@ class Found:
     ----------
     node : tuple of int
         Level of each attribute.
-    check : Check
+    check : NodeCheck
         Its suppressed rows and its loss.
     checked : int
         How many nodes were looked at.
     """
 
     node: Node
-    check: Check
+    check: NodeCheck
     checked: int
 
 
 def search(
-    floor: npt.NDArray[np.float64], check: Callable[[Node], Check], limit: int
+    floor: npt.NDArray[np.float64], check: Callable[[Node], NodeCheck], limit: int
 ) -> Found | None:
     """Find the node with the least loss among those that suppress at most `limit` rows.
 
@@ -95,7 +95,7 @@ def search(
 
 class _Search:
     def __init__(
-        self, floor: npt.NDArray[np.float64], check: Callable[[Node], Check], limit: int
+        self, floor: npt.NDArray[np.float64], check: Callable[[Node], NodeCheck], limit: int
     ) -> None:
         self.bound = floor.copy()
         self.check = check
@@ -177,6 +177,6 @@ class _Search:
         return True
 
 
-def _rank(node: Node, seen: Check) -> tuple[Any, ...]:
+def _rank(node: Node, seen: NodeCheck) -> tuple[Any, ...]:
     # Rounded, so that the order of additions in two equal losses does not decide.
     return float(f"{seen.loss:.12g}"), seen.suppressed, sum(node), node

@@ -20,7 +20,7 @@ from anonbayes.anonymize.cleartext import (
     horizontal_table,
 )
 from anonbayes.anonymize.information_loss import LOSSES, Groups, make_loss
-from anonbayes.anonymize.lattice import Check, Found, Node, search
+from anonbayes.anonymize.lattice import Found, Node, NodeCheck, search
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonymizationError, DomainError, one_of
@@ -262,10 +262,10 @@ class Recoder:
         part = self.records.take(chosen)
         loss = make_loss(self.loss, part.levels, part.codes, part.weights)
 
-        def check(node: Node) -> Check:
+        def check(node: Node) -> NodeCheck:
             groups = part.groups(node, self.k, self.l)
             value, above = loss.at(node, groups)
-            return Check(groups.suppressed, value, above, lambda: loss.below(node, groups))
+            return NodeCheck(groups.suppressed, value, above, lambda: loss.below(node, groups))
 
         return search(loss.floor(), check, limit)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anonbayes.inference.vertical.chain import ChainState, VerticalChain
+from anonbayes.inference.vertical.chain import VerticalChain, VerticalState
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Run:
     stats: dict[str, np.ndarray]
     ownership: np.ndarray
     assignment: np.ndarray
-    state: ChainState
+    state: VerticalState
 
     @property
     def n_draws(self) -> int:

@@ -12,7 +12,7 @@ from numba import njit
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import code_dtype
 from anonbayes.inference.dirichlet import Prior, dirichlet_rows, draw_forest
-from anonbayes.inference.horizontal.cell_layout import Arrays, HorizontalLayout, is_flat
+from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.horizontal.urns import (
     SMALL,
@@ -47,7 +47,7 @@ __all__ = [
 # Attributes with small weights have an urn instead (`urns`): the values of their rows are drawn
 # with the distributions summed out.
 #
-# `d` is a `layout.Arrays`; flat vectors are laid out as described there.
+# `d` is a `layout.CellArrays`; flat vectors are laid out as described there.
 
 
 class Record(NamedTuple):
@@ -80,7 +80,7 @@ class Record(NamedTuple):
 @njit(cache=True, nogil=True)
 def _allocate(
     pi: Floats,
-    d: Arrays,
+    d: CellArrays,
     cell: int,
     s: int,
     n: int,
@@ -107,7 +107,7 @@ def _allocate(
 
 
 @njit(cache=True, nogil=True)
-def cell_probabilities(pi: Floats, d: Arrays, n_secrets: int) -> Floats:
+def cell_probabilities(pi: Floats, d: CellArrays, n_secrets: int) -> Floats:
     """``P(cell | s) = sum_k pi_a|s(k) E_cell(k)`` of every cell, shape ``(cells, S)``."""
     out = np.zeros((len(d.attribute), n_secrets))
     for cell in range(len(d.attribute)):
@@ -143,7 +143,7 @@ def _secret_weights(
 def _draw_secrets(
     pi_secret: Floats,
     log_cell: Floats,
-    d: Arrays,
+    d: CellArrays,
     secret_counts: Floats,
     rng: np.random.Generator,
 ) -> Ints:
@@ -177,7 +177,7 @@ def draw_distributions(
     beta: Floats,
     counts: Floats,
     own: Floats,
-    d: Arrays,
+    d: CellArrays,
     n_secrets: int,
     out: Floats,
     rng: np.random.Generator,
@@ -206,7 +206,7 @@ def draw_distributions(
 
 
 @njit(cache=True, nogil=True)
-def log_likelihood(pi_secret: Floats, pi: Floats, d: Arrays) -> float:
+def log_likelihood(pi_secret: Floats, pi: Floats, d: CellArrays) -> float:
     """``log f(t* | pi)`` of MODEL 1.2, up to what does not depend on ``pi``."""
     n_secrets = len(pi_secret)
     probability = cell_probabilities(pi, d, n_secrets)
@@ -247,7 +247,7 @@ def sweeps(
     pi: Floats,
     alpha: Floats,
     beta: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     kept: Record,
@@ -261,7 +261,7 @@ def sweeps(
     n : int
         How many.
     pi_secret, pi : array
-        Where the chain is; flat, as described in `Arrays`.
+        Where the chain is; flat, as described in `CellArrays`.
     alpha, beta : array
         Prior weights in the same shapes.
     d, urns, work
@@ -438,7 +438,7 @@ class HiddenRows:
 def _draw(
     pi_secret: Floats,
     flat: Floats,
-    d: Arrays,
+    d: CellArrays,
     cells: Ints,
     known: Ints,
     secret_cells: Ints,

@@ -15,10 +15,10 @@ from anonbayes.inference.horizontal.tree import CellTree
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Arrays", "HorizontalLayout"]
+__all__ = ["CellArrays", "HorizontalLayout"]
 
 
-class Arrays(NamedTuple):
+class CellArrays(NamedTuple):
     """What the kernels need, numbered through over all attributes.
 
     Distributions are flat: ``pi_a|s(k)`` stands at ``start[a] + s * sizes[a] + k``. Cell c has the
@@ -80,13 +80,13 @@ class HorizontalLayout:
         Attributes.
     n_secrets : int
         Number of sensitive values, S.
-    arrays : Arrays
+    arrays : CellArrays
         The kernels' input.
     """
 
     names: tuple[str, ...]
     n_secrets: int
-    arrays: Arrays
+    arrays: CellArrays
 
     @property
     def is_latent(self) -> bool:
@@ -157,7 +157,7 @@ class HorizontalLayout:
                 r.count.astype(np.int64),
                 table.secret.evidence.matrix.toarray(),
             )
-        arrays = Arrays(
+        arrays = CellArrays(
             sizes=sizes,
             start=_offsets(sizes * n_secrets),
             attribute=np.repeat(np.arange(len(evidence)), np.diff(first_cell)),
@@ -188,7 +188,7 @@ class HorizontalLayout:
             secret_likelihood=records[3],
         )
         # One memory layout for all tables, so that the kernels are compiled once.
-        plain = Arrays._make(np.array(field, order="C") for field in arrays)
+        plain = CellArrays._make(np.array(field, order="C") for field in arrays)
         return cls(table.attributes, n_secrets, plain)
 
     def flatten(self, blocks: Mapping[str, Floats]) -> Floats:

@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.inference.dirichlet import log_gamma_draw
-from anonbayes.inference.horizontal.cell_layout import Arrays, HorizontalLayout, is_flat
+from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -179,8 +179,8 @@ class Scratch(NamedTuple):
 
 # -- kernels ----------------------------------------------------------------------------------
 #
-# `d` is a layout's `Arrays`; `weights` are the prior weights of one attribute given one sensitive
-# value, by value.
+# `d` is a layout's `CellArrays`; `weights` are the prior weights of one attribute given one
+# sensitive value, by value.
 
 
 @njit(cache=True, nogil=True)
@@ -191,7 +191,7 @@ def draw_urn(
     fixed: Floats,
     pi: Floats,
     weights: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     rng: np.random.Generator,
@@ -246,7 +246,7 @@ def _movable(c: int, rows: Ints, urns: Urns) -> int:
 
 @njit(cache=True, nogil=True)
 def _from_population(
-    cell: int, n: int, pi: Floats, d: Arrays, work: Scratch, rng: np.random.Generator
+    cell: int, n: int, pi: Floats, d: CellArrays, work: Scratch, rng: np.random.Generator
 ) -> None:
     """Share n rows of a cell among its values given ``pi``, and put them into the urn."""
     lo, hi = d.pointer[cell], d.pointer[cell + 1]
@@ -271,7 +271,7 @@ def _take_out(
     c: int,
     n: int,
     weights: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     rng: np.random.Generator,
@@ -303,7 +303,7 @@ def _take_out(
 
 
 @njit(cache=True, nogil=True)
-def _mass(cell: int, weights: Floats, d: Arrays, work: Scratch) -> float:
+def _mass(cell: int, weights: Floats, d: CellArrays, work: Scratch) -> float:
     """What a further row of a cell weighs."""
     total = 0.0
     for i in range(d.pointer[cell], d.pointer[cell + 1]):
@@ -312,7 +312,7 @@ def _mass(cell: int, weights: Floats, d: Arrays, work: Scratch) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _set_weight(cell: int, n: int, weights: Floats, d: Arrays, work: Scratch) -> float:
+def _set_weight(cell: int, n: int, weights: Floats, d: CellArrays, work: Scratch) -> float:
     """``log Gamma(A + n) / Gamma(A)``, and the likelihood, of n rows of a set yet to be drawn."""
     likelihood = d.likelihood[d.pointer[cell]]
     total = _mass(cell, weights, d, work) / likelihood
@@ -324,7 +324,7 @@ def _draw(
     c: int,
     n: int,
     weights: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     rng: np.random.Generator,
@@ -375,7 +375,7 @@ def _block(
     n: int,
     rows: Ints,
     weights: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     rng: np.random.Generator,
@@ -413,7 +413,7 @@ def _connected(
     n: int,
     wanted: int,
     rows: Ints,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     rng: np.random.Generator,
@@ -452,7 +452,7 @@ def record_urn(
     n: int,
     rows: Ints,
     weights: Floats,
-    d: Arrays,
+    d: CellArrays,
     urns: Urns,
     work: Scratch,
     entry: int,

@@ -125,7 +125,7 @@ def sweep_given_parameters(
 
 
 @dataclass
-class ChainState:
+class VerticalState:
     """Where a chain stands: enough to continue it exactly, in arrays and plain numbers."""
 
     step: str
@@ -152,7 +152,7 @@ class ChainState:
         return packed | {"plain": np.array(json.dumps(plain))}
 
     @classmethod
-    def unpack(cls, packed: Any) -> ChainState:
+    def unpack(cls, packed: Any) -> VerticalState:
         """Rebuild a state from its arrays."""
         plain = json.loads(str(packed["plain"]))
         ladder = None
@@ -310,9 +310,9 @@ class VerticalChain:
         draw_log_simplexes(self.beta + self.counts, self._bounds, self.log_pi, self.rng)
 
     # ------------------------------------------------------------------ state
-    def state(self) -> ChainState:
+    def state(self) -> VerticalState:
         """Copy what is needed to continue the chain exactly."""
-        return ChainState(
+        return VerticalState(
             step=self.step,
             assignment=self.assignment.copy(),
             log_pi=self.log_pi.copy(),
@@ -323,7 +323,7 @@ class VerticalChain:
             ladder=self.ladder.state() if self.ladder is not None else None,
         )
 
-    def restore(self, state: ChainState) -> None:
+    def restore(self, state: VerticalState) -> None:
         """Continue from a copied state."""
         if state.step != self.step:
             raise ModelError(f"The state is of a {state.step!r} chain, this is {self.step!r}.")

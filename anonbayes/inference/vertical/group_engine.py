@@ -11,8 +11,7 @@ import numpy.typing as npt
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.run import ChainState
-from anonbayes.inference.vertical.chain import ChainState as SamplerState
-from anonbayes.inference.vertical.chain import VerticalChain
+from anonbayes.inference.vertical.chain import VerticalChain, VerticalState
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.tables.table import ReleasedTable
 
@@ -158,7 +157,7 @@ class VerticalEngine:
         chain = self._chain(np.random.default_rng(0))
         kept = list(arrays.pop("kept"))
         chain.rng = generators[0]
-        chain.restore(SamplerState.unpack(arrays))
+        chain.restore(VerticalState.unpack(arrays))
         return _Live(chain, kept)
 
     def averages(self, live: _Live) -> Draws:

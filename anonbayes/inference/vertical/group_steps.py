@@ -30,8 +30,8 @@ from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK
 from anonbayes.inference.vertical.chain import (
     STEPS,
     TINY,
-    ChainState,
     VerticalChain,
+    VerticalState,
     layout_step,
     sweep_given_parameters,
 )
@@ -165,7 +165,7 @@ class VerticalSequentialStep(VerticalStep):
 class VerticalCollapsedState(StepMethodState):
     """State of a collapsed or tempered step: the whole chain, or None before its first step."""
 
-    chain_state: ChainState | None
+    chain_state: VerticalState | None
     tune: bool
 
 
@@ -233,12 +233,12 @@ class VerticalCollapsedStep(ChainStep):
 
     # One attribute for PyMC's declared state; the chain itself is rebuilt from it.
     @property
-    def chain_state(self) -> ChainState | None:
+    def chain_state(self) -> VerticalState | None:
         """State of the chain, None before its first step."""
         return None if self._chain is None else self._chain.state()
 
     @chain_state.setter
-    def chain_state(self, state: ChainState | None) -> None:
+    def chain_state(self, state: VerticalState | None) -> None:
         self._chain = None
         if state is not None:
             # Built on another generator, so that restoring consumes nothing of the chain's own.
