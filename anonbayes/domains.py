@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ __all__ = ["Domain", "IntegerDomain"]
 # -------------------------------------------------------------------------------------------------
 # Domains: the ordered, finite set of values that an attribute can take.
 
+EPOCH = datetime(1970, 1, 1)
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?")
+_GERMAN_DATE = re.compile(r"(\d{2})\.(\d{2})\.(\d{4})")
 _USUAL_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 
 
@@ -145,6 +149,34 @@ class Domain:
         return numbers
 
     @cached_property
+    def holds_dates(self) -> bool:
+        """Whether the values that have a place on a line are dates."""
+        return not any(map(_spells_number, self.values)) and any(
+            date_place(v) is not None for v in self.values
+        )
+
+    @cached_property
+    def places(self) -> npt.NDArray[np.float64]:
+        """Place of each value on a line: of ranges, not of codes.
+
+        Numbers and texts that spell them stand for themselves. Where there are none, dates stand
+        for their time in seconds. All other values have no place (NaN), and no range contains them.
+
+        Examples
+        --------
+        >>> Domain("age", ["18", "19", "unknown"]).places.tolist()
+        [18.0, 19.0, nan]
+        >>> days = Domain("day", ["2024-01-01", "2024-01-02"])
+        >>> (days.places[1] - days.places[0]).item() / 3600
+        24.0
+        """
+        place = date_place if self.holds_dates else number_place
+        found = [place(v) for v in self.values]
+        places = np.array([np.nan if p is None else p for p in found], dtype=np.float64)
+        places.setflags(write=False)
+        return places
+
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The values as distinct texts: the coordinates of xarray objects and plots."""
         return tuple(str(v) for v in self.values)
@@ -163,8 +195,8 @@ class Domain:
         Examples
         --------
         >>> age = Domain("age", [20, 21])
-        >>> age.find(20.0), age.find("21"), age.find("021"), age.find(True)
-        (0, 1, None, None)
+        >>> age.find(20.0), age.find("21"), age.find("21.0"), age.find("021"), age.find(True)
+        (0, 1, 1, None, None)
         """
         item = plain(value)
         try:
@@ -175,7 +207,10 @@ class Domain:
             same_kind = isinstance(item, bool) == isinstance(self.values[code], bool)
             return code if same_kind else None
         if isinstance(item, str) or (is_number(item) and item == item):
-            return self.by_label.get(str(item))
+            code = self.by_label.get(str(item))
+            number = number_of(item) if code is None else None
+            same = None if number is None else self._index.get(number)
+            return code if same is None or isinstance(self.values[same], bool) else same
         return None
 
     def index(self, value: object) -> int:
@@ -488,6 +523,43 @@ def number_of(text: Any) -> int | float | None:
         return None
     number: int | float = plain(float(text))
     return number
+
+
+def number_place(value: Any) -> float | None:
+    """Return the number that a value is or spells."""
+    if is_number(value):
+        return float(value)
+    number = number_of(value)
+    return None if number is None else float(number)
+
+
+def _spells_number(value: Any) -> bool:
+    return number_place(value) is not None
+
+
+def date_place(value: Any) -> float | None:
+    """Return the time of a date in seconds, or None; texts are ISO dates or ``31.12.2024``.
+
+    Examples
+    --------
+    >>> date_place("1970-01-02"), date_place("02.01.1970"), date_place("1970-13-01")
+    (86400.0, 86400.0, None)
+    """
+    if isinstance(value, str):
+        day = _GERMAN_DATE.fullmatch(value)
+        text = f"{day[3]}-{day[2]}-{day[1]}" if day else value
+        if not _ISO_DATE.fullmatch(text):
+            return None
+        try:
+            value = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if not isinstance(value, datetime):
+        return None
+    since = value.replace(tzinfo=None) - EPOCH
+    return since.total_seconds()
 
 
 def plain(value: Any) -> Any:

@@ -95,7 +95,7 @@ def test_not_numeric(values):
     ("value", "code"),
     [
         (1, 1), (1.0, 1), (np.uint8(1), 1), ("1", 1), (True, None), ("01", None),
-        ("1.0", None), (np.nan, None), (None, None), ([1], None), (np.array([1]), None), (7, None),
+        ("1.0", 1), (np.nan, None), (None, None), ([1], None), (np.array([1]), None), (7, None),
     ],
 )  # fmt: skip
 def test_find_in_numbers(value, code):

@@ -389,7 +389,10 @@ def whole_label(domain: Domain) -> Any:
 
 
 def set_labels(domain: Domain) -> Callable[[Codes], Any]:
-    """How sets of values are spelled: ``{a, b}``, or as tuples where the text could be misread.
+    """How sets of values are spelled.
+
+    Neighbours on a line of numbers or dates are a range; other values are listed, ``{a, b}``, or
+    given as a tuple where the text could be misread.
 
     Examples
     --------
@@ -397,7 +400,33 @@ def set_labels(domain: Domain) -> Callable[[Codes], Any]:
     '{a, c}'
     >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
     ('a', 'b, c')
+    >>> set_labels(Domain("bmi", [24.4, 25, 25.6, 31, "unknown"]))(np.array([0, 1, 2, 4]))
+    '{[24.4, 25.6], unknown}'
     """
-    if any(_MISREAD.search(label) or label != label.strip() for label in domain.labels):
-        return lambda codes: tuple(domain.values[c] for c in codes)
-    return lambda codes: "{" + ", ".join(domain.labels[c] for c in codes) + "}"
+    places = domain.places
+    order = np.argsort(places, kind="stable")
+    rank = np.empty(len(domain), dtype=np.int64)
+    rank[order] = np.arange(len(domain))
+    misread = any(_MISREAD.search(label) or label != label.strip() for label in domain.labels)
+
+    def spell(codes: Codes) -> Any:
+        placed = codes[~np.isnan(places[codes])]
+        placed = placed[np.argsort(rank[placed])]
+        runs = np.split(placed, np.flatnonzero(np.diff(rank[placed]) > 1) + 1)
+        if len(placed) and len(runs) == 1 and len(placed) == len(codes):
+            return _range(domain, placed)
+        if misread:
+            return tuple(domain.values[c] for c in codes)
+        parts = [_range(domain, run) for run in runs if len(run)]
+        others = [domain.labels[c] for c in codes if np.isnan(places[c])]
+        return "{" + ", ".join([*parts, *others]) + "}"
+
+    return spell
+
+
+def _range(domain: Domain, codes: Codes) -> str:
+    """Spelling of neighbours on the line, in its order."""
+    first, last = domain.labels[codes[0]], domain.labels[codes[-1]]
+    if len(codes) == 1:
+        return first
+    return f"{first}-{last}" if first.isdigit() and last.isdigit() else f"[{first}, {last}]"

@@ -313,13 +313,13 @@ def mondrian(
         Domain, or list of values, by column. Categories are cut in the order of their domain.
     hierarchies : mapping or path, optional
         Columns with a hierarchy are cut along it: a node into all its children, each of which
-        must satisfy k and l. Numeric columns without one are cut by their numbers.
+        must satisfy k and l. Numbers and dates without one are cut by their size.
 
     Returns
     -------
     ReleasedTable
-        Rows in the order of `df`. Cells read ``20-29``, ``{a, b}``, ``*``, or are labels of the
-        hierarchy.
+        Rows in the order of `df`. Cells read ``20-29``, ``[24.4, 25.6]``,
+        ``[2024-01-01, 2024-03-31]``, ``{a, b}``, ``*``, or are labels of the hierarchy.
 
     Raises
     ------
@@ -392,13 +392,13 @@ class _Axis:
             ends = np.concatenate([starts[:, 1:], np.ones((len(line), 1), dtype=bool)], axis=1)
             right = np.where(ends, np.arange(size), size)[:, ::-1]
             right = np.minimum.accumulate(right, axis=1)[:, ::-1]
-        elif domain.is_numeric:
-            order = np.argsort(domain.numbers, kind="stable")
-        else:
-            order = np.arange(size)
+        else:  # values without a place on the line come last
+            order = np.argsort(domain.places, kind="stable")
         rank = np.empty(size, dtype=np.int64)
         rank[order] = np.arange(size)
-        place = domain.numbers[order] if domain.is_numeric else np.arange(size, dtype=float)
+        place = np.arange(size, dtype=float)
+        if levels is None or domain.is_numeric:
+            place = _line(domain.places[order])
         seen = place[rank[codes]]
         spread = seen.max() - seen.min()
         return cls(domain, levels, order, rank, place / (spread or 1.0), left, right)
@@ -420,11 +420,7 @@ class _Axis:
                 return whole_label(self.domain)
             if self.levels is not None:
                 return self.levels.label(self._level(*divmod(cell, size)), codes)
-            if not self.domain.is_numeric:
-                return in_words(codes)
-            first, last = (self.domain.values[self.order[p]] for p in divmod(cell, size))
-            whole = isinstance(first, int) and isinstance(last, int) and first >= 0
-            return f"{first}-{last}" if whole else f"[{first}, {last}]"
+            return in_words(codes)
 
         return cell_column(self.domain, (low * size + high)[group], members, label)
 
@@ -435,6 +431,17 @@ class _Axis:
         """Smallest cells of the hierarchy around ranges."""
         level = np.argmax(self.right[:, low] >= high, axis=0)
         return self.left[level, low], self.right[level, low]
+
+
+def _line(places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Places in ascending order; values that have none follow, one average step apart."""
+    known = np.count_nonzero(~np.isnan(places))
+    if not known:
+        return np.arange(len(places), dtype=float)
+    step = (places[known - 1] - places[0]) / max(known - 1, 1) or 1.0
+    line = places.copy()
+    line[known:] = places[known - 1] + step * np.arange(1, len(places) - known + 1)
+    return line
 
 
 def _stack(axes: list[_Axis]) -> tuple[Any, Any, Any, Ints]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Set
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,16 +14,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Ints
-from anonbayes.domains import Domain, is_missing, is_number
+from anonbayes.domains import Domain, date_place, is_missing
 from anonbayes.errors import CellError, nearest, one_of
 
-__all__ = ["CellParser", "is_pattern", "is_set_text", "split_set"]
+__all__ = ["CellParser", "is_pattern", "is_set_text", "range_ends", "split_set"]
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _END = rf"(?:{_NUMBER}|[+-]?inf(?:inity)?|[+-]?∞)"
-_INTERVAL = re.compile(rf"([\[\](])\s*({_END})\s*[,;]\s*({_END})\s*([\[\])])", re.IGNORECASE)
-_RANGE = re.compile(rf"({_NUMBER})\s*(?:-|–|—|\bto\b)\s*({_NUMBER})")
-_COMPARISON = re.compile(rf"(>=|<=|≥|≤|>|<)\s*({_NUMBER})")
+_DATE = r"(?:\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?|\d{2}\.\d{2}\.\d{4})"
+_INTERVAL = re.compile(
+    rf"([\[\](])\s*({_DATE}|{_END})\s*[,;]\s*({_DATE}|{_END})\s*([\[\])])", re.IGNORECASE
+)
+_RANGE = re.compile(rf"({_NUMBER})\s*(?:-|–|—|\bto\b)\s*({_NUMBER})|({_DATE})\s+to\s+({_DATE})")
+_COMPARISON = re.compile(rf"(>=|<=|≥|≤|>|<)\s*({_DATE}|{_NUMBER})")
 _PLAIN_NUMBER = re.compile(_NUMBER)
+_END_NUMBER = re.compile(_END, re.IGNORECASE)
 _MASK = re.compile(r"([^*]*)(\*+)")
 _SET = re.compile(r"(?:frozenset\()?\{(.*)\}\)?", re.DOTALL)
 _QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
@@ -55,8 +60,30 @@ def split_set(text: str) -> list[str]:
     (['M', 'J'], ['M', 'J'])
     """
     match = _SET.fullmatch(text)
-    parts = match.group(1).split(",") if match else []
+    parts: list[str] = []
+    for piece in match.group(1).split(",") if match else []:
+        if parts and _INTERVAL.fullmatch(f"{parts[-1]},{piece}".strip()):
+            parts[-1] += f",{piece}"  # [24.4, 25.6]
+        else:
+            parts.append(piece)
     return [_unquoted(part.strip()) for part in parts if part.strip()]
+
+
+def range_ends(text: str) -> tuple[str, str, bool, bool] | None:
+    """Ends of a range as they are written, and whether they belong to it; None for other texts.
+
+    Examples
+    --------
+    >>> range_ends("20-29"), range_ends("[24.4, 25.6)"), range_ends(">=50")
+    (('20', '29', True, True), ('24.4', '25.6', True, False), None)
+    """
+    if match := _INTERVAL.fullmatch(text):
+        left, low, high, right = match.groups()
+        return low, high, left == "[", right == "]"
+    if match := _RANGE.fullmatch(text):
+        low, high = (end for end in match.groups() if end is not None)
+        return low, high, True, True
+    return None
 
 
 class CellParser:
@@ -65,10 +92,11 @@ class CellParser:
     A cell is tried, in this order, as: a value of the domain; a missing value; a label of the
     hierarchy; ``*`` (the whole domain); a Python set, list, tuple, range or array of values; a
     `pandas.Interval`; and, if it is text, as ``{M, J}``, ``[20, 30)``, ``20-29`` (both ends
-    included), ``>=50``, or a mask. One star masks any ending (``4550*``), several stars exactly
-    that many characters (``455**``). Because values and labels come first, a value with a minus
-    sign, a comma or a star of its own is never misread. Empty text is a missing value unless the
-    domain lists it.
+    included), ``>=50``, ``[2024-01-01, 2024-03-31]``, or a mask. One star masks any ending
+    (``4550*``), several stars exactly that many characters (``455**``). Ranges apply to numbers,
+    to texts that spell numbers, and to dates. Because values and labels come first, a value with a
+    minus sign, a comma or a star of its own is never misread. Empty text is a missing value unless
+    the domain lists it.
 
     Parameters
     ----------
@@ -136,16 +164,13 @@ class CellParser:
         return np.arange(len(self.domain))
 
     @cached_property
-    def _numbers(self) -> npt.NDArray[np.float64]:
-        """The values as numbers; NaN, which no range contains, for values that are none."""
-        if self.domain.is_numeric:
-            return self.domain.numbers
-        values = self.domain.values
-        return np.array([float(v) if is_number(v) else np.nan for v in values], dtype=np.float64)
+    def _places(self) -> npt.NDArray[np.float64]:
+        """The values on a line; NaN, which no range contains, for values that have no place."""
+        return self.domain.numbers if self.domain.is_numeric else self.domain.places
 
     @cached_property
-    def _has_numbers(self) -> bool:
-        return not bool(np.isnan(self._numbers).all())
+    def _has_places(self) -> bool:
+        return not bool(np.isnan(self._places).all())
 
     @cached_property
     def _labels(self) -> dict[str, Ints]:
@@ -214,38 +239,56 @@ class CellParser:
                 return self._labels[spelling]
         if text == "*":
             return self._everything
-        codes = self._numeric_text(text) if self._has_numbers else None
+        codes = self._range_text(text) if self._has_places else None
         if codes is None and (match := _MASK.fullmatch(text)):
             codes = self._mask(match.group(1), len(match.group(2)))
         return codes
 
-    def _numeric_text(self, text: str) -> Ints | None:
+    def _range_text(self, text: str) -> Ints | None:
         """Interval, range, comparison or another spelling of a number."""
         if match := _INTERVAL.fullmatch(text):
             left, low, high, right = match.groups()
-            return self._interval(_float(low), _float(high), left == "[", right == "]")
-        if match := _PLAIN_NUMBER.fullmatch(text):
-            return np.flatnonzero(self._numbers == float(text))
+            return self._interval(self._end(low), self._end(high), left == "[", right == "]")
+        if _PLAIN_NUMBER.fullmatch(text) and not self.domain.holds_dates:
+            return np.flatnonzero(self._places == float(text))
         if match := _RANGE.fullmatch(text):
-            return self._interval(float(match.group(1)), float(match.group(2)), True, True)
+            low, high = (end for end in match.groups() if end is not None)
+            return self._interval(self._end(low), self._end(high), True, True)
         if match := _COMPARISON.fullmatch(text):
-            sign, bound = match.group(1), float(match.group(2))
+            sign, bound = match.group(1), self._end(match.group(2))
             inclusive = sign in (">=", "<=", "≥", "≤")
             if sign in (">", ">=", "≥"):
                 return self._interval(bound, np.inf, inclusive, True)
             return self._interval(-np.inf, bound, True, inclusive)
         return None
 
+    def _end(self, text: str) -> float:
+        """Place of the end of a range: a number, or a date where the domain holds dates."""
+        dates = self.domain.holds_dates
+        if _END_NUMBER.fullmatch(text):
+            number = float(text.replace("∞", "inf"))
+            if dates and np.isfinite(number):
+                raise _Unreadable("is a range of numbers, but the domain is one of dates.")
+            return number
+        if not dates:
+            raise _Unreadable("is a range of dates, but the domain is one of numbers.")
+        place = date_place(text)
+        if place is None:
+            raise _Unreadable(f"names {text!r}, which is no date.")
+        return place
+
     def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Ints:
-        if not self._has_numbers:
+        if not self._has_places:
             raise _Unreadable(
                 f"is an interval, but the domain has no numbers. Known: {self._some_labels()}."
             )
+        if self.domain.holds_dates and isinstance(low, datetime):
+            low, high = date_place(low), date_place(high)
         if not isinstance(low, int | float | np.number) or isinstance(low, np.timedelta64):
             raise _Unreadable("is an interval of times, but the domain is one of numbers.")
         if low > high:
             raise _Unreadable("runs from high to low; swap its ends.")
-        x = self._numbers
+        x = self._places
         above = x >= low if with_low else x > low
         below = x <= high if with_high else x < high
         return np.flatnonzero(above & below)
@@ -314,7 +357,7 @@ class CellParser:
         """Where a member may end that begins with a piece: only values with commas go further."""
         begin = pieces[start].strip()
         commas = self._commas.get(begin, set()) | self._commas.get(begin[1:], set())  # unquoted
-        lengths = {0, *commas} | ({1} if self._has_numbers else set())  # [20, 30)
+        lengths = {0, *commas} | ({1} if self._has_places else set())  # [20, 30)
         # A mask shows the beginning of a value, up to any of its commas.
         lengths |= {
             n
@@ -349,7 +392,7 @@ class CellParser:
 
     def _unknown(self, cell: Any) -> str:
         reads = ""
-        if isinstance(cell, str) and not self._has_numbers and is_pattern(cell.strip()):
+        if isinstance(cell, str) and not self._has_places and is_pattern(cell.strip()):
             reads = "The domain has no numbers, so ranges do not apply. "
         known = [*self.domain.labels, *self._labels]
         return f"is no value, label, range or set of the domain. {reads}{nearest(cell, known)}"
@@ -362,10 +405,6 @@ class _Unreadable(Exception):
 def _show(cell: Any, limit: int = 80) -> str:
     text = repr(cell)
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _float(text: str) -> float:
-    return float(text.replace("∞", "inf"))
 
 
 def _unquoted(text: str) -> str:

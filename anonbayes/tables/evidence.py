@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +16,15 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.domains import (
+    EPOCH,
     Domain,
     code_dtype,
+    date_place,
     factorize,
     gaps,
     is_missing,
+    number_of,
+    number_place,
     numbers_of,
     object_array,
     plain,
@@ -26,7 +33,7 @@ from anonbayes.domains import (
 )
 from anonbayes.errors import CellError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, split_set
+from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, range_ends, split_set
 
 __all__ = ["Column", "Evidence", "encode_column", "factorize_cells", "frozen"]
 
@@ -162,6 +169,10 @@ class Evidence:
 # From a column of released cells to codes and evidence.
 
 IDENTIFIER_SIZE = 1000
+DAY = 86_400
+MOST_INFERRED = 10_000
+"""Most values that are read out of the ranges of a column whose domain is not given."""
+_log = logging.getLogger("anonbayes")
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -378,37 +389,93 @@ def _domain(
 
 
 def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
-    """Values that a column shows by themselves or as members of its sets."""
+    """Values that a column shows by themselves, as members of its sets, or inside its ranges."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
     members: list[Any] = []
     for cell in series.cat.categories if ordered else distinct:
         if is_missing(cell):
             continue
-        if isinstance(cell, pd.Interval) or (isinstance(cell, str) and _needs_domain(cell)):
-            raise DomainError(
-                f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
-                f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
-                f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
-            )
-        members.extend(_atoms(cell))
+        atoms = _atoms(cell)
+        if any(isinstance(a, pd.Interval) or (isinstance(a, str) and _is_open(a)) for a in atoms):
+            raise _unknown_domain(name, cell)
+        members.extend(atoms)
     refuse_mixed_truth(members, where=f"Column {name!r}")
     seen = dict.fromkeys(members)
+    ranges = {m: ends for m in seen if isinstance(m, str) and (ends := range_ends(m))}
+    values = [m for m in seen if m not in ranges]
     if not seen:
         raise DomainError(
             f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
         )
-    if len(seen) > IDENTIFIER_SIZE and len(seen) > n_rows / 2:
+    if len(values) > IDENTIFIER_SIZE and len(values) > n_rows / 2:
         raise TableError(
-            f"Column {name!r} has {len(seen):,} distinct values in {n_rows:,} rows, like an "
+            f"Column {name!r} has {len(values):,} distinct values in {n_rows:,} rows, like an "
             f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
         )
-    values = list(seen)
+    if ranges:
+        return _with_ranges(name, values, ranges)
     return values if ordered else sorted_values(numbers_of(values) or values)
 
 
-def _needs_domain(text: str) -> bool:
-    stripped = text.strip()
-    return stripped != "*" and not is_set_text(stripped) and is_pattern(stripped)
+def _unknown_domain(name: str, cell: Any) -> DomainError:
+    return DomainError(
+        f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
+        f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
+        f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
+    )
+
+
+def _with_ranges(
+    name: str, values: list[Any], ranges: Mapping[str, tuple[str, str, bool, bool]]
+) -> list[Any]:
+    """Values of a column, and those inside its ranges: as fine as the column shows them.
+
+    Numbers have as many decimals as the finest that is shown; dates are days.
+    """
+    ends = [end for low, high, _, _ in ranges.values() for end in (low, high)]
+    days = all((seconds := date_place(end)) is not None and seconds % DAY == 0 for end in ends)
+    shown = [*ends, *(str(v) for v in values if number_place(v) is not None)]
+    try:
+        exponents = [0 if days else int(Decimal(text).as_tuple().exponent) for text in shown]
+    except (InvalidOperation, ValueError, TypeError):  # an infinite end, or dates with hours
+        raise _unknown_domain(name, next(iter(ranges))) from None
+    step = Decimal(1).scaleb(min(0, *exponents))
+    inside: set[int] = set()
+    for text, (low, high, with_low, with_high) in ranges.items():
+        first, last = (
+            int((date_place(end) or 0.0) // DAY if days else Decimal(end) / step)
+            for end in (low, high)
+        )
+        within = range(first + (not with_low), last + with_high)
+        if len(within) > MOST_INFERRED or len(inside) > MOST_INFERRED:
+            raise _unknown_domain(name, text)
+        inside.update(within)
+    if days:
+        spelled = "%d.%m.%Y" if "-" not in ends[0] else "%Y-%m-%d"
+        spelled += " %H:%M:%S" if len(ends[0]) > len("2024-12-31") else ""
+        grid: list[Any] = [
+            (EPOCH + timedelta(days=day)).strftime(spelled) for day in sorted(inside)
+        ]
+    else:
+        grid = [plain(float(step * place)) for place in sorted(inside)]
+        values = [v if (number := number_of(v)) is None else number for v in values]
+    if not grid:
+        raise _unknown_domain(name, next(iter(ranges)))
+    _log.warning(
+        "Column %r: no domain is given; its ranges are read as %d values from %s to %s. "
+        "Pass domains={%r: [...]} if there are others.",
+        name,
+        len(grid),
+        grid[0],
+        grid[-1],
+        name,
+    )
+    return sorted_values(list(dict.fromkeys([*grid, *values])))
+
+
+def _is_open(text: str) -> bool:
+    """Whether a text stands for values that it does not show: a mask, or a range without an end."""
+    return text != "*" and is_pattern(text) and range_ends(text) is None
 
 
 def _atoms(cell: Any) -> list[Any]:

@@ -180,7 +180,7 @@ def test_arguments(tmp_path):
 
 
 def _ranges(folder):
-    good().assign(age="20-29").to_parquet(folder / "ranges.parquet")
+    good().assign(age=">=20").to_parquet(folder / "ranges.parquet")
     return folder / "ranges.parquet"
 
 

@@ -226,7 +226,7 @@ def test_numeric_errors(cell, part):
 
 def test_large_sets_and_long_cells_take_work_in_proportion():
     parser = CellParser(Domain("x", [f"v{i}, w" for i in range(4000)]))
-    parser.parse("v0, w")  # prepares itself
+    parser.parse("{v0, w}")  # prepares itself
     steps = []
     for size in (1000, 2000, 4000):
         text = "{" + ", ".join(parser.domain.labels[:size]) + "}"

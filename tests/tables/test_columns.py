@@ -76,8 +76,20 @@ def test_bins_of_pandas_cut():
     assert all(age in row for age, row in zip(ages, rows(column), strict=True))
 
 
+def test_ranges_without_a_domain_are_as_fine_as_they_show(caplog):
+    def values(*cells):
+        return encode_column(pd.Series(cells, dtype=object), name="x").domain.values
+
+    assert values("3-5", "[7, 9)", "*") == (3, 4, 5, 7, 8)
+    assert values("[0.5, 0.7]", "1") == (0.5, 0.6, 0.7, 1)
+    assert values("{1-2, unknown}", "5") == (1, 2, 5, "unknown")
+    assert values("[2024-02-28, 2024-03-01]") == ("2024-02-28", "2024-02-29", "2024-03-01")
+    assert values("31.12.2023 to 01.01.2024") == ("01.01.2024", "31.12.2023")
+    assert "3 values from 0.5 to 0.7" in caplog.text
+
+
 def test_patterns_need_a_domain():
-    for cell in ("20-29", "4550*", ">=50", "[1, 2)", pd.Interval(0, 1)):
+    for cell in ("4550*", ">=50", "[1, inf)", "0-10000", "{a, >=50}", pd.Interval(0, 1)):
         with pytest.raises(DomainError, match=r"Column 'x'.*domains=\{'x'"):
             encoded([cell, "7"])
 

@@ -91,7 +91,6 @@ def test_empty_cells_follow_the_policy(folder):
         ({"sensitive": "ill"}, "'ill' is not in the table"),
         ({"drop": ["ages"]}, "dropped column 'ages'.*'age'"),
         ({"sep": ","}, "separated by ','|has no name|not in the table"),
-        ({"hierarchies": None}, r"'\[20, 30\[' stands for several"),
     ],
 )
 def test_arx_errors(folder, how, part):
