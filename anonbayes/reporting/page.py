@@ -78,7 +78,7 @@ def report(
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> risk = post.assess(ab.datasets.load("table1"))
     >>> file = ab.report(post, risk, pathlib.Path(tempfile.mkdtemp()) / "report.html")
-    >>> "people are threatened" in file.read_text(encoding="utf-8")
+    >>> "Being in the table raises" in file.read_text(encoding="utf-8")
     True
     """
     file = Path(path)

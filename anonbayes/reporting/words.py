@@ -98,7 +98,10 @@ def _warnings(
     if risk is not None:
         if risk.leakage is not None and not risk.leakage.is_private:
             who = count(risk.leakage.exposed, "person is", "people are")
-            yield f"{who} in groups that show a single sensitive value: it is revealed for sure."
+            yield (
+                f"{who} in groups that show a single sensitive value: whoever is known to be in "
+                "such a group has no secret left."
+            )
         yield from risk.remarks
 
 
@@ -107,10 +110,23 @@ def _headline(risk: RiskAssessment) -> str:
     n = int(s["rows"])
     if round(s["threatened"]) == 0:
         return f"None of {count(n, 'person', 'people')} is threatened."
-    are = "is" if round(s["threatened"]) == 1 else "are"
+    if s["RGT_A"] > 0:
+        cost = (
+            "Being in the table raises the share of secrets guessed right from "
+            f"{share(s['GT_L'])} to {share(s['GT_A'])}"
+        )
+    else:
+        cost = (
+            "Being in the table does not raise the share of secrets guessed right "
+            f"({share(s['GT_A'])}, from the population alone {share(s['GT_L'])})"
+        )
+    if risk.belief_scores.below_random_worlds:
+        return f"{cost}; how much surer attackers become cannot be said."
+    doubled = round(s["doubled"] * n)
+    are = "is" if doubled == 1 else "are"
     return (
-        f"{count(s['threatened'])} of {count(n, 'person', 'people')} {are} threatened, "
-        f"{count(s['doubled'] * n)} of them at least twice as much as people outside the table."
+        f"{cost}; {count(doubled) if doubled else 'none'} of {count(n, 'person', 'people')} {are} "
+        "threatened at least twice as much as people outside it."
     )
 
 
@@ -142,14 +158,21 @@ def _how_much_more(risk: RiskAssessment) -> Point:
     classes = risk.breakdown()
     value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
     most = f" Most with {value}: {share(attacker)} instead of {share(learner)}."
+    ratios = (
+        f"Half of the threatened face at most {times(s['Ti_q50'])} the belief of the population "
+        f"model, 95% at most {times(s['Ti_q95'])}, and nobody more than {times(s['max_Ti'])}; "
+        f"{count(s['doubled'] * n, 'person faces', 'people face')} 2 times or more."
+    )
+    caution = risk.cautions.get("max_Ti", "")
+    if risk.belief_scores.below_random_worlds:
+        ratios, caution = "Relative threats are not to be relied on; see above.", ""
     return Point(
         question,
-        f"Up to {times(s['max_Ti'])}",
+        f"{number(100 * s['RGT_A'], 2)} points",
         (
             about + (most if cost > 0 and len(classes) > 1 else ""),
-            f"Half of the threatened face at most {times(s['Ti_q50'])} the belief of the "
-            f"population model, 95% at most {times(s['Ti_q95'])}; "
-            f"{count(s['doubled'] * n, 'person faces', 'people face')} 2 times or more.",
+            ratios,
+            *([f"Take these factors with care. {caution}"] if caution else []),
         ),
     )
 
@@ -172,6 +195,7 @@ def _how_certain(risk: RiskAssessment) -> Point:
         (
             f"The attacker is at least {CERTAIN:.0%} sure of the right secret of "
             f"{count(sure, 'person', 'people') if sure else 'nobody'}.",
+            risk.belief_scores.worst_bin("A"),
             _simulation_error(risk),
         ),
     )

@@ -22,6 +22,7 @@ from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.formats import times
 from anonbayes.io.files import write_text
 from anonbayes.nonstochastic import GroupLeakage
 from anonbayes.risk import threat_plots
@@ -342,7 +343,7 @@ class RiskAssessment:
         )
         if np.isfinite(s["max_Ti"]) and s["threatened"] > 0:
             parts.append(
-                f"The attacker is at most {s['max_Ti']:.3g} times as certain as the learner, and "
+                f"The attacker is at most {times(s['max_Ti'])} as certain as the learner, and "
                 f"twice as certain or more about {round(s['doubled'] * s['rows']):,} of them."
             )
         if not self.belief_scores.below_random_worlds:

@@ -24,7 +24,7 @@ __all__ = ["Caution", "Scores", "calibration_error", "log_loss", "mean_scores", 
 FLOOR = 1e-4
 """Smallest probability that the log loss sees: to be sure of something false costs 9.2 nats."""
 N_BINS = 10
-TOLERANCE = 0.02
+TOLERANCE = 0.03
 """Up to this calibration error a belief is not doubted, however many people there are."""
 SCORES = ("right", "log_loss", "brier", "ece")
 DIFFERENCES = (("A", "RW"), ("A", "L"), ("L", "RW"), ("A", "I"), ("L", "I"))
@@ -172,6 +172,8 @@ class Scores:
                 continue
             excess = float(line["stated"] - line["right"])
             how = "surer than right" if excess > 0 else "less sure than right"
+            if abs(excess) < line["ece"] / 2:
+                how = "too sure about some people and not sure enough about others"
             out[letter] = Caution(
                 letter,
                 excess,

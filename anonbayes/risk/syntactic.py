@@ -13,6 +13,7 @@ import pandas as pd
 from anonbayes.beliefs.attacker import candidate_rows
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import times
 from anonbayes.risk.people import clear_release, read_attributes
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.groups import tally
@@ -282,7 +283,7 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
     }
     if risk.leakage is not None:
         figures["people in groups with one secret"] = float(risk.leakage.exposed)
-    most = "" if np.isnan(s["max_Ti"]) else f", at most {s['max_Ti']:.3g} times as surely"
+    most = "" if np.isnan(s["max_Ti"]) else f", at most {times(s['max_Ti'])} as surely"
     return Answer(
         "inference",
         "Can a person's secret be inferred, more surely than that of anybody outside the table?",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.risk.people import Truth
     from anonbayes.tables.reading import Reading
     from anonbayes.tables.sources import Counted
     from anonbayes.tables.table import ReleasedTable
@@ -60,15 +61,19 @@ class People:
     frame: pd.DataFrame
     weights: str | None = None
 
-    def check(self, table: ReleasedTable) -> None:
-        """Find mistakes before the model is fitted."""
+    def check(self, table: ReleasedTable) -> Truth:
+        """Find mistakes before the model is fitted; returns the people in the table's codes."""
         from anonbayes.risk.people import check_same_secrets, read_truth
 
-        check_same_secrets(table, read_truth(table, self.frame, weights=self.weights))
+        truth = read_truth(table, self.frame, weights=self.weights)
+        check_same_secrets(table, truth)
+        return truth
 
-    def assess(self, post: Posterior, **how: Any) -> RiskAssessment:
-        """Call `Posterior.assess`."""
-        return post.assess(self.frame, weights=self.weights, **how)
+    def assess(self, post: Posterior, *, truth: Truth | None = None, **how: Any) -> RiskAssessment:
+        """Call `Posterior.assess`; `truth` is what `check` returned."""
+        from anonbayes.risk.assess import assess
+
+        return assess(post, self.frame, weights=self.weights, truth=truth, **how)
 
 
 def read_people(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison
     from anonbayes.risk.limits import Limit
+    from anonbayes.risk.people import Truth
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["Assessed", "Assessment", "AssessmentSweep", "PreparedAssessment"]
@@ -182,8 +183,9 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
     table = made.table
     alpha, beta = settings.model.alpha, settings.model.beta
     resolve_prior(table, alpha=alpha, beta=1.0 if beta in (None, "pooled") else beta)
+    truth = None
     if people is not None:
-        people.check(table)
+        truth = people.check(table)
         for value in settings.threats.harm:
             table.secret.domain.index(value)
     for victim in settings.victims:
@@ -191,7 +193,7 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
             _check_known(table, victim.name, name, value)
         if victim.secret is not None:
             table.secret.domain.index(victim.secret)
-    return PreparedAssessment(settings, made, people)
+    return PreparedAssessment(settings, made, people, truth)
 
 
 def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
@@ -234,6 +236,7 @@ class PreparedAssessment:
     settings: Assessment
     made: Made
     people: People | None
+    truth: Truth | None = None
     client: Any = None
 
     @property
@@ -260,7 +263,9 @@ class PreparedAssessment:
         risk = None
         if self.people is not None:
             harm, kind = settings.threats.harm or None, settings.threats.kind
-            risk = self.people.assess(post, harm=harm, kind=kind, client=self.client)
+            risk = self.people.assess(
+                post, truth=self.truth, harm=harm, kind=kind, client=self.client
+            )
         return Assessed(post, risk, diagnose(post))
 
     def run(self, *, command: str | None = None) -> Result:
@@ -478,7 +483,7 @@ class AssessmentSweep:
 
         people = next(iter(self.members.values())).people
         assert people is not None
-        alone = {name: replace(member, people=None) for name, member in self.members.items()}
+        alone = {name: replace(m, people=None, truth=None) for name, m in self.members.items()}
         answers = run_tasks(
             self.client, people, _assess_member, alone, label="sweep",
             progressbar=sys.stderr.isatty(),
