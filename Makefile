@@ -80,6 +80,7 @@ docs: $(DOCS)   ## documentation: docs/_build/html/index.html
 	@$(BIN)/python docs/check_site.py docs/_build/html
 
 pictures: $(RUN) ## pictures of a report for the documentation (needs Chromium)
+	$(BIN)/python docs/page_pictures.py
 	$(BIN)/python docs/pictures.py
 
 build:            ## wheel and source archive: dist/
