@@ -16,7 +16,7 @@ COLOURS = 64
 
 
 def main() -> None:
-    """Run the Python blocks of each page where its pictures belong, and save them with few colours."""
+    """Run the pages' Python blocks where their pictures belong; few colours will do."""
     from tests.docs_blocks import blocks, run_python
 
     matplotlib.use("Agg")
