@@ -27,8 +27,9 @@ from anonbayes.beliefs.belief import (
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError
 from anonbayes.figures import make_axes
-from anonbayes.inference.dirichlet import Prior, coords_of
+from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.inference.own_draws import checked_draws, ownership_given
 from anonbayes.inference.weights import Evidenced, EvidenceWeights
 from anonbayes.tables.storage import table_from_dataset, table_to_dataset
 from anonbayes.tables.table import ReleasedTable
@@ -481,6 +482,61 @@ class Posterior:
         """
         content = {**self.groups, TABLE_GROUP: table_to_dataset(self.table)}
         return str(compat.write_groups(content, path, attrs=self.attrs))
+
+    @classmethod
+    def from_draws(
+        cls,
+        table: ReleasedTable,
+        idata: Any,
+        *,
+        alpha: PriorLike = 1.0,
+        beta: PriorLike = 1.0,
+        seed: int | np.random.Generator | None = None,
+    ) -> Posterior:
+        """Take draws of a model of your own, so that beliefs and `assess` work with them.
+
+        Parameters
+        ----------
+        table : ReleasedTable
+            The table that the model is about.
+        idata : InferenceData, DataTree or Dataset
+            Draws. The variables ``pi_<sensitive>`` with shape (chain, draw, S) and, for each
+            attribute, ``pi_<attribute>`` with shape (chain, draw, S, K) are read, in the order of
+            the table's domains, as `build_model` names them.
+        alpha, beta
+            Prior weights, which the ideal learner uses (see `fit`).
+        seed : int or Generator, optional
+            Vertical tables: for the draws of who owns which values given each ``pi``.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> table = ab.datasets.load("table1_recoded")
+        >>> post = ab.fit(table, evidence="independent", method="gibbs", seed=1, progressbar=False)
+        >>> again = ab.Posterior.from_draws(table, post.idata)
+        >>> victim = {"Nat": "M", "ZIP": "45501"}
+        >>> bool(abs(again.attacker(victim) - post.attacker(victim)).max() < 0.02)
+        True
+        """
+        prior = resolve_prior(table, alpha=alpha, beta=beta)
+        given = compat.posterior_dataset(idata)
+        shapes = {f"pi_{table.sensitive}": (len(prior.alpha),)}
+        shapes |= {f"pi_{name}": weights.shape for name, weights in prior.beta.items()}
+        draws = {name: checked_draws(given, name, shape) for name, shape in shapes.items()}
+        averages = None
+        if table.scheme == "vertical":
+            averages = {"ownership": ownership_given(table, draws, seed)}
+        return make_posterior(
+            table,
+            prior,
+            draws,
+            {},
+            method="draws",
+            step=None,
+            rows=None,
+            attrs={},
+            averages=averages,
+        )
 
     @classmethod
     def from_netcdf(cls, path: str | os.PathLike[str]) -> Posterior:
