@@ -49,24 +49,25 @@ def test_a_file_keeps_them(tmp_path):
     assert (back.attacker(known) == again.attacker(known)).all()
 
 
+def shortened(draws, name):
+    """Draws with one value too few."""
+    own = draws[name]
+    return draws.drop_vars(name).assign({name: own.rename({own.dims[-1]: "x"})[..., :1]})
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d, n: d.drop_vars(n), "no variable"),
-        (
-            lambda d, n: d.drop_vars(n).assign({n: d[n].rename({d[n].dims[-1]: "x"})[..., :1]}),
-            "shape",
-        ),
-        (lambda d, n: d.assign({n: d[n] * 2}), "add up"),
-        (lambda d, n: d.assign({n: d[n] * np.nan}), "no numbers"),
+        (lambda draws, name: draws.drop_vars(name), "no variable"),
+        (shortened, "shape"),
+        (lambda draws, name: draws.assign({name: draws[name] * 2}), "add up"),
+        (lambda draws, name: draws.assign({name: draws[name] * np.nan}), "no numbers"),
     ],
 )
 def test_bad_draws_are_named(change, words):
     table = nested()
     draws = ab.fit(table, method="gibbs", draws=20, chains=2, seed=1, **QUIET).draws
     name = f"pi_{table.attributes[0]}"
-    bad = xr.Dataset(
-        change(draws.drop_vars([c for c in draws.coords if c not in ("chain", "draw")]), name)
-    )
+    bare = draws.drop_vars([c for c in draws.coords if c not in ("chain", "draw")])
     with pytest.raises(ModelError, match=words):
         ab.Posterior.from_draws(table, change(bare, name))
