@@ -140,7 +140,7 @@ def attacks(*, short: bool) -> None:
     ab.reidentify.markov_attack(habits[:10, :5], habits[:10, 5:10])
     known, sent = habits[:, :length], habits[:, length:]
     print(f"\nMarkov matcher, {users:,} users, {length} training events (partial knowledge)")
-    print(f"{'events':>8}{'rate':>8}{'top 10':>8}{'PSE':>8}{'certain':>9}{'EER':>8}{'seconds':>9}")
+    print(f"{'events':>8}{'rate':>8}{'top 10':>8}{'PSE':>8}{'EER':>8}{'seconds':>9}")
     axes = None
     for events in (1, 2, 5, 20, length):
         attack, seconds = timed(
@@ -150,7 +150,7 @@ def attacks(*, short: bool) -> None:
         axes = curve.plot(ax=axes, label=f"{events} events")
         print(
             f"{events:8}{attack.top(1).share:8.3f}{attack.top(10).share:8.3f}"
-            f"{float(attack.system_entropy()):8.2f}{attack.information():9.2f}"
+            f"{float(attack.system_entropy()):8.2f}"
             f"{curve.equal_error_rate:8.3f}{seconds:9.2f}"
         )
     if axes is not None:
@@ -198,7 +198,8 @@ def _noisy(habits: np.ndarray, places: int) -> None:
         print(
             f"{epsilon:10.1f}{ab.pie.bound(channel, users, kind='general'):10.3f}{bits:10.3f}"
             f"{float(attack.system_entropy()):10.3f}{1 - attack.top(1).share:10.4f}"
-            f"{attack.error_bound(bits):10.4f}{ab.pie.worst_case(channel, users).error:10.4f}"
+            f"{ab.pie.bayes_error(bits, users):10.4f}"
+            f"{ab.pie.worst_case(channel, users).error:10.4f}"
         )
 
 

@@ -399,7 +399,6 @@ def calls() -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
         ("leakage", certain.leakage, {"pair": relation}),
         ("transmission", certain.transmission, {"relation": relation}),
         ("optimal_policy", lambda **k: certain.optimal_policy(box=box, **k), {"query": [0.5, 0.5], "gamma": 0.7, "metric": "maximin"}),
-        ("optimal_finite_policy", certain.optimal_finite_policy, {"values": [1.0, 2.0, 4.0], "gamma": 0.5, "metric": "maximin"}),
         ("quantized_query", lambda **k: certain.quantized_query(box=box, **k), {"query": [0.5, 0.5], "edges": [0.0, 0.5, 1.5]}),
         ("smallest_enclosing_ball", certain.smallest_enclosing_ball, {"points": [[0, 0], [1, 1], [2, 0]]}),
         ("geweke", ab.geweke, {"data": {"x": chains.astype(float)}, "first": 0.1, "last": 0.5, "method": "ar"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anonbayes.nonstochastic.cuts import FinitePolicy, optimal_finite_policy
 from anonbayes.nonstochastic.geometry import Box, LinearQuery, query_range, smallest_enclosing_ball
 from anonbayes.nonstochastic.homogeneity import (
     GroupLeakage,
@@ -23,7 +22,6 @@ from anonbayes.nonstochastic.policies import (
 from anonbayes.nonstochastic.relations import (
     Relation,
     adversary_error_bound,
-    adversary_errors,
     conditional_entropy,
     entropy,
     information,
@@ -37,21 +35,18 @@ from anonbayes.nonstochastic.relations import (
 __all__ = [
     "Ball",
     "Box",
-    "FinitePolicy",
     "GroupLeakage",
     "LinearQuery",
     "Policy",
     "Region",
     "Relation",
     "adversary_error_bound",
-    "adversary_errors",
     "conditional_entropy",
     "entropy",
     "homogeneous_release",
     "information",
     "leakage",
     "maximin_information",
-    "optimal_finite_policy",
     "optimal_policy",
     "plot_regions",
     "plot_tradeoff",

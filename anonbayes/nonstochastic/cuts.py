@@ -1,41 +1,22 @@
-"""Partitions: where to cut the answers of a query; the best answers about finitely many secrets."""
+"""Where to cut the answers of a query so that the smallest region is as large as possible.
+
+Quantize Thm. IV.3, (16b), with ``w = 2/gamma`` the widest bin that keeps the quality. If a region
+holds a smaller answer than a region to its left does, equal parts of the two can be exchanged
+without leaving either window of width ``w``. So regions that are contiguous in the answer lose
+nothing, and dynamic programming finds the best.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from anonbayes.arrays import Codes, Floats, read_numbers
+from anonbayes.arrays import Codes, Floats
 from anonbayes.channels.coarsening import SLACK, check_gamma
-from anonbayes.errors import ChannelError, one_of
-from anonbayes.nonstochastic.relations import Relation, Uncertain
 
-__all__ = [
-    "FinitePolicy",
-    "fewest_blocks",
-    "largest_smallest_block",
-    "largest_smallest_edges",
-    "optimal_finite_policy",
-]
-
-
-# -------------------------------------------------------------------------------------------------
-# How to cut the range of a query: fewest bins, or the largest smallest bin.
-#
-# Two problems of Quantize Thm. IV.3, with ``w = 2/gamma`` the widest bin that keeps the quality:
-#
-# * fewest bins (18), optimal for maximin information: the uniform quantizer on an interval, the
-#   greedy cover on finitely many values;
-# * the largest smallest bin (16b), optimal for leakage. If a region holds a smaller answer than a
-#   region to its left does, equal parts of the two can be exchanged without leaving either window
-#   of width ``w``. So regions that are contiguous in the answer lose nothing (unless the secrets
-#   are few and of unequal size), and dynamic programming finds the best.
+__all__ = ["largest_smallest_edges"]
 
 
 def largest_smallest_edges(
@@ -83,52 +64,6 @@ def largest_smallest_edges(
         if gain <= 1e-3 * least * spacing / (upper - lower):
             spacing /= 4
     return edges
-
-
-def fewest_blocks(values: npt.ArrayLike, gamma: float) -> Codes:
-    """Block of each of finitely many answers, with the fewest blocks of radius ``1/gamma``.
-
-    Each block starts at the smallest answer not yet covered, which is optimal.
-
-    Examples
-    --------
-    >>> fewest_blocks([0.0, 3.0, 1.0, 2.0, 9.0], gamma=1).tolist()
-    [0, 1, 0, 0, 2]
-    """
-    answers, order = _sorted(values)
-    check_gamma(gamma)
-    blocks = np.empty(answers.size, dtype=np.intp)
-    block, start = -1, 0
-    while start < answers.size:
-        block += 1
-        reach = answers[start] + (2 / gamma) * (1 + SLACK)
-        stop = int(np.searchsorted(answers, reach, side="right"))
-        blocks[order[start:stop]] = block
-        start = stop
-    return blocks
-
-
-def largest_smallest_block(
-    values: npt.ArrayLike, gamma: float, *, measure: npt.ArrayLike | None = None
-) -> Codes:
-    """Block of each of finitely many answers, radius ``1/gamma``, with the largest smallest one.
-
-    Examples
-    --------
-    Greedy blocks would leave the last answer alone; these have two members each:
-
-    >>> largest_smallest_block([0.0, 1.0, 2.0, 3.0], gamma=1).tolist()
-    [0, 0, 1, 1]
-    """
-    answers, order = _sorted(values)
-    check_gamma(gamma)
-    sizes = np.ones(answers.size) if measure is None else _sizes(measure, answers.size)[order]
-    shares = np.concatenate([[0.0], np.cumsum(sizes)])
-    reach = np.searchsorted(answers, answers - (2 / gamma) * (1 + SLACK), side="left")
-    cuts = _backtrack(shares, reach)
-    blocks = np.empty(answers.size, dtype=np.intp)
-    blocks[order] = np.searchsorted(cuts[1:-1], np.arange(answers.size), side="right")
-    return blocks
 
 
 def _backtrack(shares: Floats, reach: Codes) -> Codes:
@@ -181,121 +116,3 @@ def _zoom(
     for back in origin[::-1]:
         path.append(int(back[path[-1]]))
     return layers[np.arange(len(layers)), path[::-1]]
-
-
-def _sizes(measure: npt.ArrayLike, n: int) -> Floats:
-    sizes = read_numbers("measure", measure)
-    if sizes.shape != (n,):
-        raise ChannelError(f"measure has shape {sizes.shape}, but there are {n} secrets.")
-    return sizes
-
-
-def _sorted(values: npt.ArrayLike) -> tuple[Floats, Codes]:
-    answers = read_numbers("values", values, error=ChannelError)
-    if answers.ndim != 1 or answers.size == 0 or not np.all(np.isfinite(answers)):
-        raise ChannelError("Answers must be a non-empty list of finite numbers.")
-    order = np.argsort(answers, kind="stable")
-    return answers[order], order
-
-
-# -------------------------------------------------------------------------------------------------
-# Optimal deterministic answers when finitely many secrets are possible.
-
-
-@dataclass(frozen=True, eq=False)
-class FinitePolicy(Uncertain):
-    """Answers to a scalar query for each of finitely many secrets.
-
-    Attributes
-    ----------
-    values : array
-        True answer of each secret.
-    answers : array
-        Released answer of each secret: the middle of the true answers of its block.
-    relation : Relation
-        Secrets and released answers; the measures of `anonbayes.nonstochastic` read it.
-    """
-
-    values: Floats
-    answers: Floats
-    relation: Relation
-
-    @property
-    def log_measure(self) -> float:
-        """Entropy ``h0(X)`` of the secret."""
-        return self.relation.log_measure
-
-    @property
-    def conditional_log_measures(self) -> Floats:
-        """Log-size of each block."""
-        return self.relation.conditional_log_measures
-
-    @property
-    def n_components(self) -> int:
-        """Number of blocks."""
-        return self.relation.n_components
-
-    @cached_property
-    def quality(self) -> float:
-        """One over the largest error of an answer (Quantize (11))."""
-        worst = float(np.abs(self.answers - self.values).max())
-        return math.inf if worst == 0 else 1 / worst
-
-    def summary(self) -> pd.DataFrame:
-        """One row per block: its answer, its size, the range of its true answers."""
-        block = self.relation.matrix.indices
-        rows = pd.DataFrame({"block": block, "answer": self.answers, "value": self.values})
-        rows["size"] = self.relation.measure
-        grouped = rows.groupby("block", sort=True)
-        return grouped.agg(
-            answer=("answer", "first"),
-            size=("size", "sum"),
-            lower=("value", "min"),
-            upper=("value", "max"),
-        ).reset_index(drop=True)
-
-
-def optimal_finite_policy(
-    values: npt.ArrayLike,
-    gamma: float,
-    *,
-    metric: str = "maximin",
-    measure: npt.ArrayLike | None = None,
-) -> FinitePolicy:
-    """Most private answers with errors of at most ``1/gamma``, for finitely many secrets.
-
-    The finite form of Quantize Thm. IV.3, optimal over *all* partitions of the secrets, also those
-    that give different answers to secrets with the same true answer. Only for "leakage" and
-    secrets of unequal size it is optimal among blocks that are contiguous in the true answer
-    (without that restriction the problem is bin covering, which is hard).
-
-    Parameters
-    ----------
-    values : array_like of float
-        True answer of each secret.
-    gamma : float
-        Wanted quality.
-    metric : {"maximin", "leakage"}
-        Fewest blocks (17), or the largest smallest block (16).
-    measure : array_like of float, optional
-        Size of each secret; 1 by default.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> policy = optimal_finite_policy([0, 1, 2, 3], gamma=1, metric="leakage")
-    >>> policy.answers.tolist(), round(ab.nonstochastic.leakage(policy), 6)
-    ([0.5, 0.5, 2.5, 2.5], 0.693147)
-    """
-    one_of("metric", metric, ["maximin", "leakage"])
-    if metric == "maximin":
-        blocks = fewest_blocks(values, gamma)
-    else:
-        blocks = largest_smallest_block(values, gamma, measure=measure)
-    true = np.asarray(values, dtype=float)
-    relation = Relation.from_pairs(np.arange(len(true)), blocks, measure=measure)
-    n = int(blocks.max()) + 1
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
-    np.minimum.at(low, blocks, true)
-    np.maximum.at(high, blocks, true)
-    return FinitePolicy(true, ((low + high) / 2)[blocks], relation)

@@ -21,7 +21,6 @@ __all__ = [
     "as_query",
     "query_extremes",
     "query_range",
-    "read_points",
     "smallest_enclosing_ball",
     "supported_ball",
 ]
@@ -239,11 +238,11 @@ def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
     >>> centre.tolist(), radius
     ([1.0, 0.0], 1.0)
     """
-    centre, radius, _ = supported_ball(read_points(points))
+    centre, radius, _ = supported_ball(_read_points(points))
     return centre, radius
 
 
-def read_points(points: npt.ArrayLike) -> Floats:
+def _read_points(points: npt.ArrayLike) -> Floats:
     """Points as rows of a matrix; a plain list of numbers are points on a line."""
     x = np.atleast_1d(read_numbers("points", points, error=ChannelError))
     x = x[:, None] if x.ndim == 1 else x

@@ -18,7 +18,7 @@ from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.nonstochastic import relations
-from anonbayes.nonstochastic.cuts import FinitePolicy, largest_smallest_edges
+from anonbayes.nonstochastic.cuts import largest_smallest_edges
 from anonbayes.nonstochastic.geometry import (
     Box,
     LinearQuery,
@@ -461,14 +461,14 @@ def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[F
 
 
 def quality(
-    release: Policy | FinitePolicy | UniformQuantizer | npt.ArrayLike,
+    release: Policy | UniformQuantizer | npt.ArrayLike,
     true: npt.ArrayLike | None = None,
 ) -> float:
     """Measure of quality ``Q = 1 / ess sup ||f - f~||`` (Quantize (11)).
 
     Parameters
     ----------
-    release : Policy, FinitePolicy, UniformQuantizer or array_like
+    release : Policy, UniformQuantizer or array_like
         Something that knows its own quality, or the released answers, one row per possible ``x``.
     true : array_like, optional
         The true answers in the same order; needed with an array of answers.
@@ -478,7 +478,7 @@ def quality(
     >>> quality([0.5, 0.5, 2.0], true=[0.0, 1.0, 2.0])
     2.0
     """
-    if isinstance(release, Policy | FinitePolicy | UniformQuantizer):
+    if isinstance(release, Policy | UniformQuantizer):
         return float(release.quality)
     if true is None:
         raise ChannelError("quality() of released answers needs the true answers: give true=...")

@@ -23,14 +23,13 @@ from scipy.sparse.csgraph import connected_components
 from anonbayes.arrays import Codes, Floats, read_numbers, read_whole
 from anonbayes.channels.coarsening import UniformQuantizer
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.nonstochastic.geometry import Box, read_points, smallest_enclosing_ball
+from anonbayes.nonstochastic.geometry import Box
 
 __all__ = [
     "Pair",
     "Relation",
     "Uncertain",
     "adversary_error_bound",
-    "adversary_errors",
     "conditional_entropy",
     "entropy",
     "information",
@@ -244,33 +243,6 @@ class Relation(Uncertain):
             f"Relation({self.range_x.size} secrets, {self.range_y.size} releases, "
             f"{self.matrix.nnz} pairs, {n} component{'s' if n != 1 else ''})"
         )
-
-
-def adversary_errors(relation: Relation, points: npt.ArrayLike) -> Floats:
-    """Worst-case error of the best estimate of the secret after each release.
-
-    The radius of the smallest ball around the secrets that remain possible. Its minimum is
-    ``d_min`` (Quantize (7)), its maximum ``d_max`` (Quantize (4)).
-
-    Parameters
-    ----------
-    relation : Relation
-        Secrets and releases.
-    points : array_like, shape (n_x,) or (n_x, n)
-        Position of each secret.
-
-    Examples
-    --------
-    >>> adversary_errors(Relation.from_function([0, 0, 1, 1]), [0.0, 1.0, 2.0, 6.0]).tolist()
-    [0.5, 2.0]
-    """
-    positions = read_points(points)
-    if len(positions) != relation.matrix.shape[0]:
-        raise ChannelError(
-            f"There are {len(positions)} points for {relation.matrix.shape[0]} secrets."
-        )
-    possible = (positions[relation.secrets_given(int(y))] for y in relation.range_y)
-    return np.array([smallest_enclosing_ball(part)[1] for part in possible])
 
 
 def _log(values: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from numbers import Real
 from typing import Any
 
@@ -76,8 +75,8 @@ class Number:
     Two results are equal when their numbers are.
     """
 
-    @abstractmethod
-    def __float__(self) -> float: ...
+    def __float__(self) -> float:
+        raise NotImplementedError
 
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)

@@ -99,7 +99,7 @@ def information(
 
 def _read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
     """Check a joint distribution and return it as compressed rows."""
-    given = p_ux if sparse.issparse(p_ux) else read_numbers("p_ux", p_ux)
+    given: Any = p_ux if sparse.issparse(p_ux) else read_numbers("p_ux", p_ux)
     if given.ndim != 2 or 0 in given.shape:
         raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {given.shape}.")
     joint = sparse.csr_array(given, dtype=float)
@@ -222,7 +222,9 @@ def _sampled(
     columns = np.unique(np.concatenate([joint.indices, diagonal.indices])).astype(np.int64)
     for i in range(HASHES):
         place = np.zeros(joint.shape[1], dtype=np.int64)
-        used, place[columns] = np.unique(channel.draw_symbols(columns, rng), return_inverse=True)
+        symbols = channel.draw_symbols(columns, rng)
+        assert symbols is not None
+        used, place[columns] = np.unique(symbols, return_inverse=True)
         for k, table in enumerate((joint, diagonal)):
             merged = sparse.coo_array(table)
             hashed = sparse.csr_array(

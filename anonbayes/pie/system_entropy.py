@@ -99,7 +99,7 @@ def _within(points: Floats, x: float, radius: float) -> tuple[int, int]:
     Comparing ``|points - x| <= radius``, as `_widen` does, not ``points <= x + radius``, which
     rounds differently and would lose the farthest point.
     """
-    low, high = 0, np.searchsorted(points, x, side="left")
+    low, high = 0, int(np.searchsorted(points, x, side="left"))
     while low < high:
         middle = (low + high) // 2
         if x - points[middle] <= radius:
@@ -107,7 +107,7 @@ def _within(points: Floats, x: float, radius: float) -> tuple[int, int]:
         else:
             low = middle + 1
     first = low
-    low, high = np.searchsorted(points, x, side="right"), len(points)
+    low, high = int(np.searchsorted(points, x, side="right")), len(points)
     while low < high:
         middle = (low + high) // 2
         if points[middle] - x <= radius:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse, special
+from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_whole
 from anonbayes.errors import AnonbayesError
-from anonbayes.pie.bounds import bayes_error
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
 from anonbayes.reidentify.result import Attack, Rate, check_senders
 
@@ -174,8 +173,6 @@ class MarkovAttack(Attack):
         The same under the models of `m` random other users.
     above, tied : ndarray of int, shape (n,)
         Users with a better score than the sender, and with the same one (herself included).
-    reference : ndarray, shape (n,)
-        Log of the mean likelihood of each trace over all users.
     n_users : int
         Number of users among whom the sender is looked for.
     """
@@ -184,7 +181,6 @@ class MarkovAttack(Attack):
     impostor: Floats = field(kw_only=True, repr=False)
     above: Ints = field(kw_only=True, repr=False)
     tied: Ints = field(kw_only=True, repr=False)
-    reference: Floats = field(kw_only=True, repr=False)
     n_users: int = field(kw_only=True)
 
     def top(self, k: int = 1) -> Rate:
@@ -201,31 +197,13 @@ class MarkovAttack(Attack):
         """PSE of the scores, in bits, as if users were infinitely many; `k` neighbours.
 
         Scores of all traces are pooled. Where likelihoods of rare and of common traces differ
-        much, that loses what they say: compare `information`.
+        much, that loses what they say.
         """
         return system_entropy(self.genuine, self.impostor, k=k)
-
-    def information(self) -> float:
-        """Bits that the scores certainly say about the sender among these users (ours).
-
-        The mean of ``log2(n P(u|trace))`` for the true sender, ``P`` being the adversary's belief
-        by likelihoods: whatever her model, this is at most ``I(U;Y)``, and at most ``log2 n``. A
-        floor that is too small makes her too certain, and the number small.
-        """
-        return float((self.genuine - self.reference).mean() / np.log(2))
 
     def det_curve(self) -> DetCurve:
         """Detection error tradeoff of the scores."""
         return det_curve(self.genuine, self.impostor)
-
-    def error_bound(self, bits: float) -> float:
-        """Error below which nobody gets if traces say at most `bits` (PIE (10)).
-
-        To be read beside ``1 - top(1).share``. The bits must be an upper bound, such as that of
-        `anonbayes.pie.bound`. A PSE is a lower one: the number that it gives is no guarantee, and
-        attacks on pooled scores do get below it.
-        """
-        return bayes_error(bits, self.n_users)
 
 
 def markov_attack(
@@ -274,7 +252,7 @@ def markov_attack(
     counts, habits = _features(sent, known, floor)
     rng = read_generator(seed)
     kept = min(read_whole("impostors", impostors, least=1), n_users - 1)
-    genuine, reference, impostor = np.empty(n), np.empty(n), np.empty((n, kept))
+    genuine, impostor = np.empty(n), np.empty((n, kept))
     above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))
     base = sent.lengths * np.log(floor)
     step = max(1, BLOCK // n_users)
@@ -289,7 +267,6 @@ def markov_attack(
         above[rows] = (scores > own + room).sum(axis=1)
         tied[rows] = (np.abs(scores - own) <= room).sum(axis=1)
         guess[rows] = _best(scores, rng)
-        reference[rows] = special.logsumexp(scores, axis=1) - np.log(n_users) + base[rows]
         others = _others(owners, n_users, kept, rng)
         genuine[rows] = own[:, 0] + base[rows]
         impostor[rows] = np.take_along_axis(scores, others, axis=1) + base[rows, None]
@@ -303,7 +280,6 @@ def markov_attack(
         impostor=impostor,
         above=above,
         tied=tied,
-        reference=reference,
         n_users=n_users,
     )
 

@@ -174,7 +174,6 @@ def test_quality_is_one_over_the_largest_euclidean_error():
         (lambda: ns.Relation([[1, 0], [math.nan, 1]]), "Row 1 of the relation holds NaN"),
         (lambda: ns.Relation([[1, 0], [1]]), "matrix of possible pairs"),
         (lambda: ns.leakage([]), "no possible pair"),
-        (lambda: ns.adversary_errors(ns.Relation(np.eye(2)), [1.0]), "1 points for 2 secrets"),
         (lambda: ns.privacy(np.eye(2), measure="bits"), "'leakage', 'maximin'"),
         (lambda: ns.quality([1.0]), "true answers"),
         (lambda: ns.quality([1.0], true=[1.0, 2.0]), "one released answer per true one"),

@@ -50,7 +50,6 @@ MADE = {
     "WorstReport": lambda: ab.reidentify.worst_report(BITS, [3, 1, 2]),
     "Ball": lambda: ab.nonstochastic.optimal_policy([0.5, 0.5], SQUARE, 2).balls[0],
     "Box": lambda: SQUARE,
-    "FinitePolicy": lambda: ab.nonstochastic.optimal_finite_policy([0, 1, 2, 9], 1),
     "GroupLeakage": lambda: ab.nonstochastic.table_leakage(ab.datasets.load("table1_recoded")),
     "LinearQuery": lambda: ab.nonstochastic.LinearQuery.mean(2),
     "Policy": lambda: ab.nonstochastic.optimal_policy([0.5, 0.5], SQUARE, 2),
