@@ -50,9 +50,27 @@ def effective(draws: dict[str, np.ndarray]) -> tuple[float, float]:
 def engine_row(table: ReleasedTable, step: str | None, draws: int, tune: int) -> dict[str, float]:
     """Our engines, four chains one after the other on one core."""
     settings = {"step": step, "method": "gibbs"} if step else {"method": "exact"}
-    ab.fit(table, draws=2, tune=0, chains=1, seed=0, progressbar=False, **settings)  # compile
+    ab.fit(
+        table,
+        evidence="independent",
+        draws=2,
+        tune=0,
+        chains=1,
+        seed=0,
+        progressbar=False,
+        **settings,
+    )  # compile
     began = time.process_time()
-    post = ab.fit(table, draws=draws, tune=tune, cores=1, seed=1, progressbar=False, **settings)
+    post = ab.fit(
+        table,
+        evidence="independent",
+        draws=draws,
+        tune=tune,
+        cores=1,
+        seed=1,
+        progressbar=False,
+        **settings,
+    )
     seconds = time.process_time() - began
     worst, median = effective({str(k): v.to_numpy() for k, v in post.draws.items()})
     share = draws / (draws + tune)
@@ -93,7 +111,9 @@ def nuts_row(table: ReleasedTable, sampler: str, draws: int, tune: int) -> dict[
 
 def agreement(table: ReleasedTable, draws: xr.Dataset, sampler: str) -> None:
     """Print how far a sampler's means lie from the closed form, in its own standard errors."""
-    trees = ab.fit(table, draws=1, chains=1, seed=0, progressbar=False).trees
+    trees = ab.fit(
+        table, evidence="independent", draws=1, chains=1, seed=0, progressbar=False
+    ).trees
     off = []
     for name, tree in trees.items():
         chain = draws[f"pi_{name}"]

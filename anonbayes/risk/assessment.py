@@ -298,7 +298,7 @@ class RiskAssessment:
         ... )
         >>> risk = post.assess(ab.datasets.load("clinic"))
         >>> risk.scores[["right", "log_loss", "ece"]].round(3).loc["attacker"].tolist()
-        [0.334, 1.743, 0.004]
+        [0.334, 1.751, 0.007]
         """
         return self.belief_scores.table
 
