@@ -237,7 +237,7 @@ def test_pipes_are_plain_and_quiet(recoded, tmp_path):
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert done.returncode == 3 and done.stderr == "" and "\x1b[" not in done.stdout
-    assert "exceeds the limit of 10.0%" in done.stdout and "│" not in done.stdout
+    assert "above the limit of 10.0%" in done.stdout and "│" not in done.stdout
     assert "--max-threatened 0.1" in (tmp_path / "out" / "risk.json").read_text()
 
 

@@ -234,6 +234,6 @@ def leakage(
         )
         say(said.text)
         if exceeded:
-            say(f"leakage is {said.leakage:.4g} and exceeds the limit of {max_leakage:g}.")
+            say(f"leakage is {said.leakage:.4g}, above the limit of {max_leakage:g}.")
     if exceeded or (require_private and not said.is_private):
         raise typer.Exit(EXCEEDED)

@@ -34,7 +34,7 @@ class Limit:
     Examples
     --------
     >>> Limit("max_error", "error", 0.1, found=0.2).text
-    'error is 0.2 and exceeds the limit of 0.1.'
+    'error is 0.2, above the limit of 0.1.'
     >>> Limit("require_convergence", "converged", 1, found=0, least=True).text
     'The chains have not converged.'
     >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
@@ -64,19 +64,24 @@ class Limit:
         if self.measure == "converged":
             return f"The chains have {'not ' if self.exceeded else ''}converged."
         if self.measure not in MEASURES:
-            verb = "keeps" if not self.exceeded else "misses" if self.least else "exceeds"
-            return f"{self.measure} is {self.found:.4g} and {verb} the limit of {self.limit:g}."
+            return f"{self.measure} is {self.found:.4g}, {self._beside} of {self.limit:g}."
         measure = MEASURES[self.measure]
         what = measure.subject or f"The {measure.title[0].lower()}{measure.title[1:]}"
         show = share if measure.kind == "share" else number
         if math.isnan(self.found):
             return f"{what} is not defined, as nobody is threatened; the limit is kept."
-        verb = "exceeds" if self.exceeded else "keeps"
         doubt = ""
         if self.close and self.standard_error > 0:
             error = measure.show_error(self.standard_error)
             doubt = f" The simulation error ({error}) could turn this: take more draws."
-        return f"{what} is {show(self.found)} and {verb} the limit of {show(self.limit)}.{doubt}"
+        return f"{what} is {show(self.found)}, {self._beside} of {show(self.limit)}.{doubt}"
+
+    @property
+    def _beside(self) -> str:
+        """Where the measure lies, in words."""
+        if self.least:
+            return "below the required minimum" if self.exceeded else "meeting the required minimum"
+        return "above the limit" if self.exceeded else "within the limit"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types for JSON."""

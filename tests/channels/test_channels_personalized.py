@@ -108,7 +108,7 @@ def test_the_bound_needs_the_absolute_value():
     from dataclasses import replace
 
     knowledge, truth = {"<t>": [0.0, 1.0]}, {"<t>": [1.0, 0.0]}
-    p_hat = channel._spread(rhat, channel._knowledge(knowledge))
+    p_hat = np.array([0.9, 0.3 - 0.2])  # the tag's share goes where the knowledge says
     estimate = replace(intermediate, p=p_hat, intermediate=replace(intermediate, p=rhat))
     bound = channel.error_bound(estimate, r, truth, knowledge=knowledge)
     error = np.abs(p_hat - np.array([0.6, 0.4])).sum()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.reidentify.budget import _share
 
 
 def by_enumeration(channel, counts, epsilon, sensitive):
@@ -53,9 +52,14 @@ def test_equals_enumeration(seed):
 @pytest.mark.parametrize("number", [2, 300, 200_000])
 @pytest.mark.parametrize("b", [1e-4, 0.005, 0.4])
 def test_the_crowd_of_unique_values_has_a_closed_form(number, b):
-    """``E[1/(1 + Binomial(m - 1, b))] = (1 - (1-b)^m)/(m b)``."""
-    ours = _share(np.ones(number), np.full(number, b), float(number))
-    assert ours == pytest.approx(-np.expm1(number * np.log1p(-b)) / (number * b), rel=1e-10)
+    """Everybody's bit is raised for sure, others' with b: the sender is one of those raised.
+
+    ``E[1/(1 + Binomial(m - 1, b))] = (1 - (1-b)^m)/(m b)``.
+    """
+    channel = ab.InputDiscriminativeUE(ab.Domain("x", range(number)), [1.0] * number, [b] * number)
+    ours = ab.reidentify.expected_budget_attack(channel, np.ones(number, int), np.ones(number))
+    closed = -np.expm1(number * np.log1p(-b)) / (number * b)
+    assert ours.success == pytest.approx(np.full(number, closed), rel=1e-10)
 
 
 def test_equals_the_simulated_attack_on_a_larger_population():

@@ -185,7 +185,7 @@ def test_limits(post, risk):
     assert not check_limits(risk, max_relative_threat=highest)[0].exceeded  # at most is allowed
     text = render(post, risk, limits=(kept, broken))
     assert kept.text in text and broken.text in text
-    assert "exceeds the limit" in broken.text and "keeps the limit" in kept.text
+    assert "above the limit" in broken.text and "within the limit" in kept.text
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_each_limit_is_about_its_measure(post, risk, setting, measure, words):
         "name": setting, "measure": measure, "limit": found, "found": found, "exceeded": False
     }  # fmt: skip
     shown = number(found) if measure == "max_Ti" else share(found)
-    assert broken.text.startswith(f"{words}{shown} and exceeds the limit of "), broken.text
+    assert broken.text.startswith(f"{words}{shown}, above the limit of "), broken.text
     assert broken.text in render(post, risk, limits=(broken,))
 
 

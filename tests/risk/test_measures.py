@@ -54,7 +54,7 @@ def test_a_limit_can_be_kept_and_exceeded(risk, name):
     value = float(risk.summary[LIMITS[name].name])
     kept, exceeded = (check_limits(risk, **{name: value * f})[0] for f in (1.01, 0.99))
     assert not kept.exceeded and exceeded.exceeded
-    assert " exceeds the limit of " in exceeded.text
+    assert " above the limit of " in exceeded.text
 
 
 @pytest.mark.parametrize("threat", THREATS)

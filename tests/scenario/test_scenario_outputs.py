@@ -94,7 +94,9 @@ def test_limits():
     assert not Limit("a", "m", 1.0, float("nan")).exceeded
     assert not Limit("a", "m", 1.0, 1.0).exceeded
     assert Limit("a", "m", 1.0, 0.9, least=True).exceeded
-    assert Limit("a", "m", 1.0, 0.9, least=True).text == "m is 0.9 and misses the limit of 1."
+    assert (
+        Limit("a", "m", 1.0, 0.9, least=True).text == "m is 0.9, below the required minimum of 1."
+    )
 
 
 def test_plain():

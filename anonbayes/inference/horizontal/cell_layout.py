@@ -67,6 +67,9 @@ class CellArrays(NamedTuple):
     secret_likelihood: Floats
 
 
+Arrays = CellArrays  # what compiled code on disk may still call it: Numba looks before it compares
+
+
 @dataclass(frozen=True, eq=False)
 class HorizontalLayout:
     """A horizontal table as arrays, with the sufficient statistics of MODEL 1.2.
