@@ -15,9 +15,10 @@ from pymc.step_methods.compound import BlockedStep, Competence
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of
 from anonbayes.inference.features import Features
+from anonbayes.inference.vertical.crossfit import CrossFit
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
-from anonbayes.inference.weighted_model import add_weights
+from anonbayes.inference.weighted_model import add_link, add_weights
 from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -93,6 +94,7 @@ def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Mo
             sensitive=table.sensitive,
             coords=coords_of(table),
             name=name,
+            crossfit=taken.crossfit,
         )
     model = _horizontal_model(table, prior, name)
     if taken.evidence == "weighted":
@@ -174,6 +176,7 @@ def vertical_model(
     sensitive: str = "sensitive",
     coords: Mapping[str, Sequence[Any]] | None = None,
     name: str = "",
+    crossfit: CrossFit | None = None,
 ) -> pm.Model:
     """Build the PyMC model of a vertical release (Groups II, III; MODEL 1.4).
 
@@ -194,6 +197,9 @@ def vertical_model(
         Labels of the categories by name; codes by default.
     name
         Prefix of the variables, as in `pymc.Model`.
+    crossfit
+        Weighted evidence (MODEL 1.9): the model then has ``weight_<attribute>`` instead of
+        ``pi_<attribute>``, on lifts of the groups that each group's fold leaves.
 
     Examples
     --------
@@ -218,6 +224,7 @@ def vertical_model(
         pi = [
             pm.Dirichlet(f"pi_{name}", a=prior, dims=(sensitive, name), default_transform=None)
             for name, prior in zip(names, layout.split(beta_), strict=True)
+            if crossfit is None
         ]
         pm.Categorical(f"{sensitive}_released", p=pi_secret, observed=layout.secrets, dims=row)
         assignment = pm.CustomDist(
@@ -231,6 +238,9 @@ def vertical_model(
             dims=row,
             class_name=HIDDEN,
         )
+        if crossfit is not None:
+            add_link(layout, crossfit, names, _in_range(assignment, layout))
+            return model
         owned = pt.as_tensor_variable(layout.items)[_in_range(assignment, layout)]
         pm.Potential(
             "link",

@@ -7,6 +7,7 @@ normal distribution at the mode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ import pytensor.tensor as pt
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.features import Features
+from anonbayes.inference.vertical.crossfit import CrossFit
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD
 
-__all__ = ["add_weights"]
+__all__ = ["add_link", "add_weights"]
 
 MOST_NUMBERS = 50_000_000
 
@@ -58,12 +61,7 @@ def add_weights(
     x: npt.NDArray[np.float64] = np.empty(shape)
     dense_features(features, x)
     with model:
-        weights = [
-            pm.TruncatedNormal(
-                f"{WEIGHT}{name}", mu=CENTRE, sigma=SPREAD, lower=0.0, initval=CENTRE
-            )
-            for name in names
-        ]
+        weights = _weights(names)
         logits = pt.as_tensor(x[:, 0])
         for a, weight in enumerate(weights):
             logits = logits + weight * pt.as_tensor(x[:, a + 1])
@@ -84,3 +82,50 @@ def add_weights(
                 observed=observed,
             )
     return weights
+
+
+def add_link(
+    layout: VerticalLayout, crossfit: CrossFit, names: Sequence[str], assignment: Any
+) -> list[Any]:
+    """Add the weights of a vertical table, and the likelihood of who owns what given them.
+
+    The lifts that the other folds gave are data (`CrossFit.features`), the pooling is kept. Summed
+    over the assignments this is the likelihood that `cross_fit` maximises.
+
+    Parameters
+    ----------
+    layout : VerticalLayout
+        The table.
+    crossfit : CrossFit
+        What `cross_fit` made of it.
+    names : sequence of str
+        Attributes.
+    assignment : tensor
+        Row of the items that each slot owns.
+
+    Returns
+    -------
+    list
+        The weights, one positive variable per attribute.
+    """
+    if layout.n_rows * layout.n_secrets > MOST_NUMBERS:
+        raise ModelError(
+            f"{layout.n_rows:,} rows by {layout.n_secrets} secrets are too many for a PyMC model; "
+            "fit(evidence='weighted') needs none of it."
+        )
+    weights = _weights(names)
+    apart, lifts = crossfit.features(layout)
+    # Scores of the distinct categories first: rows only look them up.
+    logits = pt.as_tensor(np.log(crossfit.secret_shares)[None, :])
+    for a, (weight, lift) in enumerate(zip(weights, lifts, strict=True)):
+        logits = logits + (weight * pt.as_tensor(lift.T))[apart.items[:, a]]
+    log_p = logits - pt.logsumexp(logits, axis=1, keepdims=True)
+    pm.Potential("link", log_p[assignment, layout.secrets].sum())
+    return weights
+
+
+def _weights(names: Sequence[str]) -> list[Any]:
+    return [
+        pm.TruncatedNormal(f"{WEIGHT}{name}", mu=CENTRE, sigma=SPREAD, lower=0.0, initval=CENTRE)
+        for name in names
+    ]

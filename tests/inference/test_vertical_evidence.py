@@ -1,11 +1,18 @@
 """Weighted evidence of vertical tables through `fit`: beliefs, groups, files, choices."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
+from scipy import stats
 
 import anonbayes as ab
+from anonbayes import compat
 from anonbayes.errors import ModelError, TableError
+from anonbayes.inference.model import vertical_model
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 SECRETS = np.array(list("abcdefgh"))
 
@@ -176,3 +183,72 @@ def test_choices_that_do_not_go_together(released, post):
 def test_small_tables_stay_independent():
     table = ab.datasets.load("table1_anatomy")
     assert ab.fit(table, draws=20, chains=1, progressbar=False).evidence == "independent"
+
+
+# ---------------------------------------------------------------------------- PyMC
+@pytest.mark.slow
+def test_nuts_on_the_weights_agrees_with_laplace(released, post):
+    """`build_model` and its steps against the fast path, weights and ownership.
+
+    Means differ by their Monte-Carlo error and by the Laplace approximation, which is allowed a
+    third of a standard deviation; standard deviations agree within a quarter.
+    """
+    table, _, _ = released
+    with ab.build_model(table, evidence="weighted") as model:
+        assert {v.name for v in model.free_RVs} >= {"weight_weak", "assignment", "pi_secret"}
+        drawn = pm.sample(
+            draws=250, tune=150, chains=2, cores=1, random_seed=3, progressbar=False,
+            step=ab.steps.vertical_steps(table, model=model), compute_convergence_checks=False,
+        )  # fmt: skip
+    found = compat.posterior_dataset(drawn)
+    fast = post.evidence_weights
+    normal = fast.draw(20_000, np.random.default_rng(1))
+    for a, name in enumerate(table.attributes):
+        values = found[f"weight_{name}"].to_numpy()
+        expected = normal[:, a]
+        assert abs(values.mean() - expected.mean()) < 0.33 * expected.std() + 0.02
+        assert 0.7 < values.std() / expected.std() < 1.4
+    owner = np.zeros((table.n_rows, 8))
+    for owned in found["assignment"].to_numpy().reshape(-1, table.n_rows):
+        owner[owned, table.secret_codes] += 1
+    owner /= owner.sum(axis=1, keepdims=True)
+    fast_owner = post.ownership[0].toarray()
+    # 500 draws of a share: 0.022 at most, and the spread of the weights around their mode.
+    assert np.sqrt(np.mean((owner - fast_owner) ** 2)) < 0.03
+
+
+def test_block_step_with_weights_draws_the_tempered_table():
+    """One group of three, numbers as weights: shares of orders against enumeration."""
+    layout = VerticalLayout([[0, 1], [1, 0], [1, 1]], [0, 1, 2], [0, 3], [2, 2], 3)
+    rng = np.random.default_rng(0)
+    lifts = [rng.normal(size=(3, 2)) for _ in range(2)]
+    eta = [0.3, 1.7]
+    with vertical_model(layout) as model:
+        step = ab.steps.VerticalBlockStep(layout=layout, lifts=lifts, weights=eta, rng=1)
+        point = model.initial_point()
+    counts = {}
+    for _ in range(6000):
+        point, _ = step.step(point)
+        key = tuple(int(i) for i in point["assignment"])
+        counts[key] = counts.get(key, 0) + 1
+    orders = list(itertools.permutations(range(3)))
+    pairs = sum(eta[a] * lifts[a][:, layout.items[:, a]] for a in (0, 1))
+    weight = [np.exp(pairs[np.arange(3), o].sum()) for o in orders]
+    expected = 6000 * np.array(weight) / sum(weight)
+    shown = np.array([counts.get(o, 0) for o in orders])
+    assert stats.chisquare(shown, expected).pvalue > 0.001
+    with vertical_model(layout), pytest.raises(ModelError, match="3 weights for 2 attributes"):
+        ab.steps.VerticalBlockStep(layout=layout, lifts=lifts, weights=[1, 1, 1])
+    with vertical_model(layout), pytest.raises(ModelError, match="lifts have shapes"):
+        ab.steps.VerticalBlockStep(layout=layout, lifts=lifts[:1])
+
+
+def test_weights_of_one_leave_a_step_as_it_is():
+    layout = VerticalLayout([[0, 1], [1, 0], [1, 1]], [0, 1, 2], [0, 3], [2, 2], 3)
+    with vertical_model(layout) as model:
+        plain = ab.steps.VerticalBlockStep(layout=layout, rng=1)
+        weighted = ab.steps.VerticalBlockStep(layout=layout, weights=[1.0, 1.0], rng=1)
+        one, two = model.initial_point(), model.initial_point()
+    for _ in range(20):
+        one, two = plain.step(one)[0], weighted.step(two)[0]
+        np.testing.assert_array_equal(one["assignment"], two["assignment"])

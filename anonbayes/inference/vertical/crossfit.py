@@ -286,6 +286,24 @@ class CrossFit:
         """Standard error of each weight."""
         return np.sqrt(np.diag(self.covariance))
 
+    def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
+        """The table as the steps of `group_steps` take it, each fold with its own lifts.
+
+        Categories are told apart by fold, so that the log lifts, shape ``(S, folds * K_a)``, are
+        one set of parameters of one table.
+        """
+        folds = len(self.left_out_lifts)
+        shift = self.fold[layout.groups][:, None] * layout.sizes
+        apart = VerticalLayout(
+            layout.items + shift, layout.secrets, layout.offsets, layout.sizes * folds,
+            layout.n_secrets,
+        )  # fmt: skip
+        lifts = [
+            part.transpose(1, 0, 2).reshape(layout.n_secrets, -1)
+            for part in layout.split(self.left_out_lifts)
+        ]
+        return apart, lifts
+
     def score(self, candidate: str) -> float:
         """Held-out log score of a candidate, summed over the groups."""
         return float(self.group_scores[:, CANDIDATES.index(candidate)].sum())

@@ -17,10 +17,10 @@ from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
-from anonbayes.arrays import Ints
+from anonbayes.arrays import Floats, Ints
 from anonbayes.compat.chain_step import ChainStep
 from anonbayes.errors import ModelError, nearest, one_of
-from anonbayes.inference.dirichlet import ASSIGNMENT
+from anonbayes.inference.dirichlet import ASSIGNMENT, WEIGHT
 from anonbayes.inference.dirichlet_step import (
     DirichletStep,
     check_concentration,
@@ -37,6 +37,7 @@ from anonbayes.inference.vertical.chain import (
 )
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.table import ReleasedTable
 
 Point = dict[str, NDArray]
@@ -62,6 +63,10 @@ class VerticalStep(ChainStep):
     pi : list of variables, optional
         Parameters of the attributes, in the order of the layout; by default the model's variables
         of shape ``(S, K_a)`` named ``pi_...``.
+    weights : list of variables or numbers, optional
+        Evidence weight of each attribute (MODEL 1.9): pairings count by ``pi ** weight``.
+    lifts : list of arrays, optional
+        Instead of `pi`, fixed log lifts of shape ``(S, K_a)``, such as `CrossFit.features` gives.
     disperse : bool
         Start every chain from a random order of each group (the default) instead of from the
         initial point. Chains that start alike cannot tell that the posterior has several modes.
@@ -84,6 +89,8 @@ class VerticalStep(ChainStep):
         *,
         layout: VerticalLayout,
         pi: Sequence[Any] | None = None,
+        weights: Sequence[Any] | None = None,
+        lifts: Sequence[ArrayLike] | None = None,
         disperse: bool = True,
         block: int = MAX_BLOCK,
         sub_block: int = SUB_BLOCK,
@@ -99,7 +106,13 @@ class VerticalStep(ChainStep):
         self.rng = get_random_generator(rng)
         self.layout, self.disperse = layout, disperse
         self._settings: dict[str, Any] = {"block": block, "sub_block": sub_block, "swaps": swaps}
-        self._pi = [v.name for v in _parameter_variables(layout, pi, model)]
+        self._pi: list[str] = []
+        self._lifts: Floats | None = None
+        if lifts is None:
+            self._pi = [v.name for v in _parameter_variables(layout, pi, model)]
+        else:
+            self._lifts = _fixed_lifts(layout, lifts)
+        self._weights = None if weights is None else _Weights(layout, weights, model)
         self.started = False
 
     def begin_chain(self) -> None:
@@ -116,7 +129,11 @@ class VerticalStep(ChainStep):
         if not self.started:
             self.layout.check_assignment(assignment)
             self.started = True
-        log_pi = np.log(np.maximum(self.layout.flatten([point[p] for p in self._pi]), TINY))
+        log_pi = self._lifts
+        if log_pi is None:
+            log_pi = np.log(np.maximum(self.layout.flatten([point[p] for p in self._pi]), TINY))
+        if self._weights is not None:
+            log_pi = log_pi * self._weights(point)
         stats: dict[str, Any] = sweep_given_parameters(
             self.layout, self.kernel, log_pi, assignment, self.rng, **self._settings
         )
@@ -341,6 +358,8 @@ def vertical_steps(
     model = modelcontext(model)
     if isinstance(layout, ReleasedTable):
         table, layout = layout, layout_of(layout)
+        if table.attributes and f"{WEIGHT}{table.attributes[0]}" in model:
+            return _weighted_steps(table, layout, model, step, settings)
         pi_secret = _named(f"pi_{table.sensitive}", model)
         pi = [_named(f"pi_{name}", model) for name in table.attributes]
     else:
@@ -356,6 +375,73 @@ def vertical_steps(
     counts = AssignmentCounts(layout, model.rvs_to_values[assignment].name)
     steps.append(DirichletStep(pi, counts=counts, model=model))
     return steps
+
+
+def _weighted_steps(
+    table: ReleasedTable, layout: VerticalLayout, model: Any, step: str, settings: dict[str, Any]
+) -> list[Any]:
+    """Steps of a model with weighted evidence; its weights are left to NUTS."""
+    crossfit = choose_evidence(table, evidence="weighted").crossfit
+    assert crossfit is not None
+    apart, lifts = crossfit.features(layout)
+    step = "block" if step == "auto" else step
+    one_of("step", step, tuple(k for k, s in BY_NAME.items() if issubclass(s, VerticalStep)))
+    weights = [_named(f"{WEIGHT}{name}", model) for name in table.attributes]
+    pi_secret = _named(f"pi_{table.sensitive}", model)
+    assignment = _assignment_variable(None, model)
+    return [
+        DirichletStep([pi_secret], counts=[layout.secret_counts], model=model),
+        BY_NAME[step](
+            assignment, layout=apart, lifts=lifts, weights=weights, model=model, **settings
+        ),
+    ]
+
+
+def _fixed_lifts(layout: VerticalLayout, lifts: Sequence[ArrayLike]) -> Floats:
+    shapes = [np.shape(lift) for lift in lifts]
+    due = [(layout.n_secrets, int(k)) for k in layout.sizes]
+    if shapes != due:
+        raise ModelError(f"lifts have shapes {shapes}; the table needs {due}, one per attribute.")
+    flat = layout.flatten(lifts)
+    if not np.isfinite(flat).all():
+        raise ModelError("lifts are logarithms of positive numbers; one of them is not finite.")
+    for part in layout.split(flat):
+        part -= part.max(axis=0)  # a factor per category changes no probability
+    return flat
+
+
+class _Weights:
+    """Evidence weights at a point, spread over the flat parameters of a layout."""
+
+    def __init__(self, layout: VerticalLayout, weights: Sequence[Any], model: Any) -> None:
+        if len(weights) != layout.n_attributes:
+            raise ModelError(
+                f"{len(weights)} weights for {layout.n_attributes} attributes; one each is due."
+            )
+        self._spread = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
+        self._values = np.ones(layout.n_attributes)
+        self._places = [a for a, w in enumerate(weights) if hasattr(w, "owner")]
+        for a, weight in enumerate(weights):
+            if a not in self._places:
+                self._values[a] = float(weight)
+        variables = [weights[a] for a in self._places]
+        self._names = [model.rvs_to_values[v].name for v in variables]
+        # Values of the model may be transformed; weights are wanted as they are.
+        self._of_values = (
+            model.compile_fn(
+                model.replace_rvs_by_values(variables),
+                inputs=[model.rvs_to_values[v] for v in variables],
+                point_fn=False,
+            )
+            if variables
+            else None
+        )
+
+    def __call__(self, point: Point) -> Floats:
+        values = self._values.copy()
+        if self._of_values is not None:
+            values[self._places] = self._of_values(*(point[name] for name in self._names))
+        return values[self._spread]
 
 
 def _assignment_variable(given: Any, model: Any) -> Any:
