@@ -70,6 +70,10 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
     with mpl.rc_context(SETTINGS), apart():
         drawn = plot()
         figure = np.ravel(drawn)[0].figure
+        if (layout := figure.get_layout_engine()) is not None:
+            # Once: saving would lay out a figure twice, and draw it once in vain.
+            layout.execute(figure)
+            figure.set_layout_engine("none")
         content, unknown = _saved(figure, format="svg", metadata={"Date": None})
         if unknown:  # letters that matplotlib cannot draw, but a browser can
             with mpl.rc_context({"svg.fonttype": "none"}):

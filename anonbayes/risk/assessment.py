@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -583,8 +584,13 @@ class RiskAssessment:
         }
         if rows:
             numbers = self.rows.drop(columns=["secret", "guess"])
+            # By column: a line of its own for each person would be a Series for each.
+            cells = [numbers[name].astype(float).tolist() for name in numbers.columns]
+            names = [str(name) for name in numbers.columns]
             out["rows"] = [
-                {"row": str(label), **_plain(line)} for label, line in numbers.iterrows()
+                {"row": str(label)}
+                | {n: v if math.isfinite(v) else None for n, v in zip(names, line, strict=True)}
+                for label, line in zip(numbers.index, zip(*cells, strict=True), strict=True)
             ]
         return out
 
