@@ -94,6 +94,13 @@ def assess(
         bool,
         typer.Option("--show-values", help="Show the values of threatened people in the report."),
     ] = False,
+    keep_draws: Annotated[
+        bool,
+        typer.Option(
+            "--keep-draws/--no-draws",
+            help="Store draws in posterior.nc also where a closed form makes the same ones again.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -132,6 +139,7 @@ def assess(
             "limits.max_log_loss_gain": max_log_loss_gain,
             "limits.require_convergence": require_convergence,
             "outputs.show_values": show_values,
+            "outputs.draws": keep_draws,
             "outputs.plots": False,
             "outputs.tables": False,
         },
@@ -348,10 +356,9 @@ def diagnose(
     require_convergence: RequireConvergence = False,
 ) -> None:
     """Judge whether draws can be trusted, and print why and what to do."""
-    from anonbayes import compat
     from anonbayes.diagnostics import diagnose as judge
 
-    data = compat.read_netcdf(file)
+    data = _read_draws(file)
     report = judge(data)
     typer.echo(report.to_json() if as_json else report.text)
     if plots is not None:
@@ -359,6 +366,18 @@ def diagnose(
             typer.echo(str(picture), err=as_json)
     if require_convergence and not report.passed:
         raise typer.Exit(EXCEEDED)
+
+
+def _read_draws(file: Path) -> Any:
+    """Read any ArviZ file; draws that were left out because they can be made again are."""
+    from anonbayes import compat
+
+    groups, attrs = compat.read_groups(file)
+    if "posterior" in groups or "redraw_draws" not in attrs:
+        return compat.make_idata(groups, attrs=attrs)
+    from anonbayes.inference.posterior import Posterior
+
+    return Posterior.from_netcdf(file).idata
 
 
 def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:

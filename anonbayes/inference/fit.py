@@ -15,12 +15,13 @@ import numpy.typing as npt
 from anonbayes import compat
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
-from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, coords_of
+from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.posterior import Posterior, make_posterior
-from anonbayes.inference.run import Engine, Recorded, RunStore, join, run_chains
+from anonbayes.inference.run import Engine, RunStore, run_chains
+from anonbayes.inference.stacking import stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, layout_step
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
@@ -35,7 +36,6 @@ log = logging.getLogger("anonbayes")
 
 DISAGREE = 1.1
 LEAST_DRAWS = 100
-WEIGHT_STREAM = 17
 METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
 
@@ -188,8 +188,8 @@ def fit(
             store=store,
             client=client,
         )
-    posterior, stats, averages = _stack(recorded, draws, interrupted)
-    posterior |= _weight_draws(table, taken, posterior, entropy)
+    posterior, stats, averages = stack_chains(recorded, draws, interrupted)
+    posterior |= weight_draws(table, taken, posterior, entropy)
     if method != "exact":  # independent draws cannot disagree
         _warn_if_chains_disagree(stats, step)
     return make_posterior(
@@ -308,25 +308,6 @@ def _engine(
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
 
 
-def _stack(recorded: list[Recorded], draws: int, interrupted: bool) -> tuple[Draws, Draws, Draws]:
-    """Chains side by side, cut to the shortest when the run was interrupted."""
-    length = min(draws, *(r.n for r in recorded)) if interrupted else draws
-    if length == 0:
-        raise KeyboardInterrupt
-    if interrupted:
-        log.warning("fit: interrupted, keeping the %d draws that all chains have.", length)
-    out = []
-    for kind in ("draws", "stats"):
-        chains = [join(getattr(r, kind), length) for r in recorded]
-        out.append({k: np.stack([c[k] for c in chains]) for k in chains[0]})
-    blocks = [r.averages for r in recorded]
-    averages = {}
-    for key in blocks[0]:
-        shortest = min(len(b[key]) for b in blocks)
-        averages[key] = np.stack([b[key][:shortest] for b in blocks])
-    return out[0], out[1], averages
-
-
 def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
     """Compare the chains' log density, which tells modes apart even when labels do not.
 
@@ -378,7 +359,7 @@ def _crossfit(
     for name, (weight, mean) in zip(table.attributes, shapes, strict=True):
         pi = mean * rng.standard_gamma(weight, size=(*shape, *mean.shape)) / weight
         drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
-    drawn |= _weight_draws(table, taken, drawn, entropy)
+    drawn |= weight_draws(table, taken, drawn, entropy)
     return make_posterior(
         table,
         taken.prior,
@@ -394,16 +375,6 @@ def _crossfit(
         taken=taken,
         attrs={"entropy": str(entropy), "tune": 0, "thin": 1, "interrupted": 0},
     )
-
-
-def _weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: int) -> Draws:
-    """Draws of the weights from a stream of their own, so that those of ``pi`` stay as they are."""
-    if taken.evidence != "weighted" or taken.weights is None:
-        return {}
-    shape = draws[f"pi_{table.sensitive}"].shape[:2]
-    rng = np.random.default_rng(np.random.SeedSequence([entropy, WEIGHT_STREAM]))
-    drawn = taken.weights.draw(shape[0] * shape[1], rng).reshape(*shape, -1)
-    return {f"{WEIGHT}{name}": drawn[..., a] for a, name in enumerate(taken.weights.names)}
 
 
 def _nuts(

@@ -30,6 +30,7 @@ from anonbayes.figures import make_axes
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.own_draws import checked_draws, ownership_given
+from anonbayes.inference.stacking import redraw
 from anonbayes.inference.weights import Evidenced, EvidenceWeights
 from anonbayes.tables.storage import table_from_dataset, table_to_dataset
 from anonbayes.tables.table import ReleasedTable
@@ -44,6 +45,8 @@ __all__ = ["Posterior", "make_posterior"]
 TABLE_GROUP = "released_table"
 AVERAGES_GROUP = "averages"
 EVIDENCE_GROUP = "evidence"
+REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
+"""Attributes of a file without draws: how many there were."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -474,14 +477,32 @@ class Posterior:
 
     # -- keeping it --------------------------------------------------------------------------
 
-    def to_netcdf(self, path: str | os.PathLike[str]) -> str:
+    def to_netcdf(self, path: str | os.PathLike[str], *, draws: bool = True) -> str:
         """Write everything to one netCDF file, the table included.
 
         The file opens in ArviZ; `from_netcdf` reads it back. It is complete when it has its name,
         and ends with a digest by which `from_netcdf` notices damage.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        draws : bool
+            Without them, draws from a closed form are left out: `from_netcdf` makes the same ones
+            again, to the last bit, in a moment. Draws of chains are always written.
         """
-        content = {**self.groups, TABLE_GROUP: table_to_dataset(self.table)}
-        return str(compat.write_groups(content, path, attrs=self.attrs))
+        groups, attrs = dict(self.groups), dict(self.attrs)
+        if not draws and self._can_be_redrawn:
+            groups = {k: v for k, v in groups.items() if k in ("constant_data", EVIDENCE_GROUP)}
+            attrs |= {REDRAW_CHAINS: self.n_chains, REDRAW_DRAWS: self.n_draws}
+        groups[TABLE_GROUP] = table_to_dataset(self.table)
+        return str(compat.write_groups(groups, path, attrs=attrs))
+
+    @property
+    def _can_be_redrawn(self) -> bool:
+        whole = not self.attrs.get("interrupted", 0)
+        hidden = any("row" in variable.dims for variable in self.draws.data_vars.values())
+        return self.method == "exact" and whole and not hidden
 
     @classmethod
     def from_draws(
@@ -559,7 +580,8 @@ class Posterior:
                 constant["alpha"].to_numpy(),
                 {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes},
             )
-            for name in table.domains:
+            redrawn = REDRAW_DRAWS in attrs and "posterior" not in content
+            for name in () if redrawn else table.domains:
                 content["posterior"][f"pi_{name}"]
             if table.scheme == "vertical":
                 content[AVERAGES_GROUP]["ownership"]
@@ -584,6 +606,14 @@ class Posterior:
                 f"{str(path)!r} holds draws that belong to another table: they were made for the "
                 f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
             )
+        if redrawn:
+            taken = Evidenced(evidence, prior, weights, bool(attrs.get("pooled", 0)))
+            size = {"chains": int(attrs.pop(REDRAW_CHAINS)), "draws": int(attrs.pop(REDRAW_DRAWS))}
+            drawn, stats, averages = redraw(table, taken, attrs, **size)
+            return make_posterior(
+                table, prior, drawn, stats, method="exact", step=None, rows=None, attrs=attrs,
+                averages=averages, taken=taken, versions=False,
+            )  # fmt: skip
         done = str(method), str(step) or None
         return cls(table, prior, content, attrs, *done, evidence, weights)
 
@@ -621,8 +651,9 @@ def make_posterior(
     attrs: Mapping[str, Any],
     averages: Mapping[str, npt.NDArray[Any]] | None = None,
     taken: Evidenced | None = None,
+    versions: bool = True,
 ) -> Posterior:
-    """Label draws with the table's names and values."""
+    """Label draws with the table's names and values; `attrs` of a stored run have versions."""
     secret = table.sensitive
     coords: dict[str, Any] = {name: list(labels) for name, labels in coords_of(table).items()}
     if rows is not None:
@@ -644,7 +675,7 @@ def make_posterior(
         "fingerprint": table.fingerprint,
         **attrs,
     }
-    for package in ("anonbayes", "pymc", "arviz", "numpy", "numba"):
+    for package in ("anonbayes", "pymc", "arviz", "numpy", "numba") if versions else ():
         named[f"{package}_version"] = _version(package)
     content: dict[str, Any] = {
         "posterior": draws,

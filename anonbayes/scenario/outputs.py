@@ -52,7 +52,7 @@ class Outputs(Section):
     directory: AnyPath | None = key(
         "Directory of the results; by default out/NAME beside the file.", None
     )
-    netcdf: bool = key("Write the draws as netCDF, for ArviZ.", True)
+    netcdf: bool = key("Write the posterior as netCDF, for ArviZ.", True)
     plots: bool = key("Write plots as PNG.", True)
     tables: bool = key("Write tables as CSV.", True)
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
@@ -109,6 +110,8 @@ class AssessmentOutputs(Outputs):
 
     report: bool = key("Write a report as one HTML page.", True)
     show_values: bool = key("Show the values of threatened people in the report.", False)
+    draws: bool = key("Store draws in the netCDF file also where a closed form makes the same ones "
+                      "again when the file is read.", False)  # fmt: skip
 
 
 class Assessment(Section):
@@ -296,7 +299,7 @@ class PreparedAssessment:
             },
             details={"engine": {"method": post.method, "step": post.step}},
             answer=answer,
-            netcdf=post.to_netcdf,
+            netcdf=partial(post.to_netcdf, draws=self.settings.outputs.draws),
             plots={} if risk is None else _plots(risk),
             files=self._report(answer, limits, command),
         )

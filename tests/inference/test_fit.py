@@ -321,3 +321,29 @@ def test_priors_in_every_form():
         np.testing.assert_array_equal(resolve_prior(table, beta=beta).beta["nat"], expected)
     assert resolve_prior(table, alpha={"hiv": 4}).alpha.tolist() == [1.0, 4.0]
     assert resolve_prior(table, alpha=lambda d: [len(d), 1]).alpha.tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("evidence", ["independent", "weighted"])
+def test_draws_from_a_closed_form_need_not_be_stored(evidence, tmp_path):
+    table, people = ab.datasets.load("clinic_local"), ab.datasets.load("clinic")
+    settings = {"seed": 4, "draws": 30, "chains": 3, "thin": 2, "progressbar": False}
+    post = ab.fit(table, evidence=evidence, beta="pooled", **settings)
+    post.to_netcdf(tmp_path / "whole.nc")
+    post.to_netcdf(tmp_path / "small.nc", draws=False)
+    whole, small = (ab.Posterior.from_netcdf(tmp_path / f"{n}.nc") for n in ("whole", "small"))
+    assert (tmp_path / "small.nc").stat().st_size < (tmp_path / "whole.nc").stat().st_size / 2
+    assert small.attrs == whole.attrs and small.groups.keys() == whole.groups.keys()
+    for name, group in whole.groups.items():
+        assert small.groups[name].equals(group), name
+    victim = people.iloc[[5]].drop(columns="diagnosis")
+    pd.testing.assert_frame_equal(small.attacker(victim), post.attacker(victim), check_exact=True)
+
+
+def test_draws_of_chains_are_always_stored(tmp_path):
+    table = ab.datasets.load("table1_recoded")
+    post = ab.fit(table, method="gibbs", draws=20, tune=5, seed=1, progressbar=False)
+    post.to_netcdf(tmp_path / "chains.nc", draws=False)
+    assert ab.Posterior.from_netcdf(tmp_path / "chains.nc").draws.equals(post.draws)
+    kept = ab.fit(table, keep_cleartext=[1], draws=20, seed=1, progressbar=False)
+    kept.to_netcdf(tmp_path / "kept.nc", draws=False)
+    assert ab.Posterior.from_netcdf(tmp_path / "kept.nc").draws.equals(kept.draws)
