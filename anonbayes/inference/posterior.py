@@ -492,17 +492,13 @@ class Posterior:
             again, to the last bit, in a moment. Draws of chains are always written.
         """
         groups, attrs = dict(self.groups), dict(self.attrs)
-        if not draws and self._can_be_redrawn:
+        hidden = any("row" in variable.dims for variable in self.draws.data_vars.values())
+        whole = not (hidden or attrs.get("interrupted", 0))
+        if not draws and whole and self.method == "exact":
             groups = {k: v for k, v in groups.items() if k in ("constant_data", EVIDENCE_GROUP)}
             attrs |= {REDRAW_CHAINS: self.n_chains, REDRAW_DRAWS: self.n_draws}
         groups[TABLE_GROUP] = table_to_dataset(self.table)
         return str(compat.write_groups(groups, path, attrs=attrs))
-
-    @property
-    def _can_be_redrawn(self) -> bool:
-        whole = not self.attrs.get("interrupted", 0)
-        hidden = any("row" in variable.dims for variable in self.draws.data_vars.values())
-        return self.method == "exact" and whole and not hidden
 
     @classmethod
     def from_draws(
