@@ -326,7 +326,6 @@ def optimal_policy(
     gamma: float,
     *,
     metric: str = "maximin",
-    value_range: tuple[float, float] | None = None,
     tolerance: float = 1e-10,
 ) -> Policy:
     """Most private deterministic answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
@@ -347,9 +346,6 @@ def optimal_policy(
         policies that depend on the secret through the query (no loss unless a single answer has a
         region of its own size); it never leaks more than the uniform quantizer, and usually less
         when ``gamma (hi-lo)/2`` is not a whole number.
-    value_range : (float, float), optional
-        Bounds on the answers, if they are known. Otherwise the smallest and the largest answer on
-        the box are computed (linear queries) or searched for; see `query_range`.
     tolerance : float
         Error of areas relative to the box (two coordinates).
 
@@ -375,8 +371,6 @@ def optimal_policy(
     one_of("metric", metric, ["maximin", "leakage"])
     asked = as_query(query, box)
     low, high = query_range(asked, box)
-    if value_range is not None:
-        low, high = _check_range(value_range, low, high)
     bins = n_bins(low, high, gamma)
     _check_answers(bins, asked)
     edges = uniform_edges(low, high, bins)
@@ -384,16 +378,6 @@ def optimal_policy(
         share_below = _share_below(asked, box, low, high)
         edges = largest_smallest_edges(share_below, low, high, gamma)
     return quantized_query(asked, box, edges, metric=metric, tolerance=tolerance)
-
-
-def _check_range(given: tuple[float, float], low: float, high: float) -> tuple[float, float]:
-    slack = 1e-9 * max(high - low, abs(low), abs(high))
-    if not (given[0] <= low + slack and given[1] >= high - slack):
-        raise ChannelError(
-            f"value_range=({given[0]:g}, {given[1]:g}) does not hold all answers of the query, "
-            f"which reach from {low:g} to {high:g} on the box."
-        )
-    return float(given[0]), float(given[1])
 
 
 def quantized_query(
