@@ -117,6 +117,11 @@ def anatomy(
     True
     """
     one_of("residue", residue, RESIDUE)
+    if not isinstance(sensitive, str):
+        raise TableError(
+            f"sensitive={sensitive!r}: Anatomy hides one column at a time; name one, and leave the "
+            "others out with quasi_identifiers=[...], or use mondrian or recode."
+        )
     cleartext = Cleartext.of(df, sensitive, quasi_identifiers=quasi_identifiers, domains=domains)
     if not isinstance(group, str) or not group or group in (*cleartext.domains, sensitive):
         raise TableError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,15 @@ import pandas as pd
 from anonbayes.domains import Domain, code_dtype, gaps
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.build import check_column, check_frame, check_known, distinct_rows
+from anonbayes.tables.build import (
+    JOIN,
+    check_column,
+    check_frame,
+    check_known,
+    distinct_rows,
+    joined_column,
+    sensitive_names,
+)
 from anonbayes.tables.evidence import IDENTIFIER_SIZE, Column, Evidence
 from anonbayes.tables.readers import read_hierarchies
 from anonbayes.tables.table import ReleasedTable
@@ -53,15 +61,18 @@ class Cleartext:
     codes : list of numpy.ndarray
         Domain code of each row, one array per quasi-identifier.
     sensitive : Domain
-        Domain of the sensitive column.
+        Domain of the sensitive column; of tuples, where there are several.
     secret : numpy.ndarray
         Code of each row's sensitive value.
+    secrets : dict of str to Column
+        The sensitive columns one by one: each has to be diverse.
     """
 
     domains: dict[str, Domain]
     codes: list[npt.NDArray[Any]]
     sensitive: Domain
     secret: npt.NDArray[Any]
+    secrets: dict[str, Column]
 
     @property
     def n_rows(self) -> int:
@@ -77,7 +88,7 @@ class Cleartext:
     def of(
         cls,
         frame: pd.DataFrame,
-        sensitive: str,
+        sensitive: str | Iterable[str],
         *,
         quasi_identifiers: Iterable[str] | None = None,
         domains: Mapping[str, Domain | Iterable[Any]] | None = None,
@@ -90,34 +101,33 @@ class Cleartext:
         sensitive one included.
         """
         check_frame(frame, "The cleartext table")
-        if not isinstance(sensitive, str):
-            raise TableError(
-                f"sensitive={sensitive!r} must be the name of one column; join several columns "
-                "into one of tuples first."
-            )
-        check_column(frame, sensitive, "sensitive")
-        names = _quasi_identifiers(frame, sensitive, quasi_identifiers)
+        secret_names = sensitive_names(frame, sensitive)
+        names = _quasi_identifiers(frame, secret_names, quasi_identifiers)
         trees = read_hierarchies(hierarchies, frame.columns) or {}
         check_known(domains, frame.columns, "domains")
         check_known(trees, frame.columns, "hierarchies")
-        for name in (*names, sensitive):
+        for name in (*names, *secret_names):
             _check_filled(frame[name], name)
 
         given = domains or {}
-        secret_domain = _domain(
-            sensitive, frame[sensitive], given.get(sensitive), trees.get(sensitive), discrete=True
-        )
-        secret = _encode(frame[sensitive], secret_domain)
-        if not (secret != secret[0]).any():
-            raise TableError(
-                f"The sensitive column {sensitive!r} is constant "
-                f"({secret_domain.values[secret[0]]!r}): no grouping can hide it."
-            )
+        secrets = {}
+        for name in secret_names:
+            domain = _domain(name, frame[name], given.get(name), trees.get(name), discrete=True)
+            secret = _encode(frame[name], domain)
+            if not (secret != secret[0]).any():
+                raise TableError(
+                    f"The sensitive column {name!r} is constant "
+                    f"({domain.values[secret[0]]!r}): no grouping can hide it."
+                )
+            secrets[name] = Column(Evidence.exact(domain), secret)
+        whole = next(iter(secrets.values()))
+        if len(secrets) > 1:
+            whole = joined_column([*secrets.values()], JOIN.join(secrets))
         known = {
             name: _domain(name, frame[name], given.get(name), trees.get(name)) for name in names
         }
         codes = [_encode(frame[name], domain) for name, domain in known.items()]
-        return cls(known, codes, secret_domain, secret)
+        return cls(known, codes, whole.domain, whole.codes, secrets)
 
 
 def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # noqa: E741
@@ -127,12 +137,13 @@ def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # n
         raise AnonymizationError(
             f"k={k} is not possible: the table has only {cleartext.n_rows} rows."
         )
-    distinct = int((cleartext.secret_counts > 0).sum())
-    if l > distinct:
-        raise AnonymizationError(
-            f"l={l} is not possible: column {cleartext.sensitive.name!r} has {distinct} distinct "
-            f"values, so l can be at most {distinct}."
-        )
+    for name, column in cleartext.secrets.items():
+        distinct = len(np.unique(column.codes))
+        if l > distinct:
+            raise AnonymizationError(
+                f"l={l} is not possible: column {name!r} has {distinct} distinct values, so l can "
+                f"be at most {distinct}."
+            )
     return k, l
 
 
@@ -148,21 +159,21 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
 
 
 def _quasi_identifiers(
-    frame: pd.DataFrame, sensitive: str, names: Iterable[str] | None
+    frame: pd.DataFrame, sensitive: Sequence[str], names: Iterable[str] | None
 ) -> list[str]:
     if isinstance(names, str):
         raise TableError(f"quasi_identifiers={names!r} must be a list of column names.")
-    chosen = [c for c in frame.columns if c != sensitive] if names is None else list(names)
+    chosen = [c for c in frame.columns if c not in sensitive] if names is None else list(names)
     for name in chosen:
         check_column(frame, name, "quasi-identifying")
     if len(set(chosen)) < len(chosen):
         raise TableError(f"quasi_identifiers names a column twice: {chosen}.")
-    if sensitive in chosen:
-        raise TableError(f"Column {sensitive!r} cannot be both sensitive and a quasi-identifier.")
+    if both := [name for name in sensitive if name in chosen]:
+        raise TableError(f"Column {both[0]!r} cannot be both sensitive and a quasi-identifier.")
     if not chosen:
         raise TableError(
-            f"There is no quasi-identifier beside the sensitive column {sensitive!r}: nothing to "
-            "anonymize."
+            "There is no quasi-identifier beside the sensitive column "
+            f"{' and '.join(map(repr, sensitive))}: nothing to anonymize."
         )
     return chosen
 

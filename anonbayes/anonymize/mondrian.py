@@ -22,7 +22,7 @@ from anonbayes.anonymize.cleartext import (
     spell_out_stars,
     whole_label,
 )
-from anonbayes.arrays import Ints
+from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain
 from anonbayes.errors import one_of
 from anonbayes.tables.evidence import Column
@@ -48,20 +48,22 @@ def partition(
     n_secrets: int,
     k: int,
     l: int,  # noqa: E741
-    scale: npt.NDArray[np.float64],
+    scale: Floats,
     left: Ints32,
     right: Ints32,
-    depth: npt.NDArray[np.int64],
+    depth: Ints,
     strict: bool,
 ) -> tuple[Ints32, Ints32, Ints32]:
     """Cut the rows into groups until no cut leaves k rows and l distinct secrets on each side.
+
+    With several sensitive columns, l distinct values of each.
 
     Parameters
     ----------
     position : array, shape (A, n)
         Position of each row on each attribute.
-    secret : array, shape (n,)
-        Sensitive value of each row, below `n_secrets`.
+    secret : array, shape (sensitive columns, n)
+        Sensitive values of each row, below `n_secrets`.
     n_secrets, k, l : int
         Sensitive values, least rows and least distinct secrets of a group.
     scale : array, shape (A, K)
@@ -146,7 +148,7 @@ def partition(
 
 
 @njit(cache=True)
-def _covering_level(left: Any, depth: int, first: int, last: int) -> int:
+def _covering_level(left: Ints32, depth: int, first: int, last: int) -> int:
     """Lowest level on which two positions are in one cell."""
     h = 0
     while h < depth - 1 and left[h, first] != left[h, last]:
@@ -155,7 +157,7 @@ def _covering_level(left: Any, depth: int, first: int, last: int) -> int:
 
 
 @njit(cache=True)
-def _width(first: int, last: int, scale: Any, left: Any, right: Any, depth: int) -> float:
+def _width(first: int, last: int, scale: Floats, left: Ints32, right: Ints32, depth: int) -> float:
     """Width of a range: on its scale, or of the smallest node of the hierarchy around it."""
     if depth == 0:
         return scale[last] - scale[first]
@@ -164,7 +166,7 @@ def _width(first: int, last: int, scale: Any, left: Any, right: Any, depth: int)
 
 
 @njit(cache=True)
-def _sort(rows: Any, spare: Any, b: int, e: int, position: Any, first: int, last: int) -> None:
+def _sort(rows: Ints, spare: Ints, b: int, e: int, position: Ints32, first: int, last: int) -> None:
     """Sort a part of the rows by position, keeping the order of ties."""
     span = last - first + 1
     if span > 4 * (e - b) + 64:
@@ -185,7 +187,7 @@ def _sort(rows: Any, spare: Any, b: int, e: int, position: Any, first: int, last
 
 
 @njit(cache=True)
-def _is_new(value: int, stamp: Any) -> bool:
+def _is_new(value: int, stamp: Ints) -> bool:
     """Whether a secret is seen for the first time since the clock, ``stamp[-1]``, moved."""
     if stamp[value] == stamp[-1]:
         return False
@@ -195,12 +197,12 @@ def _is_new(value: int, stamp: Any) -> bool:
 
 @njit(cache=True)
 def _middle(
-    rows: Any,
+    rows: Ints,
     b: int,
     e: int,
-    position: Any,
-    secret: Any,
-    stamp: Any,
+    position: Ints32,
+    secret: Ints32,
+    stamp: Ints,
     k: int,
     l: int,  # noqa: E741
     strict: bool,
@@ -210,18 +212,20 @@ def _middle(
     Secrets only accumulate along the sorted rows, so the shortest head and the shortest tail with
     l of them bound all cuts that are allowed.
     """
-    stamp[-1] += 1
-    seen, i = 0, b
-    while seen < l and i < e:
-        seen += _is_new(secret[rows[i]], stamp)
-        i += 1
-    least = max(i, b + k)
-    stamp[-1] += 1
-    seen, i = 0, e
-    while seen < l and i > b:
-        i -= 1
-        seen += _is_new(secret[rows[i]], stamp)
-    most = min(i, e - k)
+    least, most = b + k, e - k
+    for c in range(len(secret)):
+        stamp[-1] += 1
+        seen, i = 0, b
+        while seen < l and i < e:
+            seen += _is_new(secret[c, rows[i]], stamp)
+            i += 1
+        least = max(least, i)
+        stamp[-1] += 1
+        seen, i = 0, e
+        while seen < l and i > b:
+            i -= 1
+            seen += _is_new(secret[c, rows[i]], stamp)
+        most = min(most, i)
     half = b + (e - b) // 2
     for step in range(e - b):
         for i in (half - step, half + step):
@@ -234,19 +238,19 @@ def _middle(
 
 @njit(cache=True)
 def _children(
-    rows: Any,
+    rows: Ints,
     b: int,
     e: int,
-    position: Any,
-    left: Any,
-    right: Any,
-    secret: Any,
-    stamp: Any,
+    position: Ints32,
+    left: Ints32,
+    right: Ints32,
+    secret: Ints32,
+    stamp: Ints,
     k: int,
     l: int,  # noqa: E741
-    edge: Any,
-    low: Any,
-    high: Any,
+    edge: Ints,
+    low: Ints32,
+    high: Ints32,
 ) -> int:
     """Count the children in the sorted rows; 0 unless each has k rows and l secrets.
 
@@ -255,13 +259,18 @@ def _children(
     i, n_parts = b, 0
     edge[0] = b
     while i < e:
-        stamp[-1] += 1
-        here, start, seen = position[rows[i]], i, 0
+        here, start = position[rows[i]], i
         while i < e and left[position[rows[i]]] == left[here]:
-            seen += _is_new(secret[rows[i]], stamp)
             i += 1
-        if i - start < k or seen < l:
+        if i - start < k:
             return 0
+        for c in range(len(secret)):
+            stamp[-1] += 1
+            seen = 0
+            for j in range(start, i):
+                seen += _is_new(secret[c, rows[j]], stamp)
+            if seen < l:
+                return 0
         low[n_parts], high[n_parts] = left[here], right[here]
         n_parts += 1
         edge[n_parts] = i
@@ -274,7 +283,7 @@ def _children(
 
 def mondrian(
     df: pd.DataFrame,
-    sensitive: str,
+    sensitive: str | Iterable[str],
     k: int,
     l: int = 1,  # noqa: E741
     *,
@@ -295,8 +304,8 @@ def mondrian(
     ----------
     df : pandas.DataFrame
         Cleartext, one row per person.
-    sensitive : str
-        Sensitive column, released unchanged.
+    sensitive : str or several str
+        Sensitive column, released unchanged; of several, each has `l` values in every group.
     k : int
         Least size of a group.
     l : int
@@ -345,8 +354,8 @@ def mondrian(
     position = np.stack([a.rank[c] for a, c in zip(axes, cleartext.codes, strict=True)])
     group, low, high = partition(
         position.astype(np.int32),
-        cleartext.secret.astype(np.int32),
-        len(cleartext.sensitive),
+        np.stack([c.codes for c in cleartext.secrets.values()]).astype(np.int32),
+        max(len(c.domain) for c in cleartext.secrets.values()),
         k,
         l,
         *_stack(axes),
@@ -373,7 +382,7 @@ class _Axis:
     levels: Levels | None
     order: Ints
     rank: Ints
-    scale: npt.NDArray[np.float64]
+    scale: Floats
     left: Ints
     right: Ints
 
@@ -433,7 +442,7 @@ class _Axis:
         return self.left[level, low], self.right[level, low]
 
 
-def _line(places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _line(places: Floats) -> Floats:
     """Places in ascending order; values that have none follow, one average step apart."""
     known = np.count_nonzero(~np.isnan(places))
     if not known:
@@ -444,7 +453,7 @@ def _line(places: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return line
 
 
-def _stack(axes: list[_Axis]) -> tuple[Any, Any, Any, Ints]:
+def _stack(axes: list[_Axis]) -> tuple[Floats, Ints32, Ints32, Ints]:
     """Scales, left ends, right ends and depths of all axes in arrays of one shape."""
     size = max(len(axis.domain) for axis in axes)
     depth = np.array([len(axis.left) for axis in axes])

@@ -94,21 +94,21 @@ class RecordSet:
     ----------
     codes : list of numpy.ndarray
         Value code of each record, one array per attribute.
-    secret : numpy.ndarray
-        Code of each record's sensitive value.
+    secrets : list of numpy.ndarray
+        Code of each record's sensitive value, one array per sensitive column.
     weights : numpy.ndarray
         Rows of each record.
     levels : sequence of Levels
         Levels of each attribute.
-    n_secrets : int
-        Size of the sensitive domain.
+    n_secrets : tuple of int
+        Sizes of the sensitive domains.
     """
 
     codes: list[Ints]
-    secret: Ints
+    secrets: list[Ints]
     weights: Floats
     levels: Sequence[Levels]
-    n_secrets: int
+    n_secrets: tuple[int, ...]
 
     @classmethod
     def of(cls, cleartext: Cleartext, levels: Sequence[Levels]) -> tuple[RecordSet, Ints]:
@@ -116,10 +116,10 @@ class RecordSet:
         inverse, first, count = distinct_rows([*cleartext.codes, cleartext.secret])
         records = cls(
             [c[first].astype(np.int64) for c in cleartext.codes],
-            cleartext.secret[first].astype(np.int64),
+            [c.codes[first].astype(np.int64) for c in cleartext.secrets.values()],
             count.astype(np.float64),
             levels,
-            len(cleartext.sensitive),
+            tuple(len(c.domain) for c in cleartext.secrets.values()),
         )
         return records, inverse
 
@@ -132,15 +132,18 @@ class RecordSet:
         """Return some of the records."""
         return RecordSet(
             [c[rows] for c in self.codes],
-            self.secret[rows],
+            [s[rows] for s in self.secrets],
             self.weights[rows],
             self.levels,
             self.n_secrets,
         )
 
     def group(self, node: Sequence[int]) -> tuple[Ints, Floats, Ints]:
-        """Find the group of each record on these levels, its rows and its distinct secrets."""
-        key = np.zeros(len(self.secret), dtype=np.int64)
+        """Find the group of each record on these levels, its rows and its distinct secrets.
+
+        Of several sensitive columns the one with the fewest distinct values counts.
+        """
+        key = np.zeros(len(self.weights), dtype=np.int64)
         size = 1
         for level, codes, h in zip(self.levels, self.codes, node, strict=True):
             cells = level.cells[h]
@@ -153,20 +156,27 @@ class RecordSet:
         group, distinct = pd.factorize(key)
         n_groups = len(distinct)
         rows: Floats = np.bincount(group, weights=self.weights, minlength=n_groups).astype(float)
-        pair = group * self.n_secrets + self.secret
-        if n_groups * self.n_secrets <= DENSE:
-            seen = np.zeros(n_groups * self.n_secrets, dtype=bool)
-            seen[pair] = True
-            secrets = seen.reshape(n_groups, self.n_secrets).sum(axis=1, dtype=np.int64)
-        else:
-            secrets = np.bincount(np.unique(pair) // self.n_secrets, minlength=n_groups)
-        return group, rows, secrets
+        distinct_secrets = [
+            _distinct(group, secret, n_groups, size)
+            for secret, size in zip(self.secrets, self.n_secrets, strict=True)
+        ]
+        return group, rows, np.minimum.reduce(distinct_secrets)
 
     def groups(self, node: Sequence[int], k: int, l: int) -> Groups:  # noqa: E741
         """Group the records on these levels; tell which groups satisfy k and distinct l."""
         group, rows, secrets = self.group(node)
         kept = (rows >= k) & (secrets >= l)
         return Groups(rows, kept, np.where(kept[group], 0.0, self.weights))
+
+
+def _distinct(group: Ints, secret: Ints, n_groups: int, n_secrets: int) -> Ints:
+    """Number of distinct secrets of each group."""
+    pair = group * n_secrets + secret
+    if n_groups * n_secrets <= DENSE:
+        seen = np.zeros(n_groups * n_secrets, dtype=bool)
+        seen[pair] = True
+        return seen.reshape(n_groups, n_secrets).sum(axis=1, dtype=np.int64)
+    return np.bincount(np.unique(pair) // n_secrets, minlength=n_groups)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -275,7 +285,7 @@ class Recoder:
 
     def global_plan(self) -> Plan:
         """Search once, over everyone."""
-        everyone = np.arange(len(self.records.secret))
+        everyone = np.arange(len(self.records.weights))
         found = self._search(everyone, self.limit)
         if found is None:
             raise AnonymizationError(what_is_possible(self.records, self.k, self.l, self.limit))
@@ -288,7 +298,7 @@ class Recoder:
         count as suppressed, is no larger; recoding them later only lowers it.
         """
         plan: Plan = []
-        rest = np.arange(len(self.records.secret))
+        rest = np.arange(len(self.records.weights))
         while len(rest):
             rows = int(self.records.weights[rest].sum())
             share = LATER_PASSES if plan else FIRST_PASS
@@ -321,7 +331,7 @@ class Recoder:
 
     def heights(self, plan: Plan) -> list[Ints]:
         """Level of each record, one array per attribute; the top for records of no pass."""
-        heights = [np.full(len(self.records.secret), len(v) - 1) for v in self.records.levels]
+        heights = [np.full(len(self.records.weights), len(v) - 1) for v in self.records.levels]
         for found, rows in plan:
             for height, level in zip(heights, found.node, strict=True):
                 height[rows] = level
@@ -344,7 +354,7 @@ LARGEST_LATTICE = 5_000_000
 @overload
 def recode(
     df: pd.DataFrame,
-    sensitive: str,
+    sensitive: str | Iterable[str],
     hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
@@ -359,7 +369,7 @@ def recode(
 @overload
 def recode(
     df: pd.DataFrame,
-    sensitive: str,
+    sensitive: str | Iterable[str],
     hierarchies: Trees,
     k: int,
     l: int = ...,  # noqa: E741
@@ -373,7 +383,7 @@ def recode(
 ) -> tuple[ReleasedTable, Recoding]: ...
 def recode(
     df: pd.DataFrame,
-    sensitive: str,
+    sensitive: str | Iterable[str],
     hierarchies: Trees,
     k: int,
     l: int = 1,  # noqa: E741
@@ -398,8 +408,8 @@ def recode(
     ----------
     df : pandas.DataFrame
         Cleartext, one row per person.
-    sensitive : str
-        Sensitive column, released unchanged.
+    sensitive : str or several str
+        Sensitive column, released unchanged; of several, each has `l` values in every group.
     hierarchies : mapping or path
         Hierarchy (or its ARX file) of each quasi-identifier, or a directory of such files.
     k : int

@@ -39,7 +39,10 @@ GROUP = "group"
 
 def anonymize(
     people: Annotated[Path, typer.Argument(help="Table in clear, UTF-8 with a header line.")],
-    sensitive: Annotated[str, typer.Option(help="Sensitive column, published unchanged.")],
+    sensitive: Annotated[
+        list[str],
+        typer.Option(help="Sensitive column, published unchanged; repeat for several (each l)."),
+    ],
     out: Annotated[Path, typer.Option(help="Released table to write.")],
     scheme: Annotated[
         str,
@@ -114,7 +117,9 @@ def anonymize(
     with named_as_options():
         prepared = asked.settings.make()
     table, recoding = prepared.made.table, prepared.made.recoding
-    writers = _writers(table, out, anatomy, sep=sep, seed=seed, keep_order=keep_order)
+    writers = _writers(
+        table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
+    )
     risk = None
     if report is not None:
         result = prepared.run()
@@ -126,7 +131,7 @@ def anonymize(
     _print(table, recoding, risk, title=out.name)
     say(*map(str, writers))
     if is_terminal():
-        say("Next: " + _next(table, people, out, anatomy, hierarchies, sep))
+        say("Next: " + _next(table, sensitive, people, out, anatomy, hierarchies, sep))
 
 
 def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None:
@@ -142,6 +147,7 @@ def _writers(
     out: Path,
     anatomy: Path | None,
     *,
+    sensitive: list[str],
     sep: str,
     seed: int | None,
     keep_order: bool,
@@ -157,6 +163,11 @@ def _writers(
                 "rename it, or give the column a hierarchy."
             )
     frame = table.to_frame()
+    if len(sensitive) > 1:  # joined in the table, apart in the file
+        import pandas as pd
+
+        joined = frame.pop(table.sensitive)
+        frame = frame.join(pd.DataFrame(joined.tolist(), columns=sensitive, index=frame.index))
     if not keep_order:
         from anonbayes.channels.randomness import randomness
 
@@ -203,6 +214,7 @@ def _print(
 
 def _next(
     table: ReleasedTable,
+    sensitive: list[str],
     people: Path,
     out: Path,
     anatomy: Path | None,
@@ -213,7 +225,7 @@ def _next(
     import shlex
 
     words = ["anonbayes", "assess", str(out), "--cleartext", str(people)]
-    words += ["--sensitive", table.sensitive]
+    words += [word for name in sensitive for word in ("--sensitive", name)]
     if anatomy is not None:
         words += ["--anatomy", str(anatomy), "--group", GROUP]
     elif hierarchies is not None:

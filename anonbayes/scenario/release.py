@@ -99,8 +99,8 @@ class Release(Section):
         if (self.sensitive_file is None) != (self.group is None):
             yield "an Anatomy needs both @sensitive_file and @group."
         vertical = self.scheme == "anatomy" or self.sensitive_file is not None
-        if self.sensitive[1:] and (vertical or self.scheme is not None):
-            yield "only a recoded table in a file may have several @sensitive columns."
+        if self.sensitive[1:] and (vertical or self.scheme == "columns"):
+            yield "an Anatomy, or a release column by column, has one @sensitive column."
         if self.scheme in ("recode", "mondrian") and self.k is None:
             yield f"@scheme {self.scheme!r} needs @k, the least size of a group."
         if self.scheme == "anatomy" and self.l is None:
@@ -187,7 +187,9 @@ def make_release(
         from anonbayes import datasets
 
         trees = datasets.hierarchies(dataset)
-    return SCHEMES[release.scheme](release, people, release.sensitive[0], trees, seed)
+    several = len(release.sensitive) > 1
+    secret: Any = list(release.sensitive) if several else release.sensitive[0]
+    return SCHEMES[release.scheme](release, people, secret, trees, seed)
 
 
 def _named(release: Release) -> ReleasedTable:

@@ -23,7 +23,16 @@ from anonbayes.tables.groups import (
     suppressed_rows,
 )
 
-__all__ = ["FrameLike", "check_frame", "distinct_rows", "horizontal_parts", "vertical_parts"]
+__all__ = [
+    "JOIN",
+    "FrameLike",
+    "check_frame",
+    "distinct_rows",
+    "horizontal_parts",
+    "joined_column",
+    "sensitive_names",
+    "vertical_parts",
+]
 JOIN = " & "
 
 
@@ -108,7 +117,7 @@ def horizontal_parts(
         numbers = multiplicities(frame, weights)
         frame = frame.drop(columns=weights)
     n_rows = len(frame) if numbers is None else int(numbers.sum())
-    secrets = _sensitive_names(frame, sensitive)
+    secrets = sensitive_names(frame, sensitive)
     secret_name = JOIN.join(secrets)
     if group is not None:
         check_column(frame, group, "group")
@@ -145,7 +154,7 @@ def horizontal_parts(
     secret = column(secrets[0])
     if len(secrets) > 1:
         parts = [secret, *(column(name) for name in secrets[1:])]
-        secret = _joined(parts, secret_name, (domains or {}).get(secret_name))
+        secret = joined_column(parts, secret_name, (domains or {}).get(secret_name))
     _check_secret(secret, secret_name)
     columns = {name: column(name) for name in attributes}
     hidden = suppressed_rows(
@@ -241,7 +250,8 @@ def vertical_parts(
 # -- sensitive columns ------------------------------------------------------------------------
 
 
-def _sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list[str]:
+def sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list[str]:
+    """Names of the sensitive columns, after a check that the frame has them."""
     try:
         names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     except TypeError:
@@ -255,7 +265,7 @@ def _sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> lis
     return names
 
 
-def _joined(parts: Sequence[Column], name: str, domain: Any) -> Column:
+def joined_column(parts: Sequence[Column], name: str, domain: Any = None) -> Column:
     """One column of tuples from several; its domain are the combinations shown, or the given."""
     clear = [_in_clear(part, "columns that are joined must show values in clear") for part in parts]
     inverse, first, _ = distinct_rows([part.codes for part in clear])

@@ -53,8 +53,6 @@ def test_sensitive_column(scheme):
         _run(scheme, df, "illness")
     with pytest.raises(TableError, match="'ill' is constant"):
         _run(scheme, df.assign(ill="flu"))
-    with pytest.raises(TableError, match="join several columns"):
-        _run(scheme, df, ["ill", "job"])
     with pytest.raises(TableError, match="There is no quasi-identifier"):
         _run(scheme, df[["ill"]])
 
