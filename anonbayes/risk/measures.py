@@ -472,6 +472,8 @@ if __name__ == "__main__":  # python -m anonbayes.risk.measures docs/risk-json.m
     import sys
     from pathlib import Path
 
+    from anonbayes.io.files import write_text
+
     page = Path(sys.argv[1])
     start = page.read_text(encoding="utf-8").split("| name | what | limit |")[0]
-    page.write_text(start + measure_table(), encoding="utf-8")
+    write_text(page, start + measure_table())

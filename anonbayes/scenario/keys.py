@@ -185,17 +185,20 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
 
     Examples
     --------
+    >>> from anonbayes.scenario.release_assessment import Assessment
     >>> in_options("limits.max_cost = 7 needs [cleartext].", {})
     '--max-cost 7 needs --cleartext.'
     """
     words = _Words(options)
     text = re.sub(r"\[(\w+)\]", lambda found: words.name(found[1]), text)
-    dotted = rf"\b(?:{'|'.join(SECTIONS)})(?:\.\w+)+(?: =)?"
+    dotted = rf"\b(?:{'|'.join(_section_names(Section))})(?:\.\w+)+(?: =)?"
     return re.sub(dotted, lambda found: words.name(found[0].removesuffix(" =")), text)
 
 
-SECTIONS = ("release", "cleartext", "model", "threats", "limits", "population", "mechanism",
-            "numbers", "quality", "outputs")  # fmt: skip
+def _section_names(parent: type[Section]) -> set[str]:
+    """Names under which requests have sections."""
+    own = {name for name, field in parent.model_fields.items() if _sections(field)}
+    return own.union(*(_section_names(child) for child in parent.__subclasses__()))
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ FUNCTIONS = {
 # Calls that look like writers and are none, with the reason.
 HARMLESS = {
     ("reporting/pictures.py", "savefig"): "draws into memory",
-    ("compat.py", "savefig"): "draws into memory",
     ("inference/run.py", "savez"): "packs into memory",
-    ("compat.py", "to_netcdf"): "writes to a file that `new_file` opened",
+    ("compat/__init__.py", "to_netcdf"): "writes to a file that `new_file` opened",
     ("datasets.py", "ZipFile"): "reads from memory",
 }
 FIRST = "path_or_buf"
