@@ -31,7 +31,7 @@ def _run(scheme, *args, **kw):
 
 @every
 def test_no_table(scheme):
-    with pytest.raises(TableError, match="must be a pandas DataFrame, got list"):
+    with pytest.raises(TableError, match=r"DataFrame.*list"):
         _run(scheme, [1, 2, 3])
     with pytest.raises(TableError, match=r"The cleartext table is empty \(0 rows"):
         _run(scheme, random_frame(5, 1).iloc[:0])
@@ -111,7 +111,7 @@ def test_numpy_integers_are_whole_numbers(scheme):
 @horizontal
 def test_more_than_the_table_holds(scheme):
     df = random_frame(12, 1)
-    with pytest.raises(AnonymizationError, match="k=13 is not possible: the table has only 12"):
+    with pytest.raises(AnonymizationError, match=r"k=13.*12"):
         _run(scheme, df, k=13)
     distinct = df["ill"].nunique()
     with pytest.raises(AnonymizationError, match=f"so l can be at most {distinct}"):

@@ -101,11 +101,11 @@ def test_names_and_aliases_are_distinct():
 def test_options_that_do_not_fit_are_named():
     with pytest.raises(ab.AnonbayesError, match=r"'randomised_response'.*randomized_response"):
         make_channel("randomised_response", DOMAIN, 1.0)
-    with pytest.raises(ab.AnonbayesError, match="needs sensitive, the values to protect"):
+    with pytest.raises(ab.AnonbayesError, match="sensitive"):
         make_channel("urr", DOMAIN, 1.0)
-    with pytest.raises(ab.AnonbayesError, match="g has no meaning with rappor"):
+    with pytest.raises(ab.AnonbayesError, match=r"g .*rappor"):
         make_channel("rappor", DOMAIN, 1.0, g=4)
-    with pytest.raises(ab.AnonbayesError, match="sensitive has no meaning with rappor"):
+    with pytest.raises(ab.AnonbayesError, match=r"sensitive .*rappor"):
         make_channel("rappor", DOMAIN, 1.0, sensitive=["a"])
 
 

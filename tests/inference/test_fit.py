@@ -107,7 +107,7 @@ def test_a_file_without_a_table_is_refused(tmp_path):
     file = compat.write_netcdf(
         compat.make_idata({"posterior": {"x": np.zeros((1, 5))}}), tmp_path / "other.nc"
     )
-    with pytest.raises(ab.AnonbayesError, match="holds no released table"):
+    with pytest.raises(ab.AnonbayesError, match="no released table"):
         ab.Posterior.from_netcdf(file)
 
 
@@ -273,7 +273,7 @@ def test_bad_requests_of_vertical_tables(kwargs, message):
 
 
 def test_other_objects_and_reserved_names_are_refused():
-    with pytest.raises(ab.AnonbayesError, match="needs a ReleasedTable, got DataFrame"):
+    with pytest.raises(ab.AnonbayesError, match=r"ReleasedTable.*DataFrame"):
         ab.fit(pd.DataFrame())
     frame = pd.DataFrame({"draw": ["a", "b"], "ill": ["x", "y"]})
     with pytest.raises(ab.AnonbayesError, match="'draw' has a name that the draws use"):

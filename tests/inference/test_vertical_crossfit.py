@@ -330,7 +330,7 @@ def test_fewer_groups_than_folds_and_a_single_group():
     alone, _ = simulate(np.random.default_rng(13), groups=1)
     with pytest.raises(ModelError, match="at least 2 groups"):
         cross_fit(alone)
-    with pytest.raises(ModelError, match="folds=1 must be a whole number of at least 2"):
+    with pytest.raises(ModelError, match="folds=1"):
         cross_fit(layout, folds=1)
 
 

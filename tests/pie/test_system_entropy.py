@@ -85,7 +85,7 @@ def test_scores_that_do_not_meet_give_no_bits():
         (rng.normal(40, 1, 100), rng.normal(0, 1, 1000)),
         (np.repeat([1.0, 3.0], 20), np.repeat([0.0, 2.0], 90)),
     ):
-        with pytest.raises(AnonbayesError, match="No genuine score comes near an impostor"):
+        with pytest.raises(AnonbayesError, match=r"genuine.*impostor"):
             ab.pie.system_entropy(genuine, impostor)
         assert ab.pie.det_curve(genuine, impostor).frr.min() == 0.0
 

@@ -159,15 +159,15 @@ def test_nothing_to_read(engine, tmp_path):
 
 def test_arguments(tmp_path):
     good().to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(AnonbayesError, match="engine='spark' is not known"):
+    with pytest.raises(AnonbayesError, match="engine='spark'"):
         read(tmp_path / "a.parquet", "spark")
     with pytest.raises(TableError, match=r"ReleasedTable\.horizontal"):
         read(good(), "duckdb")
     with pytest.raises(TableError, match=r"'agee' is not in the table.*'age'"):
         read(tmp_path / "a.parquet", "duckdb", drop=["agee"])
-    with pytest.raises(AnonbayesError, match="memory_limit='lots' cannot be read"):
+    with pytest.raises(AnonbayesError, match="memory_limit='lots'"):
         read(tmp_path / "a.parquet", "duckdb", memory_limit="lots")
-    with pytest.raises(AnonbayesError, match="temp_directory='/no/such' is no directory"):
+    with pytest.raises(AnonbayesError, match="temp_directory='/no/such'"):
         read(tmp_path / "a.parquet", "duckdb", temp_directory="/no/such")
     with pytest.raises(DomainError, match="stands for several values"):
         ab.ReleasedTable.from_parquet(_ranges(tmp_path), "ill", engine="duckdb")

