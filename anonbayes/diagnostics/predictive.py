@@ -1,0 +1,297 @@
+"""What independence misses: pairs of attributes that go together more than the model says.
+
+Given the sensitive value the model takes attributes for independent (MODEL 1). So the information
+that two of them share given the secret should be what chance gives tables drawn from the posterior.
+A table that shows its tuples in clear but hides who owns which (Anatomy) is compared in what two
+attributes share without the secret.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import AnonbayesError, ModelError
+from anonbayes.figures import make_axes
+from anonbayes.formats import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["PredictiveCheck", "predictive_check"]
+MOST_ROWS = 50_000
+"""Of larger tables so many rows are looked at, chosen at random."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictiveCheck:
+    """Pairs of attributes, observed and predicted. Made by `predictive_check`.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One line per pair, the largest excess first: the information that both share given the
+        secret, in nats per row, ``observed`` and ``predicted`` (means over draws); ``excess``, the
+        difference; the posterior predictive ``p_value``, the share of draws in which a table drawn
+        from the model shares as much.
+    given : str
+        Sensitive attribute that is held fixed; empty where rows do not show it.
+    draws : int
+        Draws of the posterior that were compared.
+    """
+
+    table: pd.DataFrame
+    given: str
+    draws: int
+
+    def worst(self, n: int = 3, *, level: float = 0.05) -> pd.DataFrame:
+        """Pairs that share more than predicted at this level, the largest excess first."""
+        return self.table[self.table["p_value"] <= level].head(n)
+
+    @property
+    def text(self) -> str:
+        """The finding in plain words."""
+        given = f" given {self.given}" if self.given else ""
+        worst = self.worst()
+        if worst.empty:
+            return f"No pair of attributes goes together{given} more than the model says."
+        named = "; ".join(
+            f"{one} and {other} ({number(line['excess'], 2)} nats per row beyond chance)"
+            for (one, other), line in worst.iterrows()
+        )
+        more = int((self.table["p_value"] <= 0.05).sum()) - len(worst)
+        return (
+            f"The model takes attributes for independent{given}. These go together more than it "
+            f"says: {named}{f'; and {more} more pairs' if more > 0 else ''}. Independent evidence "
+            "counts what they say twice."
+        )
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot a heat map of what each pair shares beyond what the model predicts.
+
+        Pairs within what chance allows (p above 0.05) are hatched out.
+        """
+        names = list(dict.fromkeys(name for pair in self.table.index for name in pair))
+        place = {name: i for i, name in enumerate(names)}
+        excess = np.full((len(names), len(names)), np.nan)
+        ax = make_axes(ax, 1.6 + 0.55 * len(names), 1.2 + 0.5 * len(names))
+        for (one, other), line in self.table.iterrows():
+            i, j = place[one], place[other]
+            excess[i, j] = excess[j, i] = max(line["excess"], 0.0)
+            if line["p_value"] > 0.05:
+                for x, y in ((i, j), (j, i)):
+                    ax.text(x, y, "·", ha="center", va="center", color="0.5")
+        image = ax.imshow(excess, cmap="cividis", vmin=0.0)
+        ax.figure.colorbar(image, ax=ax, label="nats per row beyond the model", shrink=0.8)
+        ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
+        ax.set_yticks(range(len(names)), names)
+        ax.set_title("What independence misses")
+        return ax
+
+    def __repr__(self) -> str:
+        return f"PredictiveCheck({len(self.table)} pairs, {self.draws} draws)"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p>{escape(self.text)}</p>{self.table.to_html(float_format='{:.4g}'.format)}"
+
+
+def predictive_check(
+    post: Posterior, *, draws: int = 200, seed: int | np.random.Generator | None = 0
+) -> PredictiveCheck:
+    """Compare pairs of attributes of a release with what its posterior predicts.
+
+    For each draw of the posterior, cells are completed to values by the model, and a table of the
+    same size is drawn from it; both are reduced to the mutual information of each pair of
+    attributes, given the secret. Where cells do not overlap, cells themselves are compared and
+    nothing but suppressed ones is completed: p-values of independent attributes are then close to
+    uniform. Where they overlap, what the model completes is what it expects, and p-values lean
+    towards one half: what is found is there all the same.
+
+    Parameters
+    ----------
+    post : Posterior
+        Of a table that shows its sensitive values.
+    draws : int
+        Draws of the posterior to compare, at most all.
+    seed : int, Generator or None
+        Of completed and predicted tables.
+
+    References
+    ----------
+    A. Gelman, X.-L. Meng, H. Stern (1996). Posterior predictive assessment of model fitness via
+    realized discrepancies. Statistica Sinica 6, 733-760.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> people = ab.datasets.load("clinic").assign(again=lambda frame: frame["sex"])
+    >>> shown = people[["sex", "again", "marital_status", "diagnosis"]]
+    >>> post = ab.fit(ab.ReleasedTable.horizontal(shown, "diagnosis"), seed=1, progressbar=False)
+    >>> predictive_check(post).table.index[0]
+    ('sex', 'again')
+    """
+    table = post.table
+    if not table.secrets_known:
+        raise ModelError("The check needs sensitive values that are released in clear.")
+    if len(table.attributes) < 2:
+        raise ModelError("The check compares attributes with each other and needs two of them.")
+    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
+        raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
+    rng = np.random.default_rng(seed)
+    total = post.n_chains * post.n_draws
+    places = np.linspace(0, total - 1, min(draws, total)).round().astype(int)
+    rows = _Shown.of(post, rng)
+    given = rows.secret if table.scheme == "horizontal" else np.zeros_like(rows.secret)
+    pairs = list(itertools.combinations(range(len(table.attributes)), 2))
+    stacked = np.concatenate(
+        [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes], axis=-1
+    )
+    shared = np.empty((2, len(places), len(pairs)))
+    classes = np.empty(rows.codes.shape, dtype=np.int64)
+    for t, place in enumerate(places):
+        pi = np.ascontiguousarray(stacked[divmod(int(place), post.n_draws)])
+        for which, draw in enumerate((_complete, _predict)):
+            draw(rows, pi, rng, classes)
+            for p, (a, b) in enumerate(pairs):
+                shared[which, t, p] = _information(classes[:, a], classes[:, b], given)
+    names = [(table.attributes[a], table.attributes[b]) for a, b in pairs]
+    observed, predicted = shared.mean(axis=1)
+    reached = (shared[1] >= shared[0] - 1e-12).sum(axis=0)
+    frame = pd.DataFrame(
+        {
+            "observed": observed,
+            "predicted": predicted,
+            "excess": observed - predicted,
+            "p_value": (1 + reached) / (1 + len(places)),
+        },
+        index=pd.MultiIndex.from_tuples(names, names=["one", "other"]),
+    ).sort_values("excess", ascending=False, kind="stable")
+    return PredictiveCheck(
+        frame, table.sensitive if table.scheme == "horizontal" else "", len(places)
+    )
+
+
+class _Shown(NamedTuple):
+    """Rows as arrays, the attributes one after the other.
+
+    Attributes
+    ----------
+    codes, secret : numpy.ndarray
+        Cell of each row and attribute, and its sensitive value.
+    pointer, value, evidence : numpy.ndarray
+        Values of each cell with their likelihood, as in a sparse matrix.
+    cell_start, value_start : numpy.ndarray
+        Where the cells and the values of an attribute begin.
+    class_of : numpy.ndarray
+        Class that each value is compared in: its cell, where cells do not overlap.
+    """
+
+    codes: Ints
+    secret: Ints
+    pointer: Ints
+    value: Ints
+    evidence: Floats
+    cell_start: Ints
+    value_start: Ints
+    class_of: Ints
+
+    @classmethod
+    def of(cls, post: Posterior, rng: np.random.Generator) -> _Shown:
+        table = post.table
+        columns = list(table.columns.values())
+        lines = np.arange(table.n_lines)
+        if table.weights is not None:
+            lines = np.repeat(lines, table.weights)
+        if len(lines) > MOST_ROWS:
+            lines = np.sort(rng.choice(lines, MOST_ROWS, replace=False))
+        cells = [sparse.csr_array(c.evidence.matrix) for c in columns]
+        whole = sparse.csr_array(sparse.block_diag(cells, format="csr"))
+        return cls(
+            np.stack([c.codes[lines].astype(np.int64) for c in columns], axis=1),
+            table.secret_codes[lines].astype(np.int64),
+            whole.indptr.astype(np.int64),
+            whole.indices.astype(np.int64),
+            whole.data.astype(np.float64),
+            np.cumsum([0, *(m.shape[0] for m in cells)]),
+            np.cumsum([0, *(m.shape[1] for m in cells)]),
+            np.concatenate([_classes(m) for m in cells]),
+        )
+
+
+def _classes(cells: sparse.csr_array) -> Ints:
+    """Cell of each value, if no two cells but those of all values overlap; else each by itself."""
+    size = cells.shape[1]
+    part = cells[np.diff(cells.indptr) < size]
+    if len(np.unique(part.indices)) < len(part.indices):
+        return np.arange(size)
+    out = np.arange(size) + part.shape[0]  # values that no cell but the largest shows
+    out[part.indices] = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+    return np.unique(out, return_inverse=True)[1]
+
+
+@njit(cache=True, nogil=True)
+def _complete(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> None:
+    """Draw a value for every cell, ``P(k) ∝ pi(k) E(k)``, and note its class."""
+    for j in range(len(rows.secret)):
+        s = rows.secret[j]
+        for a in range(rows.codes.shape[1]):
+            y = rows.cell_start[a] + rows.codes[j, a]
+            first, last = rows.pointer[y], rows.pointer[y + 1]
+            chosen = rows.value[first]
+            if last - first > 1:
+                total = 0.0
+                for i in range(first, last):
+                    total += pi[s, rows.value[i]] * rows.evidence[i]
+                left = rng.random() * total
+                for i in range(first, last):
+                    chosen = rows.value[i]
+                    left -= pi[s, chosen] * rows.evidence[i]
+                    if left < 0.0:
+                        break
+            out[j, a] = rows.class_of[chosen]
+
+
+@njit(cache=True, nogil=True)
+def _predict(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> None:
+    """Draw the values of new rows with the same secrets, and note their classes."""
+    below = np.empty_like(pi)
+    for s in range(len(pi)):
+        for a in range(rows.codes.shape[1]):
+            first, last = rows.value_start[a], rows.value_start[a + 1]
+            below[s, first:last] = np.cumsum(pi[s, first:last])
+    for j in range(len(rows.secret)):
+        for a in range(rows.codes.shape[1]):
+            first, last = rows.value_start[a], rows.value_start[a + 1]
+            part = below[rows.secret[j], first:last]
+            k = np.searchsorted(part, rng.random() * part[-1], side="right")
+            out[j, a] = rows.class_of[first + min(k, last - first - 1)]
+
+
+@njit(cache=True, nogil=True)
+def _information(one: Ints, two: Ints, given: Ints) -> float:
+    """Mutual information of two columns given a third, in nats per row."""
+    n, n_two, n_given = len(one), two.max() + 1, given.max() + 1
+    both = np.zeros((n_given, one.max() + 1, n_two))
+    for j in range(n):
+        both[given[j], one[j], two[j]] += 1.0
+    out = 0.0
+    for s in range(n_given):
+        left, right = both[s].sum(axis=1), both[s].sum(axis=0)
+        total = left.sum()
+        for k in range(len(left)):
+            if left[k] > 0.0:
+                for m in range(n_two):
+                    if both[s, k, m] > 0.0:
+                        out += both[s, k, m] * np.log(both[s, k, m] * total / (left[k] * right[m]))
+    return out / n
