@@ -27,6 +27,8 @@ from .diagnostics import DiagnosticReport as DiagnosticReport
 from .diagnostics import diagnose as diagnose
 from .diagnostics import geweke as geweke
 from .diagnostics import weiss as weiss
+from .diagnostics.predictive import PredictiveCheck as PredictiveCheck
+from .diagnostics.predictive import predictive_check as predictive_check
 from .domains import Domain as Domain
 from .domains import IntegerDomain as IntegerDomain
 from .errors import AnonbayesError as AnonbayesError

@@ -146,6 +146,8 @@ def predictive_check(
         raise ModelError("The check needs sensitive values that are released in clear.")
     if len(table.attributes) < 2:
         raise ModelError("The check compares attributes with each other and needs two of them.")
+    if any(f"pi_{name}" not in post.draws for name in table.attributes):
+        raise ModelError("The check needs draws of the distributions, which this posterior lacks.")
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
     rng = np.random.default_rng(seed)

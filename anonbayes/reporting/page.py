@@ -133,6 +133,7 @@ def render(
         "officers": officers_page(post, risk),
         "model": sections.model_table(post),
         "evidence": sections.evidence_section(post),
+        "dependence": sections.dependence(post),
         "evidence_picture": pictures.evidence_picture(post),
         "diagnostics": checks,
         "checks": sections.check_table(checks),

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.diagnostics.predictive import predictive_check
+from anonbayes.errors import ModelError
 from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.risk.assessment import ROW
 from anonbayes.risk.measures import GROUPS, MEASURES
@@ -30,6 +32,7 @@ __all__ = [
     "by_number",
     "calibration_section",
     "check_table",
+    "dependence",
     "measure_groups",
     "model_table",
     "overview_tables",
@@ -314,6 +317,14 @@ class EvidenceSection:
     sentences: tuple[str, ...]
     weights: Table | None
     scores: Table | None
+
+
+def dependence(post: Posterior) -> str:
+    """Return which attributes go together more than the model says; empty if one cannot tell."""
+    try:
+        return predictive_check(post, draws=60).text
+    except ModelError:
+        return ""
 
 
 def evidence_section(post: Posterior) -> EvidenceSection:
