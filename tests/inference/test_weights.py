@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
-from scipy import integrate, optimize
+from scipy import integrate, optimize, stats
 from scipy.special import logsumexp
 
 import anonbayes as ab
@@ -252,21 +252,8 @@ def test_reports_of_a_channel_are_features():
 
 
 def test_cut_normal_has_its_moments():
-    base = {
-        "names": ("a", "b"),
-        "kappa": np.full(2, np.nan),
-        "alone": np.zeros(2),
-        "added": np.zeros(2),
-        "telling": np.ones(2, dtype=bool),
-        "candidates": ("margin", "independent", "weighted"),
-        "score": np.zeros(3),
-        "score_covariance": np.zeros((3, 3)),
-        "n_rows": 1,
-    }
     precision = np.array([[30.0, 8.0], [8.0, 20.0]])
-    found = EvidenceWeights(
-        eta=np.array([0.0, 0.8]), precision=precision, gradient=np.array([-5.0, 0.0]), **base
-    )
+    found = weights_at(np.array([0.0, 0.8]), precision, np.array([-5.0, 0.0]))
 
     def density(b, a):
         d = np.array([a, b]) - found.eta
@@ -387,3 +374,53 @@ def test_nuts_draws_the_weights_that_newton_and_laplace_give(latent):
             abs(drawn.mean() - fast[:, a].mean()) < 4 * sd * np.sqrt(1 / ess + 1 / 4000) + 0.1 * sd
         )
         assert fast[:, a].std() == pytest.approx(sd, rel=0.2)
+
+
+def test_simulation_based_calibration_of_the_weights():
+    """Ranks of weights drawn from the prior among draws of their posterior are uniform.
+
+    Secrets are simulated given fixed features, as the model of the weights has it.
+    """
+    rng = np.random.default_rng(12)
+    sizes, secrets, n = (4, 5, 3), 4, 400
+    logs = [np.log(rng.dirichlet(np.full(k, 1.0), size=secrets).T) for k in sizes]
+    start = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    codes = np.stack([rng.integers(0, k, n) for k in sizes], axis=1) + start
+    cell = np.concatenate(logs)
+    share = np.log(rng.dirichlet(np.full(secrets, 3.0)))
+    ranks = []
+    for _ in range(250):
+        while (eta := rng.normal(CENTRE, SPREAD, len(sizes))).min() < 0:
+            pass
+        score = share + np.einsum("a,ras->rs", eta, cell[codes])
+        secret = (score + rng.gumbel(size=score.shape)).argmax(axis=1)
+        nothing = np.zeros_like(cell)
+        features = Features(
+            share, np.zeros(secrets), cell, nothing, codes, np.ones(n), secret,
+            np.empty((0, secrets)),
+        )  # fmt: skip
+        mode, precision, gradient = maximise(features)
+        found = weights_at(mode, precision, gradient)
+        ranks.append((found.draw(99, rng) < eta).sum(axis=0))
+    counts = np.stack([np.bincount(r // 10, minlength=10) for r in np.array(ranks).T])
+    # Chi-square with 9 degrees of freedom per weight; one in a thousand over all three.
+    statistic = ((counts - 25) ** 2 / 25).sum(axis=1)
+    assert (statistic < stats.chi2.ppf(1 - 0.001 / 3, 9)).all(), statistic
+
+
+def weights_at(eta, precision, gradient) -> EvidenceWeights:
+    size = len(eta)
+    return EvidenceWeights(
+        names=tuple(f"x{a}" for a in range(size)),
+        eta=eta,
+        precision=precision,
+        gradient=gradient,
+        kappa=np.full(size, np.nan),
+        alone=np.zeros(size),
+        added=np.zeros(size),
+        telling=np.ones(size, dtype=bool),
+        candidates=("margin", "independent", "weighted"),
+        score=np.zeros(3),
+        score_covariance=np.zeros((3, 3)),
+        n_rows=1,
+    )
