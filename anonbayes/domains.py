@@ -171,8 +171,8 @@ class Domain:
         24.0
         """
         place = date_place if self.holds_dates else number_place
-        found = [place(v) for v in self.values]
-        places = np.array([np.nan if p is None else p for p in found], dtype=np.float64)
+        known = [place(v) for v in self.values]
+        places = np.array([np.nan if p is None else p for p in known], dtype=np.float64)
         places.setflags(write=False)
         return places
 

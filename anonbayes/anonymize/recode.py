@@ -279,17 +279,17 @@ class Recoder:
 
         return search(loss.floor(), check, limit)
 
-    def _kept(self, found: Found, chosen: Ints) -> tuple[Ints, Ints]:
-        dropped = self.records.take(chosen).groups(found.node, self.k, self.l).dropped > 0
+    def _kept(self, best: Found, chosen: Ints) -> tuple[Ints, Ints]:
+        dropped = self.records.take(chosen).groups(best.node, self.k, self.l).dropped > 0
         return chosen[~dropped], chosen[dropped]
 
     def global_plan(self) -> Plan:
         """Search once, over everyone."""
         everyone = np.arange(len(self.records.weights))
-        found = self._search(everyone, self.limit)
-        if found is None:
+        best = self._search(everyone, self.limit)
+        if best is None:
             raise AnonymizationError(what_is_possible(self.records, self.k, self.l, self.limit))
-        return [(found, self._kept(found, everyone)[0])]
+        return [(best, self._kept(best, everyone)[0])]
 
     def local_plan(self) -> Plan:
         """Search over what is left again, until nothing is, or nothing can be placed.
@@ -303,37 +303,37 @@ class Recoder:
             rows = int(self.records.weights[rest].sum())
             share = LATER_PASSES if plan else FIRST_PASS
             most = max(math.floor(share * rows), 0 if plan else self.limit)
-            found = self._search(rest, min(most, rows - 1))
-            if found is None:
+            best = self._search(rest, min(most, rows - 1))
+            if best is None:
                 break
-            placed, rest = self._kept(found, rest)
-            plan.append((found, placed))
+            placed, rest = self._kept(best, rest)
+            plan.append((best, placed))
         # Too many rows left over: undo passes until the rest fits in together with their rows.
         while plan and self.records.weights[rest].sum() > self.limit:
             rest = np.sort(np.concatenate([rest, plan.pop()[1]]))
-            found = self._search(rest, self.limit)
-            if found is not None:
-                placed, rest = self._kept(found, rest)
-                plan.append((found, placed))
+            best = self._search(rest, self.limit)
+            if best is not None:
+                placed, rest = self._kept(best, rest)
+                plan.append((best, placed))
         return plan or self.global_plan()
 
-    def describe(self, found: Found, rows: Ints, names: Sequence[str]) -> Pass:
+    def describe(self, best: Found, rows: Ints, names: Sequence[str]) -> Pass:
         """Levels, rows and loss of one search, for people."""
         shape = [len(level) for level in self.records.levels]
-        numbers = [v.numbers[h] for v, h in zip(self.records.levels, found.node, strict=True)]
+        numbers = [v.numbers[h] for v, h in zip(self.records.levels, best.node, strict=True)]
         return Pass(
             dict(zip(names, numbers, strict=True)),
             int(self.records.weights[rows].sum()),
-            found.check.loss,
-            found.checked,
+            best.check.loss,
+            best.checked,
             math.prod(shape),
         )
 
     def heights(self, plan: Plan) -> list[Ints]:
         """Level of each record, one array per attribute; the top for records of no pass."""
         heights = [np.full(len(self.records.weights), len(v) - 1) for v in self.records.levels]
-        for found, rows in plan:
-            for height, level in zip(heights, found.node, strict=True):
+        for best, rows in plan:
+            for height, level in zip(heights, best.node, strict=True):
                 height[rows] = level
         return heights
 
@@ -488,7 +488,7 @@ def recode(
     if not return_recoding:
         return table
     names = list(cleartext.domains)
-    passes = tuple(recoder.describe(found, rows, names) for found, rows in plan)
+    passes = tuple(recoder.describe(best, rows, names) for best, rows in plan)
     total = recoder.loss_of(plan, table.group_sizes.to_numpy(dtype=float))
     return table, Recoding(passes, total, loss, table.n_suppressed)
 

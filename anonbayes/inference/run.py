@@ -174,10 +174,10 @@ def load_arrays(
     """Read named arrays, all or some; a damaged file is an error that names it."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in (arrays if only is None else only)}
-            if absent := set(needed) - set(found):
+            named = {name: arrays[name] for name in (arrays if only is None else only)}
+            if absent := set(needed) - set(named):
                 raise KeyError(*sorted(absent))
-            return found
+            return named
     except Exception as error:  # zip, zlib and NumPy each have their own words for damage
         raise _damaged(path, error) from None
 

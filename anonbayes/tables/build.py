@@ -90,9 +90,9 @@ def multiplicities(frame: pd.DataFrame, name: str) -> npt.NDArray[np.int64]:
 
 def policy_of(missing: str | Mapping[str, str], name: str) -> str:
     """What a missing cell of a column means."""
-    found = missing.get(name, "error") if isinstance(missing, Mapping) else missing
-    one_of("missing", found, MISSING_POLICIES)
-    return found
+    policy = missing.get(name, "error") if isinstance(missing, Mapping) else missing
+    one_of("missing", policy, MISSING_POLICIES)
+    return policy
 
 
 def horizontal_parts(

@@ -179,7 +179,7 @@ class CellParser:
         if hierarchy is None:
             return {}
         of_leaf = [self.domain.find(leaf) for leaf in hierarchy.leaves]
-        code = np.array([-1 if found is None else found for found in of_leaf])
+        code = np.array([-1 if c is None else c for c in of_leaf])
         out = {}
         for label in hierarchy:
             codes = code[hierarchy.positions(label)]
@@ -307,11 +307,11 @@ class CellParser:
 
     def _members(self, members: Iterable[Any]) -> Ints:
         """Union of the members of a Python collection: values, labels, texts or intervals."""
-        found = []
+        parts = []
         for member in members:
             code = self.domain.find(member)
             if code is not None:
-                found.append(np.array([code]))
+                parts.append(np.array([code]))
                 continue
             if is_missing(member):
                 raise _Unreadable("contains a missing value.")
@@ -322,8 +322,8 @@ class CellParser:
                 codes = self._several(member)
             if codes is None:
                 raise _Unreadable(f"contains {_show(member)}, which {self._unknown(member)}")
-            found.append(codes)
-        return np.unique(np.concatenate(found)) if found else np.array([], dtype=np.int64)
+            parts.append(codes)
+        return np.unique(np.concatenate(parts)) if parts else np.array([], dtype=np.int64)
 
     def _set(self, body: str) -> Ints:
         """Split ``M, J`` at commas; pieces that only together name a value are joined again."""
@@ -347,11 +347,11 @@ class CellParser:
             read = ((piece, self._set_member(piece)) for piece in pieces)
             odd = next((p.strip() for p, codes in read if codes is None or not len(codes)), body)
             raise _Unreadable(f"contains {_show(odd)}, which {self._unknown(odd)}")
-        found, end = [], len(pieces)
+        parts, end = [], len(pieces)
         while end:
             end, codes = last[end]
-            found.append(codes)
-        return np.unique(np.concatenate(found))
+            parts.append(codes)
+        return np.unique(np.concatenate(parts))
 
     def _ends(self, pieces: list[str], start: int) -> list[int]:
         """Where a member may end that begins with a piece: only values with commas go further."""

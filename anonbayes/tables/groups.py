@@ -76,15 +76,15 @@ def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) ->
     """Read-only multiplicities of the lines, None when each line is a row."""
     if weights is None:
         return None
-    found = np.asarray(weights)
-    if found.shape != (n_lines,) or found.dtype.kind not in "iu" or found.min(initial=1) < 1:
+    numbers = np.asarray(weights)
+    if numbers.shape != (n_lines,) or numbers.dtype.kind not in "iu" or numbers.min(initial=1) < 1:
         raise TableError(
             f"weights must be a whole number of at least 1 for each of the {n_lines} lines, got "
-            f"{found.dtype} of shape {found.shape}."
+            f"{numbers.dtype} of shape {numbers.shape}."
         )
     if scheme == "vertical":
         raise TableError("A vertical table has one line per row; leave out weights.")
-    return None if (found == 1).all() else frozen(found.astype(np.int64))
+    return None if (numbers == 1).all() else frozen(numbers.astype(np.int64))
 
 
 def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[np.int64]:
@@ -181,8 +181,8 @@ class Statistics:
     @cached_property
     def domains(self) -> Mapping[str, Domain]:
         """Domain of every attribute, the sensitive one last."""
-        found = {name: column.domain for name, column in self.columns.items()}
-        return MappingProxyType({**found, self.sensitive: self.secret.domain})
+        own = {name: column.domain for name, column in self.columns.items()}
+        return MappingProxyType({**own, self.sensitive: self.secret.domain})
 
     @cached_property
     def n_suppressed(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,11 @@ def _encode(value: Any) -> Any:
         return {"interval": [_encode(value.left), _encode(value.right), value.closed]}
     if isinstance(value, pd.Timestamp):
         return {"timestamp": value.isoformat()}
+    if type(value) is date:
+        return {"date": value.isoformat()}
     raise TableError(
         f"The value {value!r} of type {type(value).__name__} cannot be stored in a file; use "
-        "text, numbers, tuples, sets, intervals or timestamps as values."
+        "text, numbers, tuples, sets, intervals, dates or timestamps as values."
     )
 
 
@@ -123,8 +126,12 @@ def _decode(value: Any) -> Any:
     if kind == "set":
         return frozenset(_decode(v) for v in content)
     if kind == "interval":
-        return pd.Interval(content[0], content[1], closed=content[2])
-    return pd.Timestamp(content)
+        return pd.Interval(_decode(content[0]), _decode(content[1]), closed=content[2])
+    if kind == "timestamp":
+        return pd.Timestamp(content)
+    if kind == "date":
+        return date.fromisoformat(content)
+    raise TableError(f"it holds a value of the unknown kind {kind!r}")
 
 
 def _encode_hierarchy(hierarchy: Hierarchy | None) -> Any:

@@ -180,3 +180,21 @@ def test_averages_are_kept_on_disk(tmp_path):
 def test_ordinary_weights_have_no_urn():
     post = ab.fit(crossing(), draws=60, seed=1, progressbar=False)
     assert post.averaged("fit_nat", [(0, slice(0, 60))]) is None
+
+
+def test_a_saved_state_of_another_shape_is_refused(tmp_path):
+    """Kernels trust the shapes of a chain's state, whatever a file says."""
+    settings = {"beta": 1e-3, "chains": 1, "seed": 1, "progressbar": False}
+    ab.fit(ring(), draws=60, resume=tmp_path, **settings)
+    file = tmp_path / "chain-0" / "state.npz"
+    arrays = dict(np.load(file))
+    for name, wrong in (("pi", np.zeros(3)), ("pi_secret", np.array([-1.0, 2.0]))):
+        np.savez(file, **(arrays | {f"state/{name}": wrong}))
+        with pytest.raises(ab.errors.FileError, match=f"'{name}' is not"):
+            ab.fit(ring(), draws=90, resume=tmp_path, **settings)
+    np.savez(file, **arrays)
+    again = ab.fit(ring(), draws=90, resume=tmp_path, **settings)
+    whole = ab.fit(ring(), draws=90, **settings)
+    np.testing.assert_array_equal(again.draws["pi_x"], whole.draws["pi_x"])
+    cut = [(0, slice(0, 90))]
+    np.testing.assert_array_equal(again.averaged("fit_x", cut), whole.averaged("fit_x", cut))

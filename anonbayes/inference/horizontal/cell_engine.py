@@ -11,6 +11,7 @@ from numba import njit
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import code_dtype
+from anonbayes.errors import FileError
 from anonbayes.inference.dirichlet import Prior, dirichlet_rows, draw_forest
 from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
 from anonbayes.inference.horizontal.tree import DirichletTree
@@ -589,7 +590,22 @@ class HorizontalEngine:
         return live
 
     def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Draws:
-        """Return the state that `pack` stored."""
+        """Return the state that `pack` stored, after a check: kernels trust its shapes."""
+        width = int(self.urns.entry_first[-1])
+        shapes = {
+            "pi_secret": (self.layout.n_secrets,),
+            "pi": (self.layout.length,),
+            "sum": (width,),
+            "n": (1,),
+            "blocks": (len(arrays.get("blocks", ())), width),
+        }
+        for name, shape in shapes.items():
+            array = arrays.get(name, np.zeros(0))
+            if array.shape != shape or array.dtype != np.float64 or not (array >= 0).all():
+                raise FileError(
+                    f"The saved state of the chain is damaged: {name!r} is not {shape} numbers of "
+                    "at least 0. Start the run again with another path."
+                )
         return arrays
 
     def averages(self, live: Draws) -> Draws:
