@@ -115,19 +115,18 @@ def drawn(case: Population, sample: int) -> None:
     rng = np.random.default_rng(2)
     plan = experiment.plans["OneID (W)"]
     values = np.repeat(np.arange(len(case.counts)), case.counts)
-    attack = ab.reidentify.simulate_budget_attack(
-        plan.channel,
-        values,
-        plan.budgets,
-        sensitive=case.sensitive,
-        senders=rng.choice(case.n, sample),
-        seed=rng,
+    domain, senders = plan.channel.domain, rng.choice(case.n, sample)
+    reports = plan.channel.release(domain.decode(values[senders]), seed=rng)
+    attack = ab.reidentify.budget_attack(
+        domain, reports, domain.decode(values), plan.budgets, senders=senders, seed=rng
     )
+    shown = np.concatenate([[0], np.cumsum(~case.sensitive[reports.indices])])[reports.indptr]
+    outlier = (case.counts[values[senders]] == 1) & (np.diff(shown) > 0)
     exact = experiment.attacks["OneID (W)"]
     found = ab.reidentify.rate(attack)
     text = f"  W, drawn: {found.share:.4g} +- {found.standard_error:.1g}, computed {exact.rate:.4g}"
-    if attack.outlier.any():
-        found = ab.reidentify.rate(attack, where=attack.outlier)
+    if outlier.any():
+        found = ab.reidentify.rate(attack, where=outlier)
         text += (
             f"; outliers drawn {found.share:.4g} +- {found.standard_error:.1g}, computed "
             f"{exact.outlier_rate:.4g}"

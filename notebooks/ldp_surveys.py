@@ -267,15 +267,14 @@ busiest = np.argsort(-counts)[:5]
 lonely = np.argsort(counts)[: n_places // 2]
 lines = {}
 for name, (channel, budget) in plans.items():
-    attack = ab.reidentify.simulate_budget_attack(channel, visits, budget, seed=6)
-    rate = ab.reidentify.rate(attack, bound=gamma / users)
+    attack = ab.reidentify.expected_budget_attack(channel, counts, budget)
     off = np.stack([
         users * channel.estimate(channel.simulate(counts, seed=seed), method="empirical").p - counts
         for seed in range(100, 140)
     ])  # fmt: skip
     lines[name] = {
-        "senders named": rate.share,
-        "accepted": rate.bound,
+        "senders named": attack.rate,
+        "accepted": gamma / users,
         "error, 5 busiest places": np.sqrt((off[:, busiest] ** 2).mean()),
         "error, lonelier half": np.sqrt((off[:, lonely] ** 2).mean()),
     }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from anonbayes.reidentify.budget import (
     ExpectedAttack,
-    SimulatedAttack,
     WorstReport,
     budget_attack,
     expected_budget_attack,
-    simulate_budget_attack,
     worst_report,
 )
 from anonbayes.reidentify.markov import MarkovAttack, markov_attack, synthetic_traces
@@ -19,13 +17,11 @@ __all__ = [
     "ExpectedAttack",
     "MarkovAttack",
     "Rate",
-    "SimulatedAttack",
     "WorstReport",
     "budget_attack",
     "expected_budget_attack",
     "markov_attack",
     "rate",
-    "simulate_budget_attack",
     "synthetic_traces",
     "worst_report",
 ]

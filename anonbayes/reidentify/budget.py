@@ -1,11 +1,11 @@
-"""The budget attack on bit reports: carried out, simulated, in expectation, at its worst.
+"""The budget attack on bit reports: carried out, in expectation, at its worst.
 
 The attacker names a holder of the raised value with the largest budget (OneID Sec. V).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints, Mask, read_generator
-from anonbayes.channels.randomness import draw_bits
+from anonbayes.arrays import Floats, Ints, read_generator
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
@@ -25,18 +24,12 @@ from anonbayes.reidentify.result import Attack, Population, check_senders
 
 __all__ = [
     "ExpectedAttack",
-    "SimulatedAttack",
     "WorstReport",
     "best_pools",
     "budget_attack",
     "expected_budget_attack",
-    "simulate_budget_attack",
     "worst_report",
 ]
-# Bits are drawn in blocks of at least this many expected ones per user, most telling ones first:
-# then hardly anybody needs another block. And raised bits held at a time.
-ONES_PER_BLOCK = 30.0
-CHUNK = 10_000_000
 
 
 @njit(cache=True)
@@ -139,90 +132,6 @@ def budget_attack(
     return _attack(users, named, sent, rng)
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedAttack(Attack):
-    """An attack on reports that were never written down.
-
-    Attributes
-    ----------
-    outlier : ndarray of bool
-        Senders with a unique value whose report raised a non-sensitive bit (OneID Fig. 6).
-    """
-
-    outlier: Mask = field(kw_only=True, repr=False)
-
-
-def simulate_budget_attack(
-    channel: BitChannel,
-    values: Iterable[object],
-    budgets: Any,
-    *,
-    sensitive: Iterable[object] = (),
-    senders: npt.ArrayLike | None = None,
-    seed: int | np.random.Generator | None = None,
-) -> SimulatedAttack:
-    """Release reports and attack them, drawing only the bits that decide the attack.
-
-    The result has the distribution of ``budget_attack(channel.release(values), ...)``. Bits are
-    drawn in blocks of falling budget, and only for users whose report has no deciding bit yet.
-
-    Parameters
-    ----------
-    channel : BitChannel
-        What the users' devices run.
-    values : iterable
-        True value of each user.
-    budgets
-        As in `budget_attack`.
-    sensitive : iterable
-        The sensitive values, or their mask, for telling outliers.
-    senders : array-like of int, optional
-        Simulate the reports of these users only; all by default.
-    seed : int, numpy.random.Generator or None
-        Of the reports and of the attacker's choices.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> domain = ab.Domain("x", range(50))
-    >>> tuned = ab.budgets.worst_case(domain, n=500, gamma=10)
-    >>> channel = ab.InputDiscriminativeUE.optimal(domain, tuned)
-    >>> values = [i % 50 for i in range(500)]
-    >>> attack = ab.reidentify.simulate_budget_attack(channel, values, tuned, seed=1)
-    >>> ab.reidentify.rate(attack, bound=tuned.bound).within_bound
-    True
-    """
-    users = Population.of(channel.domain, values)
-    epsilon = budget_array(budgets, channel.domain)
-    is_open = ~chosen_mask(channel.domain, sensitive)
-    sent = (
-        np.arange(len(users))
-        if senders is None
-        else check_senders(senders, len(np.asarray(senders)), len(users))
-    )
-    rng = read_generator(seed)
-    named = np.zeros((len(sent), 4), dtype=np.int64)
-    opened = np.zeros(len(sent), dtype=bool)
-    blocks = list(_blocks(epsilon, channel.miss))
-    for number, columns in enumerate(blocks):
-        later = any(is_open[rest].any() for rest in blocks[number:])
-        waiting = np.flatnonzero((named[:, 0] == 0) | (~opened & later))
-        for rows in _pieces(waiting, float(channel.miss[columns].sum())):
-            own = users.codes[sent[rows]]
-            reports, mine = _draw_columns(channel, columns, own, rng)
-            opened[rows] |= _raises_open(reports, np.append(is_open[columns], False))
-            counts = np.append(users.counts[columns], 0)
-            part = _pools(reports, np.append(epsilon[columns], 0.0), counts, mine, rng)
-            part[:, 2] = columns[np.minimum(part[:, 2], len(columns) - 1)]
-            undecided = named[rows, 0] == 0
-            named[rows[undecided]] = part[undecided]
-    attack = _attack(users, named, sent, rng)
-    unique = users.counts[users.codes[sent]] == 1
-    return SimulatedAttack(
-        attack.method, attack.guess, attack.senders, attack.success, outlier=unique & opened
-    )
-
-
 def _pools(
     reports: BitReports, epsilon: Floats, counts: Ints, own: Ints, rng: np.random.Generator
 ) -> Ints:
@@ -240,43 +149,6 @@ def _attack(users: Population, named: Ints, sent: Ints, rng: np.random.Generator
     guess[~lost] = users.holder(value[~lost], place[~lost])
     success = np.where(lost, 1.0 / len(users), inside / np.maximum(size, 1))
     return Attack("budget", guess, sent, success)
-
-
-def _blocks(epsilon: Floats, miss: Floats) -> Iterator[Ints]:
-    """Columns in order of falling budget, in blocks; equal budgets stay together."""
-    order = np.argsort(-epsilon, kind="stable")
-    falling = epsilon[order]
-    ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True)) + 1
-    ones = np.cumsum(miss[order])
-    start = 0
-    while start < len(order):
-        before = ones[start - 1] if start else 0.0
-        enough = ends[(ones[ends - 1] >= before + ONES_PER_BLOCK) & (ends > start)]
-        end = int(enough[0]) if len(enough) else len(order)
-        yield order[start:end]
-        start = end
-
-
-def _pieces(rows: Ints, ones: float) -> Iterator[Ints]:
-    step = max(1, int(CHUNK / (1.0 + ones)))
-    return (rows[i : i + step] for i in range(0, len(rows), step))
-
-
-def _draw_columns(
-    channel: BitChannel, columns: Ints, own: Ints, rng: np.random.Generator
-) -> tuple[BitReports, Ints]:
-    """Draw these columns of the users' reports; a last, silent one stands for all other values."""
-    place = np.full(len(channel.domain), len(columns), dtype=np.int64)
-    place[columns] = np.arange(len(columns))
-    mine = place[own]
-    hit, miss = (np.append(p[columns], 0.0) for p in (channel.hit, channel.miss))
-    return draw_bits(mine, hit, miss, rng), mine
-
-
-def _raises_open(reports: BitReports, is_open: Mask) -> Mask:
-    """Which reports raise one of these bits at least."""
-    raised = np.concatenate([[0], np.cumsum(is_open[reports.indices])])
-    return raised[reports.indptr[1:]] > raised[reports.indptr[:-1]]
 
 
 # -------------------------------------------------------------------------------------------------

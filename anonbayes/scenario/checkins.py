@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from anonbayes.budgets import Collection
     from anonbayes.domains import Domain
-    from anonbayes.reidentify.result import Rate
 
 __all__ = ["Checkins", "PreparedCheckins"]
 
@@ -117,8 +116,7 @@ class PreparedCheckins:
             "users": float(n),
             "places": float(len(self.domain)),
             "bound": how.gamma / n,
-            "reidentified": attacked.share,
-            "reidentified_standard_error": attacked.standard_error,
+            "reidentified": attacked,
             "unprotected_places": float(np.isinf(found.budgets[1].epsilon).sum()),
             "error_l1": float(np.abs(found.estimate.p - truth).sum()),
             "error_l1_worst_case": self._equal_budgets(truth),
@@ -134,31 +132,25 @@ class PreparedCheckins:
                 measures,
                 {"max_reidentified": "reidentified", "max_error": "error_l1"},
             ),
-            details={"within_bound": attacked.within_bound},
+            details={"within_bound": attacked <= found.budgets[0].bound},
             plots={"places": lambda: _plot(table)},
         )
 
-    def _attack(self, found: Collection) -> Rate:
-        """Share of all reports, of both groups, whose sender is named."""
+    def _attack(self, found: Collection) -> float:
+        """Expected share of all reports, of both groups, whose sender is named."""
         import numpy as np
 
-        from anonbayes.reidentify.budget import simulate_budget_attack
-        from anonbayes.reidentify.result import Rate
+        from anonbayes.reidentify.budget import expected_budget_attack
 
-        parts = []
-        for channel, budgets, mine, seed in zip(
-            found.channels, found.budgets, (found.first, ~found.first), self.seeds[1:3], strict=True
+        codes = self.domain.encode(self.values)
+        counts = np.bincount(codes, minlength=len(self.domain))
+        named = 0.0
+        for channel, budgets, mine in zip(
+            found.channels, found.budgets, (found.first, ~found.first), strict=True
         ):
-            parts.append(
-                simulate_budget_attack(
-                    channel, self.values, budgets, senders=np.flatnonzero(mine),
-                    sensitive=self.settings.population.sensitive, seed=seed,
-                ).success
-            )  # fmt: skip
-        success = np.concatenate(parts)
-        # Successes are probabilities; averaging them is what `rate` does with an attack's own.
-        share, error = float(success.mean()), float(success.std() / np.sqrt(len(success)))
-        return Rate(share, len(success), error, found.budgets[0].bound)
+            attack = expected_budget_attack(channel, counts, budgets)
+            named += float(attack.success[codes[mine]].sum())
+        return named / len(codes)
 
     def _equal_budgets(self, truth: npt.NDArray[np.float64]) -> float:
         """Error when nothing is known about popularity and all users report under that."""

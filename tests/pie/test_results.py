@@ -46,7 +46,6 @@ MADE = {
     "ExpectedAttack": lambda: ab.reidentify.expected_budget_attack(BITS, [3, 1, 2], 1.0),
     "MarkovAttack": lambda: ab.reidentify.markov_attack([[1, 2], [2]], [[1, 2], [2, 3]]),
     "Rate": lambda: ab.reidentify.rate([1, 2], truth=[1, 0]),
-    "SimulatedAttack": lambda: ab.reidentify.simulate_budget_attack(BITS, VALUES, 1.0, seed=1),
     "WorstReport": lambda: ab.reidentify.worst_report(BITS, [3, 1, 2]),
     "Ball": lambda: ab.nonstochastic.optimal_policy([0.5, 0.5], SQUARE, 2).balls[0],
     "Box": lambda: SQUARE,
