@@ -52,6 +52,10 @@ class ConvergenceWarning(UserWarning):
     """Chains disagree: the answer depends on where they started."""
 
 
+class MisfitWarning(UserWarning):
+    """Reports that the channel, as it was described, can hardly have produced."""
+
+
 def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
     """Return a sentence naming the known labels closest to `text`, for use at the end of an error.
 

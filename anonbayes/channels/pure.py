@@ -87,6 +87,11 @@ class PureChannel(Channel):
         counts, n = self._support(reports)
         return closed_forms.share_interval(counts, n, self.hit, self.miss, level)
 
+    def misfit(self, reports: Any) -> float:
+        """Probability, at most, of support counts as far from all distributions as these."""
+        counts, n = self._support(reports)
+        return closed_forms.misfit(counts, n, self.hit, self.miss)
+
     def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
         counts, n = self._support(reports)
         p = closed_forms.empirical(counts, n, self.hit, self.miss)

@@ -223,8 +223,9 @@ class SecureSource:
 def generator(seed: Any = None) -> np.random.Generator:
     """NumPy generator for simulated noise.
 
-    An integer gives a stream of its own, apart from the one that ``numpy.random.default_rng`` gives
-    for it: people who were simulated with the same number must not be correlated with their noise.
+    A seed gives a stream of its own, apart from the one that ``numpy.random.default_rng`` gives for
+    it: people who were simulated with the same seed must not be correlated with their noise. A
+    generator is taken as it is.
 
     Examples
     --------
@@ -234,9 +235,12 @@ def generator(seed: Any = None) -> np.random.Generator:
     True
     """
     try:
-        if isinstance(seed, int | np.integer):
-            return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=NOISE))
-        return np.random.default_rng(seed)
+        if seed is None or isinstance(seed, np.random.Generator | np.random.BitGenerator):
+            return np.random.default_rng(seed)
+        if not isinstance(seed, np.random.SeedSequence):
+            seed = np.random.SeedSequence(seed)
+        own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *NOISE))
+        return np.random.default_rng(own)
     except (TypeError, ValueError):
         raise ChannelError(
             f"seed={seed!r} must be a whole number of at least 0, or a NumPy generator."

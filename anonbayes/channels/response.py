@@ -17,6 +17,7 @@ from anonbayes.channels.base import (
     Symbols,
     by_appearance,
     check_matrix_size,
+    check_reports,
     report_weights,
     usable,
 )
@@ -229,6 +230,7 @@ class UtilityOptimizedRR(PureChannel):
 
         The reports are counted first, once: nothing else of them matters here.
         """
+        check_reports(reports)
         if not isinstance(reports, SupportCounts):
             counts = self.counts(reports)
             reports = SupportCounts(counts, int(counts.sum()))

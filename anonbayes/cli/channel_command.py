@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -221,6 +222,10 @@ def estimate(
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
     draws: Draws = 1000,
     chains: Chains = 4,
+    prior_weight: Annotated[
+        float | None,
+        typer.Option(help="Weight of the prior of bayes, in people; learnt by default."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Makes bayes reproducible.")] = None,
     out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
@@ -230,8 +235,9 @@ def estimate(
 ) -> None:
     """Estimate how frequent values are among those who sent reports, with intervals.
 
-    The options of the mechanism must be those that the devices used. With --json: method, reports,
-    level, shares (value, share, lower, upper).
+    The options of the mechanism must be those that the devices used; reports that can hardly come
+    from it are pointed out. With --json: method, reports, level, shares (value, share, lower,
+    upper), notes.
     """
     one_of("method", method, METHODS)
     check_free([out, plot], force=force)
@@ -244,7 +250,14 @@ def estimate(
     settings: dict[str, Any] = {"level": level}
     if method == "bayes":
         settings |= {"draws": draws, "chains": chains, "seed": seed}
-    found = channel.estimate(sent, method=method, **settings)
+        if prior_weight is not None:
+            settings["prior_weight"] = prior_weight
+    elif prior_weight is not None:
+        raise AnonbayesError(f"--prior-weight has no meaning with --method {method}.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = channel.estimate(sent, method=method, **settings)
+    notes = [str(note.message) for note in caught]
     shares = found.summary().rename(columns={"p": "share"})
     writers = {}
     if out is not None:
@@ -262,8 +275,9 @@ def estimate(
                 "reports": found.n,
                 "level": level,
                 "shares": shares.reset_index().to_dict("records"),
+                "notes": notes,
             }
         )
         return
     show_table(shares, title=f"{found.n:,} reports, {method}, {level:.0%} intervals")
-    say(*map(str, writers))
+    say(*notes, *map(str, writers))

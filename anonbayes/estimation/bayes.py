@@ -1,88 +1,487 @@
-"""Bayesian estimation: Gibbs sampling on the counts behind the reports."""
+"""Bayesian estimation: posterior draws of the distribution behind the reports.
+
+The prior is ``p ~ Dirichlet(A/K, ..., A/K)``. Its weight ``A`` decides how even shares are before
+any report: no fixed one fits even and very uneven populations alike, and ``A = K``, the uniform
+prior, swamps noisy reports. By default it is learnt with the shares, ``log A`` being uniform.
+
+A draw moves probability between pairs of values, whose sum stays: the split of a pair has a
+one-dimensional posterior, which is drawn by slices on its logit and by proposals from its prior
+(these carry it over the gap between "nobody" and "some"). Where a report names one value or none,
+the likelihood of a pair is that of its two counts, and a sweep costs ``O(K)`` whatever the number
+of reports. Other reports enter by the quadratic expansion of their log-likelihood around its
+maximum; the exact likelihood then accepts or refuses what was moved (surrogate transitions: Liu
+2001, Monte Carlo Strategies, 9.4.3), so that the draws are from the posterior itself.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
+from scipy import special
 
 from anonbayes.arrays import Floats, read_generator, read_whole
 from anonbayes.errors import ModelError
+from anonbayes.estimation import em
 from anonbayes.estimation.likelihood import MixtureLikelihood
 
-__all__ = ["check_prior", "sample"]
-MAX_THIN = 50
+__all__ = ["PosteriorDraws", "check_prior", "dirichlet", "mixing", "sample"]
+
+# Largest number of values for which the quadratic expansion is written down, K x K numbers.
+MOST_VALUES = 3000
+
+# Largest number of values with a learnt prior; beyond, its weight is the square root of K.
+MOST_LEARNT = 20_000
+
+# Steps of a slice at most: 20 outwards, and halvings down to the last digit.
+MOST_STEPS = 200
+
+# The learnt weight of the prior lies between the first of these and the second times K.
+LEAST_WEIGHT, MOST_WEIGHT = 0.5, 10.0
 
 
-class Draws(NamedTuple):
-    """Posterior draws of shape (chains, draws, K), and how far apart in sweeps they are."""
+class PosteriorDraws(NamedTuple):
+    """Posterior draws of shape (chains, draws, K), the weight of the prior, and how it mixed."""
 
     p: Floats
+    prior_weight: Floats
     thin: int
+    r_hat: float
+    ess: float
+
+    @property
+    def converged(self) -> bool:
+        """Whether the chains agree and are worth a hundred independent draws, for every value."""
+        return self.r_hat <= 1.05 and self.ess >= 100.0
 
 
 def sample(
     likelihood: MixtureLikelihood,
     *,
-    alpha: npt.ArrayLike = 1.0,
+    alpha: npt.ArrayLike | None = None,
+    prior_weight: float | None = None,
     draws: int = 1000,
     tune: int = 500,
     chains: int = 4,
-    thin: int | None = None,
+    thin: int = 1,
     seed: Any = None,
-) -> Draws:
+) -> PosteriorDraws:
     """Draw from the posterior of the distribution under a Dirichlet prior.
-
-    One sweep draws the counts of true values behind the reports given ``p``, then
-    ``p ~ Dirichlet(alpha + counts)`` (MODEL 1.2 and 2). A report that stems from a flat noise
-    floor says nothing of ``p`` and is left out of the counts, which makes the chain shorter of
-    memory than one that guesses a value for it. Chains start from independent prior draws.
 
     Parameters
     ----------
     likelihood : MixtureLikelihood
         The reports.
-    alpha : float or array-like of shape (K,)
-        Parameters of the Dirichlet prior.
+    alpha : float or array-like of shape (K,), optional
+        Parameters of the prior.
+    prior_weight : float, optional
+        Instead, their sum, the same for all values. With neither the weight is learnt.
     draws, tune, chains : int
-        Kept draws per chain, sweeps before the first (in kept draws), and number of chains.
-    thin : int, optional
-        Sweeps per kept draw. By default about half the reciprocal of the share of reports that
-        tell their value, at most 50: noisier channels have longer memory.
+        Kept draws per chain, draws before the first, and number of chains.
+    thin : int
+        Sweeps per kept draw.
     seed : int, numpy.random.Generator or None
         Source of the draws.
     """
-    prior = check_prior(alpha, likelihood.size)
-    for name, number in (
-        ("draws", draws),
-        ("chains", chains),
-        ("thin", 1 if thin is None else thin),
-    ):
+    size = likelihood.size
+    for name, number in (("draws", draws), ("chains", chains), ("thin", thin)):
         read_whole(name, number, least=1, error=ModelError)
     read_whole("tune", tune, error=ModelError)
-    out = np.empty((chains, draws, likelihood.size))
-    generators = read_generator(seed, error=ModelError).spawn(chains)
-    steps = thin
-    for chain, rng in enumerate(generators):
-        p = dirichlet(prior, rng)
+    if alpha is not None and prior_weight is not None:
+        raise ModelError("Give alpha or prior_weight, not both.")
+    learnt = alpha is None and prior_weight is None and 1 < size <= MOST_LEARNT
+    if alpha is None:
+        weight = math.sqrt(size) if prior_weight is None else _check_weight(prior_weight)
+        alpha = weight / size
+    prior = check_prior(alpha, size)
+    split = _split(likelihood)
+    out, weights = np.empty((chains, draws, size)), np.empty((chains, draws))
+    for chain, rng in enumerate(read_generator(seed, error=ModelError).spawn(chains)):
+        state = _Chain.start(likelihood, split, prior, learnt, rng)
         for draw in range(-tune, draws):
-            for _ in range(steps or 1):
-                p = dirichlet(prior + likelihood.allocate(p, rng), rng)
+            # The first draws only look for where the expansion is good.
+            exact = draw >= -(3 * tune) // 4
+            for _ in range(thin):
+                state.move(exact=exact, adapt=draw < 0)
             if draw >= 0:
-                out[chain, draw] = p
-            elif steps is None and draw == -(tune // 2) - 1:
-                steps = _default_thin(likelihood, p)
-        steps = steps or 1
-    return Draws(out, steps or 1)
+                out[chain, draw], weights[chain, draw] = state.p, state.alpha.sum()
+    return PosteriorDraws(out, weights, thin, *mixing(out))
 
 
-def _default_thin(likelihood: MixtureLikelihood, p: Floats) -> int:
-    """About half the reciprocal of the share of reports that tell their value under `p`."""
-    total = likelihood.probabilities(p)
-    noise = likelihood.floor * float(likelihood.tilt @ p)
-    telling = float(likelihood.weights @ (1 - noise / total)) / likelihood.n
-    return int(np.clip(np.ceil(0.5 / max(telling, 1e-12)), 1, MAX_THIN))
+# -------------------------------------------------------------------------------------------------
+# One chain.
+
+
+class _Split(NamedTuple):
+    """Log-likelihood of the split of a pair: by counts, or by the expansion around `centre`.
+
+    By counts it is ``count log(floor + gain p)`` for each value. Otherwise
+    ``slope (p - centre) - (p - centre)' curve (p - centre) / 2``.
+    """
+
+    count: Floats
+    floor: Floats
+    gain: Floats
+    centre: Floats
+    slope: Floats
+    curve: Floats
+
+    @property
+    def is_exact(self) -> bool:
+        return self.curve.size == 0
+
+
+def _split(likelihood: MixtureLikelihood) -> _Split | None:
+    """How reports enter; None when there are too many values for an expansion."""
+    none, size = np.zeros(0), likelihood.size
+    square = np.zeros((0, 0))
+    lengths = np.diff(likelihood.indptr)
+    named = np.repeat(likelihood.floor, lengths)
+    alone = len(likelihood.indices) == len(np.unique(likelihood.indices)) and lengths.max() <= 1
+    if alone and likelihood.floor_is_flat:
+        count, floor = np.zeros(size), np.ones(size)
+        count[likelihood.indices] = np.repeat(likelihood.weights, lengths)
+        floor[likelihood.indices] = named * likelihood.tilt[0]
+        return _Split(count, floor, likelihood.gain, none, none, square)
+    if size > MOST_VALUES:
+        return None
+    highest = em.maximize(likelihood, np.full(size, 1.0 / size), iterations=400, tolerance=1e-4).p
+    centre = em.starting_point(highest, size)
+    slope, _ = likelihood.gradient(centre)
+    return _Split(none, none, none, centre, slope, likelihood.curvature(centre))
+
+
+@dataclass
+class _Chain:
+    """Where a chain is."""
+
+    likelihood: MixtureLikelihood
+    split: _Split | None
+    alpha: Floats
+    learnt: bool
+    rng: np.random.Generator
+    p: Floats
+    log_p: Floats
+    value: float
+    pairs: int
+
+    @classmethod
+    def start(
+        cls,
+        likelihood: MixtureLikelihood,
+        split: _Split | None,
+        prior: Floats,
+        learnt: bool,
+        rng: np.random.Generator,
+    ) -> _Chain:
+        size = likelihood.size
+        p = dirichlet(prior + 1.0, rng)
+        return cls(
+            likelihood, split, prior.copy(), learnt, rng, p, np.log(p), likelihood.log(p), 4 * size
+        )
+
+    def move(self, *, exact: bool, adapt: bool) -> None:
+        """One sweep, corrected by the exact likelihood where an expansion made it."""
+        if self.likelihood.size == 1:
+            return
+        if self.split is None:
+            counts = self.likelihood.allocate(self.p, self.rng)
+            self.p = dirichlet(self.alpha + counts, self.rng)
+            self.log_p = np.log(np.maximum(self.p, 1e-300))
+            self._learn_given_p()
+            return
+        before = self.p, self.log_p, self.alpha, self.value
+        # There and back again, so that the way is as likely in either direction.
+        self._sweep()
+        if self.learnt:
+            self._learn()
+        self._sweep()
+        if self.split.is_exact:
+            return
+        shift = _expansion(self.p, self.split) - _expansion(before[0], self.split)
+        self.value = self.likelihood.log(self.p)
+        gain = self.value - before[3] - shift
+        if exact and not math.log(1.0 - self.rng.random()) < gain:
+            self.p, self.log_p, self.alpha, self.value = before
+        if adapt and exact:
+            # About two in three sweeps shall be accepted.
+            chance = math.exp(min(gain, 0.0))
+            size = self.likelihood.size
+            self.pairs = int(np.clip(self.pairs * math.exp(chance - 0.65), 1, 16 * size)) + 1
+
+    def _sweep(self) -> None:
+        assert self.split is not None
+        p, log_p = self.p.copy(), self.log_p.copy()
+        if self.split.is_exact:
+            count, floor, gain, *_ = self.split
+            split_by_counts(self.rng, p, log_p, self.alpha, count, floor, gain, self.pairs)
+        else:
+            *_, centre, slope, curve = self.split
+            pull = slope - curve @ (p - centre)
+            split_by_expansion(self.rng, p, log_p, self.alpha, pull, curve, self.pairs)
+        total = p.sum()  # one, up to rounding
+        self.p, self.log_p = p / total, log_p - math.log(total)
+
+    def _learn(self) -> None:
+        """Another weight of the prior at which every share keeps its place in the prior."""
+        self._learn_given_p()
+        size = len(self.p)
+        old = float(self.alpha[0])
+        low, high = math.log(LEAST_WEIGHT / size), math.log(MOST_WEIGHT)
+        # Anywhere, where the reports say little of it; else a step.
+        new = low + (high - low) * self.rng.random()
+        if self.rng.random() < 0.5:
+            new = math.log(old) + 0.7 * self.rng.standard_normal()
+        if not low <= new <= high:
+            return
+        new = math.exp(new)
+        total = self.rng.standard_gamma(old * size)
+        log_g = _same_place(self.log_p + math.log(max(total, 1e-300)), old, new)
+        log_p = log_g - special.logsumexp(log_g)
+        p = np.exp(log_p)
+        if math.log(1.0 - self.rng.random()) < self._log(p) - self._log(self.p):
+            self.p, self.log_p, self.alpha = p, log_p, np.full(size, new)
+
+    def _learn_given_p(self) -> None:
+        """Another weight of the prior with the shares as they are, by a slice on its logarithm."""
+        if not self.learnt:
+            return
+        size, logs = len(self.p), float(self.log_p.sum())
+
+        def density(log_alpha: float) -> float:
+            a = math.exp(log_alpha)
+            return math.lgamma(a * size) - size * math.lgamma(a) + a * logs
+
+        low, high = math.log(LEAST_WEIGHT / size), math.log(MOST_WEIGHT)
+        here = math.log(self.alpha[0])
+        level = density(here) + math.log(1.0 - self.rng.random())
+        while True:
+            there = low + (high - low) * self.rng.random()
+            if density(there) > level or high - low < 1e-9:
+                break
+            low, high = (there, high) if there < here else (low, there)
+        self.alpha = np.full(size, math.exp(there))
+
+    def _log(self, p: Floats) -> float:
+        assert self.split is not None
+        return _expansion(p, self.split) if not self.split.is_exact else self.likelihood.log(p)
+
+
+def _expansion(p: Floats, split: _Split) -> float:
+    change = p - split.centre
+    return float(split.slope @ change - 0.5 * change @ split.curve @ change)
+
+
+def _same_place(log_g: Floats, old: float, new: float) -> Floats:
+    """Logarithm of gamma quantiles of order `new` at the places of `log_g` in order `old`.
+
+    Examples
+    --------
+    >>> float(_same_place(np.log([2.0]), 1.0, 1.0).round(9)[0]) == round(math.log(2), 9)
+    True
+    """
+    g = np.exp(np.minimum(log_g, 700.0))
+    # Far below one a gamma distribution is a power: P(g) = g^a / Gamma(a + 1).
+    small = old * log_g - math.lgamma(old + 1.0)
+    below, above = special.gammainc(old, g), special.gammaincc(old, g)
+    with np.errstate(divide="ignore"):
+        inside = np.where(
+            below < 0.5, special.gammaincinv(new, below), special.gammainccinv(new, above)
+        )
+        exact = np.log(inside)
+        log_below = np.where(g < 1e-8, small, np.log(below))
+    power = (log_below + math.lgamma(new + 1.0)) / new
+    return np.where(power < math.log(1e-8), power, exact)
+
+
+@njit(cache=True)
+def _log_gamma_draw(rng: Any, a: float) -> float:
+    """Logarithm of a gamma draw; tiny orders do not underflow."""
+    if a >= 1.0:
+        return np.log(rng.standard_gamma(a))
+    return np.log(rng.standard_gamma(a + 1.0)) + np.log(1.0 - rng.random()) / a
+
+
+@njit(cache=True)
+def _log_sum(a: float, b: float) -> float:
+    top = max(a, b)
+    return top + np.log(np.exp(a - top) + np.exp(b - top))
+
+
+@njit(cache=True)
+def _of_counts(f: float, g: float, s: float, c: Any, d: Any) -> float:
+    """Log-likelihood of a pair with logarithmic shares `f` and `g` of the sum `s`, by counts."""
+    value = 0.0
+    if c[0] > 0:
+        value += c[0] * np.log(c[1] + c[2] * s * np.exp(f))
+    if d[0] > 0:
+        value += d[0] * np.log(d[1] + d[2] * s * np.exp(g))
+    return value
+
+
+@njit(cache=True)
+def _of_expansion(f: float, s: float, here: float, slope: float, curve: float) -> float:
+    change = s * np.exp(f) - here
+    return change * (slope - 0.5 * change * curve)
+
+
+@njit(cache=True)
+def _draw_pair(
+    rng: Any, lf: float, lg: float, a: float, b: float, s: float, mode: int, c: Any, d: Any, e: Any
+) -> Any:
+    """Logarithms of the two shares of a pair, drawn given their sum `s`.
+
+    Mode 0 takes counts, floors and gains of both from `c` and `d`; mode 1 what the first has,
+    slope and curvature from `e`.
+    """
+    if mode == 0:
+        value = _of_counts(lf, lg, s, c, d)
+    else:
+        value = _of_expansion(lf, s, e[0], e[1], e[2])
+    first, second = _log_gamma_draw(rng, a), _log_gamma_draw(rng, b)
+    total = _log_sum(first, second)
+    first, second = first - total, second - total
+    if mode == 0:
+        other = _of_counts(first, second, s, c, d)
+    else:
+        other = _of_expansion(first, s, e[0], e[1], e[2])
+    if np.log(1.0 - rng.random()) < other - value:
+        lf, lg, value = first, second, other
+    # A slice on the logit, stepped out by at most 20 widths in all.
+    x = lf - lg
+    level = value + a * lf + b * lg + np.log(1.0 - rng.random())
+    low = x - 2.0 * rng.random()
+    high = low + 2.0
+    left = int(20 * rng.random())
+    right = 19 - left
+    stage = 0
+    for _ in range(MOST_STEPS):
+        y = low if stage == 0 else high
+        if stage == 2:
+            y = low + (high - low) * rng.random()
+        f = -np.log1p(np.exp(-y)) if y > 0 else y - np.log1p(np.exp(y))
+        g = f - y
+        if mode == 0:
+            inside = _of_counts(f, g, s, c, d) + a * f + b * g > level
+        else:
+            inside = _of_expansion(f, s, e[0], e[1], e[2]) + a * f + b * g > level
+        if stage == 0:
+            if inside and left > 0:
+                low, left = low - 2.0, left - 1
+            else:
+                stage = 1
+        elif stage == 1:
+            if inside and right > 0:
+                high, right = high + 2.0, right - 1
+            else:
+                stage = 2
+        elif inside:
+            return f, g
+        elif y < x:
+            low = y
+        else:
+            high = y
+    return lf, lg  # the slice is as narrow as rounding
+
+
+@njit(cache=True)
+def split_by_counts(
+    rng: Any, p: Any, log_p: Any, alpha: Any, count: Any, floor: Any, gain: Any, updates: int
+) -> None:
+    """Redraw the splits of `updates` random pairs of values whose reports were counted."""
+    size = len(p)
+    c, d, e = np.empty(3), np.empty(3), np.empty(3)
+    for _ in range(updates):
+        j = int(rng.random() * size)
+        k = int(rng.random() * (size - 1))
+        k += k >= j
+        total = _log_sum(log_p[j], log_p[k])
+        c[0], c[1], c[2] = count[j], floor[j], gain[j]
+        d[0], d[1], d[2] = count[k], floor[k], gain[k]
+        f, g = _draw_pair(
+            rng, log_p[j] - total, log_p[k] - total, alpha[j], alpha[k], np.exp(total), 0, c, d, e
+        )
+        log_p[j], log_p[k] = total + f, total + g
+        p[j], p[k] = np.exp(log_p[j]), np.exp(log_p[k])
+
+
+@njit(cache=True)
+def split_by_expansion(
+    rng: Any, p: Any, log_p: Any, alpha: Any, pull: Any, curve: Any, updates: int
+) -> None:
+    """Redraw the splits of `updates` random pairs; `pull` is the slope where the chain is."""
+    size = len(p)
+    c, d, e = np.empty(3), np.empty(3), np.empty(3)
+    for _ in range(updates):
+        j = int(rng.random() * size)
+        k = int(rng.random() * (size - 1))
+        k += k >= j
+        total = _log_sum(log_p[j], log_p[k])
+        e[0], e[1] = p[j], pull[j] - pull[k]
+        e[2] = curve[j, j] + curve[k, k] - 2.0 * curve[j, k]
+        f, g = _draw_pair(
+            rng, log_p[j] - total, log_p[k] - total, alpha[j], alpha[k], np.exp(total), 1, c, d, e
+        )
+        log_p[j], log_p[k] = total + f, total + g
+        change = np.exp(log_p[j]) - p[j]
+        p[j], p[k] = np.exp(log_p[j]), np.exp(log_p[k])
+        for i in range(size):
+            pull[i] -= change * (curve[i, j] - curve[i, k])
+
+
+# -------------------------------------------------------------------------------------------------
+# How well chains mixed.
+
+
+def mixing(draws: Floats) -> tuple[float, float]:
+    """Largest split R-hat and smallest effective sample size over the last axis.
+
+    `draws` has shape (chains, draws, K). The effective sample size is Geyer's initial positive
+    sequence of the averaged autocorrelations (Gelman et al., Bayesian Data Analysis, 11.5).
+
+    Examples
+    --------
+    >>> independent = np.random.default_rng(1).random((4, 500, 2))
+    >>> r_hat, ess = mixing(independent)
+    >>> r_hat < 1.02, ess > 1000
+    (True, True)
+    """
+    chains, n, _ = draws.shape
+    half = n // 2
+    if half < 4:
+        return math.inf, 0.0
+    parts = np.concatenate([draws[:, :half], draws[:, n - half :]])
+    worst, least = 1.0, math.inf
+    step = max(1, 2_000_000 // (2 * chains * half))
+    for start in range(0, draws.shape[2], step):
+        some = parts[:, :, start : start + step]
+        within = some.var(axis=1, ddof=1).mean(axis=0)
+        moving = within > 1e-30
+        if not moving.any():
+            continue
+        some, within = some[:, :, moving], within[moving]
+        spread = some.mean(axis=1).var(axis=0, ddof=1)
+        total = within * (half - 1) / half + spread
+        worst = max(worst, float(np.sqrt(total / within).max()))
+        least = min(least, float(_effective(some, total).min()))
+    return worst, least if math.isfinite(least) else float(chains * n)
+
+
+def _effective(parts: Floats, total: Floats) -> Floats:
+    chains, n, size = parts.shape
+    centred = parts - parts.mean(axis=1, keepdims=True)
+    power = np.abs(np.fft.rfft(centred, 2 * n, axis=1)) ** 2
+    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n
+    within = covariance[0] * n / (n - 1)
+    rho = 1.0 - (within - covariance) / total
+    pairs = rho[: n - n % 2].reshape(-1, 2, size).sum(axis=1)
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
+    return np.minimum(chains * n / np.maximum(2.0 * monotone.sum(axis=0) - 1.0, 1e-3), chains * n)
 
 
 def dirichlet(alpha: Floats, rng: np.random.Generator) -> Floats:
@@ -110,3 +509,9 @@ def check_prior(alpha: npt.ArrayLike, size: int) -> Floats:
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])
         raise ModelError(f"alpha[{bad}] = {array[bad]!r} must be positive and finite.")
     return array
+
+
+def _check_weight(weight: float) -> float:
+    if not (isinstance(weight, int | float) and 0 < weight < math.inf):
+        raise ModelError(f"prior_weight={weight!r} must be a positive number.")
+    return float(weight)

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Estimate",
+    "around",
     "check_distribution",
     "empirical",
     "inverse_variance",
+    "misfit",
     "score_interval",
     "share_interval",
     "shares_of",
@@ -50,8 +52,11 @@ class Estimate:
     p : ndarray, shape (K,)
         The estimate, in domain order. Of the empirical estimator, entries may be negative.
     interval : ndarray, shape (K, 2), or None
-        Lower and upper limit for each value: confidence limits (Wilson's, of the share of
-        supporting reports) or, for ``method="bayes"``, equal-tailed credible limits.
+        Lower and upper limit for each value, the estimate between them: confidence limits
+        (Wilson's, of the share of supporting reports), widened to the estimate where it lies
+        outside. For ``method="bayes"`` equal-tailed credible limits, with the learnt prior widened
+        to the confidence limits: a prior that takes all values alike would leave out the largest
+        shares where noise prevails.
     level : float
         Probability of `interval`.
     log_likelihood : float or None
@@ -64,6 +69,10 @@ class Estimate:
         Whether the iteration reached its tolerance (always true for closed forms).
     gap : float
         Upper bound on what the log-likelihood could still gain, where it was computed.
+    r_hat, ess : float
+        For ``method="bayes"`` the largest R-hat and the smallest effective number of draws.
+    misfit : float
+        Probability of reports that fit the channel as badly, at most; NaN where it is not known.
     draws : xarray.DataArray or None
         Posterior draws with dims ``(chain, draw, <domain name>)``.
     intermediate : Estimate or None
@@ -81,6 +90,9 @@ class Estimate:
     iterations: int = 0
     converged: bool = True
     gap: float = float("nan")
+    r_hat: float = float("nan")
+    ess: float = float("nan")
+    misfit: float = float("nan")
     draws: xr.DataArray | None = field(default=None, repr=False)
     intermediate: Estimate | None = field(default=None, repr=False)
 
@@ -214,7 +226,7 @@ def share_interval(
 ) -> npt.NDArray[np.float64]:
     """Confidence limits of each probability: Wilson's limits of the supporting share, mapped.
 
-    Returns an array of shape (K, 2), clipped to [0, 1].
+    Returns an array of shape (K, 2), clipped to [0, 1]. See `around` for estimates outside.
 
     Examples
     --------
@@ -244,6 +256,50 @@ def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
     array([0.75, 0.25])
     """
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
+
+
+def around(interval: Floats, *inside: Floats) -> Floats:
+    """Interval that also holds other estimates or limits of the same shares.
+
+    Examples
+    --------
+    >>> around(np.array([[0.1, 0.3]]), np.array([-0.05])).tolist()
+    [[-0.05, 0.3]]
+    """
+    columns = [interval, *(np.reshape(more, (len(interval), -1)) for more in inside)]
+    every = np.concatenate(columns, axis=1)
+    return np.stack([every.min(axis=1), every.max(axis=1)], axis=1)
+
+
+def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
+    """Probability, at most, of support counts as far from all distributions as these.
+
+    Shares below zero or above one can only be noise: their squared standard scores sum to less than
+    a chi-square variable with as many degrees of freedom as there are values. And all shares sum to
+    one, up to noise that the channel itself tells. Twice the smaller of the two tail probabilities.
+
+    Examples
+    --------
+    Randomized response read with a budget that is far too small:
+
+    >>> misfit([900, 50, 50], 1000, np.full(3, 0.4), np.full(3, 0.3)) < 1e-6
+    True
+    """
+    from math import erfc, sqrt
+
+    from scipy import special
+
+    share = np.asarray(counts) / n
+    low = np.minimum(share - miss, 0.0) / np.sqrt(np.maximum(miss * (1 - miss), 1e-12) / n)
+    high = np.maximum(share - hit, 0.0) / np.sqrt(np.maximum(hit * (1 - hit), 1e-12) / n)
+    outside = float(special.chdtrc(len(hit), float(low @ low + high @ high)))
+    gain = hit - miss
+    if not (gain > 0).all():
+        return min(1.0, outside)
+    # The sum of a user's unbiased shares is one plus noise of every bit but the own.
+    noise = float(np.sum(miss * (1 - miss) / gain**2)) + float(np.max(hit * (1 - hit) / gain**2))
+    score = abs(float(np.sum((share - miss) / gain)) - 1.0) / sqrt(noise / n) if noise else 0.0
+    return min(1.0, 2.0 * min(outside, erfc(score / sqrt(2.0))))
 
 
 def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:

@@ -123,6 +123,9 @@ def allocate(
         total = floor[r] * base
         for j in range(start, stop):
             total += weighted[indices[j]]
+        if not total > 0.0:  # such a report says nothing; never draw with a share of 0/0
+            noise += left
+            continue
         if left == 1:
             rest = rng.random() * total - floor[r] * base
             if rest < 0.0 or start == stop:
@@ -143,7 +146,9 @@ def allocate(
         for j in range(start, stop):
             if left == 0:
                 break
-            share = 1.0 if j + 1 == stop else min(1.0, max(0.0, weighted[indices[j]] / total))
+            share = 1.0
+            if j + 1 < stop:
+                share = min(1.0, max(0.0, weighted[indices[j]] / total)) if total > 0.0 else 0.0
             drawn = rng.binomial(left, share)
             counts[indices[j]] += drawn
             left -= drawn
@@ -321,6 +326,27 @@ class MixtureLikelihood(SimplexLikelihood):
             pull,
         )
         return self.gain * pull + self.tilt * floor_pull, total + self._constant
+
+    def curvature(self, p: Floats) -> Floats:
+        """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
+        total = self.probabilities(p)
+        seen = (self.weights > 0) & (total > 0)
+        share = np.zeros(len(total))
+        share[seen] = np.sqrt(self._weights[seen]) / total[seen]
+        common = share * self.floor
+        lengths = np.diff(self.indptr)
+        rows = sparse.csr_array(
+            (np.repeat(share, lengths) * self.gain[self.indices], self.indices, self.indptr),
+            shape=(len(total), self.size),
+        )
+        # Blocks of rows written in full: their products cost less than those of sparse rows.
+        square = np.zeros((self.size, self.size))
+        step = max(1, 4_000_000 // self.size)
+        for start in range(0, len(total), step):
+            block = rows[start : start + step].toarray()
+            block += np.outer(common[start : start + step], self.tilt)
+            square += block.T @ block
+        return square
 
     def restrict(self, keep: npt.NDArray[np.bool_]) -> MixtureLikelihood:
         """Likelihood of distributions on the values in `keep`, all others having none."""

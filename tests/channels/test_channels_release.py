@@ -14,6 +14,7 @@ import anonbayes as ab
 from anonbayes.channels.randomness import (
     SecureSource,
     draw_bits,
+    generator,
     often,
     randomness,
     seldom,
@@ -130,6 +131,12 @@ def test_no_seed_never_touches_numpys_generator(monkeypatch):
     channel = ab.RandomizedResponse(ab.Domain("x", ["a", "b"]), 1.0)
     assert len(channel.release(["a"] * 10)) == 10
     assert len(ab.RAPPOR(channel.domain, 1.0).release(["a"] * 10)) == 10
+
+
+@pytest.mark.parametrize("seed", [7, [7], np.random.SeedSequence(7)], ids=["int", "list", "seq"])
+def test_no_kind_of_seed_couples_people_with_their_noise(seed):
+    assert generator(seed).random() != np.random.default_rng(seed).random()
+    assert generator(seed).random() == generator(seed).random()
 
 
 def test_secure_integers_have_no_remainder_bias(monkeypatch):

@@ -68,7 +68,9 @@ def test_estimates_spread_each_bin_evenly_and_match_the_counts():
     reports = quantizer.release(np.repeat([10, 30, 60, 90], [40, 30, 20, 10]))
     p = quantizer.estimate(reports, method="mle").p
     np.testing.assert_allclose(p, np.repeat([0.4, 0.3, 0.2, 0.1], 25) / 25, atol=1e-6)
-    posterior = quantizer.estimate(reports, method="bayes", draws=400, tune=100, chains=2, seed=1).p
+    posterior = quantizer.estimate(
+        reports, method="bayes", alpha=1.0, draws=400, tune=100, chains=2, seed=1
+    ).p
     # Dirichlet(1, ..., 1) on 100 values: mean of a bin (count + 25)/(100 + 100); its draws are
     # independent given the counts, standard error below 0.002.
     np.testing.assert_allclose(
