@@ -79,6 +79,9 @@ class Estimation(Section):
     level: float = key("Probability of the intervals.", 0.95, gt=0, le=0.9999)
     draws: int = key("Draws per chain (bayes).", 1000, ge=1)
     chains: int = key("Number of chains (bayes).", 4, ge=1)
+    prior_weight: float | None = key(
+        "Weight of the prior, in people (bayes); learnt by default.", None, gt=0
+    )
 
 
 class SurveyLimits(Section):
@@ -199,6 +202,8 @@ class PreparedSurvey:
         more: dict[str, Any] = {"level": how.level}
         if method == "bayes":
             more |= {"draws": how.draws, "chains": how.chains, "seed": self.settings.seed}
+            if how.prior_weight is not None:
+                more["prior_weight"] = how.prior_weight
         if self.knowledge:
             more["knowledge"] = self.knowledge
         found: Estimate = self.channel.estimate(self.reports, method=method, **more)
