@@ -74,9 +74,10 @@ def read_whole(
     anonbayes.errors.AnonbayesError: n=2.5 must be a whole number of at least 0.
     """
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+        number: Any = value  # the abstract type has no comparison for type checkers
         try:
-            if least <= value == int(value):
-                return int(value)
+            if least <= number == int(number):
+                return int(number)
         except (OverflowError, ValueError):
             pass
     raise error(f"{argument}={value!r} must be a whole number of at least {least}.")

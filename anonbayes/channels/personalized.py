@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
 from anonbayes.domains import Domain, list_of
@@ -71,13 +71,14 @@ class Personalized(Channel):
     """
 
     def __init__(self, common: PureChannel, tags: Iterable[object]) -> None:
-        if getattr(common, "sensitive", None) is None:
+        sensitive: Mask | None = getattr(common, "sensitive", None)
+        if sensitive is None:
             raise ChannelError(
                 "The common channel must be UtilityOptimizedRR or UtilityOptimizedRAPPOR, got "
                 f"{type(common).__name__}."
             )
         self.common = common
-        self._sensitive = common.sensitive
+        self._sensitive = sensitive
         self.tags = tuple(list_of("tags", tags))
         self._tag_codes = np.array([common.domain.index(tag) for tag in self.tags], dtype=np.int64)
         for tag, code in zip(self.tags, self._tag_codes, strict=True):
@@ -416,7 +417,7 @@ class PersonalChannel(Channel):
             yield Ratios(
                 some.own[self.codes],
                 some.other[self.codes],
-                lambda x, other, some=some: some.report(int(self.codes[x]), int(self.codes[other])),
+                _report_of(some, self.codes),
                 None if some.proof is None else some.proof[self.codes],
                 self.codes,
             )
@@ -428,3 +429,8 @@ class PersonalChannel(Channel):
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
         """Reports as the common channel reads them."""
         return self.common.read_texts(texts, where=where)
+
+
+def _report_of(ratios: Ratios, codes: Ints) -> Callable[[int, int], Any]:
+    """Report behind a pair of values, each replaced by its code in the common channel."""
+    return lambda x, other: ratios.report(int(codes[x]), int(codes[other]))

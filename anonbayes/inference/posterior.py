@@ -538,7 +538,7 @@ class Posterior:
         prior = resolve_prior(table, alpha=alpha, beta=beta)
         given = compat.posterior_dataset(idata)
         shapes: dict[str, tuple[int, ...]] = {f"pi_{table.sensitive}": (len(prior.alpha),)}
-        shapes |= {f"pi_{name}": weights.shape for name, weights in prior.beta.items()}
+        shapes.update({f"pi_{name}": weights.shape for name, weights in prior.beta.items()})
         draws = {name: checked_draws(given, name, shape) for name, shape in shapes.items()}
         averages = None
         if table.scheme == "vertical":

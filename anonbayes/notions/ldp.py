@@ -121,7 +121,10 @@ class Ratios(NamedTuple):
 class Audited(Protocol):
     """The part of a channel that a notion of privacy looks at."""
 
-    domain: Domain
+    @property
+    def domain(self) -> Domain:
+        """The values that people may hold."""
+        ...
 
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
         """Largest log ratios, over all reports or over those that prove no value."""
@@ -304,7 +307,7 @@ def matrix_ratios(
     with np.errstate(divide="ignore"):
         log_q = np.log(q)
     for y in np.flatnonzero(kept):
-        yield Ratios(log_q[:, y], -log_q[:, y], lambda _x, _other, y=y: reports[y])
+        yield Ratios(log_q[:, y], -log_q[:, y], lambda _x, _other, y=y: reports[y])  # type: ignore[misc]
 
 
 def largest_ratio(own: Floats, other: Floats, alike: Ints | None = None) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -193,7 +193,7 @@ def compose(*notions: Notion) -> Notion:
                 f"{total} and {notion} do not compose into one notion; for ULDP with LDP use "
                 "`integrate`."
             )
-        total = total + notion
+        total = cast(Any, total) + notion
     return total
 
 

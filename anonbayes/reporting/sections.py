@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -271,7 +271,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
             f"{share(line['low'])} to {share(line['high'])}",
         ]
         for name in ("attacker", "learner")
-        for bin_, line in scores.calibration.loc[name].iterrows()
+        for bin_, line in cast(Any, scores.calibration.loc[name].iterrows())
     ]
     names = ("right", "log_loss", "brier", "ece")
     lines = [

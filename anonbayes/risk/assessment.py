@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -553,7 +553,7 @@ class RiskAssessment:
             "score_differences": _table(self.score_differences, "difference"),
             "calibration": [
                 {"belief": belief, "from": bin_.left, "to": bin_.right, **_plain(line)}
-                for (belief, bin_), line in self.calibration.iterrows()
+                for (belief, bin_), line in cast(Any, self.calibration.iterrows())
             ],
             "below_random_worlds": self.belief_scores.below_random_worlds,
             "cautions": dict(self.cautions),

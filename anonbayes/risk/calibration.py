@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,11 +59,11 @@ class _Bins:
         place = np.minimum(np.floor(N_BINS * pairs.stated + 1e-9), N_BINS - 1).astype(np.int64)
 
         def total(values: Floats) -> Floats:
-            return np.bincount(place, values * people, N_BINS)
+            return np.bincount(place, values * people, N_BINS).astype(np.float64)
 
         return cls(
             place,
-            np.bincount(place, people, N_BINS),
+            total(np.ones(len(place))),
             total(pairs.stated),
             total(pairs.right),
             np.sqrt(total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0))),  # beliefs round
@@ -166,7 +167,7 @@ class Scores:
         """Beliefs whose stated probabilities are not to be taken at their word, by letter."""
         out = {}
         for letter in ("A", "L"):
-            line = self.table.loc[BELIEFS[letter]]
+            line: Any = self.table.loc[BELIEFS[letter]]
             by_chance = line["ece_chance"] + 2 * line["ece_chance_sd"]
             if line["ece"] <= max(TOLERANCE, by_chance):
                 continue
@@ -195,7 +196,7 @@ class Scores:
         """What follows from `below_random_worlds`, in words; empty where it is not so."""
         if not self.below_random_worlds:
             return ""
-        line = self.differences.loc["attacker - random_worlds"]
+        line: Any = self.differences.loc["attacker - random_worlds"]
         return (
             "The attacker's beliefs score below those of somebody to whom all compatible tables "
             f"are equally likely (log loss worse by {number(line['log_loss'], 2)} "
@@ -207,7 +208,8 @@ class Scores:
         """The bin in which stated and observed certainty differ for most people, as a sentence."""
         lines = self.calibration.loc[BELIEFS[letter]]
         missed = lines["people"] * (lines["stated"] - lines["observed"]).abs()
-        bin_, line = missed.idxmax(), lines.loc[missed.idxmax()]
+        bin_: Any = missed.idxmax()
+        line: Any = lines.loc[bin_]
         who = BELIEFS[letter].replace("_", " ")
         people = count(line["people"], "person", "people")
         return (

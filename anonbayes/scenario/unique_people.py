@@ -123,7 +123,9 @@ class PreparedIdentity:
         )
         summary = who.summary
         measures = {str(name): float(value) for name, value in summary["estimate"].items()}
-        measures["unique_in_population_high"] = float(summary["high"]["unique_in_population"])
+        measures["unique_in_population_high"] = float(
+            summary["high"].to_dict()["unique_in_population"]
+        )
         measures["largest_match"] = float(who.rows["match"].max())
         if settings.sample.household is not None:
             measures["largest_household_match"] = float(who.rows["household_match"].max())

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -111,7 +111,7 @@ def _fingerprint(values: Ints) -> int:
         mixed ^= np.uint64(value) + np.uint64(0x632BE59BD9B4E019)
         mixed *= np.uint64(0xFF51AFD7ED558CCD)
         mixed ^= mixed >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(1))
+    return np.int64(mixed >> np.uint64(1))  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)
@@ -201,7 +201,8 @@ def _allocate(
         likelihood += records.mass[d] * out[d]
         each = records.mass[d] / records.rows[d]
         for _ in range(records.rows[d]):
-            chosen = min(np.searchsorted(work, rng.random() * total, side="right"), n_classes - 1)
+            place: Any = np.searchsorted(work, rng.random() * total, side="right")
+            chosen = min(place, n_classes - 1)
             in_class[chosen] += each
             for a in range(n_attributes):
                 rows_in[records.cells[d, a], chosen] += 1

@@ -646,7 +646,7 @@ class HorizontalEngine:
         mean = np.empty((len(fit), *beta.shape))
         for s, rows in enumerate(counts):
             fixed = np.bincount(values[single[cell]], weights=rows[single], minlength=beta.shape[1])
-            drawn = np.where(single | flat, 0, rows)
+            drawn: Ints = np.where(single | flat, 0, rows)
             exact, listed = listed_rows(evidence, drawn, fixed, beta[s])
             fit[:, s, listed] = exact[listed]
             fit[:, s, single[cell]] = 1.0

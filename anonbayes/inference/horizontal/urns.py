@@ -16,7 +16,7 @@ sees a value of weight 1e-8, and yet two beliefs may differ in nothing else.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -94,7 +94,10 @@ class Urns(NamedTuple):
         ]
         of_attribute = np.full(len(d.sizes), -1)
         of_attribute[chosen] = np.arange(len(chosen))
-        cells, rows, pointer, inside = [], [], [np.zeros(1)], []
+        cells: list[Any] = []
+        rows: list[Any] = []
+        pointer: list[Any] = [np.zeros(1)]
+        inside: list[Any] = []
         fixed = np.zeros(layout.length)
         for a in chosen:
             name = layout.names[a]
@@ -502,7 +505,7 @@ def record_urn(
 
 
 def listed_rows(
-    evidence: Evidence, counts: Ints, fixed: Floats, weights: Floats
+    evidence: Evidence, counts: Ints, fixed: Floats | Ints, weights: Floats
 ) -> tuple[Floats, Mask]:
     """``P(R_j = k | t*)`` of a row of each cell for one sensitive value, by listing.
 
