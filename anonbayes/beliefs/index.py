@@ -163,12 +163,13 @@ class IndexedRecords:
         return self._matches[victims]
 
 
-_KEPT: WeakKeyDictionary[ReleasedTable, dict[bool, IndexedRecords]] = WeakKeyDictionary()
+_KEPT = "_indexed_records"
+"""Where a table keeps its index: tables that say the same may number lines and cells otherwise."""
 
 
 def records_of(table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
     """Records of a table, without or with their groups, indexed once and kept with the table."""
-    kept = _KEPT.setdefault(table, {})
+    kept: dict[bool, IndexedRecords] = vars(table).setdefault(_KEPT, {})
     if grouped not in kept:
         kept[grouped] = IndexedRecords.of(table, grouped=grouped)
     return kept[grouped]
