@@ -83,22 +83,6 @@ class Budgets:
         allowed = reidentification_budget(held, self.n, self.gamma)
         return (held > 0) & (self.epsilon > allowed)
 
-    def capped(self, sensitive: Iterable[object], cap: float = 1.0) -> Budgets:
-        """Return the same budgets, those of `sensitive` values at most `cap`."""
-        return make_budgets(
-            self.domain,
-            self.n,
-            self.gamma,
-            self.method,
-            self.at_least,
-            epsilon=self.epsilon,
-            sensitive=sensitive,
-            cap=cap,
-            before=self.sensitive,
-            alpha=self.alpha,
-            level=self.level,
-        )
-
     def to_series(self) -> pd.Series:
         """Return the budgets as a series over the values."""
         index = pd.Index(self.domain.values, name=self.domain.name)
@@ -316,7 +300,6 @@ def make_budgets(
     sensitive: Iterable[object],
     cap: float,
     epsilon: Floats | None = None,
-    before: Mask | None = None,
     alpha: float | None = None,
     level: float | None = None,
 ) -> Budgets:
@@ -331,7 +314,7 @@ def make_budgets(
         float(gamma),
         method,
         at_least,
-        mask if before is None else mask | before,
+        mask,
         alpha,
         level,
     )

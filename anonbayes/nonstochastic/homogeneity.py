@@ -97,8 +97,8 @@ class GroupLeakage:
         """Return the finding in plain types, the groups as a list of records."""
         groups = self.groups.reset_index().astype(object).to_dict(orient="records")
         names = ["text", "is_private", "k", "exposed", "leakage", "relative_disarray"]
-        found = {name: getattr(self, name) for name in [*names, "maximin_information"]}
-        return {**found, "groups": groups}
+        plain = {name: getattr(self, name) for name in [*names, "maximin_information"]}
+        return {**plain, "groups": groups}
 
     def _repr_html_(self) -> str:
         shown = self.groups.sort_values("leakage", ascending=False, kind="stable")

@@ -17,6 +17,7 @@ from scipy.interpolate import PchipInterpolator
 from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
+from anonbayes.figures import make_axes, make_figure
 from anonbayes.nonstochastic import relations
 from anonbayes.nonstochastic.cuts import largest_smallest_edges
 from anonbayes.nonstochastic.geometry import (
@@ -487,7 +488,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     Shades order the answers; the numbers on the scale are the answers themselves, and the region
     that gives most away (or several of the same size) is hatched.
     """
-    import matplotlib.pyplot as plt
+    from matplotlib import rc_context
     from matplotlib.colors import BoundaryNorm
 
     if policy.dimension != 2:
@@ -495,8 +496,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
             f"The regions of a secret with {policy.dimension} coordinates cannot be drawn; this "
             "picture is for two."
         )
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
+    ax = make_axes(ax, 5.6, 4.6)
     axes = [
         np.linspace(a, b, resolution)
         for a, b in zip(policy.box.lower, policy.box.upper, strict=True)
@@ -515,7 +515,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     least = policy.smallest_region
     for i, region in enumerate(policy.regions):
         if region.log_measure <= least.log_measure + 1e-9:
-            with plt.rc_context({"hatch.color": "crimson"}):
+            with rc_context({"hatch.color": "crimson"}):
                 ax.contourf(*axes, values, levels=shown[i : i + 2], colors="none", hatches=["////"])
             if len(own := inner[max(i - 1, 0) : i + 1]):
                 ax.contour(*axes, values, levels=own, colors="crimson", **solid)
@@ -579,10 +579,7 @@ def tradeoff(
 
 def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
     """Draw the curves of `tradeoff`: leaked information above, the adversary's error below."""
-    import matplotlib.pyplot as plt
-
-    if axes is None:
-        _, axes = plt.subplots(2, 1, figsize=(6, 5.6), sharex=True, layout="constrained")
+    axes = make_figure(6, 5.6).subplots(2, 1, sharex=True) if axes is None else axes
     above, below = axes
     # The number of bins is a ceiling: a value holds from the quality before up to its own.
     above.step(frame.index, frame["leakage"], where="pre", label="leakage $L_0$")

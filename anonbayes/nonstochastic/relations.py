@@ -215,12 +215,6 @@ class Relation(Uncertain):
         """The same pairs seen from the release (counting measure)."""
         return Relation(self.matrix.T)
 
-    def secrets_given(self, y: int) -> Codes:
-        """Codes of the secrets that are possible after release `y`: the conditional range."""
-        if not 0 <= y < self.matrix.shape[1]:
-            raise ChannelError(f"Release {y} does not exist; there are {self.matrix.shape[1]}.")
-        return self.matrix.getcol(y).nonzero()[0]
-
     def postprocess(self, codes: npt.ArrayLike) -> Relation:
         """Relation of ``X`` with ``g(Y)``, where ``codes[y]`` is the code of ``g(y)``.
 

@@ -30,14 +30,13 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
+from anonbayes.inference.posterior import Posterior
 from anonbayes.pie.bounds import bayes_error
 from anonbayes.pie.divergence import Number
 from anonbayes.tables.build import distinct_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from anonbayes.inference.posterior import Posterior
 
 __all__ = ["ReleaseInformation", "release_information"]
 MOST_ROWS = 10_000_000

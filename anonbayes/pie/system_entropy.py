@@ -170,10 +170,6 @@ class DetCurve:
         weight = gap[after] / (gap[after] - gap[after - 1])
         return float((1 - weight) * self.frr[after] + weight * self.frr[after - 1])
 
-    def frr_at(self, far: float) -> float:
-        """Smallest false rejection rate with a false acceptance rate of at most `far`."""
-        return float(self.frr[int(np.argmax(self.far <= far))])
-
     def to_frame(self) -> pd.DataFrame:
         """Return the curve as a table."""
         return pd.DataFrame({"threshold": self.threshold, "far": self.far, "frr": self.frr})

@@ -77,12 +77,9 @@ def test_sensitive_values_are_capped_by_every_rule():
         ab.budgets.from_counts(DOMAIN, 10, {"clinic": 300}, **settings),
         ab.budgets.from_confidence(DOMAIN, 300, 10, reports, channel, **settings),
         ab.budgets.from_posterior(DOMAIN, 300, 10, reports, channel, **settings),
-        ab.budgets.from_counts(DOMAIN, 10, {"clinic": 300}).capped(["clinic"], 0.5),
     ):
         assert tuned.epsilon[0] == 0.5 and (tuned.epsilon[1:] > np.log(9.5) - 1e-2).all()
         assert tuned.sensitive.tolist() == [True, False, False, False]
-    twice = tuned.capped(["park"])
-    assert twice.epsilon[:2].tolist() == [0.5, 1.0] and twice.sensitive.tolist()[:2] == [True] * 2
 
 
 def test_sensitive_values_may_be_given_as_a_mask():

@@ -170,7 +170,6 @@ def test_quality_is_one_over_the_largest_euclidean_error():
         (lambda: ns.Relation.from_pairs([0], [0, 1]), "equal length"),
         (lambda: ns.Relation.from_pairs([5], [0], shape=(2, 2)), "do not fit shape"),
         (lambda: ns.Relation(np.eye(2)).postprocess([0]), "2 releases"),
-        (lambda: ns.Relation(np.eye(2)).secrets_given(2), "Release 2"),
         (lambda: ns.Relation([[1, 0], [math.nan, 1]]), "Row 1 of the relation holds NaN"),
         (lambda: ns.Relation([[1, 0], [1]]), "matrix of possible pairs"),
         (lambda: ns.leakage([]), "no possible pair"),
