@@ -5,6 +5,7 @@ from . import nonstochastic as nonstochastic
 from . import pie as pie
 from . import reidentify as reidentify
 from . import steps as steps
+from .channels.advice import choose_channel as choose_channel
 from .channels.base import Channel as Channel
 from .channels.base import ReportEvidence as ReportEvidence
 from .channels.coarsening import Generalization as Generalization

@@ -1,3 +1,4 @@
+from .advice import choose_channel as choose_channel
 from .base import Channel as Channel
 from .base import ReportEvidence as ReportEvidence
 from .coarsening import Generalization as Generalization

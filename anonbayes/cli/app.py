@@ -66,6 +66,7 @@ app.add_typer(
         "channel",
         "Randomize a column, estimate from reports, audit a mechanism.",
         {
+            "advise": channel_command.advise,
             "describe": channel_command.describe,
             "release": channel_command.release,
             "estimate": channel_command.estimate,

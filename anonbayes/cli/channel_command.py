@@ -44,8 +44,53 @@ if TYPE_CHECKING:
     from anonbayes.channels.pure import PureChannel
     from anonbayes.notions.ldp import Notion
 
-__all__ = ["describe", "estimate", "release"]
+__all__ = ["advise", "describe", "estimate", "release"]
 REPORT = "report"
+
+
+def advise(
+    values: Values = None,
+    epsilon: Epsilon = None,
+    sensitive: Protected = None,
+    reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
+    norm: Annotated[str, typer.Option(help="Error to compare: l1 or l2 (squared).")] = "l2",
+    plot: Annotated[Path | None, typer.Option(help="Picture of the losses, as PNG.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare all mechanisms that keep a guarantee: the most accurate first.
+
+    Each is audited for the guarantee (LDP, or ULDP with --sensitive) and compared by its expected
+    error in the worst case. With --json: notion, reports, norm, mechanisms (mechanism, loss,
+    times_best, report).
+    """
+    from anonbayes.channels.advice import choose_channel
+    from anonbayes.domains import Domain
+    from anonbayes.io.text import parse_values
+
+    check_free([plot], force=force)
+    if epsilon is None or values is None:
+        raise AnonbayesError("Give --epsilon, and --values: what people could hold.")
+    domain = Domain("value", [str(value) for value in parse_values(values)])
+    advice = choose_channel(domain, epsilon, reports, sensitive=sensitive or None, norm=norm)
+    if plot is not None:
+        write_files({plot: plot_writer(advice.plot)})
+    if as_json:
+        mechanisms = advice.table.reset_index().to_dict("records")
+        print_json(
+            {
+                "format": 1,
+                "notion": str(advice.notion),
+                "reports": reports,
+                "norm": norm,
+                "mechanisms": mechanisms,
+            }
+        )
+        return
+    show_table(
+        advice.table, title=f"Expected error ({norm}) in the worst case, {reports:,} reports"
+    )
+    say(f"{advice.notion} holds for all of them.", *([] if plot is None else [str(plot)]))
 
 
 def describe(

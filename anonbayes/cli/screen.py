@@ -236,6 +236,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "init": ("anonbayes init clinic.csv --sensitive diagnosis",),
     "run": ("anonbayes run clinic.toml --set model.draws=500",),
+    "channel advise": ("anonbayes channel advise --values 0-99 --epsilon 1 --reports 20000",),
     "channel describe": (
         f"anonbayes channel describe -m randomized_response --epsilon 1 {_SURVEY}",
         "anonbayes channel describe -m utility_optimized_rr --epsilon 1 --values HIV,flu,none "

@@ -1,0 +1,145 @@
+"""Which mechanism to take: every one that keeps the guarantee, the most accurate first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from anonbayes.arrays import read_whole
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.registry import MECHANISMS
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError
+from anonbayes.notions.ldp import LDP, Notion
+from anonbayes.notions.uldp import ULDP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Advice", "choose_channel"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Mechanisms that keep a guarantee, the most accurate first.
+
+    Attributes
+    ----------
+    notion : Notion
+        The guarantee; every channel was audited for it.
+    n : int
+        Number of reports.
+    norm : str
+        Of the loss.
+    channels : mapping of str to Channel
+        By the name of the mechanism, the best first.
+    losses : tuple of float
+        Expected loss of the empirical estimate, of each channel; the largest over all
+        distributions unless one was given.
+    """
+
+    notion: Notion
+    n: int
+    norm: str
+    channels: Mapping[str, PureChannel]
+    losses: tuple[float, ...]
+
+    @property
+    def best(self) -> PureChannel:
+        """The channel of least loss."""
+        return next(iter(self.channels.values()))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per mechanism: expected loss, how many times that of the best, what it sends."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "loss": self.losses,
+                "times_best": [loss / self.losses[0] for loss in self.losses],
+                "report": [MECHANISMS[name].title for name in self.channels],
+            },
+            index=pd.Index(list(self.channels), name="mechanism"),
+        )
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Expected losses as bars, on a logarithmic scale."""
+        from anonbayes.figures import make_axes
+
+        ax = make_axes(ax, 6.0, 1.2 + 0.35 * len(self.losses))
+        ax.barh(list(self.channels), self.losses)
+        ax.invert_yaxis()
+        ax.set(xscale="log", xlabel=f"expected loss ({self.norm}) from {self.n:,} reports")
+        return ax
+
+
+def choose_channel(
+    domain: Domain,
+    epsilon: float,
+    n: int,
+    *,
+    sensitive: Iterable[Any] | None = None,
+    p: npt.ArrayLike | None = None,
+    norm: str = "l2",
+) -> Advice:
+    """Compare all mechanisms that keep a guarantee by the errors to expect.
+
+    Parameters
+    ----------
+    domain : Domain
+        The values.
+    epsilon : float
+        Budget, positive.
+    n : int
+        Number of reports.
+    sensitive : iterable, optional
+        The values to protect: the guarantee is then ULDP, otherwise LDP.
+    p : array-like, mapping or pandas.Series, optional
+        Distribution that is expected; without it each mechanism's worst case counts.
+    norm : {"l1", "l2"}
+        ``sum |p_hat - p|`` or ``sum (p_hat - p)^2``.
+
+    Returns
+    -------
+    Advice
+        Audited channels and their expected losses, the best first.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("region", range(100))
+    >>> advice = ab.choose_channel(domain, epsilon=1.0, n=10_000)
+    >>> list(advice.channels)[0], advice.table["times_best"].round(2).tolist()[-1]
+    ('subset_selection', 9.61)
+    >>> list(ab.choose_channel(domain, 1.0, 10_000, sensitive=range(5)).channels)[0]
+    'utility_optimized_rr'
+    """
+    read_whole("n", n, least=1, error=ChannelError)
+    chosen = None if sensitive is None else list(sensitive)
+    notion: Notion = LDP(epsilon) if chosen is None else ULDP(chosen, epsilon)
+    rows = []
+    for name, mechanism in MECHANISMS.items():
+        if not mechanism.takes_epsilon or ("sensitive" in mechanism.needs and chosen is None):
+            continue
+        options = {"sensitive": chosen} if "sensitive" in mechanism.needs else {}
+        channel = mechanism.make(domain, epsilon, **options)
+        if not channel.satisfies(notion).holds:
+            continue
+        if p is None:
+            loss = channel.worst_case_loss(n, norm=norm)
+        else:
+            loss = channel.expected_loss(p, n, norm=norm)
+        rows.append((loss, name, channel))
+    rows.sort(key=lambda row: row[0])
+    return Advice(
+        notion,
+        int(n),
+        norm,
+        {name: channel for _, name, channel in rows},
+        tuple(loss for loss, _, _ in rows),
+    )
