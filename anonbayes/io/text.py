@@ -14,6 +14,7 @@ import pandas as pd
 from anonbayes.errors import AnonbayesError, TableError, nearest
 
 __all__ = [
+    "ROW",
     "blocks",
     "check_names",
     "column_of",
@@ -34,6 +35,10 @@ _AS_TEXT: dict[str, Any] = {
     "skip_blank_lines": True,
 }
 _BROKEN_END = re.compile(rb"\r[ \t]")
+ROW = "row"
+"""Name of an index of whole numbers that are no identifiers but numbers of rows: reports show them.
+
+Other labels of a cleartext may be names of people."""
 
 
 def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:

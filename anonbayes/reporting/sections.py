@@ -14,7 +14,7 @@ import pandas as pd
 from anonbayes.diagnostics.predictive import predictive_check
 from anonbayes.errors import ModelError
 from anonbayes.formats import Table, count, number, ratio, share
-from anonbayes.risk.assessment import ROW
+from anonbayes.io.text import ROW
 from anonbayes.risk.measures import GROUPS, MEASURES
 
 if TYPE_CHECKING:

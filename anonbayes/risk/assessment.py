@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
 __all__ = [
-    "ROW",
     "WEIGHT",
     "RiskAssessment",
     "breakdown",
@@ -204,11 +203,6 @@ def _forget(victims: Victims, a: int, size: int) -> Victims:
 
 WEIGHT = "weight"
 """Column of `RiskAssessment.rows` with the number of people that a row stands for."""
-
-ROW = "row"
-"""Name of an index of whole numbers that are no identifiers but numbers of rows: reports show them.
-
-Other labels of a cleartext may be names of people."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

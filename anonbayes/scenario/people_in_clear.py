@@ -194,7 +194,7 @@ def _labelled(reading: Reading, found: Counted) -> pd.DataFrame:
     """Label lines by the number of their first row; with several files, in words."""
     import pandas as pd
 
-    from anonbayes.risk.assessment import ROW
+    from anonbayes.io.text import ROW
 
     if len(reading.source.paths) > 1:
         return found.labelled(reading.place)
@@ -209,8 +209,7 @@ def _settled(
     A line of the frame is labelled by the number of its row, and stands for one row of the file or
     for so many `people`.
     """
-    from anonbayes.io.text import filled
-    from anonbayes.risk.assessment import ROW
+    from anonbayes.io.text import ROW, filled
 
     if missing == "category":
         return frame.replace("", LABEL)
