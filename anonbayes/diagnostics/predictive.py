@@ -65,8 +65,8 @@ class PredictiveCheck:
         if worst.empty:
             return f"No pair of attributes goes together{given} more than the model says."
         named = "; ".join(
-            f"{one} and {other} ({number(line['excess'], 2)} nats per row beyond chance)"
-            for (one, other), line in worst.iterrows()
+            f"{one} and {other} ({number(excess, 2)} nats per row beyond chance)"
+            for (one, other), excess in zip(worst.index, worst["excess"], strict=True)
         )
         more = int((self.table["p_value"] <= 0.05).sum()) - len(worst)
         return (
@@ -84,10 +84,11 @@ class PredictiveCheck:
         place = {name: i for i, name in enumerate(names)}
         excess = np.full((len(names), len(names)), np.nan)
         ax = make_axes(ax, 1.6 + 0.55 * len(names), 1.2 + 0.5 * len(names))
-        for (one, other), line in self.table.iterrows():
+        columns = (self.table[name] for name in ("excess", "p_value"))
+        for (one, other), beyond, p_value in zip(self.table.index, *columns, strict=True):
             i, j = place[one], place[other]
-            excess[i, j] = excess[j, i] = max(line["excess"], 0.0)
-            if line["p_value"] > 0.05:
+            excess[i, j] = excess[j, i] = max(beyond, 0.0)
+            if p_value > 0.05:
                 for x, y in ((i, j), (j, i)):
                     ax.text(x, y, "·", ha="center", va="center", color="0.5")
         image = ax.imshow(excess, cmap="cividis", vmin=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -264,14 +264,14 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     bins = [
         [
             name,
-            f"{100 * bin_.left:.0f}–{100 * bin_.right:.0f}%",
+            f"{100 * line['from']:.0f}–{100 * line['to']:.0f}%",
             count(line["people"]),
             share(line["stated"]),
             share(line["observed"]),
             f"{share(line['low'])} to {share(line['high'])}",
         ]
         for name in ("attacker", "learner")
-        for bin_, line in cast(Any, scores.calibration.loc[name].iterrows())
+        for line in scores.bins(name)
     ]
     names = ("right", "log_loss", "brier", "ece")
     lines = [

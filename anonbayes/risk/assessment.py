@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -546,8 +546,9 @@ class RiskAssessment:
             "scores": _table(self.scores, "belief"),
             "score_differences": _table(self.score_differences, "difference"),
             "calibration": [
-                {"belief": belief, "from": bin_.left, "to": bin_.right, **_plain(line)}
-                for (belief, bin_), line in cast(Any, self.calibration.iterrows())
+                {"belief": str(belief), **line}
+                for belief in self.scores.index
+                for line in self.belief_scores.bins(str(belief))
             ],
             "below_random_worlds": self.belief_scores.below_random_worlds,
             "cautions": dict(self.cautions),

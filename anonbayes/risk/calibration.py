@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -167,11 +166,11 @@ class Scores:
         """Beliefs whose stated probabilities are not to be taken at their word, by letter."""
         out = {}
         for letter in ("A", "L"):
-            line: Any = self.table.loc[BELIEFS[letter]]
+            line = _numbers(self.table, BELIEFS[letter])
             by_chance = line["ece_chance"] + 2 * line["ece_chance_sd"]
             if line["ece"] <= max(TOLERANCE, by_chance):
                 continue
-            excess = float(line["stated"] - line["right"])
+            excess = line["stated"] - line["right"]
             how = "surer than right" if excess > 0 else "less sure than right"
             if abs(excess) < line["ece"] / 2:
                 how = "too sure about some people and not sure enough about others"
@@ -187,7 +186,7 @@ class Scores:
     @property
     def below_random_worlds(self) -> bool:
         """Whether the attacker's log loss exceeds that of random worlds by two standard errors."""
-        line = self.differences.loc["attacker - random_worlds"]
+        line = _numbers(self.differences, "attacker - random_worlds")
         error = line["log_loss_se"]
         return bool(line["log_loss"] > (0.0 if np.isnan(error) else 2 * error) + 1e-12)
 
@@ -196,7 +195,7 @@ class Scores:
         """What follows from `below_random_worlds`, in words; empty where it is not so."""
         if not self.below_random_worlds:
             return ""
-        line: Any = self.differences.loc["attacker - random_worlds"]
+        line = _numbers(self.differences, "attacker - random_worlds")
         return (
             "The attacker's beliefs score below those of somebody to whom all compatible tables "
             f"are equally likely (log loss worse by {number(line['log_loss'], 2)} "
@@ -206,16 +205,33 @@ class Scores:
 
     def worst_bin(self, letter: str) -> str:
         """The bin in which stated and observed certainty differ for most people, as a sentence."""
-        lines = self.calibration.loc[BELIEFS[letter]]
-        missed = lines["people"] * (lines["stated"] - lines["observed"]).abs()
-        bin_: Any = missed.idxmax()
-        line: Any = lines.loc[bin_]
-        who = BELIEFS[letter].replace("_", " ")
-        people = count(line["people"], "person", "people")
-        return (
-            f"Of {people} about whom the {who} was {100 * bin_.left:.0f}–{100 * bin_.right:.0f}% "
-            f"sure, the best guess was right for {share(line['observed'])}."
+        worst = max(
+            self.bins(BELIEFS[letter]), key=lambda b: b["people"] * abs(b["stated"] - b["observed"])
         )
+        who = BELIEFS[letter].replace("_", " ")
+        people = count(worst["people"], "person", "people")
+        return (
+            f"Of {people} about whom the {who} was {100 * worst['from']:.0f}–"
+            f"{100 * worst['to']:.0f}% sure, the best guess was right for "
+            f"{share(worst['observed'])}."
+        )
+
+    def bins(self, belief: str) -> list[dict[str, float]]:
+        """Lines of `calibration` of one belief as plain numbers, with the bin's ends."""
+        lines = self.calibration.loc[belief]
+        bins = pd.IntervalIndex(lines.index.tolist())
+        ends = pd.DataFrame({"from": bins.left, "to": bins.right}, index=lines.index)
+        return [
+            {str(k): float(v) for k, v in line.items()}
+            for line in ends.join(lines).to_dict("records")
+        ]
+
+
+def _numbers(frame: pd.DataFrame, label: str) -> dict[str, float]:
+    """One line of a frame as plain numbers."""
+    return dict(
+        zip(map(str, frame.columns), frame.loc[label].to_numpy(float).tolist(), strict=True)
+    )
 
 
 def score(threats: Threats, people: Ints, replicates: Replicates) -> Scores:
