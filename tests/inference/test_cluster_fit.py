@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -172,6 +173,36 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
         monkeypatch.setattr(chains_module.SweepMeter, "add", kill_one)
         there = ab.fit(table, client=fragile, **settings)
     assert len(told) > 12 and sum(told) == 3 * 120
+    assert_same(there, here)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_workers_killed_at_random_moments(monkeypatch):
+    """Whatever a worker does when it dies, the draws are the same and no error of Dask's shows."""
+    import dask
+    import distributed  # noqa: F401  its settings must be there before one of them is changed
+
+    table, settings = vertical(), {"chains": 2, "draws": 60, "tune": 20, "step": "block", **QUIET}
+    here = ab.fit(table, **settings)
+    monkeypatch.setattr(chains_module, "TASK_SECONDS", 0.02)
+    rng, over = np.random.default_rng(1), threading.Event()
+    with dask.config.set({"distributed.scheduler.allowed-failures": 100}), local_client(2) as some:
+
+        def kill():
+            for pause in rng.uniform(0.05, 1.5, 6):
+                if over.wait(pause):
+                    return
+                pids = [w["pid"] for w in some.scheduler_info()["workers"].values() if "pid" in w]
+                pids = pids or list(some.run(os.getpid, on_error="ignore").values())
+                for pid in pids[:1]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        there = ab.fit(table, client=some, **settings)
+        over.set()
+        killer.join(60)
     assert_same(there, here)
 
 
