@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Mask
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
@@ -47,7 +47,7 @@ class InputDiscriminativeUE(BitChannel):
     >>> domain = ab.Domain("place", ["clinic", "park", "station"])
     >>> channel = ab.InputDiscriminativeUE.optimal(domain, [1.0, 4.6, float("inf")])
     >>> channel.a.round(3).tolist(), channel.b.round(3).tolist()
-    ([0.623, 0.398, 0.394], [0.378, 0.007, 0.0])
+    ([0.947, 0.41, 0.39], [0.571, 0.033, 0.0])
     """
 
     notion: InputDiscriminative | None = None
@@ -78,7 +78,9 @@ class InputDiscriminativeUE(BitChannel):
         return objective(self.a, self.b, np.ones(len(self.domain)))
 
     @classmethod
-    def optimal(cls, domain: Domain, budgets: Any, notion: str = "oneid") -> InputDiscriminativeUE:
+    def optimal(
+        cls, domain: Domain, budgets: Any, notion: str = "oneid", *, as_published: bool = False
+    ) -> InputDiscriminativeUE:
         """Channel of least worst-case squared error for given budgets (OneID (5), MODEL 3).
 
         Parameters
@@ -89,6 +91,10 @@ class InputDiscriminativeUE(BitChannel):
             Positive, one for each value; infinite ones need no protection.
         notion : {"oneid", "minid"}
             Which pairs a budget protects.
+        as_published : bool
+            Solve the paper's problem, which also limits a value against itself. OneID does without
+            where a value is alone with its budget, and loses less: with budgets of 0.5 and 3, 9.06
+            instead of 19.68.
 
         Examples
         --------
@@ -101,7 +107,7 @@ class InputDiscriminativeUE(BitChannel):
         one_of("notion", notion, NOTIONS)
         epsilon = budget_array(budgets, domain)
         classes, place, sizes = np.unique(epsilon, return_inverse=True, return_counts=True)
-        a, b, _ = optimum(classes, sizes, notion=notion)
+        a, b, _ = optimum(classes, sizes, notion=notion, as_published=as_published)
         channel = cls(domain, a[place], b[place])
         channel.notion = (OneID if notion == "oneid" else MinID)(budgets)
         return channel
@@ -122,8 +128,11 @@ class InputDiscriminativeUE(BitChannel):
 #
 # is convex and falls in every ``u`` and ``w`` (the sum's slope outweighs the maximum's), so at the
 # optimum the constraints bind. OneID-LDP then leaves one unknown, the common ``w``; MinID-LDP two,
-# the largest ``u`` and the largest ``w`` (MODEL 3). As in the paper, the constraint of a class with
-# itself is kept for classes of one value too.
+# the largest ``u`` and the largest ``w`` (MODEL 3).
+#
+# The paper also limits a value against itself, ``u_i + w_i <= r_ii``, which no pair asks for when
+# the value is alone in its class. Without this, OneID-LDP lets one such value ``s`` have a larger
+# ``w`` than the common one: ``u_s = eps_s - w`` and ``u_i = eps_i - w_s``, two unknowns.
 
 NOTIONS = ("oneid", "minid")
 
@@ -131,6 +140,8 @@ NOTIONS = ("oneid", "minid")
 LARGEST_BUDGET = 500.0
 # A bit kept with 1 - exp(-w) needs 1 - a to be a number of its own next to 1.
 LARGEST_KEEP = 34.0
+# Values that are alone with their budget are tried from both ends of the budgets.
+TRIED = 8
 ROUNDING = 16 * float(np.finfo(float).eps)
 
 
@@ -142,7 +153,13 @@ class Optimum(NamedTuple):
     value: float
 
 
-def optimum(epsilon: npt.ArrayLike, sizes: npt.ArrayLike, *, notion: str = "oneid") -> Optimum:
+def optimum(
+    epsilon: npt.ArrayLike,
+    sizes: npt.ArrayLike,
+    *,
+    notion: str = "oneid",
+    as_published: bool = False,
+) -> Optimum:
     """Best ``a`` and ``b`` of unary encoding for budget classes.
 
     Parameters
@@ -153,6 +170,8 @@ def optimum(epsilon: npt.ArrayLike, sizes: npt.ArrayLike, *, notion: str = "onei
         Number of values of each class.
     notion : {"oneid", "minid"}
         Pair budget.
+    as_published : bool
+        Keep the limit of a value against itself (OneID); MinID always does.
 
     Returns
     -------
@@ -186,7 +205,50 @@ def optimum(epsilon: npt.ArrayLike, sizes: npt.ArrayLike, *, notion: str = "onei
         return Optimum(np.ones(len(budget)), np.zeros(len(budget)), 0.0)
     u, w = (_oneid if notion == "oneid" else _minid)(budget, size)
     a, b = _repair(u, w, budget, notion)
-    return Optimum(a, b, objective(a, b, size))
+    best = Optimum(a, b, objective(a, b, size))
+    if notion == "minid" or as_published:
+        return best
+    for single in _candidates(budget, size):
+        u, w = _one_apart(budget, size, single)
+        if min(u.min(), w.min()) > 0:
+            a, b = _repair(u, w, budget, notion, size == 1)
+            best = min(best, Optimum(a, b, objective(a, b, size)), key=lambda each: each.value)
+    return best
+
+
+def _candidates(epsilon: Floats, sizes: Floats) -> list[int]:
+    """Classes of one value that may have the larger ``w``: the smallest and largest budgets."""
+    alone = np.flatnonzero((sizes == 1) & np.isfinite(epsilon))
+    order = alone[np.argsort(epsilon[alone])].tolist() if sizes.sum() > 1 else []
+    return list(dict.fromkeys([*order[:TRIED], *order[-TRIED:]]))
+
+
+def _one_apart(epsilon: Floats, sizes: Floats, single: int) -> tuple[Floats, Floats]:
+    """``u`` and ``w`` when the value of class `single` has a ``w`` of its own."""
+    others = np.arange(len(epsilon)) != single
+    several = sizes[others].sum() > 1
+    widest = min(float(epsilon[others].min()), LARGEST_KEEP)
+
+    def parts(own: float, common: float) -> tuple[Floats, Floats]:
+        u = epsilon - (max(own, common) if several else own)
+        w = np.full(len(epsilon), common)
+        u[single], w[single] = epsilon[single] - common, own
+        return u, w
+
+    def value(own: float, common: float) -> float:
+        u, w = parts(own, common)
+        if min(u.min(), w.min()) <= 0:
+            return np.inf
+        lift = 1.0 / np.expm1(u)
+        return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
+
+    def inner(own: float) -> tuple[float, float]:
+        most = min(float(epsilon[single]), widest if several else LARGEST_KEEP)
+        common = _search(lambda at: value(own, at), most)
+        return common, value(own, common)
+
+    own = _search(lambda at: inner(at)[1], widest)
+    return parts(own, inner(own)[0])
 
 
 def objective(a: npt.ArrayLike, b: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
@@ -279,7 +341,9 @@ def _probabilities(u: Floats, w: Floats) -> tuple[Floats, Floats]:
     return keep, keep * np.exp(-u)
 
 
-def _repair(u: Floats, w: Floats, epsilon: Floats, notion: str) -> tuple[Floats, Floats]:
+def _repair(
+    u: Floats, w: Floats, epsilon: Floats, notion: str, alone: Mask | bool = False
+) -> tuple[Floats, Floats]:
     """Bit probabilities whose rounded values satisfy the constraints.
 
     Where rounding carried a ratio above its limit, ``u`` (and for MinID ``w``) give way. Both
@@ -292,8 +356,11 @@ def _repair(u: Floats, w: Floats, epsilon: Floats, notion: str) -> tuple[Floats,
         with np.errstate(divide="ignore"):
             log_a, log_b = np.log(a), np.log(b)
             own, other = log_a - log_b, np.log1p(-b) - np.log1p(-a)
+        largest = np.full(len(a), np.max(other))
+        for i in np.flatnonzero(alone & (other == largest)):  # not limited against themselves
+            largest[i] = np.max(np.delete(other, i), initial=0.0)
         margin = ROUNDING * (1.0 + np.where(b > 0, own, 0.0) + np.max(other))
-        over = _excess(own + np.max(other) + margin, epsilon)
+        over = _excess(own + largest + margin, epsilon)
         if notion == "minid":
             over = np.maximum(over, _excess(np.max(own) + other + margin, epsilon))
         if (over <= 0).all():

@@ -101,14 +101,43 @@ def test_nearby_feasible_points_are_worse(notion):
 def test_constraints_hold_in_exact_arithmetic(notion, epsilon):
     """Every pair, on the stored numbers, with 60 digits."""
     getcontext().prec = 60
-    a, b, _ = optimum(epsilon, np.arange(1, len(epsilon) + 1), notion=notion)
+    sizes = np.arange(1, len(epsilon) + 1)
+    a, b, _ = optimum(epsilon, sizes, notion=notion)
     keep, raised = [Decimal(float(v)) for v in a], [Decimal(float(v)) for v in b]
     for i, first in enumerate(epsilon):
         for j, second in enumerate(epsilon):
             budget = pair_budget(notion, first, second)
-            if np.isfinite(budget):
+            if np.isfinite(budget) and (i != j or sizes[i] > 1):
                 limit = Decimal(budget).exp()
                 assert keep[i] * (1 - raised[j]) <= limit * raised[i] * (1 - keep[j])
+
+
+@pytest.mark.parametrize(
+    "epsilon, least, published",
+    [([0.5, 3.0], 9.06, 19.68), ([1.0, 4.0], 3.57, 5.51), ([1.0, 2.0, 3.0], 5.61, 6.33)],
+)
+def test_values_alone_with_their_budget_are_not_limited_against_themselves(
+    epsilon, least, published
+):
+    domain = ab.Domain("x", range(len(epsilon)))
+    channel = ab.InputDiscriminativeUE.optimal(domain, epsilon)
+    assert channel.loss_bound == pytest.approx(least, abs=0.006)
+    assert channel.satisfies(ab.OneID(epsilon)).holds
+    paper = ab.InputDiscriminativeUE.optimal(domain, epsilon, as_published=True)
+    assert paper.loss_bound == pytest.approx(published, abs=0.006)
+    # No random channel that passes the audit loses less.
+    rng = np.random.default_rng(1)
+    passed = 0
+    for _ in range(4000):
+        w = rng.uniform(0.01, 2.0, len(epsilon))
+        others = np.array([np.delete(w, i).max() for i in range(len(epsilon))])
+        u = np.array(epsilon) - others
+        if u.min() <= 0.01:
+            continue
+        b = np.expm1(w) / np.expm1(u + w)
+        passed += 1
+        assert objective(np.exp(u) * b, b, np.ones(len(epsilon))) >= channel.loss_bound - 1e-9
+    assert passed > 100
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
