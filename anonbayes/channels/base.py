@@ -324,7 +324,8 @@ class Channel(ABC):
         estimate: Estimate = getattr(self, f"_estimate_{method}")(reports, **settings)
         if estimate.interval is not None:
             estimate = replace(estimate, interval=around(estimate.interval, estimate.p))
-        if method == "bayes" and not estimate.converged and len(estimate.draws["draw"]) >= 100:
+        long = estimate.draws is not None and estimate.draws.sizes["draw"] >= 100
+        if long and not estimate.converged:
             warnings.warn(
                 f"The chains did not mix (R-hat {estimate.r_hat:.3g}, {estimate.ess:.0f} effective "
                 "draws): take the estimate as rough; raise draws=, tune= or thin=.",

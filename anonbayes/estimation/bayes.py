@@ -123,7 +123,7 @@ class _Split(NamedTuple):
     ``slope (p - centre) - (p - centre)' curve (p - centre) / 2``.
     """
 
-    count: Floats
+    count: Floats  # type: ignore[assignment]
     floor: Floats
     gain: Floats
     centre: Floats
