@@ -11,6 +11,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[!_]*.py"))
 NAMES = (
+    "calibrated_attackers",
     "choosing_a_release",
     "convergence_in_practice",
     "first_steps",
@@ -42,7 +43,7 @@ def run(code: str, script: Path, names: dict[str, Any]) -> None:
         getattr(shown, "_repr_html_", shown.__repr__)()
 
 
-def test_all_six_are_there():
+def test_all_are_there():
     assert tuple(script.stem for script in SCRIPTS) == NAMES
 
 

@@ -19,6 +19,7 @@ MARK = "<!-- notebooks -->"
 ORDER = (
     "first_steps",
     "horizontal_and_vertical",
+    "calibrated_attackers",
     "convergence_in_practice",
     "your_own_pymc_model",
     "ldp_surveys",
