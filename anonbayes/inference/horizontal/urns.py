@@ -30,8 +30,8 @@ from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["SMALL", "Scratch", "Urns", "draw_urn", "listed_rows", "record_urn"]
 
-SMALL = 0.5
-"""Weights below this make the plain sampler sticky."""
+SMALL = 0.05
+"""Weights below this make the plain sampler sticky; above it, that one tells more per second."""
 MOST_LISTED = 20_000
 """Most ways to share out the rows of connected cells that are listed one by one."""
 MOST_CELLS = 64
