@@ -62,11 +62,19 @@ who.head(4)
 #
 # ## Four chains
 #
-# `fit` starts four chains from different random pairings; `keep_cleartext` keeps who was dealt what, for the tests.
+# With `evidence="independent"` the table is sampled. `fit` starts four chains from different random pairings;
+# `keep_cleartext` keeps who was dealt what, for the tests.
 
 # %%
 post = ab.fit(
-    table, step="collapsed", draws=500, tune=500, seed=1, keep_cleartext=True, progressbar=False
+    table,
+    evidence="independent",
+    step="collapsed",
+    draws=500,
+    tune=500,
+    seed=1,
+    keep_cleartext=True,
+    progressbar=False,
 )
 victim = {"age": "70-79", "marital_status": "widowed"}
 print(post.attacker(victim).round(3).to_dict())
@@ -125,7 +133,14 @@ _ = plot_weiss(post, ax=axes[1])
 single = []
 for seed in range(3 if short else 6):
     alone = ab.fit(
-        table, step="collapsed", draws=200, tune=500, chains=1, seed=seed, progressbar=False
+        table,
+        evidence="independent",
+        step="collapsed",
+        draws=200,
+        tune=500,
+        chains=1,
+        seed=seed,
+        progressbar=False,
     )
     single.append(alone.attacker(victim)["case"])
 print("P(case), one chain each:", np.round(single, 2))
@@ -148,6 +163,7 @@ assert min(abs(p - 0.5) for p in single) > 0.3
 # %%
 folder = tempfile.TemporaryDirectory()
 settings = {
+    "evidence": "independent",
     "step": "tempered",
     "thin": 10 if short else 20,
     "tune": 500,
@@ -194,7 +210,7 @@ _ = axes[0].legend(frameon=False)
 
 # %%
 belief = cured.attacker(victim)
-print(f"P(case) = {belief['case']:.3f} +- {belief.attrs['mcse']['case']:.3f}")
+print(f"P(case) = {belief['case']:.3f} +- {belief.attrs['mcse'].frame['case']:.3f}")
 assert abs(belief["case"] - 0.5) < (0.15 if short else 0.1)
 
 # %% [markdown]
