@@ -7,6 +7,8 @@ Start with `bound` (what a channel guarantees), `choose` (the budget for a wante
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from anonbayes.pie.bounds import (
     Choice,
     WorstCase,
@@ -21,7 +23,6 @@ from anonbayes.pie.bounds import (
     worst_case,
 )
 from anonbayes.pie.information import Information, information, mutual_information
-from anonbayes.pie.released_table import ReleaseInformation, release_information
 from anonbayes.pie.system_entropy import (
     DetCurve,
     SystemEntropy,
@@ -30,6 +31,9 @@ from anonbayes.pie.system_entropy import (
     plot_convergence,
     system_entropy,
 )
+
+if TYPE_CHECKING:
+    from anonbayes.pie.released_table import ReleaseInformation, release_information
 
 __all__ = [
     "Choice",
@@ -55,3 +59,12 @@ __all__ = [
     "system_entropy",
     "worst_case",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the part about released tables when asked for: bounds of channels need no posterior."""
+    if name not in ("ReleaseInformation", "release_information"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from anonbayes.pie import released_table
+
+    return getattr(released_table, name)

@@ -119,7 +119,7 @@ def test_completed_names_are_those_of_the_package():
     ("words", "expected"),
     [
         ("ano", ["anonymize"]),
-        ("channel ", ["describe", "release", "estimate"]),
+        ("channel ", ["describe", "release", "estimate", "advise"]),
         ("datasets show clinic_", ["clinic_global", "clinic_local", "clinic_anatomy"]),
         ("channel describe -m utility", ["utility_optimized_rr", "utility_optimized_rappor"]),
         (

@@ -81,7 +81,7 @@ def test_sorting(browser, clinic):
     _, _, risk = clinic
     expected = [str(label) for label in risk.threatened.index[:25]]
     assert sorted(column(browser, 0)) == sorted(expected)
-    assert column(browser, 1)[0] == f"× {risk.threatened['Ti'].iloc[0]:.1f}"
+    assert column(browser, 1)[0] == f"× {risk.threatened['Ti'].iloc[0]:#.3g}"
     click(browser, "#rows-table th:nth-child(3) button")
     beliefs = [float(x.rstrip("%")) for x in column(browser, 2)]
     assert beliefs == sorted(beliefs, reverse=True)
