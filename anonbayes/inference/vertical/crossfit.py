@@ -550,9 +550,9 @@ def cross_fit(
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> secrets = np.tile([0, 1], 300)
-    >>> items = np.where(rng.random(600) < 0.9, secrets, 1 - secrets)[:, None]
-    >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [2], 2)
+    >>> secrets = np.tile([0, 1, 1, 2, 2, 0], 100)  # groups of two, which differ in their secrets
+    >>> items = np.where(rng.random(600) < 0.9, secrets, (secrets + 1) % 3)[:, None]
+    >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [3], 3)
     >>> fit = cross_fit(layout)
     >>> fit.weights.shape, bool(fit.score("weighted") > fit.score("random_worlds"))
     ((1,), True)
