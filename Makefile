@@ -6,6 +6,7 @@ RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 BOOKS  := $(VENV)/.installed-notebooks
 DOCS   := $(VENV)/.installed-docs
+BENCH  := $(VENV)/.installed-bench
 JOBS   ?= 2
 MINUTES ?= 10
 SEED   ?= 1
@@ -41,9 +42,13 @@ $(DOCS): pyproject.toml
 	$(call install,.[docs])
 	@touch $(RUN) $@
 
-setup:            ## the environment of tests, checks and documentation, in one request to pip
-	$(call install,.[dev$(comma)docs])
-	@touch $(RUN) $(DEV) $(DOCS)
+$(BENCH): pyproject.toml
+	$(call install,.[dev$(comma)bench])
+	@touch $(RUN) $(DEV) $@
+
+setup:            ## the environment of tests, checks, benchmarks and documentation, in one request to pip
+	$(call install,.[dev$(comma)docs$(comma)bench])
+	@touch $(RUN) $(DEV) $(DOCS) $(BENCH)
 
 report: $(RUN)  ## assess the clinic's release: reports/clinic/report.html
 	@$(BIN)/anonbayes assess data/clinic_k4_l3_local.csv --cleartext data/clinic.csv --sensitive diagnosis \
@@ -69,7 +74,7 @@ lint: $(DEV)    ## style
 types: $(DEV)   ## static types
 	$(BIN)/mypy
 
-bench: $(DEV)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
+bench: $(BENCH)   ## benchmarks (slow; `make bench SHORT=--short` for a quick look)
 	$(BIN)/python -m benchmarks $(AREAS) $(SHORT)
 
 notebooks: $(BOOKS) ## run the notebooks and store what they show (`make notebooks NAMES=first_steps` for one)
