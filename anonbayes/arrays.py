@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import InvalidOperation
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ __all__ = [
     "Floats",
     "Ints",
     "Mask",
+    "Scaled",
+    "SmallCodes",
     "read_generator",
     "read_number",
     "read_numbers",
@@ -31,8 +34,94 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
 """Places of values in their domain."""
 
+SmallCodes = npt.NDArray[np.integer[Any]]
+"""Codes of many rows, in the smallest type that holds them."""
+
 Mask = npt.NDArray[np.bool_]
 """Which of several are meant."""
+
+FAR = 300
+"""Binary digits by which a number is moved when it gets too small."""
+
+SMALL = 2.0**-FAR
+
+
+class Scaled(NamedTuple):
+    """Products of many probabilities, ``number * 2**(FAR * power)``: too small for a float.
+
+    Moving by powers of two changes no digit, so where nothing is small, `number` is the plain
+    product to the last bit.
+
+    Attributes
+    ----------
+    number, power : numpy.ndarray
+        Of one shape.
+    """
+
+    number: Floats
+    power: Ints
+
+    @classmethod
+    def product(cls, first: Floats, factors: Iterable[Floats]) -> Scaled:
+        """Multiply arrays of the shape of the first one.
+
+        Examples
+        --------
+        >>> tiny = Scaled.product(np.ones(2), [np.array([1e-200, 2e-200])] * 3)
+        >>> tiny.over(Scaled.product(np.ones(2), [np.full(2, 1e-200)] * 3)).tolist()
+        [1.0, 8.0]
+        """
+        number, power = np.array(first, dtype=np.float64), np.zeros(first.shape, dtype=np.int64)
+        for factor in factors:
+            number *= factor
+            while (small := (number < SMALL) & (number > 0)).any():
+                number[small] /= SMALL
+                power[small] -= 1
+        return cls(number, power)
+
+    @property
+    def plain(self) -> Floats:
+        """As floats; what is too small for one is zero."""
+        return np.asarray(np.ldexp(self.number, FAR * self.power))
+
+    def plus(self, other: Scaled) -> Scaled:
+        """Add place by place."""
+        if not (self.power.any() or other.power.any()):
+            return Scaled(self.number + other.number, self.power)
+        least = np.iinfo(np.int64).min // (2 * FAR)
+        one, two = (np.where(x.number > 0, x.power, least) for x in (self, other))
+        top = np.maximum(one, two)
+        top = np.where(top == least, 0, top)
+        return Scaled(_moved(self.number, one - top) + _moved(other.number, two - top), top)
+
+    def relative(self, *others: Scaled) -> list[Floats]:
+        """Plain numbers on a scale of each record's own, which all the given share.
+
+        The last axis has what is compared, the one before it the records. Each record is moved so
+        that its largest number is as it stands in `number`; what is possible stays above zero.
+        """
+        each = (self, *others)
+        if not any(x.power.any() for x in each):
+            return [x.number for x in each]
+        least = np.iinfo(np.int64).min // (2 * FAR)
+        powers = [np.where(x.number > 0, x.power, least) for x in each]
+        tops = [p.max(axis=-1, keepdims=True) for p in powers]
+        top = np.max([t.reshape(-1, *t.shape[-2:]).max(axis=0) for t in tops], axis=0)
+        return [
+            np.where(x.number > 0, np.maximum(_moved(x.number, p - top), 5e-324), 0.0)
+            for x, p in zip(each, powers, strict=True)
+        ]
+
+    def over(self, other: Scaled) -> Floats:
+        """Divide place by place; the ratio is a plain number."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return np.asarray(_moved(self.number / other.number, self.power - other.power))
+
+
+def _moved(number: Floats, power: Ints) -> Floats:
+    """``number * 2**(FAR * power)``; far from zero it is zero, or infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.ldexp(number, FAR * np.clip(power, -8, 8)))
 
 
 def read_number(

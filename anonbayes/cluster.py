@@ -26,6 +26,8 @@ FETCHES = 20
 LOOK_SECONDS = 5.0
 """Pause between looks for workers while nothing ends."""
 
+AGAIN = "Run it again on a cluster that stays; a fit with resume= goes on where it stopped."
+
 WORKER_SECONDS = 60.0
 """How long a cluster may be without workers, for instance while it starts new ones."""
 
@@ -54,20 +56,28 @@ def check_client(client: object) -> None:
         raise ClusterError(f"client= is not connected to its cluster (it is {client.status}).")
 
 
+@contextlib.contextmanager
+def reachable(what: str) -> Iterator[None]:
+    """Turn what Dask says when scheduler or connection go away into an error that helps."""
+    try:
+        yield
+    except AnonbayesError:
+        raise
+    except (KeyError, OSError, RuntimeError, CancelledError) as error:  # CommClosedError is OSError
+        raise ClusterError(
+            f"{what}: the cluster cannot be reached ({type(error).__name__}: {error}). {AGAIN}"
+        ) from error
+
+
 def slots(client: Any) -> int:
     """Return how many tasks the workers run at the same time, at least one."""
-    return max(1, sum(client.nthreads().values()))
+    with reachable("Looking for workers"):
+        return max(1, sum(client.nthreads().values()))
 
 
 @contextlib.contextmanager
 def local_client(workers: int) -> Iterator[Any]:
-    """Start worker processes on this machine, one task each, reachable from this machine only.
-
-    Parameters
-    ----------
-    workers : int
-        Number of processes.
-    """
+    """Start worker processes on this machine, one task each, reachable from this machine only."""
     if isinstance(workers, bool) or workers < 1:
         raise ClusterError(f"workers={workers!r} must be a whole number of at least 1.")
     try:
@@ -102,15 +112,6 @@ class Tasks:
     Dask repeats a task whose worker died. All that a task needs is part of its graph, the shared
     object included, so there is nothing that could be lost with a worker.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        The cluster.
-    shared : object
-        First argument of all tasks.
-    label : str
-        Begins the keys of the tasks, and so names them in Dask's dashboard.
-
     Examples
     --------
     >>> with local_client(1) as client, Tasks(client, [1, 2, 3], label="sums") as tasks:
@@ -127,24 +128,27 @@ class Tasks:
         self._run = uuid.uuid4().hex[:8]
         self._names: dict[str, str] = {}
         self._ended = as_completed(loop=client.loop)
-        self._wait_for_workers()
-        self._shared = self._submit("shared", _same, shared)
+        with reachable(label):
+            self._wait_for_workers()
+            self._shared = self._submit("shared", _same, shared)
 
     def submit(self, name: str, function: Callable[..., Any], data: Any, *arguments: Any) -> None:
         """Start ``function(shared, data, *arguments)`` under a name that no other task has."""
-        future = self._submit(name, function, self._shared, data, *arguments)
-        self._names[future.key] = name
-        self._ended.add(future)
+        with reachable(f"{self.label}, {name}"):
+            future = self._submit(name, function, self._shared, data, *arguments)
+            self._names[future.key] = name
+            self._ended.add(future)
 
     def collect(self) -> tuple[str, Any]:
         """Wait for a task to end; return its name and its result."""
         looked = time.monotonic()
-        while not self._ended.has_ready():
-            time.sleep(0.01)
-            if time.monotonic() - looked > LOOK_SECONDS:
-                self._wait_for_workers()
-                looked = time.monotonic()
-        future = next(self._ended)
+        with reachable(self.label):
+            while not self._ended.has_ready():
+                time.sleep(0.01)
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    self._wait_for_workers()
+                    looked = time.monotonic()
+            future = next(self._ended)
         name = self._names.pop(future.key)
         return name, result_of(future, f"{self.label}, {name}")
 
@@ -157,7 +161,8 @@ class Tasks:
     def __exit__(self, *_: object) -> None:
         """Cancel what is under way and let go of everything on the cluster."""
         if self._client.status == "running":
-            self._client.cancel([*self._ended.futures, self._shared], force=True)
+            with contextlib.suppress(Exception):  # a scheduler that is gone holds nothing either
+                self._client.cancel([*self._ended.futures, self._shared], force=True)
 
     def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         import dask
@@ -182,15 +187,7 @@ def _same(shared: Any) -> Any:
 
 
 def result_of(future: Any, what: str) -> Any:
-    """Result of a task, fetched again where its worker died on the way; errors in plain words.
-
-    Parameters
-    ----------
-    future : distributed.Future
-        The task.
-    what : str
-        Begins the message of an error.
-    """
+    """Result of a task, fetched again where its worker died on the way; errors in plain words."""
     from distributed import KilledWorker
 
     for _ in range(FETCHES):
@@ -215,7 +212,7 @@ def result_of(future: Any, what: str) -> Any:
             time.sleep(0.1)  # the task itself went well: Dask makes the lost result again
     raise ClusterError(
         f"{what}: the result was lost, and so was the way to it: the scheduler or all workers went "
-        "away. Run it again on a cluster that stays; a fit with resume= goes on where it stopped."
+        f"away. {AGAIN}"
     )
 
 
@@ -228,23 +225,7 @@ def run_tasks(
     label: str,
     progressbar: bool = False,
 ) -> dict[str, Any]:
-    """Run ``function(shared, item)`` for every item on a cluster; results in the items' order.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The cluster.
-    shared : object
-        Sent to every worker once.
-    function : callable
-        Importable by its name on the workers.
-    data : mapping of str to object
-        The items by name.
-    label : str
-        Begins the keys of the tasks.
-    progressbar : bool
-        Whether to show one.
-    """
+    """Run ``function(shared, item)`` for every item on a cluster; results in the items' order."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     results: dict[str, Any] = {}
     with (

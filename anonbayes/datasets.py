@@ -190,10 +190,10 @@ def _fetch(place: str) -> bytes:
 
 
 def _verify(content: bytes, expected: str, what: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != expected:
         raise AnonbayesError(
-            f"{what} is not the expected file: SHA-256 {found}, expected {expected}. It may be "
+            f"{what} is not the expected file: SHA-256 {digest}, expected {expected}. It may be "
             "incomplete or changed; delete it and try again."
         )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import read_numbers
+from anonbayes.arrays import SmallCodes, read_numbers
 from anonbayes.errors import DomainError, nearest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anonbayes.hierarchies import Hierarchy
 
-__all__ = ["Domain", "IntegerDomain"]
+__all__ = ["Domain", "DomainsByColumn", "IntegerDomain"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Domain:
             )
         return code
 
-    def encode(self, values: Iterable[object]) -> npt.NDArray[np.integer[Any]]:
+    def encode(self, values: Iterable[object]) -> SmallCodes:
         """Codes of many values, in the smallest integer type that holds the domain.
 
         Raises
@@ -260,6 +260,10 @@ class Domain:
         """Return the same domain with another hierarchy."""
         return Domain(self.name, self.values, hierarchy)
 
+    def renamed(self, name: str) -> Domain:
+        """Return the same values for an attribute of another name."""
+        return Domain(name, self.values, self.hierarchy)
+
     @classmethod
     def infer(cls, name: str, values: Iterable[object]) -> Domain:
         """Domain of the values seen in a column: numbers ascending, texts in alphabetical order.
@@ -280,6 +284,10 @@ class Domain:
         _, distinct = factorize(values, where=f"Column {name!r}")
         seen = [plain(v) for v in distinct if not is_missing(v)]
         return cls(name, sorted_values(numbers_of(seen) or seen))
+
+
+DomainsByColumn = Mapping[str, Domain | Iterable[Hashable]]
+"""Domain, or list of values, by column."""
 
 
 def code_dtype(n: int) -> np.dtype[Any]:
@@ -653,7 +661,7 @@ class IntegerDomain(Domain):
             )
         return code
 
-    def encode(self, values: Iterable[object]) -> npt.NDArray[np.integer[Any]]:
+    def encode(self, values: Iterable[object]) -> SmallCodes:
         """Codes of many values; arrays of integers are checked and passed through."""
         items = values if hasattr(values, "__array__") else list(values)
         array = np.asarray(items)

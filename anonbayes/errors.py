@@ -56,6 +56,10 @@ class MisfitWarning(UserWarning):
     """Reports that the channel, as it was described, can hardly have produced."""
 
 
+class PopulationWarning(UserWarning):
+    """A register whose people are not distributed like those of the release."""
+
+
 def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
     """Return a sentence naming the known labels closest to `text`, for use at the end of an error.
 

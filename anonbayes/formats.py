@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "times",
 ]
 NOTHING = "–"
+LEFT = ' style="text-align:left"'
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,33 @@ class Table:
     def is_text(self, column: int) -> bool:
         """Whether a column is aligned like text."""
         return column == 0 or column in self.text
+
+    def to_html(self) -> str:
+        """The table as a notebook shows it; a row of one cell is a heading.
+
+        Examples
+        --------
+        >>> Table(["what", "share"], [["a < b", "5%"]], "").to_html()[-73:]
+        '<td style="text-align:left">a &lt; b</td><td>5%</td></tr></tbody></table>'
+        """
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            left = [
+                ' style="text-align:left"' if self.is_text(i) else "" for i in range(len(cells))
+            ]
+            wide = f' colspan="{len(self.head)}"' if len(cells) == 1 < len(self.head) else ""
+            body = "".join(
+                f"<{tag}{wide}{style}>{escape(cell)}</{tag}>"
+                for cell, style in zip(cells, left, strict=True)
+            )
+            return f"<tr>{body}</tr>"
+
+        rows = "".join(
+            line(row, "th" if len(row) == 1 < len(self.head) else "td") for row in self.rows
+        )
+        head = f"<thead>{line(self.head, 'th')}</thead>" if any(self.head) else ""
+        title = f"<p><b>{escape(self.caption)}</b></p>" if self.caption else ""
+        return f"{title}<table>{head}<tbody>{rows}</tbody></table>"
 
 
 def share(value: float) -> str:

@@ -192,12 +192,12 @@ class Hierarchy:
     # -- constructors ----------------------------------------------------------------------
 
     @classmethod
-    def from_csv(cls, path: str | Path, sep: str = ";") -> Hierarchy:
+    def from_csv(cls, path: str | Path, sep: str = ";", *, encoding: str = "utf-8") -> Hierarchy:
         """Read a hierarchy file as ARX writes it: no header, one line per leaf, root last.
 
         Leaves that are all numbers become numbers.
         """
-        frame = read_csv_text(path, sep=sep, header=False)
+        frame = read_csv_text(path, sep=sep, header=False, encoding=encoding)
         empty = (frame == "").to_numpy()
         if empty.any():
             row, col = np.argwhere(empty)[0]

@@ -62,7 +62,7 @@ class Experiment:
             "MinID (P)": Plan(best(self.domain, prior, "minid"), prior),
             "HLLDP": Plan(
                 ab.UtilityOptimizedRAPPOR(
-                    self.domain, np.flatnonzero(case.sensitive).tolist(), CAP
+                    self.domain, CAP, sensitive=np.flatnonzero(case.sensitive).tolist()
                 ),
                 np.where(case.sensitive, CAP, np.inf),
             ),

@@ -91,7 +91,7 @@ def ours(n: int, k: int, seed: int) -> dict[str, dict]:
         "RR": ab.RandomizedResponse(domain, EPSILON),
         "OUE": ab.UnaryEncoding.optimal(domain, EPSILON),
         "RAPPOR": ab.RAPPOR(domain, EPSILON),
-        "OLH": ab.LocalHashing(domain, 4, EPSILON),
+        "OLH": ab.LocalHashing(domain, EPSILON, g=4),
     }.items():
         report = channel.reporter()
         few = [report(value) for value in one_by_one[:50]]
@@ -189,7 +189,9 @@ def secure_speed(n: int) -> None:
     values = np.random.default_rng(2).integers(0, 1000, n)
     for name, channel in {
         "RR, epsilon = 1": ab.RandomizedResponse(domain, 1.0),
-        "uRAP, 100 sensitive, epsilon = 4": ab.UtilityOptimizedRAPPOR(domain, range(100), 4.0),
+        "uRAP, 100 sensitive, epsilon = 4": ab.UtilityOptimizedRAPPOR(
+            domain, 4.0, sensitive=range(100)
+        ),
         "OUE, epsilon = 4": ab.UnaryEncoding.optimal(domain, 4.0),
     }.items():
         channel.release(values[:10])

@@ -75,7 +75,7 @@ def losses(*, short: bool) -> None:
     print(f"{'g':>14}{'expected':>12}{'simulated':>12}{'all values':>12}{'seconds':>10}")
     for g in (10**3, 10**5, 10**7, 2_000_000_000):
         epsilon = hash_support.epsilon_of_theta(theta, g)
-        channel = ab.LocalHashing(size, g, epsilon)
+        channel = ab.LocalHashing(size, epsilon, g=g)
         reports = channel.release_codes(held, seed=rng)
         found, seconds = timed(
             lambda c=channel, r=reports: c.estimate(r, method="empirical", values=top)

@@ -29,10 +29,10 @@ Make = Callable[[Population, float], PureChannel]
 CHANNELS: dict[str, Make] = {
     "RR": lambda pop, eps: ab.RandomizedResponse(pop.domain, eps),
     "RAPPOR": lambda pop, eps: ab.RAPPOR(pop.domain, eps),
-    "uRR": lambda pop, eps: ab.UtilityOptimizedRR(pop.domain, pop.sensitive, eps),
-    "uRAP": lambda pop, eps: ab.UtilityOptimizedRAPPOR(pop.domain, pop.sensitive, eps),
+    "uRR": lambda pop, eps: ab.UtilityOptimizedRR(pop.domain, eps, sensitive=pop.sensitive),
+    "uRAP": lambda pop, eps: ab.UtilityOptimizedRAPPOR(pop.domain, eps, sensitive=pop.sensitive),
     "uRAP best theta": lambda pop, eps: ab.UtilityOptimizedRAPPOR.optimal(
-        pop.domain, pop.sensitive, eps
+        pop.domain, eps, sensitive=pop.sensitive
     ),
 }
 METHODS = ("empirical", "threshold", "mle")
@@ -68,7 +68,7 @@ def figure_5(pop: Population, *, short: bool) -> pd.DataFrame:
     """Total variation against epsilon: one row per population drawn."""
     rng = np.random.default_rng(5)
     rows = []
-    clear = ab.UtilityOptimizedRR(pop.domain, [], 1.0)
+    clear = ab.UtilityOptimizedRR(pop.domain, 1.0, sensitive=[])
     for eps in np.geomspace(0.1, 10, 5 if short else 13):
         named = {name: make(pop, eps) for name, make in CHANNELS.items()}
         wanted = [(name, method) for name in named for method in METHODS]

@@ -124,8 +124,8 @@ def main(*, short: bool = False) -> None:
     epsilon = 6.0
     channels = {
         "RR": ab.RandomizedResponse(pop.domain, epsilon),
-        "uRR": ab.UtilityOptimizedRR(pop.domain, pop.sensitive, epsilon),
-        "uRAP": ab.UtilityOptimizedRAPPOR(pop.domain, pop.sensitive, epsilon),
+        "uRR": ab.UtilityOptimizedRR(pop.domain, epsilon, sensitive=pop.sensitive),
+        "uRAP": ab.UtilityOptimizedRAPPOR(pop.domain, epsilon, sensitive=pop.sensitive),
         "RAPPOR": ab.RAPPOR(pop.domain, epsilon),
     }
     print(f"|X| = {len(pop.p):,}, |X_S| = {len(pop.sensitive):,}, n = {n:,}, epsilon = {epsilon}")

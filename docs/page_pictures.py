@@ -11,7 +11,7 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-PAGES = ("docs/pie.md", "docs/quantization.md")
+PAGES = ("docs/local-privacy.md", "docs/pie.md", "docs/quantization.md")
 COLOURS = 64
 
 
@@ -27,7 +27,7 @@ def main() -> None:
                 if block.language == "python" and not block.note:
                     run_python(block, names)
         for file in Path().glob("*.png"):
-            if file.name.startswith(("pie-", "quantization-")):
+            if file.name.startswith(tuple(f"{Path(page).stem}-" for page in PAGES)):
                 image = Image.open(file).convert("RGB")
                 image.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
 

@@ -213,9 +213,11 @@ colours = {"horizontal": BLUE, "vertical": ORANGE}
 axes[0].stairs(truth_age, edges, color="black", label="cleartext", linewidth=1.5)
 for scheme, post in posts.items():
     draws = post.draws["pi_age"].sel(diagnosis=illness)
-    bins = pd.cut(draws["age"].astype(int).to_series(), edges, right=False).astype(str)
+    labels = [str(label) for label in truth_age.index]
+    ages = draws["age"].astype(int).to_series()
+    bins = pd.cut(ages, edges, right=False, labels=labels).astype(str)
     draws = draws.groupby(bins.to_xarray().rename("bin")).sum("age")
-    draws = draws.sel(bin=[str(label) for label in truth_age.index])
+    draws = draws.sel(bin=labels)
     low, high = (draws.quantile(q, ("chain", "draw")) for q in (0.05, 0.95))
     centre = draws.mean(("chain", "draw"))
     shift = 0.6 if scheme == "vertical" else -0.6

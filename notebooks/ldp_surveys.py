@@ -103,8 +103,8 @@ sensitive = ["addiction", "hepatitis", "epilepsy", "HIV"]
 channels = {
     "randomized response": response,
     "RAPPOR": ab.RAPPOR(answers, epsilon),
-    "utility-optimized RR": ab.UtilityOptimizedRR(answers, sensitive, epsilon),
-    "utility-optimized RAPPOR": ab.UtilityOptimizedRAPPOR(answers, sensitive, epsilon),
+    "utility-optimized RR": ab.UtilityOptimizedRR(answers, epsilon, sensitive=sensitive),
+    "utility-optimized RAPPOR": ab.UtilityOptimizedRAPPOR(answers, epsilon, sensitive=sensitive),
 }
 uldp = ab.ULDP(sensitive, epsilon)
 for name, channel in channels.items():
@@ -198,7 +198,7 @@ names = ["clinic", "station", "mall", "park", "school", "suburb A", "suburb B"]
 popularity = np.array([0.04, 0.22, 0.16, 0.08, 0.10, 0.25, 0.15])
 with_tag = ab.Domain("place", [*names, "<home>"])
 personal = ab.Personalized(
-    ab.UtilityOptimizedRR(with_tag, ["clinic", "<home>"], epsilon), ["<home>"]
+    ab.UtilityOptimizedRR(with_tag, epsilon, sensitive=["clinic", "<home>"]), ["<home>"]
 )
 town = np.random.default_rng(11)
 where = town.choice(names, size=n, p=popularity)

@@ -206,7 +206,58 @@ _ = axes[1].legend(frameon=False, loc="upper left")
 
 # %% [markdown]
 # Ranges of twenty years and lying phones, and the odds ratio is found, with an honest interval.
+
+# %% [markdown]
+# ## From this model to a risk
 #
+# Whoever releases the table wants to know what a reader with this model can say about a person. `Posterior.from_draws` takes
+# the draws of any model that has the table's distributions; beliefs, `assess` and the report follow as ever.
+
+# %%
+own = ab.Posterior.from_draws(table, idata)
+people = clinic[["sex", "marital_status", "heart"]]
+risk = own.assess(people)
+risk.scores[["right", "log_loss", "ece"]].round(3)
+
+# %% [markdown]
+# ## Criticise it
+#
+# Does the model fit? It takes sex and marital status for independent given the answer. `check` compares what both share with
+# tables drawn from the posterior; the p-value is the share of these in which they share as much.
+
+# %%
+check = own.check(draws=100, seed=1)
+print(check.text)
+check.table.round(4)
+
+# %% [markdown]
+# ## Compare it
+#
+# Does the survey help to predict the rows of the table? `with_log_likelihood` adds the likelihood row by row, and ArviZ leaves
+# one out. The two models differ in what they know about the share of heart disease only, of which 3,000 rows say nearly as
+# much: the difference is lost in its own error.
+
+# %%
+fewer = 40 if short else 250
+compared = az.compare(
+    {
+        "table and survey": own.with_log_likelihood(draws=fewer).idata,
+        "table alone": exact.with_log_likelihood(draws=fewer).idata,
+    }
+)
+compared.iloc[:, :5].round(2)
+
+# %%
+difference, error = (float(compared[name].iloc[1]) for name in ("elpd_diff", "dse"))
+assert abs(difference) < 4 * error + 1
+
+# %% [markdown]
+# And what if the prior were another one? Closed forms answer that for the table alone.
+
+# %%
+ab.sensitivity(table, people, evidence="independent")
+
+# %% [markdown]
 # ## Vertical tables
 #
 # For Anatomy the model has one more variable, `assignment`: which person owns which secret. No gradient will find it;
@@ -234,3 +285,4 @@ assert gap < (0.05 if short else 0.02)
 # - Use `ab.build_model` for what needs nothing special, `ab.Released` for whatever came through a channel, and give
 #   `ab.steps` only those variables that nothing but the table depends on. The rest is NUTS.
 # - Check against something that is not your sampler, as often as you can: a closed form, a grid, a smaller problem.
+# - Draws of your own model are a posterior like any other: assess it, criticise it, compare it.

@@ -38,6 +38,7 @@ import pandas as pd
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
+from tests.fuzz_kernels import kernels
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"
@@ -285,7 +286,7 @@ def calls() -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
     }
     joint = np.array([[0.2, 0.05, 0.05], [0.1, 0.3, 0.3]])
     rr, bits = ab.RandomizedResponse(domain, 1.0), ab.RAPPOR(domain, 1.0)
-    urr = ab.UtilityOptimizedRR(domain, ["clinic"], 1.0)
+    urr = ab.UtilityOptimizedRR(domain, 1.0, sensitive=["clinic"])
     hashing = ab.LocalHashing(domain, g=3, epsilon=1.0)
     values = ["park", "home", "clinic", "home", "work", "home"]
     ones = rr.release(values, seed=1).tolist()
@@ -330,7 +331,7 @@ def calls() -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
          {"a": [0.5] * 4, "b": [0.3, 0.2, 0.1, 0.3]}),
         ("Generalization", lambda **k: ab.Generalization(domain, **k), {"cells": ["out", "in", "in", "in"]}),
         ("UniformQuantizer", ab.UniformQuantizer, {"lower": 0, "upper": 1, "bins": 4}),
-        ("Personalized", lambda **k: ab.Personalized(ab.UtilityOptimizedRR(domain, ["home", "work"], 1.0), **k), {"tags": ["home", "work"]}),
+        ("Personalized", lambda **k: ab.Personalized(ab.UtilityOptimizedRR(domain, 1.0, sensitive=["home", "work"]), **k), {"tags": ["home", "work"]}),
         ("SupportCounts", ab.SupportCounts, {"counts": np.array([3, 4, 1, 0]), "n": 8}),
         ("BitReports", ab.BitReports, {"indptr": [0, 1, 3], "indices": [2, 0, 1], "size": 4}),
     ]  # fmt: skip
@@ -634,7 +635,10 @@ AREAS: dict[str, Callable[[random.Random, Path], Callable[[], Any]]] = {
     "api": api,
     "cli": cli,
     "scenarios": scenarios,
+    "kernels": kernels,
 }
+TURNS = {"readers": 4, "api": 12, "cli": 1, "scenarios": 4, "kernels": 1}
+"""Cases of each area in a round: what takes long comes seldom."""
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -646,10 +650,10 @@ def run_case(area: str, number: int, seed: int, *, seconds: int = 0) -> tuple[st
     described.clear()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        work = AREAS[area](rng, Path(folder))
         if seconds:
             signal.signal(signal.SIGALRM, _too_slow)
             signal.alarm(seconds)
-        work = AREAS[area](rng, Path(folder))
         try:
             work()
         except AnonbayesError:
@@ -689,6 +693,7 @@ def main() -> int:
     parser.add_argument("--area", choices=AREAS, action="append", help="only these")
     parser.add_argument("--case", help="AREA:NUMBER, to see one again")
     parser.add_argument("--cases", type=int, default=10**9, help="most cases of each area")
+    parser.add_argument("--rounds", type=int, default=10**6, help="most rounds through the areas")
     parser.add_argument("--seconds", type=int, default=60, help="a case that takes longer is slow")
     told = parser.parse_args()
     if told.case:
@@ -702,16 +707,21 @@ def main() -> int:
     counts: dict[str, Counter[str]] = {area: Counter() for area in told.area or AREAS}
     places: dict[tuple[str, str], list[Foreign]] = {}
     end = time.monotonic() + 60 * told.minutes
-    number = 0
-    while time.monotonic() < end and number < told.cases:
+    last = {area: min(TURNS[area] * told.rounds, told.cases) for area in counts}
+    numbers = dict.fromkeys(counts, 0)
+    while time.monotonic() < end and any(numbers[area] < last[area] for area in counts):
         for area in counts:
-            outcome, foreign = run_case(area, number, told.seed, seconds=told.seconds)
-            counts[area][outcome] += 1
-            if foreign:
-                places.setdefault((foreign.error.partition(":")[0], foreign.where), []).append(
-                    foreign
-                )
-        number += 1
+            for number in range(numbers[area], min(numbers[area] + TURNS[area], last[area])):
+                outcome, foreign = run_case(area, number, told.seed, seconds=told.seconds)
+                counts[area][outcome] += 1
+                numbers[area] += 1
+                if foreign:
+                    kind = foreign.error.partition(":")[0]
+                    places.setdefault((kind, foreign.where), []).append(foreign)
+                if time.monotonic() > end:
+                    break
+    total = sum(numbers.values())
+    print(f"{total:,} inputs, seed {told.seed}")
     print(pd.DataFrame(counts).T.reindex(columns=list(OUTCOMES)).fillna(0).astype(int).to_string())
     for (kind, where), found in sorted(places.items(), key=lambda item: -len(item[1])):
         first = found[0]

@@ -253,3 +253,23 @@ def test_every_field_is_documented(recoded, tmp_path):
     ):  # fmt: skip
         assert set(part) <= known, set(part) - known
     assert set(assessment["measures"]) == set(assessment["standard_errors"])
+
+
+@pytest.mark.whole_page
+def test_who_stands_out_before_and_after_the_release(recoded, tmp_path, monkeypatch, capsys):
+    """Report and risk.json have both; limits are about the release."""
+    out = tmp_path / "out"
+    limit = ["--max-match-probability", 0.0001]
+    done = run(*recoded, "--population", 40, "--out", out, *limit)
+    assert done.exit_code == 3, done.output
+    content = json.loads((out / "risk.json").read_text())
+    assert set(content["identity"]) == {"release", "cleartext"}
+    assert content["identity"]["release"]["population"] == 40
+    released, clear = (content["identity"][k]["measures"]["bits"] for k in ("release", "cleartext"))
+    assert released["estimate"] < clear["estimate"]
+    (kept,) = content["limits"]
+    assert kept["found"] == content["measures"]["largest_match"] > 0.0001
+    assert 'id="standing-out"' in (out / "report.html").read_text()
+    for more in (["--population", 3], limit):
+        code, _, said = failing(monkeypatch, capsys, *recoded, "--out", tmp_path / "two", *more)
+        assert code == 2 and "population" in said

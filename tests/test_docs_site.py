@@ -68,7 +68,7 @@ def test_long_examples_are_folded_before_options():
 def test_included_files_link_to_pages_of_the_site():
     included = extension("included")
     pages = included.shown_by(ROOT / "docs")
-    assert pages["README.md"] == "docs/index.md"
+    assert pages["README.md"] == "docs/about.md"
     text = "[a](models/README.md#keys) ![b](docs/images/b.png) [c](https://x.org) [d](docs/faq.md)"
     assert included.relink(text, "README.md", pages) == (
         "[a](scenarios.md#keys) ![b](images/b.png) [c](https://x.org) [d](faq.md)"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from anonbayes.errors import AnonbayesError
@@ -16,6 +20,32 @@ def test_no_foreign_errors(area):
     assert [foreign for _, foreign in found if foreign] == []
     outcomes = [outcome for outcome, _ in found]
     assert min(outcomes.count("result"), outcomes.count("our error")) >= 5  # of both kinds
+
+
+def test_no_kernel_reads_past_its_arrays():
+    """As plain Python every index is checked, and nothing has to be compiled first."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.fuzz",
+            "--area",
+            "kernels",
+            "--cases",
+            "40",
+            "--seed",
+            "3",
+            "--minutes",
+            "60",
+        ],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        cwd=fuzz.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counted = dict(zip(fuzz.OUTCOMES, map(int, done.stdout.split()[-4:]), strict=True))
+    assert counted["result"] >= 20 and sum(counted.values()) == 40
 
 
 @pytest.mark.parametrize("words", fuzz.COMMANDS, ids=lambda words: " ".join(words)[:30])

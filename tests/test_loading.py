@@ -24,17 +24,12 @@ except SystemExit as done:
 ours = sorted(m for m in sys.modules if m.startswith("anonbayes."))
 print(json.dumps({{"ours": ours, "pymc": "pymc" in sys.modules}}))
 """
-CLINIC = ["--sensitive", "diagnosis", "--hierarchies", str(DATA / "clinic_hierarchies")]
 MECHANISM = ["--mechanism", "randomized_response", "--epsilon", "1", "--values"]
 # Arguments, and the most modules of ours that the command may load: a fifth more than it does.
 COMMANDS = {
     "help": (["--help"], 26),
-    "describe": (["describe", str(DATA / "clinic_k4_l3_local.csv"), *CLINIC], 60),
     "channel estimate": (["channel", "estimate", "reports.csv", *MECHANISM, "a,b"], 42),
     "pie bound": (["pie", "bound", *MECHANISM, "0-9", "--users", "1000"], 75),
-    "quantize column": (
-        ["quantize", "column", str(DATA / "clinic.csv"), "--column", "age", "--lower", "0",
-         "--upper", "110", "--bins", "11", "--out", "binned.csv"], 62),
     "assess": (["assess", str(DATA / "table1_recoded.csv"), "--sensitive", "Dis",
                 "--domain", "ZIP=45501,45502,55503,55504,66601,77701", "--draws", "20",
                 "--out", "results"], 145),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, overload
+from collections.abc import Iterable
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from anonbayes.anonymize.cleartext import Cleartext, check_privacy
 from anonbayes.arrays import Ints
 from anonbayes.channels.randomness import SecureSource, Source
-from anonbayes.domains import Domain, code_dtype
+from anonbayes.domains import DomainsByColumn, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable
@@ -35,7 +35,7 @@ def anatomy(
     residue: str = ...,
     group: str = ...,
     quasi_identifiers: Iterable[str] | None = ...,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    domains: DomainsByColumn | None = ...,
     return_truth: Literal[False] = ...,
 ) -> ReleasedTable: ...
 @overload
@@ -48,7 +48,7 @@ def anatomy(
     residue: str = ...,
     group: str = ...,
     quasi_identifiers: Iterable[str] | None = ...,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    domains: DomainsByColumn | None = ...,
     return_truth: Literal[True],
 ) -> tuple[ReleasedTable, pd.DataFrame]: ...
 def anatomy(
@@ -60,7 +60,7 @@ def anatomy(
     residue: str = "assign",
     group: str = "group",
     quasi_identifiers: Iterable[str] | None = None,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: DomainsByColumn | None = None,
     return_truth: bool = False,
 ) -> ReleasedTable | tuple[ReleasedTable, pd.DataFrame]:
     """Put rows into groups of `l` pairwise different sensitive values and hide who has which.

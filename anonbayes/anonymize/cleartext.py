@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, code_dtype, gaps
+from anonbayes.arrays import SmallCodes
+from anonbayes.domains import Domain, DomainsByColumn, code_dtype, gaps, is_number, number_of
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.build import (
     JOIN,
     check_column,
@@ -69,9 +71,9 @@ class Cleartext:
     """
 
     domains: dict[str, Domain]
-    codes: list[npt.NDArray[Any]]
+    codes: list[SmallCodes]
     sensitive: Domain
-    secret: npt.NDArray[Any]
+    secret: SmallCodes
     secrets: dict[str, Column]
 
     @property
@@ -91,7 +93,7 @@ class Cleartext:
         sensitive: str | Iterable[str],
         *,
         quasi_identifiers: Iterable[str] | None = None,
-        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        domains: DomainsByColumn | None = None,
         hierarchies: Trees | None = None,
     ) -> Cleartext:
         """Encode a frame.
@@ -100,6 +102,7 @@ class Cleartext:
         release. A hierarchy's leaves are the domain of a column for which none is given, the
         sensitive one included.
         """
+        frame = pandas_frame(frame)
         check_frame(frame, "The cleartext table")
         secret_names = sensitive_names(frame, sensitive)
         names = _quasi_identifiers(frame, secret_names, quasi_identifiers)
@@ -219,7 +222,7 @@ def _domain(
     return domain
 
 
-def _encode(series: pd.Series, domain: Domain) -> npt.NDArray[Any]:
+def _encode(series: pd.Series, domain: Domain) -> SmallCodes:
     """Codes of a column; the text of a value stands for the value, as in released cells."""
     inverse, distinct = pd.factorize(series)
     lookup = np.empty(len(distinct), dtype=code_dtype(len(domain)))
@@ -227,6 +230,9 @@ def _encode(series: pd.Series, domain: Domain) -> npt.NDArray[Any]:
         code = domain.find(value)
         if code is None:
             code = domain.by_label.get(str(value))
+        if code is None and is_number(value):  # 32 in a column whose hierarchy spells it 32.0
+            spelled = (c for text, c in domain.by_label.items() if number_of(text) == value)
+            code = next(spelled, None)
         if code is None:
             row = series.index[int(np.argmax(inverse == i))]
             raise DomainError(
@@ -287,7 +293,7 @@ class Levels:
         """Codes of the values in a cell."""
         return np.flatnonzero(self.cells[level] == cell)
 
-    def label(self, level: int, codes: npt.NDArray[Any]) -> Any:
+    def label(self, level: int, codes: SmallCodes) -> Any:
         """Label of a cell of the level, given its members."""
         if len(codes) == len(self.domain):
             return whole_label(self.domain)
@@ -318,15 +324,14 @@ def leaf_positions(domain: Domain) -> npt.NDArray[np.int64]:
 # -------------------------------------------------------------------------------------------------
 # From cells per row to a `ReleasedTable`, without a detour through text.
 
-Codes = npt.NDArray[Any]
 _MISREAD = re.compile(r"[,{}]|^$")
 
 
 def cell_column(
     domain: Domain,
-    ids: Codes,
-    members: Callable[[int], Codes],
-    label: Callable[[int, Codes], Any],
+    ids: SmallCodes,
+    members: Callable[[int], SmallCodes],
+    label: Callable[[int, SmallCodes], Any],
 ) -> Column:
     """Column from a cell number per row, what each number contains and how it is spelled.
 
@@ -335,7 +340,7 @@ def cell_column(
     """
     inverse, distinct = pd.factorize(ids)
     position: dict[bytes, int] = {}
-    kept: list[Codes] = []
+    kept: list[SmallCodes] = []
     labels: list[Any] = []
     lookup = np.empty(len(distinct), dtype=np.int64)
     for i, cell in enumerate(distinct):
@@ -399,7 +404,7 @@ def whole_label(domain: Domain) -> Any:
     return tuple(domain.values) if taken else "*"
 
 
-def set_labels(domain: Domain) -> Callable[[Codes], Any]:
+def set_labels(domain: Domain) -> Callable[[SmallCodes], Any]:
     """How sets of values are spelled.
 
     Neighbours on a line of numbers or dates are a range; other values are listed, ``{a, b}``, or
@@ -420,7 +425,7 @@ def set_labels(domain: Domain) -> Callable[[Codes], Any]:
     rank[order] = np.arange(len(domain))
     misread = any(_MISREAD.search(label) or label != label.strip() for label in domain.labels)
 
-    def spell(codes: Codes) -> Any:
+    def spell(codes: SmallCodes) -> Any:
         placed = codes[~np.isnan(places[codes])]
         placed = placed[np.argsort(rank[placed])]
         runs = np.split(placed, np.flatnonzero(np.diff(rank[placed]) > 1) + 1)
@@ -435,7 +440,7 @@ def set_labels(domain: Domain) -> Callable[[Codes], Any]:
     return spell
 
 
-def _range(domain: Domain, codes: Codes) -> str:
+def _range(domain: Domain, codes: SmallCodes) -> str:
     """Spelling of neighbours on the line, in its order."""
     first, last = domain.labels[codes[0]], domain.labels[codes[-1]]
     if len(codes) == 1:

@@ -1,28 +1,244 @@
-"""Optimal search over the lattice of generalization levels.
-
-A node says, for each attribute, on which level it is shown. Merging groups only adds rows and
-sensitive values, so a row whose group satisfies k and distinct l keeps satisfying them on the way
-up: the number of suppressed rows never grows. Hence, with a limit on suppressed rows,
-
-* below a node that fails, every node fails;
-* above a node that holds, every node holds,
-
-which is *predictive tagging* (OLA, Emam et al. 2009; Flash, Kohlmayer et al. 2012). A tag is a
-slice of an array with one axis per attribute. Nodes whose lower bound exceeds the best loss so far
-are never looked at, and every look raises bounds above and below it. All rules leave out only nodes
-that cannot be optimal.
-"""
+"""What a recoding loses, and the optimal search over the lattice of generalization levels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Found", "NodeCheck", "search"]
+from anonbayes.anonymize.cleartext import Levels
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import one_of
+
+__all__ = ["LOSSES", "BestNode", "Groups", "Loss", "NodeCheck", "make_loss", "search"]
+
+
+# -------------------------------------------------------------------------------------------------
+# What a recoding loses: the quantities that the search over levels minimises.
+#
+# Suppressed rows make a loss rise and fall on the way up the lattice, so the search needs bounds.
+# The loss that the same levels would have if no row were suppressed is one, and it never falls on
+# the way up. Another holds on the way down: whoever is suppressed at a node is suppressed at every
+# node below it.
+
+LOSSES = ("loss", "mean_loss", "entropy", "precision", "discernibility")
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups at one node of the lattice.
+
+    Parameters
+    ----------
+    sizes : numpy.ndarray
+        Rows of each group.
+    kept : numpy.ndarray
+        Whether a group satisfies k and l; the rows of the others are suppressed.
+    dropped : numpy.ndarray
+        Suppressed rows of each record.
+    """
+
+    sizes: Floats
+    kept: npt.NDArray[np.bool_]
+    dropped: Floats
+
+    @property
+    def suppressed(self) -> int:
+        """Number of suppressed rows."""
+        return int(self.dropped.sum())
+
+
+class Loss(Protocol):
+    """A loss over the records of one search."""
+
+    def floor(self) -> Floats:
+        """Lower bound of the loss at every node, known before any node is looked at."""
+
+    def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
+        """Loss at a node, and a lower bound for this node and every node above it."""
+
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Lower bound for the node and every node below it, given the rows suppressed here."""
+
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
+        """Loss when every record has levels of its own and groups have these sizes.
+
+        Records on the top level everywhere are the suppressed ones, and are in no group.
+        """
+
+
+class SeparableLoss:
+    """Loss that adds up a cost per row and attribute, scaled to [0, 1] for each attribute.
+
+    A value costs ``costs[a][level, value]``; a suppressed row costs as much as on the top level.
+    An attribute's loss is 0 when all its values are shown in clear and 1 at the top.
+
+    Parameters
+    ----------
+    costs : sequence of numpy.ndarray
+        One array (levels, values) per attribute, growing with the level.
+    records : sequence of numpy.ndarray
+        Value code of each record, one array per attribute.
+    weights : numpy.ndarray
+        Rows of each record.
+    geometric : bool
+        Aggregate as ``prod(1 + loss_a)^(1/A) - 1``, as ARX does, instead of the arithmetic mean.
+    """
+
+    def __init__(
+        self,
+        costs: Sequence[Floats],
+        records: Sequence[Ints],
+        weights: Floats,
+        *,
+        geometric: bool,
+    ) -> None:
+        self._geometric = geometric
+        self._costs, self._records, self._weights = costs, records, weights
+        self._climbs = [cost[-1] - cost for cost in costs]
+        self._totals = self._by_level(weights, costs)
+
+    def _by_level(self, rows: Floats, costs: Sequence[Floats]) -> list[Floats]:
+        """Cost of these rows of the records on each level, one array per attribute."""
+        # Rows are counted by value first: domains are small, records are many.
+        return [
+            cost @ np.bincount(codes, weights=rows, minlength=cost.shape[1])
+            for cost, codes in zip(costs, self._records, strict=True)
+        ]
+
+    def _extra(self, groups: Groups) -> list[Floats]:
+        """Cost that suppression adds on each level, one array per attribute."""
+        return self._by_level(groups.dropped, self._climbs)
+
+    def _scaled(self, attribute: int, total: Floats | float) -> Floats:
+        low, high = self._totals[attribute][0], self._totals[attribute][-1]
+        share = (
+            (np.asarray(total) - low) / (high - low) if high > low else np.zeros(np.shape(total))
+        )
+        return np.log1p(np.clip(share, 0.0, 1.0)) if self._geometric else share
+
+    def _mean(self, total: Floats | np.float64) -> Floats | np.float64:
+        mean = total / len(self._costs)
+        return np.expm1(mean) if self._geometric else mean
+
+    def _lattice(self, totals: Sequence[Floats]) -> Floats:
+        """Loss of every combination of levels from the attributes' totals by level."""
+        scaled = [self._scaled(a, total) for a, total in enumerate(totals)]
+        return np.asarray(self._mean(functools.reduce(np.add.outer, scaled)))
+
+    def floor(self) -> Floats:
+        """Loss of every node without suppression."""
+        return self._lattice(self._totals)
+
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Loss of the nodes up to this one if exactly the rows suppressed here were suppressed."""
+        return self._lattice(
+            [
+                (total + extra)[: h + 1]
+                for total, extra, h in zip(self._totals, self._extra(groups), node, strict=True)
+            ]
+        )
+
+    def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
+        """Loss at a node, and the loss without suppression."""
+        shown = [total[h] for total, h in zip(self._totals, node, strict=True)]
+        extra = [total[h] for total, h in zip(self._extra(groups), node, strict=True)]
+        bound = [self._scaled(a, t) for a, t in enumerate(shown)]
+        lost = [self._scaled(a, t + s) for a, (t, s) in enumerate(zip(shown, extra, strict=True))]
+        return float(self._mean(np.sum(lost))), float(self._mean(np.sum(bound)))
+
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
+        """Loss when every record has levels of its own."""
+        lost = [
+            self._scaled(a, float((cost[h, codes] * self._weights).sum()))
+            for a, (cost, codes, h) in enumerate(
+                zip(self._costs, self._records, heights, strict=True)
+            )
+        ]
+        return float(self._mean(np.sum(lost)))
+
+
+class Discernibility:
+    """Sum over rows of the number of rows that look alike; suppressed rows look like all rows.
+
+    Bayardo & Agrawal (2005); ARX calls it Discernability.
+    """
+
+    def __init__(self, shape: Sequence[int], weights: Floats) -> None:
+        self._shape = tuple(shape)
+        self._rows = float(weights.sum())
+
+    def floor(self) -> Floats:
+        """Every row looks like itself at least."""
+        return np.full(self._shape, self._rows)
+
+    def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
+        """Loss at a node, and the sum of squared group sizes, which only grows by merging."""
+        squares = groups.sizes**2
+        seen = groups.sizes[~groups.kept].sum() * self._rows + squares[groups.kept].sum()
+        return float(seen), float(squares.sum())
+
+    def below(self, node: Sequence[int], groups: Groups) -> Floats:
+        """Suppressed rows look like all rows, every other row like itself at least."""
+        dropped = groups.dropped.sum()
+        return np.asarray(dropped * self._rows + self._rows - dropped)
+
+    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
+        """Loss of groups of these sizes; rows in none of them are suppressed."""
+        return float((sizes**2).sum() + (self._rows - sizes.sum()) * self._rows)
+
+
+def make_loss(
+    name: str, levels: Sequence[Levels], records: Sequence[Ints], weights: Floats
+) -> Loss:
+    """Build the loss of that name over records (distinct rows with their multiplicities)."""
+    one_of("loss", name, LOSSES)
+    if name == "discernibility":
+        return Discernibility([len(level) for level in levels], weights)
+    if name == "entropy":
+        costs = [_entropy_cost(v, r, weights) for v, r in zip(levels, records, strict=True)]
+    elif name == "precision":
+        costs = [_height_cost(v) for v in levels]
+    else:
+        costs = [v.sizes() / len(v.domain) for v in levels]
+    return SeparableLoss(costs, records, weights, geometric=name == "loss")
+
+
+def _height_cost(levels: Levels) -> Floats:
+    top = max(levels.numbers[-1], 1)
+    height = np.asarray(levels.numbers, dtype=float) / top
+    return np.repeat(height[:, None], len(levels.domain), axis=1)
+
+
+def _entropy_cost(levels: Levels, codes: Ints, weights: Floats) -> Floats:
+    """Bits by which a cell is less surprising than the value: ``log2(rows of cell / of value)``."""
+    rows = np.bincount(codes, weights=weights, minlength=len(levels.domain))
+    in_cell = np.vstack([np.bincount(cells, weights=rows)[cells] for cells in levels.cells])
+    seen = rows > 0
+    return np.log2(in_cell, where=seen, out=np.zeros_like(in_cell)) - np.log2(
+        rows, where=seen, out=np.zeros_like(rows)
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The search. A node says, for each attribute, on which level it is shown.
+#
+# Merging groups only adds rows and sensitive values, so a row whose group satisfies k and distinct
+# l keeps satisfying them on the way up: the number of suppressed rows never grows. Hence, with a
+# limit on suppressed rows,
+#
+# * below a node that fails, every node fails;
+# * above a node that holds, every node holds,
+#
+# which is *predictive tagging* (OLA, Emam et al. 2009; Flash, Kohlmayer et al. 2012). A tag is a
+# slice of an array with one axis per attribute. Nodes whose lower bound exceeds the best loss so
+# far are never looked at, and every look raises bounds above and below it. All rules leave out only
+# nodes that cannot be optimal.
+
 Node = tuple[int, ...]
 UNKNOWN, FAILS, HOLDS = 0, 1, 2
 
@@ -50,18 +266,8 @@ class NodeCheck:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best node of a search.
-
-    Parameters
-    ----------
-    node : tuple of int
-        Level of each attribute.
-    check : NodeCheck
-        Its suppressed rows and its loss.
-    checked : int
-        How many nodes were looked at.
-    """
+class BestNode:
+    """The best node of a search, and how many nodes it looked at."""
 
     node: Node
     check: NodeCheck
@@ -70,25 +276,12 @@ class Found:
 
 def search(
     floor: npt.NDArray[np.float64], check: Callable[[Node], NodeCheck], limit: int
-) -> Found | None:
+) -> BestNode | None:
     """Find the node with the least loss among those that suppress at most `limit` rows.
 
-    Ties go to fewer suppressed rows, then to the lower sum of levels, then to the earlier
-    attributes' lower levels. The top of the lattice shows nothing and is no candidate.
-
-    Parameters
-    ----------
-    floor : numpy.ndarray
-        Lower bound of the loss at each node, one axis per attribute.
-    check : callable
-        Looks at a node; expensive.
-    limit : int
-        Most rows that may be suppressed.
-
-    Returns
-    -------
-    Found or None
-        None when only the top holds.
+    `floor` bounds the loss of each node from below; `check` is expensive. Ties go to fewer
+    suppressed rows, then to the lower sum of levels, then to the earlier attributes' lower levels.
+    The top of the lattice shows nothing and is no candidate: None when only it holds.
     """
     return _Search(floor, check, limit).run()
 
@@ -105,10 +298,10 @@ class _Search:
         self.status[self.top] = HOLDS
         self.done = np.zeros(floor.shape, dtype=bool)
         self.done[self.top] = True
-        self.best: Found | None = None
+        self.best: BestNode | None = None
         self.checked = 0
 
-    def run(self) -> Found | None:
+    def run(self) -> BestNode | None:
         for node in self._in_order():
             if self._hopeless(node):
                 continue
@@ -116,7 +309,9 @@ class _Search:
                 self._bisect(self._path(node))
             if self.status[node] == HOLDS and not self._hopeless(node):
                 self._look(node)
-        return None if self.best is None else Found(self.best.node, self.best.check, self.checked)
+        return (
+            None if self.best is None else BestNode(self.best.node, self.best.check, self.checked)
+        )
 
     def _in_order(self) -> list[Node]:
         """Nodes from the most promising on; equal bounds from the bottom of the lattice."""
@@ -173,7 +368,7 @@ class _Search:
         if seen.suppressed:
             np.maximum(self.bound[below], seen.below(), out=self.bound[below])
         if self.best is None or _rank(node, seen) < _rank(self.best.node, self.best.check):
-            self.best = Found(node, seen, self.checked)
+            self.best = BestNode(node, seen, self.checked)
         return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ from anonbayes.anonymize.cleartext import (
     spell_out_stars,
     whole_label,
 )
-from anonbayes.arrays import Floats, Ints
-from anonbayes.domains import Domain
+from anonbayes.arrays import Floats, Ints, SmallCodes
+from anonbayes.domains import Domain, DomainsByColumn
 from anonbayes.errors import one_of
 from anonbayes.tables.evidence import Column
 from anonbayes.tables.table import ReleasedTable
@@ -290,7 +290,7 @@ def mondrian(
     strict: bool = True,
     cells: str = "tight",
     quasi_identifiers: Iterable[str] | None = None,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: DomainsByColumn | None = None,
     hierarchies: Trees | None = None,
 ) -> ReleasedTable:
     """Cut the table in two again and again, along the attribute in which a part is widest.
@@ -387,7 +387,7 @@ class _Axis:
     right: Ints
 
     @classmethod
-    def of(cls, domain: Domain, codes: npt.NDArray[Any]) -> _Axis:
+    def of(cls, domain: Domain, codes: SmallCodes) -> _Axis:
         size = len(domain)
         levels = None if domain.hierarchy is None else Levels.of(domain)
         left = right = np.empty((0, size), dtype=np.int64)
@@ -424,7 +424,7 @@ class _Axis:
         def members(cell: int) -> Ints:
             return self.order[cell // size : cell % size + 1]
 
-        def label(cell: int, codes: Ints) -> Any:
+        def label(cell: int, codes: SmallCodes) -> Any:
             if len(codes) == size:
                 return whole_label(self.domain)
             if self.levels is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,9 @@ from anonbayes.anonymize.cleartext import (
     check_privacy,
     horizontal_table,
 )
-from anonbayes.anonymize.information_loss import LOSSES, Groups, make_loss
-from anonbayes.anonymize.lattice import Found, Node, NodeCheck, search
-from anonbayes.arrays import Floats, Ints
-from anonbayes.domains import Domain
+from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeCheck, make_loss, search
+from anonbayes.arrays import Floats, Ints, SmallCodes
+from anonbayes.domains import DomainsByColumn
 from anonbayes.errors import AnonymizationError, DomainError, one_of
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.evidence import Column
@@ -183,7 +182,7 @@ def _distinct(group: Ints, secret: Ints, n_groups: int, n_secrets: int) -> Ints:
 # One search, or several in a row: global and local recoding as plans.
 
 # What each search found, and the records that it recodes.
-Plan = list[tuple[Found, Ints]]
+Plan = list[tuple[BestNode, Ints]]
 
 # A local recoding may put off half of the rows at first and must place at least a twentieth of
 # what is left in each further pass; both are the shares of ARX's published local tables.
@@ -251,24 +250,12 @@ class Recoding:
 
 
 class Recoder:
-    """Searches over all records, or over those that earlier searches left.
-
-    Parameters
-    ----------
-    records : RecordSet
-        Distinct rows.
-    k, l : int
-        Demands on a group.
-    loss : str
-        Name of the loss.
-    limit : int
-        Most rows that the release may suppress.
-    """
+    """Searches over all records, or over those that earlier searches left."""
 
     def __init__(self, records: RecordSet, k: int, l: int, loss: str, limit: int) -> None:  # noqa: E741
         self.records, self.k, self.l, self.loss, self.limit = records, k, l, loss, limit
 
-    def _search(self, chosen: Ints, limit: int) -> Found | None:
+    def _search(self, chosen: Ints, limit: int) -> BestNode | None:
         part = self.records.take(chosen)
         loss = make_loss(self.loss, part.levels, part.codes, part.weights)
 
@@ -279,7 +266,7 @@ class Recoder:
 
         return search(loss.floor(), check, limit)
 
-    def _kept(self, best: Found, chosen: Ints) -> tuple[Ints, Ints]:
+    def _kept(self, best: BestNode, chosen: Ints) -> tuple[Ints, Ints]:
         dropped = self.records.take(chosen).groups(best.node, self.k, self.l).dropped > 0
         return chosen[~dropped], chosen[dropped]
 
@@ -317,7 +304,7 @@ class Recoder:
                 plan.append((best, placed))
         return plan or self.global_plan()
 
-    def describe(self, best: Found, rows: Ints, names: Sequence[str]) -> Pass:
+    def describe(self, best: BestNode, rows: Ints, names: Sequence[str]) -> Pass:
         """Levels, rows and loss of one search, for people."""
         shape = [len(level) for level in self.records.levels]
         numbers = [v.numbers[h] for v, h in zip(self.records.levels, best.node, strict=True)]
@@ -363,7 +350,7 @@ def recode(
     local: bool = ...,
     loss: str = ...,
     quasi_identifiers: Iterable[str] | None = ...,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    domains: DomainsByColumn | None = ...,
     return_recoding: Literal[False] = ...,
 ) -> ReleasedTable: ...
 @overload
@@ -378,7 +365,7 @@ def recode(
     local: bool = ...,
     loss: str = ...,
     quasi_identifiers: Iterable[str] | None = ...,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = ...,
+    domains: DomainsByColumn | None = ...,
     return_recoding: Literal[True],
 ) -> tuple[ReleasedTable, Recoding]: ...
 def recode(
@@ -392,7 +379,7 @@ def recode(
     local: bool = False,
     loss: str = "loss",
     quasi_identifiers: Iterable[str] | None = None,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: DomainsByColumn | None = None,
     return_recoding: bool = False,
 ) -> ReleasedTable | tuple[ReleasedTable, Recoding]:
     """Generalize each attribute to a level of its hierarchy, with the least loss possible.
@@ -507,7 +494,7 @@ def _release(
     return horizontal_table(cleartext, dict(zip(cleartext.domains, columns, strict=True)))
 
 
-def _column(level: Levels, height: npt.NDArray[np.int64], codes: npt.NDArray[Any]) -> Column:
+def _column(level: Levels, height: npt.NDArray[np.int64], codes: SmallCodes) -> Column:
     width = len(level.domain)
     return cell_column(
         level.domain,

@@ -9,9 +9,16 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.index import Compatibility, IndexedRecords, accumulate, records_of
+from anonbayes.arrays import Floats, Ints, Scaled
+from anonbayes.beliefs.index import (
+    Compatibility,
+    IndexedRecords,
+    accumulate,
+    pair_values,
+    records_of,
+)
 from anonbayes.beliefs.learner import weight_draws
+from anonbayes.beliefs.register import PRIOR_ROWS, Register, subset, whole_records
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.inference.weights import tempered_fit, weighted_joint
 from anonbayes.tables.table import ReleasedTable
@@ -19,7 +26,14 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["attacker_weights", "candidate_rows", "draw_weights", "random_world_weights"]
+__all__ = [
+    "attacker_weights",
+    "candidate_rows",
+    "draw_weights",
+    "item_fits",
+    "matched",
+    "random_world_weights",
+]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -29,10 +43,11 @@ __all__ = ["attacker_weights", "candidate_rows", "draw_weights", "random_world_w
 # the victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random
 # worlds every compatible cleartext table counts the same.
 
-MOST_DRAWS = 400
+LEAST_DRAWS, MOST_LINES = 400, 40_000_000
+"""Draws that latent secrets take at least, and lines times draws (some ten seconds) at most."""
 
 
-def _matched(
+def matched(
     table: ReleasedTable, victims: Victims
 ) -> tuple[Victims, IndexedRecords, tuple[Compatibility, ...]]:
     """Victims, the table's rows, and which cells fit; a known group is one more attribute."""
@@ -55,53 +70,120 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     Returns
     -------
     weights : numpy.ndarray
-        Shape ``(victims, S)``.
+        Shape ``(victims, S)``, each victim on a scale of its own.
     batches : numpy.ndarray or None
         The same from batches of the draws, ``(batches, victims, S)``; None when exact.
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that the knowledge fits nobody.
     """
-    victims, rows, compatible = _matched(post.table, victims)
+    victims, rows, compatible = matched(post.table, victims)
     if post.table.scheme == "vertical":
         return _vertical(post, victims, rows, compatible)
     if not post.table.secrets_known:
         return _latent(post, victims, rows, compatible)
     secrets = rows.secrets
+    if post.register is not None and post.register.corrects:
+        return _registered(post.register, victims, rows, compatible)
     if post.method == "exact":
         fit = [
             _exact_fit(post, name, victims.weights[a], compatible[a])
             for a, name in enumerate(post.table.attributes)
         ]
-        means = [post.trees[name].mean for name in post.table.attributes]
-        fit = _weighted(victims, rows, compatible, fit, post.secret_mean, means, post.eta)
-        weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
-        return weights, None, found
-    return _sampled(post, victims, rows, compatible, secrets)
+    elif post.method == "crossfit":
+        parts = zip(post.means, victims.weights, rows.evidence, compatible, strict=False)
+        fit = [mean_fit(mean[None], *part) for mean, *part in parts]
+    else:
+        return _sampled(post, victims, rows, compatible, secrets)
+    fit = _weighted(victims, rows, compatible, fit, post.secret_mean, post.means, post.eta)
+    weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
+    return weights.relative()[0], None, found
+
+
+def _registered(
+    register: Register,
+    victims: Victims,
+    rows: IndexedRecords,
+    compatible: tuple[Compatibility, ...],
+) -> tuple[Floats, None, Ints]:
+    """Somebody who holds a register, with weighted evidence (MODEL 1.10).
+
+    A row with cells y and secret s is the victim's with odds ``p(s | r) / m(y, s)``. Where not all
+    of the victim is known, the people of the register who fit stand for the records that do.
+    """
+    combinations = Victims(rows.index.codes, rows.evidence, np.arange(len(rows.index.codes)), None)
+    model = PRIOR_ROWS * register.joint(combinations)
+    people = np.maximum(register.mass(combinations) + model, np.finfo(float).tiny)
+    odds = rows.secrets / people
+
+    def summed(who: Victims, pairs: tuple[Compatibility, ...]) -> tuple[Floats, Ints]:
+        each = zip(who.weights, rows.evidence, pairs, strict=True)
+        fit = [pair_values(weight, cells, pair)[:, None] for weight, cells, pair in each]
+        sums, records = accumulate(who, rows.index, pairs, fit, odds)
+        return sums.plain, records
+
+    weights, records = summed(victims, compatible)
+    whole, values = whole_records(victims)
+    weights[whole] *= register.belief(values[whole])
+    if not whole.all():
+        rest, codes = subset(victims, ~whole), register.codes
+        single = tuple(
+            sparse.csr_array(sparse.eye_array(mean.shape[1], format="csr"))
+            for mean in register.means
+        )
+        others = Victims(codes, single, np.arange(len(codes)), None)
+        of_record = register.expected * summed(others, rows.match(others))[0]
+        # The product model's people: those in the cells who fit, secret by secret.
+        fits = []
+        for a, pairs in enumerate(compatible):
+            fits.append(_mean_share(register, a, victims.weights[a], rows.evidence[a], pairs))
+        product, _ = accumulate(rest, rows.index, compatible, fits, odds * model)
+        weights[~whole] = register.mass(rest, of_record) + product.plain
+    return weights, None, records
+
+
+def _mean_share(
+    register: Register,
+    a: int,
+    weight: sparse.csr_array,
+    cells: sparse.csr_array,
+    pairs: Compatibility,
+) -> Floats:
+    """Weighted ``P(knowledge | cell, s)`` under the mean of one attribute's distribution."""
+    mean = register.means[a]
+    assert register.eta is not None
+
+    def share(pi: Floats) -> Floats:
+        scaled = sparse.csr_array(cells.multiply(pi[None, :]))
+        return pair_values(weight, scaled, pairs) / np.maximum((cells @ pi)[pairs.cell], 1e-300)
+
+    own = np.stack([share(pi) for pi in mean], axis=1)
+    return tempered_fit(own, share(register.share @ mean), float(register.eta[a]))
 
 
 def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
     """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
-    victims, rows, compatible = _matched(table, victims)
+    victims, rows, compatible = matched(table, victims)
     fit = []
     for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
         share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
         fit.append(pair_values(weight, share, pairs)[:, None])
     if table.scheme == "vertical":
-        return accumulate(victims, rows.index, compatible, fit, rows.gather(_group_shares(table)))
-    if table.secrets_known:
+        secrets = rows.gather(_group_shares(table))
+    elif table.secrets_known:
         secrets = rows.secrets
     else:
         matrix = table.secret.evidence.matrix.toarray()
         secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
-    return accumulate(victims, rows.index, compatible, fit, secrets)
+    weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
+    return weights.relative()[0], found
 
 
 def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
-    victims, rows, compatible = _matched(table, victims)
+    victims, rows, compatible = matched(table, victims)
     possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
     found, _ = accumulate(victims, rows.index, compatible, possible, rows.counts[:, None])
-    return np.rint(found[:, 0]).astype(np.int64)
+    return np.rint(found.number[:, 0]).astype(np.int64)
 
 
 def _group_shares(table: ReleasedTable) -> Floats:
@@ -172,29 +254,29 @@ def _sampled(
             draws = post.draws[f"pi_{name}"].to_numpy()
             fits[a] = [mean_fit(draws[chain, cut], weight, cells, pairs) for chain, cut in cuts]
         else:
-            fits[a] = [_recorded_fit(fit, weight, cells, pairs) for fit in averaged]
+            size = len(post.secret_mean)
+            fits[a] = [_recorded_fit(fit, size, weight, cells, pairs) for fit in averaged]
         means[a] = [*post.batch_means(name, cuts)]
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
 
-    def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Floats, Ints]:
+    def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Scaled, Ints]:
         share = post.secret_mean
         fit = _weighted(victims, rows, compatible, fit, share, mean, post.eta)
         return accumulate(victims, rows.index, compatible, fit, secrets)
 
-    batches = np.stack(
-        [weights_of([f[b] for f in fits], [m[b] for m in means])[0] for b in range(len(cuts))]
-    )
-    weights, found = weights_of(
+    batches = [weights_of([f[b] for f in fits], [m[b] for m in means])[0] for b in range(len(cuts))]
+    whole, found = weights_of(
         *([np.average(np.stack(x), axis=0, weights=sizes) for x in each] for each in (fits, means))
     )
-    return weights, batches, found
+    weights, *parts = whole.relative(*batches)
+    return weights, np.stack(parts), found
 
 
 def _recorded_fit(
-    fit: Floats, weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility
+    fit: Floats, size: int, weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility
 ) -> Floats:
     """``sum_k weight(k) P(R_j = k)`` from probabilities by sensitive value and entry of `cells`."""
-    by_secret = fit.reshape(-1, cells.nnz)
+    by_secret = fit.reshape(size, -1)[:, : cells.nnz]  # the cells of a register come last
     shape = (cells.indices, cells.indptr)
     return np.stack(
         [
@@ -214,10 +296,13 @@ def _latent(
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
     eta = weight_draws(post)
     cuts = batch_slices(post.n_chains, post.n_draws)
-    step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
-    batches, found = [], np.zeros(len(victims), dtype=np.int64)
+    most = max(LEAST_DRAWS, MOST_LINES // len(table.secret.codes))
+    step = max(1, post.n_chains * post.n_draws // most)
+    found = np.zeros(len(victims), dtype=np.int64)
+    nothing = np.zeros((len(victims), len(table.secret.domain)))
+    batches = []
     for chain, cut in cuts:
-        total = np.zeros((len(victims), len(table.secret.domain)))
+        total = Scaled(nothing, nothing.astype(np.int64))
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
             now = None if eta is None else eta[chain, t]
@@ -225,9 +310,10 @@ def _latent(
             weights, found = draw_weights(
                 table, victims, rows, compatible, secret[chain, t], pi, now
             )
-            total += weights
-        batches.append(total / len(chosen))
-    return np.mean(batches, axis=0), np.stack(batches), found
+            total = total.plus(weights)
+        batches.append(Scaled(total.number / len(chosen), total.power))
+    parts = np.stack(Scaled.relative(*batches))
+    return np.mean(parts, axis=0), parts, found
 
 
 def draw_weights(
@@ -238,7 +324,7 @@ def draw_weights(
     share: Floats,
     pi: list[Floats],
     eta: Floats | None,
-) -> tuple[Floats, Ints]:
+) -> tuple[Scaled, Ints]:
     """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
     if table.secrets_known:
         secrets = rows.secrets
@@ -248,7 +334,7 @@ def draw_weights(
             (cells @ p.T)[column.codes]
             for cells, p, column in zip(rows.evidence, pi, table.columns.values(), strict=True)
         ]
-        joint = release * weighted_joint(share, seen, eta)
+        joint = release * weighted_joint(share, seen, eta).relative()[0]
         secrets = rows.gather(joint / joint.sum(axis=1, keepdims=True))
     fit = [
         mean_fit(p[None], weight, cells, pairs)
@@ -264,31 +350,28 @@ def _vertical(
     post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
 ) -> tuple[Floats, Floats | None, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
-    fit = [
-        pair_values(weight, cells, pairs)[:, None]
-        for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
-    ]
+    fit = item_fits(victims, rows, compatible)
     parts = [
         accumulate(victims, rows.index, compatible, fit, rows.gather(owned))
         for owned in post.ownership
     ]
-    batches, found = np.stack([weights for weights, _ in parts]), parts[0][1]
+    found = parts[0][1]
+    batches = np.stack(Scaled.relative(*(weights for weights, _ in parts)))
     return np.mean(batches, axis=0), batches if post.simulated else None, found
+
+
+def item_fits(
+    victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
+) -> list[Floats]:
+    """How well the values of each item fit what is known, whoever owns it."""
+    return [
+        pair_values(weight, cells, pairs)[:, None]
+        for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
+    ]
 
 
 # -------------------------------------------------------------------------------------------------
 # How well a released cell fits what is known: ``P(knowledge | cell, secret)``, pair by pair.
-
-
-def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility) -> Floats:
-    """``sum_k weight[v, k] cells[y, k]`` for the compatible pairs (v, y), in their order."""
-    product = sparse.csr_array(weight @ cells.T)
-    product.sort_indices()
-    if len(product.indices) == len(pairs.cell):
-        return np.asarray(product.data)
-    # Pairs whose common values all weigh zero are no entries of the product.
-    rows = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
-    return np.asarray(product[rows, pairs.cell]).ravel()
 
 
 def mean_fit(

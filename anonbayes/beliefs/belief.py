@@ -68,7 +68,7 @@ def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series |
     """See `Posterior.learner`."""
     victims = read_victims(post.table, victim)
     weights, batches = learner_weights(post, victims, kind)
-    return _labelled(post.table, victims, weights, batches, None, "learner")
+    return _labelled(post.table, victims, weights, batches, None, "learner", post.n_chains)
 
 
 def attacker_belief(
@@ -79,7 +79,7 @@ def attacker_belief(
     extra = secret_weights(post.table, secret)
     weights, batches, found = attacker_weights(post, victims)
     _check_found(victims, found)
-    return _labelled(post.table, victims, weights, batches, extra, "attacker")
+    return _labelled(post.table, victims, weights, batches, extra, "attacker", post.n_chains)
 
 
 def random_worlds_belief(
@@ -94,13 +94,13 @@ def random_worlds_belief(
 
 
 def belief_intervals(
-    post: Posterior, victim: Victim, *, who: str, probability: float, draws: int
+    post: Posterior, victim: Victim, *, who: str, probability: float, draws: int, group: Any = None
 ) -> pd.DataFrame:
     """See `Posterior.intervals`."""
     one_of("who", who, ("attacker", "learner"))
     if not 0 < probability < 1:
         raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
-    victims = read_victims(post.table, victim)
+    victims = read_victims(post.table, victim, group=group)
     pick = ("attacker", "learner").index(who)
     drawn = np.stack([normalise(d[pick]) for d in belief_draws(post, victims, draws)])
     tail = (1 - probability) / 2
@@ -147,6 +147,7 @@ def _labelled(
     batches: Floats | None,
     extra: Floats | None,
     name: str,
+    n_chains: int = 1,
 ) -> pd.Series | pd.DataFrame:
     """Probabilities by sensitive value, with ``attrs["mcse"]`` of the same shape."""
     if extra is not None:
@@ -159,7 +160,7 @@ def _labelled(
     belief = normalise(weights)[victims.inverse]
     error = np.zeros_like(belief)
     if batches is not None:
-        error = standard_error(normalise(batches))[victims.inverse]
+        error = standard_error(normalise(batches), n_chains)[victims.inverse]
     values = pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
     if victims.index is None:
         out: pd.Series | pd.DataFrame = pd.Series(belief[0], index=values, name=name)

@@ -15,12 +15,20 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import FAR, SMALL, Floats, Ints, Scaled
 from anonbayes.beliefs.victims import Victims
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Compatibility", "IndexedRecords", "RecordIndex", "accumulate", "records_of"]
+__all__ = [
+    "Compatibility",
+    "IndexedRecords",
+    "RecordIndex",
+    "accumulate",
+    "add_scaled",
+    "pair_values",
+    "records_of",
+]
 
 
 class Trie(NamedTuple):
@@ -187,13 +195,24 @@ def _pattern(matrix: sparse.csr_array) -> sparse.csr_array:
     return pattern
 
 
+def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compatibility) -> Floats:
+    """``sum_k weight[v, k] cells[y, k]`` for the compatible pairs (v, y), in their order."""
+    product = sparse.csr_array(weight @ cells.T)
+    product.sort_indices()
+    if len(product.indices) == len(pairs.cell):
+        return np.asarray(product.data)
+    # Pairs whose common values all weigh zero are no entries of the product.
+    rows = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
+    return np.asarray(product[rows, pairs.cell]).ravel()
+
+
 def accumulate(
     victims: Victims,
     index: RecordIndex,
     compatible: tuple[Compatibility, ...],
     fit: list[Floats],
     secrets: Floats,
-) -> tuple[Floats, Ints]:
+) -> tuple[Scaled, Ints]:
     """Sum over the compatible records of ``secrets[record, s] * prod_a fit_a[v, cell, s]``.
 
     Parameters
@@ -208,7 +227,7 @@ def accumulate(
 
     Returns
     -------
-    weights : numpy.ndarray
+    weights : Scaled
         Shape ``(victims, S)``, not normalised.
     records : numpy.ndarray
         Number of compatible records of each victim.
@@ -224,7 +243,10 @@ def accumulate(
         _starts([len(c.cell) for c in compatible]),
         _starts(n_cells),
     )
-    sums = _Sums(np.zeros((len(victims), secrets.shape[1])), np.zeros(len(victims), dtype=np.int64))
+    size = (len(victims), secrets.shape[1])
+    sums = _Sums(
+        np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(len(victims), dtype=np.int64)
+    )
     _walk(
         knowledge,
         index.order,
@@ -233,7 +255,7 @@ def accumulate(
         np.ascontiguousarray(secrets),
         sums,
     )
-    return sums.weights, sums.records
+    return Scaled(sums.weights, sums.power), sums.records
 
 
 def _starts(sizes: list[int]) -> Ints:
@@ -263,9 +285,10 @@ class _Knowledge(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the walk adds up: weights ``(victims, S)``, and compatible records per victim."""
+    """What the walk adds up: `Scaled` weights ``(victims, S)``, and records per victim."""
 
     weights: Floats
+    power: Ints
     records: Ints
 
 
@@ -279,6 +302,7 @@ def _walk(
     width = fit.shape[1]
     slot = np.full(knowledge.cell_start[-1], -1, dtype=np.int64)
     product = np.ones((depth + 1, width))
+    power = np.zeros((depth + 1, width), dtype=np.int64)
     node = np.zeros(depth + 1, dtype=np.int64)
     stop = np.zeros(depth + 1, dtype=np.int64)
     for v in range(len(knowledge.victims)):
@@ -296,21 +320,52 @@ def _walk(
                 continue
             alive = False
             for s in range(width):
-                product[level + 1, s] = product[level, s] * fit[pair, s]
-                alive |= product[level + 1, s] > 0.0
+                here = product[level, s] * fit[pair, s]
+                alive |= here > 0.0
+                power[level + 1, s] = power[level, s]
+                while 0.0 < here < SMALL:
+                    here /= SMALL
+                    power[level + 1, s] -= 1
+                product[level + 1, s] = here
             if not alive:
                 continue
             if level == depth - 1:
                 record = trie.record[n - (len(trie.cell) - len(trie.record))]
                 sums.records[v] += 1
                 for s in range(n_secrets):
-                    share = product[depth, s if width > 1 else 0]
-                    sums.weights[v, s] += secrets[record, s] * share
+                    column = s if width > 1 else 0
+                    add_scaled(
+                        sums.weights,
+                        sums.power,
+                        (v, s),
+                        secrets[record, s] * product[depth, column],
+                        power[depth, column],
+                    )
             else:
                 level += 1
                 node[level] = trie.child[n]
                 stop[level] = trie.child[n + 1]
         _mark(knowledge, v, slot, False)
+
+
+@njit(cache=True, nogil=True)
+def add_scaled(
+    number: Floats, power: Ints, place: tuple[int, int], value: float, of_value: int
+) -> None:
+    """Add ``value * 2**(FAR * of_value)`` to one place of `Scaled` sums."""
+    if value == 0.0:
+        return
+    ahead = of_value - power[place]
+    if number[place] == 0.0:
+        number[place] = value
+        power[place] = of_value
+    elif ahead == 0:
+        number[place] += value
+    elif ahead > 0:
+        number[place] = value + number[place] * 2.0 ** (-FAR * min(ahead, 8))
+        power[place] = of_value
+    else:
+        number[place] += value * 2.0 ** (FAR * max(ahead, -8))
 
 
 @njit(cache=True, nogil=True)

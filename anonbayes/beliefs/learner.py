@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import SMALL, Floats, Scaled
+from anonbayes.beliefs.index import add_scaled
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
 from anonbayes.inference.dirichlet import WEIGHT
@@ -20,7 +21,7 @@ from anonbayes.inference.weights import weighted_joint
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["KINDS", "learner_weights", "weight_draws"]
+__all__ = ["KINDS", "learner_joint", "learner_weights", "weight_draws"]
 KINDS = ("predictive", "conditional")
 MOST_DRAWS = 2000
 
@@ -43,19 +44,30 @@ def learner_weights(
     Returns
     -------
     weights : numpy.ndarray
-        Shape ``(victims, S)``.
+        Shape ``(victims, S)``, each victim on a scale of its own.
     batches : numpy.ndarray or None
         The same from batches of the draws; None when exact.
     """
+    if post.register is not None and post.register.corrects:
+        return post.register.learner(victims), None
+    joint, parts = learner_joint(post, victims, kind)
+    weights, *batches = joint.relative(*parts)
+    return weights, np.stack(batches) if batches else None
+
+
+def learner_joint(
+    post: Posterior, victims: Victims, kind: str = "predictive"
+) -> tuple[Scaled, list[Scaled]]:
+    """`learner_weights` of all victims on one scale; no batches when exact."""
     one_of("kind", kind, KINDS)
     if kind == "predictive" and not post.simulated:
-        return _joint(post, victims, post.means), None
+        return _joint(post, victims, post.means), []
     if kind == "predictive" and post.table.scheme == "horizontal" and post.table.secrets_known:
         return _factorised(post, victims)
     return _averaged(post, victims, conditional=kind == "conditional")
 
 
-def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Floats:
+def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Scaled:
     """``p_L(s, what is known)`` from the means of the distributions."""
     known = [
         (weight @ mean.T)[code]
@@ -64,7 +76,7 @@ def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Floats:
     return weighted_joint(post.secret_mean, known, post.eta)
 
 
-def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
+def _factorised(post: Posterior, victims: Victims) -> tuple[Scaled, list[Scaled]]:
     """Known secrets of a horizontal table: given t* the ``pi_a`` are independent (MODEL 1.2).
 
     So the expectation of their product is the product of their means.
@@ -78,19 +90,22 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Floats, Floats]:
         whole.append(np.average(means, axis=0, weights=sizes))
         for part, mean in zip(parts, means, strict=True):
             part.append(mean)
-    return _joint(post, victims, whole), np.stack([_joint(post, victims, p) for p in parts])
+    return _joint(post, victims, whole), [_joint(post, victims, p) for p in parts]
 
 
-def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[Floats, Floats]:
+def _averaged(
+    post: Posterior, victims: Victims, *, conditional: bool
+) -> tuple[Scaled, list[Scaled]]:
     """Average over draws, batch by batch."""
     table = post.table
     secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
     eta = weight_draws(post)
-    batches = []
+    size = (len(victims), len(table.secret.domain))
+    batches: list[Scaled] = []
     for chain, cut in batch_slices(post.n_chains, post.n_draws):
-        total = np.zeros((len(victims), len(table.secret.domain)))
+        total = Scaled(np.zeros(size), np.zeros(size, dtype=np.int64))
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
             known = [w @ d[chain, t].T for w, d in zip(victims.weights, draws, strict=True)]
@@ -98,7 +113,11 @@ def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[
             if eta is not None:
                 parts = [k[code] for k, code in zip(known, victims.codes.T, strict=True)]
                 joint = weighted_joint(secret[chain, t], parts, eta[chain, t])
-                total += joint / joint.sum(axis=1, keepdims=True) if conditional else joint
+                if conditional:
+                    plain = joint.relative()[0]
+                    plain /= plain.sum(axis=1, keepdims=True)
+                    joint = Scaled(plain, np.zeros(size, dtype=np.int64))
+                total = total.plus(joint)
                 continue
             _add(
                 victims.codes,
@@ -108,8 +127,11 @@ def _averaged(post: Posterior, victims: Victims, *, conditional: bool) -> tuple[
                 conditional,
                 total,
             )
-        batches.append(total / len(chosen))
-    return np.mean(batches, axis=0), np.stack(batches)
+        batches.append(Scaled(total.number / len(chosen), total.power))
+    whole = batches[0]
+    for batch in batches[1:]:
+        whole = whole.plus(batch)
+    return Scaled(whole.number / len(batches), whole.power), batches
 
 
 def weight_draws(post: Posterior) -> Floats | None:
@@ -125,13 +147,27 @@ def _add(codes, start, known, secret, conditional, total):  # type: ignore[no-un
     """Add ``pi_S(s) prod_a P(known_a | s)`` of one draw, divided by its sum if conditional."""
     n_secrets = len(secret)
     product = np.empty(n_secrets)
+    power = np.empty(n_secrets, dtype=np.int64)
     for v in range(codes.shape[0]):
         product[:] = secret
+        power[:] = 0
         for a in range(codes.shape[1]):
             row = start[a] + codes[v, a]
             for s in range(n_secrets):
                 product[s] *= known[row, s]
-        norm = product.sum() if conditional else 1.0
+                while 0.0 < product[s] < SMALL:
+                    product[s] /= SMALL
+                    power[s] -= 1
+        norm = 1.0
+        if conditional:
+            top = -(2**40)
+            for s in range(n_secrets):
+                if product[s] > 0.0:
+                    top = max(top, power[s])
+            for s in range(n_secrets):
+                product[s] *= SMALL ** min(top - power[s], 8)
+                power[s] = 0
+            norm = product.sum()
         if norm > 0.0:  # else the draw knows nobody like that, and has no say
             for s in range(n_secrets):
-                total[v, s] += product[s] / norm
+                add_scaled(total.number, total.power, (v, s), product[s] / norm, power[s])

@@ -48,17 +48,34 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
     ]
 
 
-def standard_error(batches: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def standard_error(batches: npt.NDArray[np.float64], n_chains: int) -> npt.NDArray[np.float64]:
     """Standard error of the average of batches (first axis); NaN for a single batch.
+
+    Chains that sit in different places make batches of one chain alike and too many: the error is
+    then that of the chains' means, each chain being one observation.
+
+    Parameters
+    ----------
+    batches : numpy.ndarray
+        Those of the first chain first, as `batch_slices` gives them.
+    n_chains : int
+        Number of chains.
 
     Examples
     --------
-    >>> standard_error(np.array([[0.4], [0.6]])).round(3).tolist()
+    >>> standard_error(np.array([[0.4], [0.6]]), 1).round(3).tolist()
     [0.1]
+    >>> standard_error(np.array([[0.2], [0.2], [0.2], [0.6], [0.6], [0.6]]), 2).round(3).tolist()
+    [0.2]
     """
-    if len(batches) < 2:
+    n = len(batches)
+    if n < 2:
         return np.full(batches.shape[1:], np.nan)
-    return batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
+    error = batches.std(axis=0, ddof=1) / np.sqrt(n)
+    if n_chains > 1 and n % n_chains == 0:
+        means = batches.reshape(n_chains, -1, *batches.shape[1:]).mean(axis=1)
+        error = np.maximum(error, means.std(axis=0, ddof=1) / np.sqrt(n_chains))
+    return error
 
 
 # -------------------------------------------------------------------------------------------------
@@ -187,9 +204,14 @@ def group_codes(
         if len(labels) != size:
             raise TableError(f"group= has {len(labels)} entries for {size} victims.")
     place = dict(zip(table.group_labels.tolist(), range(table.n_groups), strict=True))
+    spelled = {str(label): code for label, code in place.items()}
+    if len(spelled) < len(place):  # 1 and "1" are two groups
+        spelled = {}
     found = np.empty(size, dtype=np.int64)
     for row, label in enumerate(labels):
         code = -1 if is_missing(label) else place.get(label)
+        if code is None and isinstance(label, str):  # read from a file of texts
+            code = spelled.get(label)
         if code is None:
             who = "" if index is None else f" of victim {index[row]!r}"
             raise TableError(f"The table has no group {label!r}{who}. {nearest(label, place)}")

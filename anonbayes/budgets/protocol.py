@@ -124,7 +124,7 @@ def collect(
     >>> domain = ab.Domain("x", ["a", "b", "c"])
     >>> both = ab.budgets.collect(domain, ["a"] * 1500 + ["b"] * 450 + ["c"] * 50, 10, seed=3)
     >>> both.budgets[1].epsilon.round(1)
-    array([inf, 2.4, 2.3])
+    array([inf, 2.9, 2.3])
     >>> both.estimate.p.round(1).tolist()
     [0.7, 0.2, 0.0]
     """
@@ -139,7 +139,7 @@ def collect(
     if not 0 < read_number("first", first) < 1:
         raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
     size = min(max(round(first * n), 1), n - 1)
-    rng = None if seed is None else generator(seed)
+    rng = None if seed is None else generator(seed, "collect", domain.name)
     in_first = np.zeros(n, dtype=bool)
     in_first[np.random.default_rng(rng).choice(n, size, replace=False)] = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +13,14 @@ import pandas as pd
 from anonbayes.arrays import Floats, Mask, read_number, read_numbers, read_whole
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import Table, number
 from anonbayes.notions.idldp import chosen_mask, value_array
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
 
 MOST_USERS = 10**15
+MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +118,31 @@ class Budgets:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p>{self.summary().to_html(max_rows=20)}"
+        infinite = int(np.isposinf(self.epsilon).sum())
+        facts = [
+            ["rule", self.method.replace("_", " ")],
+            ["largest chance to name a sender", f"{self.gamma:g} in {self.n:,}"],
+            ["values", f"{len(self):,}, {infinite:,} of them need no noise"],
+            ["sensitive, capped", f"{int(self.sensitive.sum()):,}"],
+        ]
+        head = [self.domain.name, "budget (epsilon)", "users counted on", "sensitive"]
+        order = np.argsort(-self.epsilon, kind="stable")[:MOST_SHOWN]
+        rows = [
+            [
+                str(self.domain.values[i]),
+                "∞" if np.isposinf(self.epsilon[i]) else number(float(self.epsilon[i])),
+                f"{float(self.at_least[i]):,.0f}",
+                "yes" if self.sensitive[i] else "",
+            ]
+            for i in order.tolist()
+        ]
+        if len(self) > MOST_SHOWN:
+            rows.append([f"... and {len(self) - MOST_SHOWN:,} more"])
+        both = (
+            Table(["", ""], facts, "Budgets", frozenset({1})),
+            Table(head, rows, "", frozenset({3})),
+        )
+        return f"<div>{''.join(table.to_html() for table in both)}</div>"
 
 
 def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floats:

@@ -124,7 +124,11 @@ def choose_channel(
     notion: Notion = LDP(epsilon) if chosen is None else ULDP(chosen, epsilon)
     rows = []
     for name, mechanism in MECHANISMS.items():
-        if not mechanism.takes_epsilon or ("sensitive" in mechanism.needs and chosen is None):
+        if (
+            mechanism.numeric
+            or not mechanism.takes_epsilon
+            or ("sensitive" in mechanism.needs and chosen is None)
+        ):
             continue
         options = {"sensitive": chosen} if "sensitive" in mechanism.needs else {}
         channel = mechanism.make(domain, epsilon, **options)

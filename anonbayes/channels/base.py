@@ -21,19 +21,20 @@ Importing a channel loads NumPy only: what estimates need is loaded when they ar
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask, read_numbers
-from anonbayes.channels.randomness import generator
+from anonbayes.channels.randomness import Source, generator, randomness
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import (
     AnonbayesError,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_MATRIX", "Channel", "Naming", "ReportEvidence", "Symbols"]
 
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Up to this many values are looked up one by one: a device reports one at a time.
 FEW = 32
@@ -164,6 +167,9 @@ class Channel(ABC):
     #: Estimators that `estimate` offers for this channel.
     methods: tuple[str, ...] = ("mle", "em", "bayes")
 
+    #: The one that the command line takes unless told otherwise.
+    default_method: str = "mle"
+
     # -- the user's device -------------------------------------------------------------------
 
     @abstractmethod
@@ -193,7 +199,7 @@ class Channel(ABC):
         >>> channel.estimate(reports).n
         1000
         """
-        source = None if seed is None else generator(seed)
+        source = None if seed is None else self._noise(seed, "reporter")
         return lambda value: self.release([value], seed=source)[0]
 
     # -- the analyst -------------------------------------------------------------------------
@@ -221,7 +227,7 @@ class Channel(ABC):
         --------
         >>> import anonbayes as ab
         >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
-        >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
+        >>> channel = ab.UtilityOptimizedRR(domain, epsilon=1.0, sensitive=["HIV"])
         >>> channel.satisfies(ab.ULDP(["HIV"], 1.0)).holds
         True
         >>> print(channel.satisfies(ab.LDP(1.0)))  # doctest: +ELLIPSIS
@@ -256,6 +262,10 @@ class Channel(ABC):
     def total_maximum(self) -> float:
         """``sum_y max_x Q(y|x)``: the factor by which a report can improve one guess."""
         return float(self.matrix().max(axis=0).sum())
+
+    def total_variation(self) -> float | None:
+        """Total variation distance of two values' reports; None unless all pairs have the same."""
+        return None
 
     def symbols(self) -> Symbols | None:
         """Describe a channel that is randomized response on symbols; None for all others."""
@@ -300,7 +310,7 @@ class Channel(ABC):
         ----------
         reports
             What `release` returned, of many users.
-        method : {"mle", "em", "bayes", "empirical", "threshold", "shrinkage"}
+        method : {"mle", "em", "bayes", "empirical", "norm_sub", "threshold", "shrinkage"}
             * ``"mle"``: maximum likelihood, in closed form where there is one, else by
               accelerated EM (`iterations`, `tolerance`, `start`; giving one asks for EM);
             * ``"em"``: plain EM, a regulariser when stopped early (`iterations`, `tolerance`,
@@ -309,6 +319,7 @@ class Channel(ABC):
               `alpha` or `prior_weight` is given (`draws`, `tune`, `chains`, `thin`, `seed`); `p` is
               the posterior mean;
             * ``"empirical"``: unbiased, may be negative (pure channels);
+            * ``"norm_sub"``: the distribution nearest to the empirical estimate (pure channels);
             * ``"threshold"``: significant empirical estimates only (`alpha`, `remainder`; pure
               channels), and what is left spread evenly;
             * ``"shrinkage"``: posterior means under a prior that is learnt from all counts
@@ -359,6 +370,10 @@ class Channel(ABC):
 
     # -- estimators that need the likelihood only ----------------------------------------------
 
+    def fast_likelihood(self, reports: Any) -> Any:
+        """Likelihood on which EM climbs; channels with structure have one without rows."""
+        return self.likelihood(reports)
+
     def starting_distribution(self, reports: Any) -> Floats:
         """Where EM starts unless told otherwise: the uniform distribution."""
         return estimation.em.starting_point(None, len(self.domain))
@@ -379,7 +394,7 @@ class Channel(ABC):
         tolerance: float = 1e-5,
         level: float = 0.95,
     ) -> Estimate:
-        likelihood = usable(self.likelihood(reports))
+        likelihood = usable(self.fast_likelihood(reports))
         size = len(self.domain)
         begin = (
             self.starting_distribution(reports)
@@ -408,6 +423,8 @@ class Channel(ABC):
 
         check_level(level)
         likelihood = usable(self.likelihood(reports))
+        if settings.get("seed") is not None:
+            settings["seed"] = self._noise(settings["seed"], "bayes")
         posterior = estimation.bayes.sample(likelihood, **settings)
         chains = posterior.p
         tails = [(1 - level) / 2, (1 + level) / 2]
@@ -466,6 +483,14 @@ class Channel(ABC):
 
     # -- for subclasses ----------------------------------------------------------------------
 
+    def _noise(self, seed: Any, purpose: str) -> np.random.Generator:
+        """Seeded noise of this column for one purpose; see `generator`."""
+        return generator(seed, purpose, self.domain.name)
+
+    def _source(self, seed: Any, purpose: str = "release") -> Source:
+        """Secure source when `seed` is None, else seeded noise of this column."""
+        return randomness(seed, purpose, self.domain.name)
+
     def _encode(self, values: Iterable[object]) -> npt.NDArray[np.int64]:
         """Codes of true values, reading arrays without turning them into lists first."""
         if isinstance(values, str) or not isinstance(values, Iterable):
@@ -490,13 +515,40 @@ class Channel(ABC):
         )
 
 
+def budget_second(*old: str) -> Callable[[F], F]:
+    """Make a constructor ``(domain, epsilon, *, ...)`` understand its former order of arguments.
+
+    `old` names what stood after the domain. A call in that order works, with a `FutureWarning`.
+    """
+
+    def understand(make: F) -> F:
+        @functools.wraps(make)
+        def call(self: Any, *given: Any, **named: Any) -> Any:
+            former = dict(zip(("domain", *old), given, strict=False))
+            is_former = len(given) > 2 or (len(given) == 2 and "epsilon" in named)
+            if is_former and len(given) == len(former) and not former.keys() & named.keys():
+                rest = (f"{name}=..." for name in old if name != "epsilon")
+                order = ", ".join(("domain", "epsilon", *rest))
+                warnings.warn(
+                    f"Arguments are now ({order}); the order (domain, {', '.join(old)}) goes.",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                return make(self, **former, **named)
+            return make(self, *given, **named)
+
+        return cast(F, call)
+
+    return understand
+
+
 def check_reports(reports: Any) -> None:
     """Raise `ChannelError` for something that cannot be a list of reports."""
     if not hasattr(reports, "__len__"):
         raise ChannelError(f"reports={reports!r} are no reports; give what release() returned.")
 
 
-def usable(likelihood: MixtureLikelihood) -> MixtureLikelihood:
+def usable(likelihood: Any) -> Any:
     """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
     if likelihood.n == 0:
         raise ChannelError("There are no reports to estimate from.")

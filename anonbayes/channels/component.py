@@ -13,7 +13,7 @@ from scipy import sparse
 
 from anonbayes.channels.base import Channel, usable
 from anonbayes.errors import ModelError
-from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.estimation.likelihood import DenseLikelihood, MixtureLikelihood
 
 __all__ = ["Released"]
 
@@ -32,13 +32,13 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
     observed
         The reports, as `Channel.release` returned them.
     **kwargs
-        For channels whose reports are counted (the randomized-response family): passed to
+        For channels whose reports are counted (randomized response, `MatrixChannel`): passed to
         `pymc.Multinomial`, e.g. ``dims``.
 
     Returns
     -------
     TensorVariable
-        For the randomized-response family the observed counts, a `pymc.Multinomial`, so that
+        For these channels the observed counts, a `pymc.Multinomial`, so that
         posterior predictive checks work; for other channels a `pymc.Potential`. Both are
         functions of sufficient statistics: distinct reports, not users.
 
@@ -66,6 +66,14 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
         raise ModelError(
             f"Released({name!r}): p has {vector.type.shape[0]} entries, the channel's domain "
             f"{channel.domain.name!r} has {len(channel.domain)} values."
+        )
+    if isinstance(likelihood, DenseLikelihood):
+        return pm.Multinomial(
+            name,
+            n=likelihood.n,
+            p=pt.dot(likelihood.rows, vector),
+            observed=likelihood.weights,
+            **kwargs,
         )
     if likelihood.is_diagonal and likelihood.floor_is_flat:
         rates = likelihood.floor + likelihood.gain * vector

@@ -13,9 +13,16 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints
-from anonbayes.channels.base import Naming, ReportEvidence, Symbols, check_matrix_size, usable
+from anonbayes.channels.base import (
+    Naming,
+    ReportEvidence,
+    Symbols,
+    budget_second,
+    check_matrix_size,
+    usable,
+)
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import hash_reporter, randomness
+from anonbayes.channels.randomness import hash_reporter
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
@@ -110,12 +117,13 @@ class LocalHashing(PureChannel):
     ----------
     domain : Domain or int
         The values, or just their number: then they are the integers from 0.
-    g : int
-        Number of symbols, from 2 to ``2^31 - 1``. A prime that is at least the number of values
-        makes the hash functions *invertible*: one value per report supports it, and everything is
-        ``O(n)``. See `invertible`.
     epsilon : float
         Budget, finite and not negative.
+    g : int, optional
+        Number of symbols, from 2 to ``2^31 - 1``; by default ``e + 1``, rounded, which has the
+        least variance (optimized local hashing, OLH). A prime that is at least the number of values
+        makes the hash functions *invertible*: one value per report supports it, and everything is
+        ``O(n)``. See `invertible`.
 
     Notes
     -----
@@ -127,17 +135,21 @@ class LocalHashing(PureChannel):
     Examples
     --------
     >>> import anonbayes as ab
-    >>> channel = ab.LocalHashing(10_500_393, g=2_000_000_000, epsilon=25.0)
+    >>> channel = ab.LocalHashing(10_500_393, epsilon=25.0, g=2_000_000_000)
     >>> reports = channel.release(np.repeat([7, 10_000_000], [800, 200]), seed=1)
     >>> channel.estimate(reports, method="empirical", values=[7, 10_000_000]).p.round(2)
     array([0.8, 0.2])
     """
 
-    def __init__(self, domain: Domain | int, g: int, epsilon: float) -> None:
+    @budget_second("g", "epsilon")
+    def __init__(self, domain: Domain | int, epsilon: float, *, g: int | None = None) -> None:
         self.domain = domain if isinstance(domain, Domain) else IntegerDomain(domain)
+        self.epsilon = check_epsilon(epsilon)
+        if g is None:
+            g = min(max(round(math.exp(min(self.epsilon, 40.0)) + 1.0), 2), SMALL - 1)
         if not isinstance(g, int | np.integer) or isinstance(g, bool) or not 2 <= g < SMALL:
             raise ChannelError(f"g={g!r} must be a whole number from 2 to {SMALL - 1}.")
-        self.g, self.epsilon = int(g), check_epsilon(epsilon)
+        self.g = int(g)
         size = len(self.domain)
         if size > MERSENNE:
             raise ChannelError(f"A domain of {size} values is too large to be hashed.")
@@ -164,18 +176,11 @@ class LocalHashing(PureChannel):
         10500421
         """
         size = len(domain) if isinstance(domain, Domain) else int(domain)
-        return cls(domain, next_prime(max(size, at_least, 2)), epsilon)
+        return cls(domain, epsilon, g=next_prime(max(size, at_least, 2)))
 
     @classmethod
     def optimal(cls, domain: Domain | int, epsilon: float, *, g: int | None = None) -> LocalHashing:
-        """Optimized local hashing (OLH): ``g = e^epsilon + 1``, rounded; least variance.
-
-        Parameters
-        ----------
-        domain, epsilon
-            As of the class.
-        g : int, optional
-            Another number of symbols.
+        """Optimized local hashing (OLH), as the class makes it without `g`.
 
         Examples
         --------
@@ -183,9 +188,7 @@ class LocalHashing(PureChannel):
         >>> ab.LocalHashing.optimal(1000, epsilon=1.0).g
         4
         """
-        if g is None:
-            g = min(max(round(math.exp(min(check_epsilon(epsilon), 40.0)) + 1.0), 2), SMALL - 1)
-        return cls(domain, g, epsilon)
+        return cls(domain, epsilon, g=g)
 
     # -- the user's device -------------------------------------------------------------------
 
@@ -205,7 +208,7 @@ class LocalHashing(PureChannel):
         self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
     ) -> HashReports:
         """Release on codes instead of values."""
-        source, n = randomness(seed), len(codes)
+        source, n = self._source(seed), len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
         y = hash_pairs(a, b, codes, self.prime, self.g)
         noisy = np.flatnonzero(source.random(n) >= self.theta)
@@ -215,7 +218,9 @@ class LocalHashing(PureChannel):
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], tuple[int, int, int]]:
         """Return a function that reports ``(a, b, y)`` of one value; see `Channel.reporter`."""
-        return hash_reporter(self.domain, self.prime, self.g, self.theta, randomness(seed))
+        return hash_reporter(
+            self.domain, self.prime, self.g, self.theta, self._source(seed, "reporter")
+        )
 
     # -- the analyst -------------------------------------------------------------------------
 
@@ -441,7 +446,13 @@ class LocalHashing(PureChannel):
 
     def with_epsilon(self, epsilon: float) -> LocalHashing:
         """Return the channel with another budget and the same number of symbols."""
-        return LocalHashing(self.domain, self.g, epsilon)
+        return LocalHashing(self.domain, epsilon, g=self.g)
+
+    def total_variation(self) -> float | None:
+        """Two values with different hashes; see `Channel.total_variation`."""
+        if len(self.domain) == 1:
+            return None
+        return self.theta * (1.0 - collision_probability(self.prime, self.g))
 
     def symbols(self) -> Symbols:
         """``g`` symbols; with invertible hash functions only a constant one is silent."""

@@ -63,7 +63,7 @@ class Personalized(Channel):
     --------
     >>> import anonbayes as ab
     >>> places = ab.Domain("place", ["clinic", "park", "mall", "<home>"])
-    >>> common = ab.UtilityOptimizedRR(places, ["clinic", "<home>"], epsilon=2.0)
+    >>> common = ab.UtilityOptimizedRR(places, epsilon=2.0, sensitive=["clinic", "<home>"])
     >>> channel = ab.Personalized(common, tags=["<home>"])
     >>> reports = channel.release(["park", "park"], personal=[{"park": "<home>"}, {}], seed=2)
     >>> channel.satisfies(ab.ULDP(["clinic", "park"], 2.0), personal={"park": "<home>"}).holds

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sized
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class PureChannel(Channel):
 
     hit: Floats
     miss: Floats
-    methods = ("empirical", "threshold", "shrinkage", "mle", "em", "bayes")
+    methods = ("empirical", "norm_sub", "threshold", "shrinkage", "mle", "em", "bayes")
 
     @abstractmethod
     def counts(self, reports: Any) -> npt.NDArray[np.int64]:
@@ -96,6 +97,10 @@ class PureChannel(Channel):
         counts, n = self._support(reports)
         p = closed_forms.empirical(counts, n, self.hit, self.miss)
         return self._from_counts("empirical", p, counts, n, level)
+
+    def _estimate_norm_sub(self, reports: Any, *, level: float = 0.95) -> Estimate:
+        raw = self._estimate_empirical(reports, level=level)
+        return replace(raw.consistent(), method="norm_sub")
 
     def _estimate_threshold(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +19,10 @@ from anonbayes.domains import Domain, IntegerDomain, code_dtype
 from anonbayes.errors import ChannelError
 
 __all__ = [
+    "NoiseGenerator",
     "SecureSource",
     "Source",
+    "bernoulli_keys",
     "bit_reporter",
     "draw_bits",
     "generator",
@@ -63,7 +66,7 @@ def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitRepo
         block = codes[start : start + rows]
         n = len(block)
         first = np.arange(n + 1, dtype=np.int64) * size
-        noise, own = _noise(n, miss, source), first[:-1] + block
+        noise, own = bernoulli_keys(n, miss, source), first[:-1] + block
         # The user's own bit is drawn apart: out with what the noise says of it, in if it is raised.
         place = np.searchsorted(noise, own)
         seen = np.append(noise, -1)[place] == own
@@ -74,13 +77,13 @@ def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitRepo
         used = indptr[start]
         indptr[start : start + n + 1] = used + ends
         if used + len(keys) > len(ones):
-            ones.resize(used + len(keys) + len(ones) // 8, refcheck=False)
+            more = np.empty(len(keys) + len(ones) // 8, dtype=ones.dtype)
+            ones = np.concatenate([ones[:used], more])
         ones[used : used + len(keys)] = keys - np.repeat(first[:-1], np.diff(ends))
-    ones.resize(indptr[-1], refcheck=False)
-    return BitReports.trusted(indptr, ones, size)
+    return BitReports.trusted(indptr, ones[: indptr[-1]], size)
 
 
-def _noise(n: int, miss: Floats, source: Source) -> Ints:
+def bernoulli_keys(n: int, miss: Floats, source: Source) -> Ints:
     """Positions ``row * K + column`` of raised bits, ascending, each with its ``miss``."""
     size, many = len(miss), miss >= OFTEN
     parts = []
@@ -161,8 +164,6 @@ T = TypeVar("T")
 # Bytes asked of the operating system at once; larger requests are put together.
 BLOCK = 1 << 24
 
-# Sets the streams of simulated noise apart from those of NumPy for the same seed.
-NOISE = (0x6E6F697365,)
 
 # Bytes of words drawn ahead.
 AHEAD = 1 << 12
@@ -220,36 +221,49 @@ class SecureSource:
         return (words % np.uint64(span)).astype(np.int64) + int(low)
 
 
-def generator(seed: Any = None) -> np.random.Generator:
-    """NumPy generator for simulated noise.
+class NoiseGenerator(np.random.Generator):
+    """Generator of simulated noise: what `generator` made, and takes as it is."""
 
-    A seed gives a stream of its own, apart from the one that ``numpy.random.default_rng`` gives for
-    it: people who were simulated with the same seed must not be correlated with their noise. A
-    generator is taken as it is.
+
+def generator(seed: Any = None, *stream_of: str) -> NoiseGenerator:
+    """NumPy generator for simulated noise, one stream per seed, purpose and column.
+
+    A seed means something else here than to ``numpy.random.default_rng``: people who were
+    simulated with it must not be correlated with their noise, nor the noise of one column with
+    that of another. So the texts `stream_of` enter. Of a generator a few words are drawn,
+    which are the seed.
 
     Examples
     --------
     >>> generator(1).random() == np.random.default_rng(1).random()
     False
-    >>> generator(1).random() == generator(1).random()
+    >>> generator(1, "age").random() == generator(1, "age").random()
     True
+    >>> generator(1, "age").random() == generator(1, "sex").random()
+    False
     """
+    if isinstance(seed, NoiseGenerator):
+        return seed
     try:
-        if seed is None or isinstance(seed, np.random.Generator | np.random.BitGenerator):
-            return np.random.default_rng(seed)
+        if isinstance(seed, np.random.BitGenerator):
+            seed = np.random.Generator(seed)
+        if isinstance(seed, np.random.Generator):
+            seed = seed.integers(0, 2**32, 4, dtype=np.uint32).tolist()
         if not isinstance(seed, np.random.SeedSequence):
             seed = np.random.SeedSequence(seed)
-        own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *NOISE))
-        return np.random.default_rng(own)
+        text = "\0".join(("noise", *stream_of)).encode("utf-8", "surrogatepass")
+        key = int.from_bytes(hashlib.blake2s(text, digest_size=16).digest(), "big")
+        own = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, key))
+        return NoiseGenerator(np.random.PCG64(own))
     except (TypeError, ValueError):
         raise ChannelError(
             f"seed={seed!r} must be a whole number of at least 0, or a NumPy generator."
         ) from None
 
 
-def randomness(seed: Any = None) -> Source:
-    """Secure source when `seed` is None, else the generator of simulated noise for that seed."""
-    return SecureSource() if seed is None else generator(seed)
+def randomness(seed: Any = None, *stream_of: str) -> Source:
+    """Secure source when `seed` is None, else a `generator` of simulated noise."""
+    return SecureSource() if seed is None else generator(seed, *stream_of)
 
 
 class _Stock(list[T]):

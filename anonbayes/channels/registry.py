@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from anonbayes.errors import AnonbayesError, one_of
 
 if TYPE_CHECKING:
-    from anonbayes.channels.pure import PureChannel
     from anonbayes.domains import Domain
 
 __all__ = ["MECHANISMS", "OPTIONS", "MechanismKind", "find_mechanism", "make_channel"]
@@ -29,6 +28,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
         "g": "the number of symbols of a hash function",
         "d": "the number of values in a report",
         "budgets": "a budget for each value",
+        "infinite": "the budget of all reports of a person together",
     }
 )
 
@@ -50,6 +50,8 @@ class MechanismKind:
         Other names of it.
     needs, accepts : tuple of str
         `OPTIONS` that must and that may be given.
+    numeric : bool
+        Whether values are ascending numbers, such as those of a `BinnedDomain`.
     """
 
     name: str
@@ -58,6 +60,7 @@ class MechanismKind:
     aliases: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     accepts: tuple[str, ...] = ()
+    numeric: bool = False
 
     @property
     def takes_epsilon(self) -> bool:
@@ -73,7 +76,7 @@ class MechanismKind:
             if not absent and not _is_empty(value) and option not in (*self.needs, *self.accepts):
                 raise AnonbayesError(f"{prefix}{option} has no meaning with {self.name}.")
 
-    def make(self, domain: Domain, epsilon: float | None = None, **options: Any) -> PureChannel:
+    def make(self, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
         """Return the channel; see `make_channel`."""
         one = {"epsilon": epsilon} if self.takes_epsilon else {}
         self.check({**dict.fromkeys(self.needs), **options})
@@ -82,7 +85,7 @@ class MechanismKind:
         for attribute in path.split("."):
             target = getattr(target, attribute)
         more = {o: options[o] for o in (*self.needs, *self.accepts) if options.get(o) is not None}
-        channel: PureChannel = target(domain, **more, **one)
+        channel: Any = target(domain, **more, **one)
         return channel
 
 
@@ -123,6 +126,12 @@ _ALL = (
         accepts=("d",),
     ),
     MechanismKind(
+        "hadamard_response",
+        "a number of few bits, quickly counted; for large domains and small budgets",
+        "hadamard:HadamardResponse",
+        aliases=("hr",),
+    ),
+    MechanismKind(
         "local_hashing",
         "a symbol of a random hash function; for large domains",
         "hashing:LocalHashing.optimal",
@@ -135,6 +144,40 @@ _ALL = (
         "discriminative:InputDiscriminativeUE.optimal",
         aliases=("idue",),
         needs=("budgets",),
+    ),
+    MechanismKind(
+        "longitudinal_rappor",
+        "bits, remembered and flipped again for every report",
+        "longitudinal:LongitudinalUE.rappor",
+        aliases=("l_sue",),
+        accepts=("infinite",),
+    ),
+    MechanismKind(
+        "longitudinal_osue",
+        "the same, more accurate for many values",
+        "longitudinal:LongitudinalUE",
+        aliases=("l_osue",),
+        accepts=("infinite",),
+    ),
+    MechanismKind(
+        "square_wave",
+        "a bin near that of a number; for the distribution of numbers",
+        "square_wave:SquareWave",
+        aliases=("sw",),
+        numeric=True,
+    ),
+    MechanismKind(
+        "piecewise",
+        "a number near the true one; for means",
+        "numbers:Piecewise",
+        aliases=("pm",),
+        numeric=True,
+    ),
+    MechanismKind(
+        "duchi",
+        "one of two numbers; for means with small budgets",
+        "numbers:Duchi",
+        numeric=True,
     ),
 )
 
@@ -157,9 +200,7 @@ def find_mechanism(name: str) -> MechanismKind:
     return MECHANISMS[name]
 
 
-def make_channel(
-    name: str, domain: Domain, epsilon: float | None = None, **options: Any
-) -> PureChannel:
+def make_channel(name: str, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
     """Return the channel of that name.
 
     Parameters

@@ -15,6 +15,7 @@ from anonbayes.channels.base import (
     Naming,
     ReportEvidence,
     Symbols,
+    budget_second,
     by_appearance,
     check_matrix_size,
     check_reports,
@@ -22,7 +23,7 @@ from anonbayes.channels.base import (
     usable,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import generator, randomness, response_reporter
+from anonbayes.channels.randomness import response_reporter
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, DomainError
@@ -47,28 +48,29 @@ class UtilityOptimizedRR(PureChannel):
     ----------
     domain : Domain
         The values; they are also the reports.
+    epsilon : float
+        Budget of the sensitive values, finite and not negative.
     sensitive : iterable
         The sensitive values. With all of them it is randomized response, with none of them
         the values are released as they are.
-    epsilon : float
-        Budget of the sensitive values, finite and not negative.
 
     Examples
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
-    >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=np.log(4))
+    >>> channel = ab.UtilityOptimizedRR(domain, epsilon=np.log(4), sensitive=["HIV"])
     >>> channel.matrix()
     array([[1.  , 0.  , 0.  ],
            [0.25, 0.75, 0.  ],
            [0.25, 0.  , 0.75]])
     >>> channel.release(["HIV", "flu", "cold"], seed=1).tolist()
-    ['HIV', 'flu', 'HIV']
+    ['HIV', 'flu', 'cold']
     >>> channel.estimate(["HIV"] * 40 + ["flu"] * 30 + ["cold"] * 30).p.round(6)
     array([0.2, 0.4, 0.4])
     """
 
-    def __init__(self, domain: Domain, sensitive: Iterable[object], epsilon: float) -> None:
+    @budget_second("sensitive", "epsilon")
+    def __init__(self, domain: Domain, epsilon: float, *, sensitive: Iterable[object]) -> None:
         self.domain = domain
         self.sensitive: Mask = sensitive_mask(domain, sensitive)
         self.epsilon = check_epsilon(epsilon)
@@ -99,7 +101,7 @@ class UtilityOptimizedRR(PureChannel):
         self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
     ) -> npt.NDArray[np.int64]:
         """Release on codes instead of values: the inner loop of `release`."""
-        source = randomness(seed)
+        source = self._source(seed)
         pool = np.flatnonzero(self.sensitive)
         # A uniform draw among the sensitive values also covers the own value, since
         # c1 = c3 + c2: the report is true with probability c3 and pure noise otherwise.
@@ -112,7 +114,7 @@ class UtilityOptimizedRR(PureChannel):
     def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
         """Return a function that reports one value; see `Channel.reporter`."""
         pool = np.flatnonzero(self.sensitive)
-        return response_reporter(self.domain, self._kept, pool, randomness(seed))
+        return response_reporter(self.domain, self._kept, pool, self._source(seed, "reporter"))
 
     def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Codes of reports; raise `ChannelError` for one that the channel cannot produce."""
@@ -190,7 +192,7 @@ class UtilityOptimizedRR(PureChannel):
         >>> channel.simulate([10**9, 0, 0], seed=1).n
         1000000000
         """
-        rng = generator(seed)
+        rng = self._noise(seed, "simulate")
         users = np.asarray(held, dtype=np.int64)
         counts = rng.binomial(users, self._kept)
         n_sensitive = int(self.sensitive.sum())
@@ -279,12 +281,17 @@ class UtilityOptimizedRR(PureChannel):
     def with_epsilon(self, epsilon: float) -> UtilityOptimizedRR:
         """Return the channel with another budget."""
         return UtilityOptimizedRR(
-            self.domain, self.domain.decode(self.sensitive.nonzero()[0]), epsilon
+            self.domain, epsilon, sensitive=self.domain.decode(self.sensitive.nonzero()[0])
         )
 
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)``; see `Channel.common_mass`."""
         return float(self.miss.sum()) if len(self.domain) > 1 else 1.0
+
+    def total_variation(self) -> float | None:
+        """See `Channel.total_variation`: the own report is likelier, all others are as likely."""
+        gain = self.hit - self.miss
+        return float(gain[0]) if len(gain) > 1 and self.sensitive.all() else None  # type: ignore[union-attr]
 
     def total_maximum(self) -> float:
         """``sum_y max_x Q(y|x)``; see `Channel.total_maximum`."""
@@ -316,12 +323,12 @@ class RandomizedResponse(UtilityOptimizedRR):
     array([[0.75, 0.25],
            [0.25, 0.75]])
     >>> reports = channel.release(["yes"] * 300 + ["no"] * 700, seed=1)
-    >>> channel.estimate(reports, method="mle").p.round(2)
+    >>> channel.estimate(reports, method="mle").p.round(1)
     array([0.3, 0.7])
     """
 
     def __init__(self, domain: Domain, epsilon: float) -> None:
-        super().__init__(domain, domain.values, epsilon)
+        super().__init__(domain, epsilon, sensitive=domain.values)
 
     def with_epsilon(self, epsilon: float) -> RandomizedResponse:
         """Return the channel with another budget."""

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats
 from anonbayes.channels.base import check_matrix_size
-from anonbayes.channels.randomness import generator, randomness
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain, code_dtype
@@ -52,7 +51,7 @@ class SubsetSelection(OnesChannel):
     >>> import anonbayes as ab
     >>> channel = ab.SubsetSelection(ab.Domain("x", "abcd"), epsilon=1.0, d=2)
     >>> channel.spell(channel.release(["a", "d"], seed=1))
-    ['1001', '0011']
+    ['1100', '0011']
     >>> channel.satisfies(ab.LDP(1.0)).holds
     True
     >>> best = ab.SubsetSelection(ab.Domain("x", range(100)), epsilon=1.0)
@@ -92,7 +91,7 @@ class SubsetSelection(OnesChannel):
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
         """Release on codes instead of values."""
-        source, size, n = randomness(seed), len(self.domain), len(codes)
+        source, size, n = self._source(seed), len(self.domain), len(codes)
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
         step = max(1, CHUNK // size)
         for start in range(0, n, step):
@@ -107,7 +106,7 @@ class SubsetSelection(OnesChannel):
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
         """Return a function that reports one value as a byte 0 or 1 per bit."""
-        source = None if seed is None else generator(seed)
+        source = None if seed is None else self._noise(seed, "reporter")
         return lambda value: self.release([value], seed=source).to_dense()[0].tobytes()
 
     # -- the analyst -----------------------------------------------------------------------------
@@ -179,6 +178,14 @@ class SubsetSelection(OnesChannel):
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)``; see `Channel.common_mass`."""
         return self._sets * math.exp(-self.epsilon) if self.d < len(self.domain) else 1.0
+
+    def total_variation(self) -> float | None:
+        """Sets with one of two values and without the other; see `Channel.total_variation`."""
+        size = len(self.domain)
+        if size == 1:
+            return None
+        apart = (size - self.d) / (size - 1)
+        return float(self.hit[0]) * apart * -math.expm1(-self.epsilon)
 
     def total_maximum(self) -> float:
         """``sum_y max_x Q(y|x)``; see `Channel.total_maximum`."""

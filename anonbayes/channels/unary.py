@@ -12,9 +12,13 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Mask, read_number, read_numbers
-from anonbayes.channels.base import ReportEvidence, check_matrix_size
+from anonbayes.channels.base import (
+    ReportEvidence,
+    budget_second,
+    check_matrix_size,
+)
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import bit_reporter, draw_bits, generator, randomness
+from anonbayes.channels.randomness import bit_reporter, draw_bits
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -105,8 +109,8 @@ class BitChannel(OnesChannel):
     >>> import anonbayes as ab
     >>> channel = ab.BitChannel(ab.Domain("x", ["a", "b", "c"]), [0.5, 0.5, 0.8], [0.25, 0.25, 0.1])
     >>> channel.release(["a", "c"], seed=2).to_dense()
-    array([[0, 0, 0],
-           [0, 0, 1]], dtype=uint8)
+    array([[1, 0, 0],
+           [0, 1, 1]], dtype=uint8)
     >>> round(channel.epsilon, 4)
     2.4849
     """
@@ -141,7 +145,7 @@ class BitChannel(OnesChannel):
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
         """Release on codes instead of values."""
-        return draw_bits(codes.astype(np.int64), self.hit, self.miss, randomness(seed))
+        return draw_bits(codes.astype(np.int64), self.hit, self.miss, self._source(seed))
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
         """Return a function that reports one value, a byte 0 or 1 per bit; see `Channel.reporter`.
@@ -155,7 +159,7 @@ class BitChannel(OnesChannel):
         >>> channel.counts(reports).tolist()
         [1, 0, 1]
         """
-        return bit_reporter(self.domain, self.hit, self.miss, randomness(seed))
+        return bit_reporter(self.domain, self.hit, self.miss, self._source(seed, "reporter"))
 
     def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
         """Draw the numbers of raised bits over all reports at once, for simulations.
@@ -167,7 +171,7 @@ class BitChannel(OnesChannel):
         seed : int, numpy.random.Generator or None
             Source of the draws; not the secure one.
         """
-        rng = generator(seed)
+        rng = self._noise(seed, "simulate")
         users = np.asarray(held, dtype=np.int64)
         n = int(users.sum())
         counts = rng.binomial(users, self.hit) + rng.binomial(n - users, self.miss)
@@ -183,7 +187,7 @@ class BitChannel(OnesChannel):
         >>> channel.collect(np.array([0, 2, 2])).counts.tolist()
         [1, 0, 2]
         """
-        source = None if seed is None else generator(seed)
+        source = None if seed is None else self._noise(seed, "reporter")
         step = max(1, int(COLLECTED / (1.0 + float(self.miss.sum()))))
         total = np.zeros(len(self.domain), dtype=np.int64)
         for start in range(0, len(codes), step):
@@ -309,6 +313,12 @@ class BitChannel(OnesChannel):
         # The smallest factor belongs to a bit that is not raised, if there is one.
         return _sum_by_bit(1.0 - self.miss, lowered, np.argsort(lowered), float(raised.min()))
 
+    def total_variation(self) -> float | None:
+        """Two bits tell two values apart; see `Channel.total_variation`."""
+        gain = self.hit - self.miss
+        same = len(gain) > 1 and np.ptp(self.hit) == 0 and np.ptp(self.miss) == 0
+        return float(gain[0]) if same else None
+
     def total_maximum(self) -> float:
         """``sum_y max_x Q(y|x)`` in ``O(K log K)``; see `Channel.total_maximum`."""
         if len(self.domain) == 1:
@@ -384,7 +394,8 @@ class RAPPOR(BitChannel):
     1.0
     """
 
-    def __init__(self, domain: Domain, epsilon: float, theta: float | None = None) -> None:
+    @budget_second("epsilon", "theta")
+    def __init__(self, domain: Domain, epsilon: float, *, theta: float | None = None) -> None:
         budget = check_epsilon(epsilon)
         self.theta = check_theta(theta, budget)
         stay_down = bot_probability(self.theta, budget)
@@ -407,10 +418,10 @@ class UtilityOptimizedRAPPOR(BitChannel):
     ----------
     domain : Domain
         The values, one bit each.
-    sensitive : iterable
-        The sensitive values.
     epsilon : float
         Budget of the sensitive values, finite and not negative.
+    sensitive : iterable
+        The sensitive values.
     theta : float, optional
         As in `RAPPOR`; see `optimal` for the best one.
 
@@ -418,19 +429,21 @@ class UtilityOptimizedRAPPOR(BitChannel):
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("region", range(400))
-    >>> classic = ab.UtilityOptimizedRAPPOR(domain, range(76), epsilon=1.0)
-    >>> best = ab.UtilityOptimizedRAPPOR.optimal(domain, range(76), epsilon=1.0)
+    >>> classic = ab.UtilityOptimizedRAPPOR(domain, 1.0, sensitive=range(76))
+    >>> best = ab.UtilityOptimizedRAPPOR.optimal(domain, 1.0, sensitive=range(76))
     >>> round(best.theta, 6)
     0.502795
     >>> round(best.worst_case_loss(1) / classic.worst_case_loss(1), 3)
     0.943
     """
 
+    @budget_second("sensitive", "epsilon", "theta")
     def __init__(
         self,
         domain: Domain,
-        sensitive: Iterable[object],
         epsilon: float,
+        *,
+        sensitive: Iterable[object],
         theta: float | None = None,
     ) -> None:
         self.sensitive: Mask = sensitive_mask(domain, sensitive)
@@ -446,8 +459,9 @@ class UtilityOptimizedRAPPOR(BitChannel):
         self.epsilon = budget
 
     @classmethod
+    @budget_second("sensitive", "epsilon")
     def optimal(
-        cls, domain: Domain, sensitive: Iterable[object], epsilon: float
+        cls, domain: Domain, epsilon: float, *, sensitive: Iterable[object]
     ) -> UtilityOptimizedRAPPOR:
         """Channel with the `theta` of least worst-case squared error (MODEL 2).
 
@@ -456,12 +470,12 @@ class UtilityOptimizedRAPPOR(BitChannel):
         """
         chosen = list(sensitive)
         n_sensitive, budget = int(sensitive_mask(domain, chosen).sum()), check_epsilon(epsilon)
-        return cls(domain, chosen, budget, best_theta(n_sensitive, budget))
+        return cls(domain, budget, sensitive=chosen, theta=best_theta(n_sensitive, budget))
 
     def with_epsilon(self, epsilon: float) -> UtilityOptimizedRAPPOR:
         """Return the classic channel with another budget."""
         chosen = self.domain.decode(self.sensitive.nonzero()[0])
-        return UtilityOptimizedRAPPOR(self.domain, chosen, epsilon)
+        return UtilityOptimizedRAPPOR(self.domain, epsilon, sensitive=chosen)
 
 
 def best_theta(n_sensitive: int, epsilon: float) -> float | None:

@@ -6,6 +6,7 @@ message on the error stream and exit code 2; a limit that is exceeded ends with 
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from anonbayes.cli import (
 )
 from anonbayes.cli.assess_command import assess, compare, diagnose
 from anonbayes.cli.identity_command import identity
-from anonbayes.cli.release_command import anonymize, describe
+from anonbayes.cli.release_command import anonymize, describe, hierarchy
 from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
@@ -53,7 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for panel, commands in {
-    TABLES: (anonymize, describe, assess, compare, identity, diagnose),
+    TABLES: (anonymize, hierarchy, describe, assess, compare, identity, diagnose),
     QUESTIONS: (init, run),
     LOCAL: (budgets_command.budgets,),
 }.items():
@@ -119,6 +120,8 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows does not have them all
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
+    # Looking for cycles among the objects that imports make costs a seventh of a short command.
+    gc.set_threshold(100_000, 20, 20)
     try:
         app(prog_name="anonbayes")
     except AnonbayesError as error:

@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.cli.options import (
+    MODEL,
+    AllowPartial,
     Alpha,
     Anatomy,
     AsJson,
+    AtLeast,
+    AtMost,
     Beta,
     Chains,
     Cleartext,
+    Converged,
+    Decimal,
     Domains,
     Draws,
     Drop,
+    Encoding,
     Engine,
     EvidenceKind,
     File,
@@ -26,16 +33,21 @@ from anonbayes.cli.options import (
     Group,
     Harm,
     Hierarchies,
+    MaxBelief,
     MaxCost,
     MaxDoubled,
     MaxLogLossGain,
+    MaxMatchProbability,
+    MaxPopulationUniques,
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
+    PresetName,
     RequireConvergence,
     Seed,
     Sensitive,
     Sep,
+    complete_step,
     complete_threat,
 )
 from anonbayes.cli.screen import is_terminal, print_json, say, show_table, working
@@ -67,21 +79,43 @@ def assess(
     cleartext: Annotated[
         Path | None, typer.Option(help="The people of the table, in clear; without it no threats.")
     ] = None,
+    register: Annotated[
+        Path | None,
+        typer.Option(help="Other people of the population in clear, whom the attacker knows."),
+    ] = None,
     hierarchies: Hierarchies = None,
     anatomy: Anatomy = None,
     group: Group = None,
+    known_group: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the cleartext that names each person's group of the Anatomy, for an "
+            "attacker who knows it."
+        ),
+    ] = None,
     drop: Drop = None,
     domain: Domains = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     missing: Missing = "error",
     harm: Harm = None,
     alpha: Alpha = None,
     beta: Beta = None,
     evidence: EvidenceKind = "auto",
     method: Engine = "auto",
-    step: Annotated[str | None, typer.Option(help="Kind of Gibbs step, such as tempered.")] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            help="Kind of Gibbs step, such as tempered.",
+            autocompletion=complete_step,
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
     draws: Draws = 1000,
-    tune: Annotated[int | None, typer.Option(help="Sweeps before them.")] = None,
+    tune: Annotated[
+        int | None, typer.Option(help="Sweeps before the draws.", rich_help_panel=MODEL)
+    ] = None,
     chains: Chains = 4,
     seed: Seed = None,
     max_relative_threat: MaxRelativeThreat = None,
@@ -89,7 +123,18 @@ def assess(
     max_cost: MaxCost = None,
     max_doubled: MaxDoubled = None,
     max_log_loss_gain: MaxLogLossGain = None,
-    require_convergence: RequireConvergence = False,
+    population: Annotated[
+        int | None,
+        typer.Option(help="People in the population: who of the table stands out among them?"),
+    ] = None,
+    max_population_uniques: MaxPopulationUniques = None,
+    max_match_probability: MaxMatchProbability = None,
+    max_belief: MaxBelief = None,
+    at_most: AtMost = None,
+    at_least: AtLeast = None,
+    preset: PresetName = None,
+    require_convergence: Converged = None,
+    allow_partial: AllowPartial = False,
     show_values: Annotated[
         bool,
         typer.Option("--show-values", help="Show the values of threatened people in the report."),
@@ -97,7 +142,8 @@ def assess(
     keep_draws: Annotated[
         bool,
         typer.Option(
-            "--keep-draws/--no-draws",
+            "--draws-file/--no-draws",
+            "--keep-draws",
             help="Store draws in posterior.nc also where a closed form makes the same ones again.",
         ),
     ] = False,
@@ -106,8 +152,8 @@ def assess(
 ) -> None:
     """Assess a release: who is threatened, how much more than anybody else, how surely.
 
-    Writes report.html, risk.json and posterior.nc. Exit code 0; 3 when a limit is exceeded; 2 on
-    bad input.
+    Writes report.html, risk.json and (without --register) posterior.nc. Exit code 0; 3 when a limit
+    is exceeded; 2 on bad input.
     """
     from anonbayes.scenario.load import prepare
     from anonbayes.scenario.outputs import Place, content_of
@@ -118,9 +164,11 @@ def assess(
         "assessment",
         release_keys(
             released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-            drop=drop, domain=domain, sep=sep, missing=missing,
+            drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
         )
-        | _cleartext_keys(cleartext, sep)
+        | _cleartext_keys(cleartext, sep, encoding, decimal)
+        | ({} if known_group is None else {"cleartext.group": known_group})
+        | _cleartext_keys(register, sep, encoding, decimal, of="others")
         | {
             "seed": seed,
             "model.alpha": parse_weights(alpha, option="--alpha"),
@@ -132,11 +180,19 @@ def assess(
             "model.tune": tune,
             "model.chains": chains,
             "threats.harm": harm,
+            "cleartext.partial": allow_partial or None,
             "limits.max_relative_threat": max_relative_threat,
             "limits.max_threatened": max_threatened,
             "limits.max_cost": max_cost,
             "limits.max_doubled": max_doubled,
             "limits.max_log_loss_gain": max_log_loss_gain,
+            "population.size": population,
+            "limits.max_population_uniques": max_population_uniques,
+            "limits.max_match_probability": max_match_probability,
+            "limits.max_belief": max_belief,
+            "limits.at_most": _measure_limits(at_most, "--at-most"),
+            "limits.at_least": _measure_limits(at_least, "--at-least"),
+            "limits.preset": preset,
             "limits.require_convergence": require_convergence,
             "outputs.show_values": show_values,
             "outputs.draws": keep_draws,
@@ -162,10 +218,20 @@ def assess(
         raise typer.Exit(EXCEEDED)
 
 
-def _cleartext_keys(file: Path | None, sep: str) -> dict[str, Any]:
+def _measure_limits(texts: list[str] | None, option: str) -> dict[str, float]:
+    limits = parse_weights(texts, option=option, example="Ti_q95=2") or {}
+    if not isinstance(limits, dict):
+        raise AnonbayesError(f"{option} {texts} must be MEASURE=VALUE, such as Ti_q95=2.")
+    return limits
+
+
+def _cleartext_keys(
+    file: Path | None, sep: str, encoding: str, decimal: str, *, of: str = "cleartext"
+) -> dict[str, Any]:
     if file is None:
         return {}
-    return {"cleartext.file": file, "cleartext.sep": sep, "cleartext.missing": "as_released"}
+    keys = {"file": file, "sep": sep, "encoding": encoding, "decimal": decimal}
+    return {f"{of}.{name}": value for name, value in keys.items()}
 
 
 def _print(result: Result, files: list[Path]) -> None:
@@ -192,8 +258,11 @@ SHOWN = {
     "max_Ti": "largest relative threat (max_Ti)",
     "Ti_q95": "its 95 % quantile (Ti_q95)",
     "doubled": "twice as certain (doubled)",
+    "two_way_error": "two-way tables off by",
+    "margin_error": "margins off by",
+    "loss": "loss (0 all shown, 1 nothing)",
     "RF": "faithfulness (RF)",
-    "efficient": "efficient",
+    "efficient": "worth choosing from",
     "converged": "converged",
     "acceptable": "keeps the limits",
 }
@@ -234,9 +303,13 @@ def compare(
     hierarchies: Hierarchies = None,
     domain: Domains = None,
     group: Group = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     missing: Missing = "error",
     harm: Harm = None,
+    alpha: Alpha = None,
+    beta: Beta = None,
     evidence: EvidenceKind = "auto",
     method: Engine = "auto",
     draws: Draws = 1000,
@@ -250,22 +323,31 @@ def compare(
         ),
     ] = "RGT_A",
     plot: Annotated[
-        Path | None, typer.Option(help="Draw threat against faithfulness, as PNG.")
+        Path | None, typer.Option(help="Draw threat against usefulness, as PNG.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the comparison as one HTML page.")
     ] = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
     max_cost: MaxCost = None,
     max_doubled: MaxDoubled = None,
     max_log_loss_gain: MaxLogLossGain = None,
+    max_belief: MaxBelief = None,
+    at_most: AtMost = None,
+    at_least: AtLeast = None,
+    preset: PresetName = None,
+    require_convergence: Converged = None,
+    allow_partial: AllowPartial = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare releases of the same people: threats on one side, what can be learned on the other.
 
-    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is efficient when
-    no other is at least as good in both. With limits, the exit code is 3 when no release keeps
-    them all. With --json: releases (a line each, with all measures), standard_errors, threat, best,
-    limits, exceeded.
+    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is worth choosing
+    from when no other is as good in threat and usefulness and clearly better in one. With limits,
+    the exit code is 3 when no release keeps them all. With --json: releases (a line each, with all
+    measures), standard_errors, threat, best, ties, limits, exceeded.
     """
     from anonbayes.scenario.release_assessment import prepare_sweep
 
@@ -275,8 +357,13 @@ def compare(
         "max_cost": max_cost,
         "max_doubled": max_doubled,
         "max_log_loss_gain": max_log_loss_gain,
+        "max_belief": max_belief,
+        "at_most": _measure_limits(at_most, "--at-most"),
+        "at_least": _measure_limits(at_least, "--at-least"),
+        "preset": preset,
+        "require_convergence": require_convergence,
     }
-    common = _cleartext_keys(cleartext, sep) | {
+    common = _cleartext_keys(cleartext, sep, encoding, decimal) | {
         "seed": seed,
         "model.evidence": evidence,
         "model.method": method,
@@ -284,6 +371,9 @@ def compare(
         "model.chains": chains,
         "threats.harm": harm,
         "threats.measure": threat,
+        "cleartext.partial": allow_partial or None,
+        "model.alpha": parse_weights(alpha, option="--alpha"),
+        "model.beta": parse_weights(beta, option="--beta"),
         **{f"limits.{name}": limit for name, limit in limits.items()},
     }
     variants = {}
@@ -292,29 +382,34 @@ def compare(
         keys = release_keys(
             source.file, sensitive=sensitive, hierarchies=None if vertical else hierarchies,
             anatomy=source.anatomy, group=group if vertical else None, drop=None, domain=domain,
-            sep=sep, missing=missing,
+            sep=sep, encoding=encoding, decimal=decimal, missing=missing,
         )  # fmt: skip
         variants[source.name] = ask("assessment", keys | common, name=source.name).settings
-    check_free([plot], force=force)
+    check_free([plot, report], force=force)
     with named_as_options():
         sweep = prepare_sweep(next(iter(variants.values())), variants)
     with working("Fitting", len(variants)) as begin:
         result = replace(sweep, begin=begin).run()
-    if plot is not None:
-        write_files({plot: plot_writer(result.plots["tradeoff"])})
+    writers = {} if plot is None else {plot: plot_writer(result.plots["tradeoff"])}
+    if report is not None:
+        writers[report] = result.files["report.html"]
+    write_files(writers)
     table, best = result.tables["comparison"], result.details["best"]
     if as_json:
         _print_comparison(result, threat, limits)
     else:
-        hidden = () if result.limits else ("acceptable",)
-        names = [name for name in SHOWN if name in table and name not in hidden]
-        shown = table[names].rename(columns=SHOWN)
-        show_table(shown.T, title=f"{len(table)} releases of {cleartext.name}")
+        show_comparison(result, title=f"{len(table)} releases of {cleartext.name}")
         say(*result.text.splitlines())
-        if plot is not None:
-            say(str(plot))
+        say(*map(str, writers))
     if best is None:
         raise typer.Exit(EXCEEDED)
+
+
+def show_comparison(result: Result, *, title: str) -> None:
+    """Print releases side by side."""
+    table, hidden = result.tables["comparison"], () if result.limits else ("acceptable",)
+    names = [name for name in SHOWN if name in table and name not in hidden]
+    show_table(table[names].rename(columns=SHOWN).T, title=title)
 
 
 def _sources(texts: list[str]) -> list[_Source]:
@@ -328,7 +423,7 @@ def _sources(texts: list[str]) -> list[_Source]:
     return sources
 
 
-def _print_comparison(result: Result, threat: str, limits: dict[str, float | None]) -> None:
+def _print_comparison(result: Result, threat: str, limits: dict[str, Any]) -> None:
     from anonbayes.formats import records
 
     print_json(
@@ -338,6 +433,7 @@ def _print_comparison(result: Result, threat: str, limits: dict[str, float | Non
             "standard_errors": records(result.answer.standard_errors),
             "threat": threat,
             "best": result.details["best"],
+            "ties": result.details["ties"],
             "limits": limits,
             "exceeded": result.details["best"] is None,
         }

@@ -100,7 +100,7 @@ def budgets(
     epsilon: Epsilon = None,
     first: BudgetsFile = None,
     out: Annotated[Path | None, typer.Option(help="File of budgets to write.")] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

@@ -12,11 +12,13 @@ from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
     METHODS,
     AsJson,
+    Bins,
     BudgetsFile,
     Chains,
     Draws,
     Epsilon,
     Force,
+    Infinite,
     Mechanism,
     Protected,
     Rule,
@@ -41,7 +43,6 @@ from anonbayes.io.files import write_files
 if TYPE_CHECKING:
     import pandas as pd
 
-    from anonbayes.channels.pure import PureChannel
     from anonbayes.notions.ldp import Notion
 
 __all__ = ["advise", "describe", "estimate", "release"]
@@ -96,10 +97,12 @@ def advise(
 def describe(
     mechanism: Mechanism,
     values: Values = None,
+    bins: Bins = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
     g: Symbols = None,
     d: Subset = None,
+    infinite: Infinite = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
@@ -114,11 +117,15 @@ def describe(
     """
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep, numbers=not sensitive,
+        budgets=budgets, rule=rule, sep=sep, numbers=not sensitive, bins=bins, infinite=infinite,
     )  # fmt: skip
     if reports < 1:
         raise AnonbayesError(f"--reports {reports} must be at least 1.")
     audits = [channel.satisfies(notion) for notion in _notions(channel, epsilon, sensitive)]
+    if hasattr(channel, "permanent"):
+        from anonbayes.notions.ldp import LDP
+
+        audits.append(channel.permanent.satisfies(LDP(channel.infinite)))
     losses = _losses(channel, reports)
     if as_json:
         from anonbayes.scenario.outputs import audit_record
@@ -134,35 +141,37 @@ def describe(
             }
         )
         return
-    show_figures(
-        {
-            "values": len(channel.domain),
-            "true value supported with": _extent(channel.hit),
-            "any other value with": _extent(channel.miss),
-        },
-        title=mechanism,
-    )
-    show_table(losses, title=f"Expected error of the shares from {reports:,} reports")
+    figures: dict[str, Any] = {"values": len(channel.domain)}
+    if hasattr(channel, "hit"):
+        figures["true value supported with"] = _extent(channel.hit)
+        figures["any other value with"] = _extent(channel.miss)
+    show_figures(figures, title=mechanism)
+    what = "mean" if hasattr(channel, "mean") else "shares"
+    show_table(losses, title=f"Expected error of the {what} from {reports:,} reports")
     say(*map(str, audits))
 
 
-def _notions(
-    channel: PureChannel, epsilon: float | None, sensitive: list[str] | None
-) -> list[Notion]:
+def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -> list[Notion]:
     from anonbayes.notions.ldp import LDP
     from anonbayes.notions.uldp import ULDP
 
     if epsilon is None:  # budgets of their own
-        return [channel.notion]  # type: ignore[attr-defined]
+        return [channel.notion]
     if sensitive:
         return [ULDP(sensitive, epsilon), LDP(epsilon)]
     return [LDP(epsilon)]
 
 
-def _losses(channel: PureChannel, n: int) -> pd.DataFrame:
+def _losses(channel: Any, n: int) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
+    if hasattr(channel, "mean"):
+        ends = (channel.lower, (channel.lower + channel.upper) / 2, channel.upper)
+        errors = [(channel.variance(number) / n) ** 0.5 for number in ends]
+        columns = ("numbers at the lower end", "in the middle", "at the upper end")
+        index = pd.Index(["standard error"], name="error")
+        return pd.DataFrame([errors], index=index, columns=list(columns))
     size = len(channel.domain)
     even = np.full(size, 1.0 / size)
     rows = {
@@ -186,10 +195,12 @@ def release(
     mechanism: Mechanism,
     out: Annotated[Path, typer.Option(help="File of reports to write.")],
     values: Values = None,
+    bins: Bins = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
     g: Symbols = None,
     d: Subset = None,
+    infinite: Infinite = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     keep: Annotated[
@@ -213,7 +224,7 @@ def release(
     check_free([out], force=force)
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep, column=column,
+        budgets=budgets, rule=rule, sep=sep, column=column, bins=bins, infinite=infinite,
     )  # fmt: skip
     frame = read_csv_text(people, sep=sep)
     held = full_column(frame, column, people, "--column")
@@ -230,13 +241,30 @@ def release(
     say(f"{len(sent):,} reports in column {REPORT!r}, drawn from {source}.", str(out))
 
 
+def _show_mean(
+    channel: Any, sent: Any, level: float, out: Path | None, plot: Path | None, *, as_json: bool
+) -> None:
+    for option, path in (("--out", out), ("--plot", plot)):
+        if path is not None:
+            raise AnonbayesError(f"{option} is for shares: give --method mle or bayes with it.")
+    estimate = channel.mean(sent, level=level)
+    low, high = estimate.interval
+    numbers = {"mean": estimate.mean, "lower": low, "upper": high}
+    if as_json:
+        print_json(
+            {"format": 1, "method": "mean", "reports": estimate.n, "level": level, **numbers}
+        )
+        return
+    show_figures(numbers, title=f"{estimate.n:,} reports, {level:.0%} interval of the mean")
+
+
 def _reports(sent: list[str], kept: dict[str, pd.Series]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame({**kept, REPORT: sent})
 
 
-def _check_held(channel: PureChannel, held: pd.Series) -> None:
+def _check_held(channel: Any, held: pd.Series) -> None:
     for text in held.unique():
         if channel.domain.find(text) is None:
             row = int((held == text).to_numpy().argmax())
@@ -250,20 +278,23 @@ def estimate(
     reports: Annotated[Path, typer.Argument(help="File with a report to a line.")],
     mechanism: Mechanism,
     values: Values = None,
+    bins: Bins = None,
     epsilon: Epsilon = None,
     sensitive: Protected = None,
     g: Symbols = None,
     d: Subset = None,
+    infinite: Infinite = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     column: Annotated[str, typer.Option(help="Column of the reports.")] = REPORT,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="empirical, threshold, shrinkage, mle, em or bayes.",
+            help="empirical, norm_sub, threshold, shrinkage, mle, em or bayes; of numbers mean, "
+            "ems, mle, em or bayes. By default mle, ems (square_wave) or mean.",
             autocompletion=complete_method,
         ),
-    ] = "mle",
+    ] = None,
     level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
     draws: Draws = 1000,
     chains: Chains = 4,
@@ -282,17 +313,22 @@ def estimate(
 
     The options of the mechanism must be those that the devices used; reports that can hardly come
     from it are pointed out. With --json: method, reports, level, shares (value, share, lower,
-    upper), notes.
+    upper), notes; with --method mean: method, reports, level, mean, lower, upper.
     """
-    one_of("method", method, METHODS)
+    one_of("method", method or "mle", METHODS)
     check_free([out, plot], force=force)
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep,
+        budgets=budgets, rule=rule, sep=sep, bins=bins, infinite=infinite,
     )  # fmt: skip
     texts = read_column(reports, column, sep=sep).tolist()
     sent = channel.read_texts(texts, where=f"Column {column!r}")
     settings: dict[str, Any] = {"level": level}
+    method = method or channel.default_method
+    has_mean = hasattr(channel, "mean")
+    if method == "mean":
+        one_of("method", method, ("mean", *channel.methods) if has_mean else channel.methods)
+        return _show_mean(channel, sent, level, out, plot, as_json=as_json)
     if method == "bayes":
         settings |= {"draws": draws, "chains": chains, "seed": seed}
         if prior_weight is not None:

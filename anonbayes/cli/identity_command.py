@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from anonbayes.cli.options import AsJson, Chains, Draws, Drop, Force, Seed, Sep
+from anonbayes.cli.options import (
+    AsJson,
+    Chains,
+    Draws,
+    Drop,
+    Force,
+    MaxMatchProbability,
+    MaxPopulationUniques,
+    Seed,
+    Sep,
+)
 from anonbayes.cli.screen import print_result, say, show_table
 from anonbayes.cli.shared import (
     EXCEEDED,
@@ -17,6 +27,7 @@ from anonbayes.cli.shared import (
     named_as_options,
     plot_writer,
 )
+from anonbayes.errors import AnonbayesError
 from anonbayes.io.files import write_files
 
 __all__ = ["identity"]
@@ -35,17 +46,19 @@ def identity(
         typer.Option(help="Column that an intruder may know; may be repeated. Default: all."),
     ] = None,
     household: Annotated[str | None, typer.Option(help="Column that names households.")] = None,
+    strata: Annotated[
+        str | None, typer.Option(help="Column by which the sample was stratified.")
+    ] = None,
+    stratum: Annotated[
+        list[str] | None, typer.Option(help="People of a stratum, as VALUE=NUMBER; repeated.")
+    ] = None,
     drop: Drop = None,
     rows: Annotated[
         Path | None, typer.Option(help="Table to write: a line per person, no values.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture to write, as PNG.")] = None,
-    max_unique_people: Annotated[
-        float | None, typer.Option(help="Exit with 3 if more may be unique in the population.")
-    ] = None,
-    max_match_probability: Annotated[
-        float | None, typer.Option(help="Exit with 3 if a match is likelier right than this.")
-    ] = None,
+    max_population_uniques: MaxPopulationUniques = None,
+    max_match_probability: MaxMatchProbability = None,
     max_marketer_risk: Annotated[
         float | None, typer.Option(help="Exit with 3 if a larger share is matched right.")
     ] = None,
@@ -72,10 +85,12 @@ def identity(
             "sample.drop": drop,
             "sample.weights": weights,
             "sample.household": household,
+            "sample.strata": strata,
             "population.size": population,
+            "population.strata": _people_of(stratum or []),
             "model.draws": draws,
             "model.chains": chains,
-            "limits.max_unique_people": max_unique_people,
+            "limits.max_population_uniques": max_population_uniques,
             "limits.max_match_probability": max_match_probability,
             "limits.max_marketer_risk": max_marketer_risk,
         },
@@ -87,7 +102,7 @@ def identity(
         files[rows] = frame_writer(result.tables["rows"], sep)
     if plot is not None:
         files[plot] = plot_writer(result.plots["uniqueness"])
-    write_files(files)
+    write_files(files, private=True)
     if as_json:
         print_result(result, "summary")
     else:
@@ -95,3 +110,13 @@ def identity(
         say(*result.text.splitlines(), *(limit.text for limit in result.limits), *map(str, files))
     if result.exceeded:
         raise typer.Exit(EXCEEDED)
+
+
+def _people_of(strata: list[str]) -> dict[str, int] | None:
+    people = {}
+    for text in strata:
+        name, _, number = text.rpartition("=")
+        if not name or not number.isdigit():
+            raise AnonbayesError(f"--stratum {text!r}: write VALUE=NUMBER, such as north=4000.")
+        people[name] = int(number)
+    return people or None

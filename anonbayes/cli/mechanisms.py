@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anonbayes.channels.registry import MechanismKind, find_mechanism
 from anonbayes.cli.options import parse_number
 from anonbayes.errors import AnonbayesError, nearest
 
 if TYPE_CHECKING:
-    from anonbayes.channels.pure import PureChannel
+    from anonbayes.domains import Domain
 
 __all__ = ["make_mechanism"]
 
@@ -28,7 +28,9 @@ def make_mechanism(
     sep: str = ";",
     column: str = "value",
     numbers: bool = False,
-) -> PureChannel:
+    bins: str | None = None,
+    infinite: float | None = None,
+) -> Any:
     """Return the channel that the options of a command describe.
 
     Parameters
@@ -43,6 +45,8 @@ def make_mechanism(
         Name of the domain.
     numbers : bool
         Whether ``--values 0-N`` may stay numbers, of which none is ever listed.
+    bins, infinite : optional
+        Options of commands that know numeric and longitudinal mechanisms.
 
     Examples
     --------
@@ -53,7 +57,7 @@ def make_mechanism(
     from anonbayes.io.text import parse_values
 
     mechanism = find_mechanism(name)
-    given: dict[str, object] = {"sensitive": sensitive, "g": g, "d": d}
+    given: dict[str, object] = {"sensitive": sensitive, "g": g, "d": d, "infinite": infinite}
     if mechanism.takes_epsilon:
         given["budgets"] = budgets
     mechanism.check(given, prefix="--")
@@ -63,6 +67,8 @@ def make_mechanism(
         raise AnonbayesError(f"--rule has no meaning with --mechanism {name}.")
     if epsilon is None:
         raise AnonbayesError(f"--mechanism {name} needs --epsilon.")
+    if bins is not None or mechanism.numeric:
+        return mechanism.make(_numeric_domain(mechanism, bins, values, column), epsilon)
     if values is None:
         raise AnonbayesError(
             "--values is missing: list what people could hold, whether or not anybody does."
@@ -72,7 +78,32 @@ def make_mechanism(
         domain: Domain = IntegerDomain(len(listed), column)
     else:
         domain = Domain(column, [str(value) for value in listed])
-    return mechanism.make(domain, epsilon, sensitive=sensitive, g=g, d=d)
+    return mechanism.make(domain, epsilon, sensitive=sensitive, g=g, d=d, infinite=infinite)
+
+
+def _numeric_domain(
+    mechanism: MechanismKind, bins: str | None, values: str | None, column: str
+) -> Domain:
+    from anonbayes.channels.numbers import BinnedDomain
+    from anonbayes.domains import Domain, number_place
+    from anonbayes.io.text import parse_values
+
+    if not mechanism.numeric:
+        raise AnonbayesError(f"--bins has no meaning with --mechanism {mechanism.name}.")
+    if (bins is None) == (values is None):
+        raise AnonbayesError(
+            f"--mechanism {mechanism.name} needs --bins lower:upper:number, or numbers as --values."
+        )
+    if bins is not None:
+        parts = [parse_number(part) for part in bins.split(":")]
+        if len(parts) != 3 or None in parts:
+            raise AnonbayesError(f"--bins {bins!r} must be lower:upper:number, such as 0:100:50.")
+        return BinnedDomain(column, *parts)  # type: ignore[arg-type]
+    listed = [number_place(value) for value in parse_values(values or "")]
+    if None in listed:
+        wrong = parse_values(values or "")[listed.index(None)]
+        raise AnonbayesError(f"--values has {wrong!r}; {mechanism.name} is for numbers.")
+    return Domain(column, sorted(listed))  # type: ignore[type-var]
 
 
 def _with_budgets(
@@ -84,7 +115,7 @@ def _with_budgets(
     *,
     sep: str,
     column: str,
-) -> PureChannel:
+) -> Any:
     from anonbayes.domains import Domain
     from anonbayes.io.text import read_csv_text
 

@@ -18,16 +18,23 @@ __all__ = [
     "METHODS",
     "RULES",
     "SCHEMES",
+    "AllowPartial",
     "Alpha",
     "Anatomy",
     "AsJson",
+    "AtLeast",
+    "AtMost",
     "Beta",
+    "Bins",
     "BudgetsFile",
     "Chains",
     "Cleartext",
+    "Converged",
+    "Decimal",
     "Domains",
     "Draws",
     "Drop",
+    "Encoding",
     "Engine",
     "Epsilon",
     "EvidenceKind",
@@ -36,13 +43,18 @@ __all__ = [
     "Group",
     "Harm",
     "Hierarchies",
+    "Infinite",
+    "MaxBelief",
     "MaxCost",
     "MaxDoubled",
     "MaxLogLossGain",
+    "MaxMatchProbability",
+    "MaxPopulationUniques",
     "MaxRelativeThreat",
     "MaxThreatened",
     "Mechanism",
     "Missing",
+    "PresetName",
     "Protected",
     "RequireConvergence",
     "Rule",
@@ -60,8 +72,10 @@ __all__ = [
     "complete_mechanism",
     "complete_method",
     "complete_missing",
+    "complete_preset",
     "complete_rule",
     "complete_scheme",
+    "complete_step",
     "complete_threat",
     "parse_number",
 ]
@@ -88,8 +102,11 @@ def parse_number(text: str) -> float | None:
 MECHANISMS = {name: mechanism.title for name, mechanism in registry.MECHANISMS.items()}
 METHODS = {
     "empirical": "unbiased; shares may be negative",
+    "norm_sub": "the distribution nearest to the unbiased shares",
     "threshold": "significant shares only",
     "shrinkage": "posterior means under a prior learnt from all counts",
+    "ems": "expectation maximization with smoothing (square_wave)",
+    "mean": "the mean of numbers",
     "mle": "maximum likelihood",
     "em": "plain expectation maximization",
     "bayes": "posterior mean and credible limits",
@@ -151,7 +168,35 @@ complete_dataset = _of(DATASETS)
 complete_coverage = _plain(("simultaneous", "pointwise"))
 complete_evidence = _plain(("auto", "independent", "weighted"))
 complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
-complete_missing = _plain(("error", "unknown", "category"))
+complete_missing = _of(
+    {
+        "error": "refuse the file",
+        "unknown": "any value; such people are not assessed",
+        "category": "a value of its own",
+        "drop": "leave its row out",
+    }
+)
+complete_preset = _of(
+    {
+        "ema_0070": "0.09, EMA policy 0070",
+        "health_canada": "0.09, public release of clinical information",
+        "cell_size_11": "1/11, CMS cell size suppression policy",
+        "group_of_5": "0.2, data shared under an agreement",
+        "group_of_20": "0.05, sensitive data in public",
+    }
+)
+complete_sep = _plain(("auto", "tab", ";", ",", "|"))
+complete_encoding = _plain(("utf-8", "cp1252", "latin-1", "utf-16"))
+complete_step = _of(
+    {
+        "collapsed": "groups drawn with the parameters integrated out (default)",
+        "block": "each group drawn exactly",
+        "tempered": "parallel tempering, when chains disagree",
+        "swap": "pairs of rows exchanged, for large groups",
+        "permute": "random permutations within groups",
+        "sequential": "one row after the other",
+    }
+)
 complete_threat = _plain(
     ("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain")
 )
@@ -159,6 +204,9 @@ complete_threat = _plain(
 
 # -------------------------------------------------------------------------------------------------
 # Arguments and options that several commands take, spelled and explained alike.
+
+FILES, MODEL, LIMITS, RESULTS = "Files", "Model", "Limits", "Results"
+"""Headings under which the help shows options."""
 
 # -- tables ----------------------------------------------------------------------------------------
 
@@ -168,26 +216,57 @@ File = Annotated[
 Sensitive = Annotated[
     list[str], typer.Option(help="Sensitive column; repeat to join several into one.")
 ]
-Hierarchies = Annotated[Path | None, typer.Option(help="Directory of ARX hierarchy files.")]
-Sep = Annotated[str, typer.Option(help="Separator of all files.")]
-Anatomy = Annotated[
-    Path | None, typer.Option(help="Sensitive table, if the release is an Anatomy.")
+Hierarchies = Annotated[
+    Path | None,
+    typer.Option(help="Directory of ARX hierarchy files.", rich_help_panel=FILES),
 ]
-Group = Annotated[str | None, typer.Option(help="Group column of an Anatomy.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")]
+Sep = Annotated[
+    str,
+    typer.Option(
+        help="Separator of all files: a character, tab, or auto to look for it in the header.",
+        autocompletion=complete_sep,
+        rich_help_panel=FILES,
+    ),
+]
+Encoding = Annotated[
+    str,
+    typer.Option(
+        help="Encoding of delimited text, such as cp1252 for files of Windows programs.",
+        autocompletion=complete_encoding,
+        rich_help_panel=FILES,
+    ),
+]
+Decimal = Annotated[
+    str,
+    typer.Option(help="Decimal mark of numbers in delimited text: . or ,", rich_help_panel=FILES),
+]
+Anatomy = Annotated[
+    Path | None,
+    typer.Option(help="Sensitive table, if the release is an Anatomy.", rich_help_panel=FILES),
+]
+Group = Annotated[
+    str | None, typer.Option(help="Group column of an Anatomy.", rich_help_panel=FILES)
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Column to leave out; may be repeated.", rich_help_panel=FILES),
+]
 Domains = Annotated[
     list[str] | None,
     typer.Option(
         "--domain",
         metavar="COLUMN=VALUES",
-        help="Possible values of a column: age=18-99, sex=f,m or place=@file; may be repeated.",
+        help="Possible values of a column: age=18-99, sex=f,m or place=@file; may be repeated. By "
+        "default those that the files show.",
+        rich_help_panel=FILES,
     ),
 ]
 Missing = Annotated[
     str,
     typer.Option(
-        help="What an empty cell means: error, unknown or category.",
+        help="What an empty cell means, in all files: error, unknown, category or drop (its row).",
         autocompletion=complete_missing,
+        rich_help_panel=FILES,
     ),
 ]
 
@@ -204,6 +283,7 @@ EvidenceKind = Annotated[
         help="How columns add up: independent (each in full), weighted (as the release teaches), "
         "or auto (whichever tells held-out rows better).",
         autocompletion=complete_evidence,
+        rich_help_panel=MODEL,
     ),
 ]
 Alpha = Annotated[
@@ -211,6 +291,7 @@ Alpha = Annotated[
     typer.Option(
         metavar="WEIGHT",
         help="Prior weight of all sensitive values, or VALUE=WEIGHT, repeated for several.",
+        rich_help_panel=MODEL,
     ),
 ]
 Beta = Annotated[
@@ -218,40 +299,121 @@ Beta = Annotated[
     typer.Option(
         metavar="WEIGHT",
         help="Prior weight of all other values, pooled, or COLUMN=WEIGHT, repeated for several.",
+        rich_help_panel=MODEL,
     ),
 ]
 Engine = Annotated[
     str,
-    typer.Option(help="Engine: auto, exact, gibbs or nuts.", autocompletion=complete_engine),
+    typer.Option(
+        help="Engine: auto, exact, gibbs or nuts.",
+        autocompletion=complete_engine,
+        rich_help_panel=MODEL,
+    ),
 ]
-Draws = Annotated[int, typer.Option(help="Draws per chain.")]
-Chains = Annotated[int, typer.Option(help="Number of chains.")]
-Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible.")]
+Draws = Annotated[int, typer.Option(help="Draws per chain.", rich_help_panel=MODEL)]
+Chains = Annotated[int, typer.Option(help="Number of chains.", rich_help_panel=MODEL)]
+Seed = Annotated[
+    int | None, typer.Option(help="Makes the run reproducible.", rich_help_panel=MODEL)
+]
 MaxRelativeThreat = Annotated[
-    float | None, typer.Option(help="Exit with 3 if anybody's relative threat is larger.")
+    float | None,
+    typer.Option(
+        help="Exit with 3 if anybody's relative threat is larger.", rich_help_panel=LIMITS
+    ),
 ]
 MaxThreatened = Annotated[
-    float | None, typer.Option(help="Exit with 3 if a larger share (0 to 1) is threatened.")
+    float | None,
+    typer.Option(
+        help="Exit with 3 if a larger share (0 to 1) is threatened.", rich_help_panel=LIMITS
+    ),
 ]
 MaxCost = Annotated[
     float | None,
     typer.Option(
         help="Exit with 3 if being in the table costs more: the share (0 to 1) guessed right "
-        "beyond what the population gives away."
+        "beyond what the population gives away.",
+        rich_help_panel=LIMITS,
     ),
 ]
 
 MaxDoubled = Annotated[
     float | None,
-    typer.Option(help="Exit with 3 if a larger share (0 to 1) has a relative threat of 2 or more."),
+    typer.Option(
+        help="Exit with 3 if a larger share (0 to 1) has a relative threat of 2 or more.",
+        rich_help_panel=LIMITS,
+    ),
+]
+MaxPopulationUniques = Annotated[
+    float | None,
+    typer.Option(help="Exit with 3 if more people of the table may be unique in the population."),
+]
+MaxMatchProbability = Annotated[
+    float | None,
+    typer.Option(help="Exit with 3 if a match to any person is likelier right (0 to 1)."),
 ]
 MaxLogLossGain = Annotated[
     float | None,
-    typer.Option(help="Exit with 3 if being in the table teaches more about a secret, in nats."),
+    typer.Option(
+        help="Exit with 3 if being in the table teaches more about a secret, in nats.",
+        rich_help_panel=LIMITS,
+    ),
+]
+MaxBelief = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 3 if the attacker holds anybody's true secret for likelier (0 to 1).",
+        rich_help_panel=LIMITS,
+    ),
+]
+AtMost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MEASURE=VALUE",
+        help="Exit with 3 if a measure is larger, such as Ti_q95=2 or ece_A=0.05; may be repeated.",
+        rich_help_panel=LIMITS,
+    ),
+]
+AtLeast = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MEASURE=VALUE",
+        help="Exit with 3 if a measure is smaller, such as RF=0.9; may be repeated.",
+        rich_help_panel=LIMITS,
+    ),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Exit with 3 if the highest risk of re-identification exceeds a published threshold: "
+        "ema_0070, health_canada, cell_size_11, group_of_5 or group_of_20.",
+        autocompletion=complete_preset,
+        rich_help_panel=LIMITS,
+    ),
+]
+Converged = Annotated[
+    bool | None,
+    typer.Option(
+        "--require-convergence/--allow-unconverged",
+        help="Exit with 3 unless the chains can be trusted; by default wherever a limit is set.",
+        rich_help_panel=LIMITS,
+    ),
+]
+AllowPartial = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial",
+        help="Accept a cleartext with part of the people of the release, or with more.",
+        rich_help_panel=FILES,
+    ),
 ]
 RequireConvergence = Annotated[
     bool,
-    typer.Option("--require-convergence", help="Exit with 3 unless the chains can be trusted."),
+    typer.Option(
+        "--require-convergence",
+        help="Exit with 3 unless the chains can be trusted.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 
 # -- mechanisms ------------------------------------------------------------------------------------
@@ -270,6 +432,13 @@ Values = Annotated[
     str | None,
     typer.Option(help="The possible values: a,b,c or 0-99 or @file with one to a line."),
 ]
+Bins = Annotated[
+    str | None,
+    typer.Option(
+        "--bins",
+        help="Bins of numbers instead of --values, from lower to upper in so many, as in 0:120:60.",
+    ),
+]
 Protected = Annotated[
     list[str] | None,
     typer.Option(
@@ -283,6 +452,13 @@ Subset = Annotated[
     int | None,
     typer.Option("--d", help="Values in a report (subset_selection); the best by default."),
 ]
+Infinite = Annotated[
+    float | None,
+    typer.Option(
+        "--infinite",
+        help="Budget of all reports together (longitudinal); twice --epsilon by default.",
+    ),
+]
 BudgetsFile = Annotated[
     Path | None,
     typer.Option("--budgets", help="File of `anonbayes budgets` (input_discriminative_ue)."),
@@ -293,5 +469,7 @@ Rule = Annotated[
 
 # -- output ----------------------------------------------------------------------------------------
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files of an earlier run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=RESULTS)]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace files of an earlier run.", rich_help_panel=RESULTS)
+]

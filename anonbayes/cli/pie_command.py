@@ -152,7 +152,7 @@ def traces(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of several budgets, as PNG.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the run reproducible.")] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

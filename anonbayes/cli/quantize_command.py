@@ -58,7 +58,7 @@ def column(
         float | None, typer.Option(help="Instead, the largest error of a released number.")
     ] = None,
     drop: Drop = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +131,7 @@ def average(
         float | None, typer.Option(help="Exit with 3 if an adversary can come closer.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of several errors, as PNG.")] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -195,7 +195,7 @@ def leakage(
     group: Group = None,
     drop: Drop = None,
     domain: Domains = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     missing: Missing = "error",
     max_leakage: MaxLeakage = None,
     require_private: Annotated[

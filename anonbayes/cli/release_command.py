@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.cli.options import (
+    FILES,
     Anatomy,
     AsJson,
+    Decimal,
     Domains,
     Drop,
+    Encoding,
     EvidenceKind,
     File,
     Force,
@@ -33,12 +36,12 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["anonymize", "describe"]
+__all__ = ["anonymize", "describe", "hierarchy"]
 GROUP = "group"
 
 
 def anonymize(
-    people: Annotated[Path, typer.Argument(help="Table in clear, UTF-8 with a header line.")],
+    people: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
     sensitive: Annotated[
         list[str],
         typer.Option(help="Sensitive column, published unchanged; repeat for several (each l)."),
@@ -83,7 +86,9 @@ def anonymize(
     seed: Annotated[
         int | None, typer.Option(help="For tests only; without it the secure source is used.")
     ] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,6 +103,8 @@ def anonymize(
         {
             "cleartext.file": people,
             "cleartext.sep": sep,
+            "cleartext.encoding": encoding,
+            "cleartext.decimal": decimal,
             "cleartext.missing": missing,
             "release.scheme": scheme,
             "release.sensitive": sensitive,
@@ -108,6 +115,7 @@ def anonymize(
             "release.suppression": suppression,
             "release.quasi_identifiers": quasi_identifier,
             "release.sep": sep,
+            "release.encoding": encoding,
             "model.evidence": evidence,
             "seed": seed,
         },
@@ -116,6 +124,7 @@ def anonymize(
     _check_files(scheme, anatomy, keep_order=keep_order)
     with named_as_options():
         prepared = asked.settings.make()
+    sep = _written_sep(people, sep, encoding)
     table, recoding = prepared.made.table, prepared.made.recoding
     writers = _writers(
         table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
@@ -131,7 +140,17 @@ def anonymize(
     _print(table, recoding, risk, title=out.name)
     say(*map(str, writers))
     if is_terminal():
-        say("Next: " + _next(table, sensitive, people, out, anatomy, hierarchies, sep))
+        say(
+            "Next: "
+            + _next(sensitive, people, out, anatomy, hierarchies, encoding, decimal, missing)
+        )
+
+
+def _written_sep(people: Path, sep: str, encoding: str) -> str:
+    """Return the separator of what is written: that of the table in clear, if it has one."""
+    from anonbayes.io.text import is_binary, separator
+
+    return ";" if is_binary(people) else separator(people, sep, encoding=encoding)
 
 
 def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None:
@@ -171,7 +190,9 @@ def _writers(
     if not keep_order:
         from anonbayes.channels.randomness import randomness
 
-        frame = frame.iloc[randomness(seed).random(len(frame)).argsort(kind="stable")]
+        frame = frame.iloc[
+            randomness(seed, "order of rows").random(len(frame)).argsort(kind="stable")
+        ]
     return {out: frame_writer(frame, sep)}
 
 
@@ -213,13 +234,14 @@ def _print(
 
 
 def _next(
-    table: ReleasedTable,
     sensitive: list[str],
     people: Path,
     out: Path,
     anatomy: Path | None,
     hierarchies: Path | None,
-    sep: str,
+    encoding: str,
+    decimal: str,
+    missing: str,
 ) -> str:
     """Return the command that assesses the release."""
     import shlex
@@ -230,14 +252,12 @@ def _next(
         words += ["--anatomy", str(anatomy), "--group", GROUP]
     elif hierarchies is not None:
         words += ["--hierarchies", str(hierarchies)]
-    for name, domain in table.domains.items():
-        if anatomy is None and domain.hierarchy is None and domain.is_numeric:
-            whole = all(float(v).is_integer() for v in domain.values)
-            if whole and name != table.sensitive:
-                low, high = int(min(domain.values)), int(max(domain.values))
-                words += ["--domain", f"{name}={low}-{high}"]
-    if sep != ";":
-        words += ["--sep", sep]
+    for option, value, usual in (
+        ("--encoding", encoding, "utf-8"),
+        ("--decimal", decimal, "."),
+        ("--missing", missing, "error"),
+    ):
+        words += [option, value] if value != usual else []
     return shlex.join([*words, "--out", "results"])
 
 
@@ -248,23 +268,54 @@ def describe(
     file: File,
     sensitive: Sensitive,
     hierarchies: Hierarchies = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     anatomy: Anatomy = None,
     group: Group = None,
     drop: Drop = None,
     domain: Domains = None,
     missing: Missing = "error",
+    population: Annotated[
+        Path | None,
+        typer.Option(
+            help="Attributes of everybody among whom the people of the table are: adds "
+            "delta-presence.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a released table and print its anatomy: groups, k, l, and what each column hides."""
+    """Describe a released table: groups, k, l and other privacy models, what each column hides."""
     table = read_release(
         file, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, domain=domain, sep=sep, missing=missing,
+        drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
     )  # fmt: skip
+    models = _models(table, population, sep=sep, encoding=encoding, decimal=decimal)
     if as_json:
-        typer.echo(json.dumps(_as_json(table), indent=2, ensure_ascii=False))
+        print_json(_as_json(table) | {"privacy_models": models})
     else:
-        show_release(table, title=file.name, more={})
+        shown: dict[str, object] = {MODELS[name]: value for name, value in models.items()}
+        show_release(table, title=file.name, more=shown)
+
+
+MODELS = {
+    "entropy_l": "entropy l-diversity",
+    "recursive_c": "recursive (c, 2)-diversity: c",
+    "t": "t-closeness: t",
+    "delta_low": "delta-presence, lowest",
+    "delta_high": "delta-presence, highest",
+}
+
+
+def _models(table: ReleasedTable, population: Path | None, **how: str) -> dict[str, float]:
+    from anonbayes.io.text import read_csv_text
+    from anonbayes.risk.syntactic import privacy_models
+
+    if not table.secrets_known or not table.n_groups:
+        return {}
+    everybody = None if population is None else read_csv_text(population, **how)  # type: ignore[arg-type]
+    return privacy_models(table, population=everybody)
 
 
 def _as_json(table: ReleasedTable) -> dict[str, Any]:
@@ -294,3 +345,53 @@ def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -
         ).rename_axis("column"),
         title="Columns",
     )
+
+
+# -- hierarchies -----------------------------------------------------------------------------------
+
+
+def hierarchy(
+    table: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
+    column: Annotated[str, typer.Option(help="Column whose values are the leaves.")],
+    out: Annotated[Path, typer.Option(help="Hierarchy file to write, such as trees/age.csv.")],
+    widths: Annotated[
+        str | None,
+        typer.Option(help="Widths of bands, each a multiple of the one before, such as 5,10,20."),
+    ] = None,
+    prefix: Annotated[
+        int | None,
+        typer.Option(min=1, help="Characters of a code that each level masks from the right."),
+    ] = None,
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
+    force: Force = False,
+) -> None:
+    """Build a hierarchy of a column's values: bands of numbers, or codes masked from the right.
+
+    The file is one that ARX reads as well: a line per value, from the value to the root.
+    """
+    import pandas as pd
+
+    from anonbayes.cli.options import parse_number
+    from anonbayes.domains import Domain
+    from anonbayes.hierarchies import Hierarchy
+    from anonbayes.io.text import read_columns
+
+    if (widths is None) == (prefix is None):
+        raise AnonbayesError("Give either --widths, for numbers, or --prefix, for codes.")
+    check_free([out], force=force)
+    texts = read_columns(table, {"--column": column}, sep=sep, encoding=encoding, decimal=decimal)
+    values = Domain.infer(column, [text for text in texts[column] if text]).values
+    if prefix is not None:
+        tree = Hierarchy.from_prefix([str(value) for value in values], prefix)
+    else:
+        bands = [parse_number(text) for text in str(widths).split(",")]
+        if None in bands:
+            raise AnonbayesError(f"--widths {widths} must be numbers, such as 5,10,20.")
+        first, *wider = (float(band) for band in bands if band is not None)
+        tree = Hierarchy.from_intervals(values, first, *wider)
+    lines = pd.DataFrame([tree.leaves, *tree.levels]).T
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_files({out: frame_writer(lines, ";", header=False)})
+    say(f"{out}: {len(tree.leaves):,} values, {len(tree.levels) + 1} levels")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anonbayes.cli.options import AsJson, Force
+from anonbayes.cli.assess_command import show_comparison
+from anonbayes.cli.options import AsJson, Decimal, Encoding, Force, Sep
 from anonbayes.cli.screen import is_terminal, print_json, say, show_figures
 from anonbayes.cli.shared import EXCEEDED, check_free
 from anonbayes.errors import AnonbayesError
@@ -92,23 +93,25 @@ def run(
 
 def _print(question: str, result: Result, files: list[Path]) -> None:
     """Print a table on a terminal; plain lines only in a pipe."""
-    if is_terminal():
+    if is_terminal() and "comparison" in result.tables:
+        show_comparison(result, title=question)
+    elif is_terminal():
         show_figures(result.measures, title=question)
     say(*result.text.splitlines(), *(limit.text for limit in result.limits))
     say(*map(str, files))
 
 
 def init(
-    table: Annotated[Path, typer.Argument(help="Table in clear, UTF-8 with a header line.")],
+    table: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
     out: Annotated[
         Path | None, typer.Option(help="Scenario file to write; by default beside the table.")
     ] = None,
     sensitive: Annotated[
         str | None, typer.Option(help="Sensitive column; by default the last one.")
     ] = None,
-    sep: Annotated[
-        str | None, typer.Option(help="Separator; by default looked for in the header line.")
-    ] = None,
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +127,9 @@ def init(
         raise AnonbayesError(f"{str(table)!r} is no file; name the table to start from.")
     file = out or table.with_suffix(".toml")
     check_free([file], force=force)
-    text = starter(table, folder=file.parent, sensitive=sensitive, sep=sep)
+    text = starter(
+        table, folder=file.parent, sensitive=sensitive, sep=sep, encoding=encoding, decimal=decimal
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
     if as_json:

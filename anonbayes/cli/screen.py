@@ -142,8 +142,8 @@ def working(what: str, total: int) -> Iterator[Callable[[str], None]]:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=-1)
-        yield lambda name: bar.update(task, advance=1, description=f"{what}: {name}")
+        task, begun = bar.add_task(what, total=total), iter(range(total))
+        yield lambda name: bar.update(task, completed=next(begun), description=f"{what}: {name}")
 
 
 def _console() -> Console:
@@ -215,6 +215,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "anonbayes anonymize clinic.csv --sensitive diagnosis --k 10 --out boxes.csv",
         "anonbayes anonymize clinic.csv --sensitive diagnosis --scheme anatomy --l 3 "
         "--out qit.csv --anatomy st.csv",
+    ),
+    "hierarchy": (
+        "anonbayes hierarchy clinic.csv --column age --widths 5,10,20 --out trees/age.csv",
+        "anonbayes hierarchy clinic.csv --column zip --prefix 1 --out trees/zip.csv",
     ),
     "describe": (
         "anonbayes describe released.csv --sensitive diagnosis --hierarchies clinic_hierarchies",

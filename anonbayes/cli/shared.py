@@ -47,6 +47,8 @@ OPTIONS = {
     "release.quasi_identifiers": "--quasi-identifier",
     "threats.measure": "--threat",
     "cleartext.file": "--cleartext",
+    "cleartext.partial": "--allow-partial",
+    "others.file": "--register",
     "population.size": "--population",
     "sample.attributes": "--attribute",
     "sample.weights": "--weights",
@@ -90,7 +92,7 @@ def by_name(texts: Iterable[str] | None, *, option: str, example: str) -> dict[s
     return out
 
 
-def parse_weights(texts: list[str] | None, *, option: str) -> Any:
+def parse_weights(texts: list[str] | None, *, option: str, example: str = "HIV=0.1") -> Any:
     """Return prior weights: one for all, by name, or the word for a rule.
 
     Examples
@@ -106,7 +108,7 @@ def parse_weights(texts: list[str] | None, *, option: str) -> Any:
         number = parse_number(texts[0])
         return texts[0] if number is None else number
     weights = {}
-    for name, text in by_name(texts, option=option, example="HIV=0.1").items():
+    for name, text in by_name(texts, option=option, example=example).items():
         weight = parse_number(text)
         if weight is None:
             raise AnonbayesError(f"{option} {name}={text}: {text!r} is no number.")
@@ -125,6 +127,8 @@ def release_keys(
     domain: list[str] | None,
     sep: str,
     missing: str,
+    encoding: str = "utf-8",
+    decimal: str = ".",
 ) -> dict[str, Any]:
     """Keys of a release in files."""
     keys = {
@@ -132,6 +136,8 @@ def release_keys(
         "sensitive_file": anatomy,
         "group": group,
         "sep": sep,
+        "encoding": encoding,
+        "decimal": decimal,
         "drop": drop,
         "domains": by_name(domain, option="--domain", example="sex=f,m or age=18-99"),
         "missing": missing,
@@ -178,6 +184,7 @@ def frame_writer(
     frame: pd.DataFrame, sep: str, *, index: bool = False, header: bool = True
 ) -> Writer:
     """Return what writes a frame as delimited UTF-8 text."""
+    sep = {"tab": "\t", "auto": ";"}.get(sep, sep)
     if len(sep) != 1:
         raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
     return lambda file: write_frame(file, frame, sep=sep, index=index, header=header)
@@ -207,7 +214,9 @@ def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd
     return filled(known_column(frame, column, file, option))
 
 
-def read_column(file: Path, column: str, *, sep: str, option: str = "--column") -> pd.Series:
+def read_column(
+    file: Path, column: str, *, sep: str = "auto", option: str = "--column"
+) -> pd.Series:
     """Read one column as texts; empty cells are an error that names the first."""
     from anonbayes.io.text import read_csv_text
 

@@ -1,22 +1,25 @@
-"""The only place that knows two generations of PyMC and ArviZ."""
+"""The only place that knows two generations of PyMC and ArviZ, and what netCDF needs."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import xarray as xr
 
 from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.io.files import new_file
-from anonbayes.io.netcdf import PatientFile, check_seal, seal
 
 __all__ = [
+    "PatientFile",
     "as_dataset",
+    "check_seal",
     "ess",
     "group",
     "groups",
@@ -29,10 +32,160 @@ __all__ = [
     "read_groups",
     "read_netcdf",
     "rhat",
+    "seal",
     "select",
     "write_groups",
     "write_netcdf",
 ]
+
+
+# -------------------------------------------------------------------------------------------------
+# A file that HDF5 can always write to.
+#
+# When HDF5 meets a full disk it cannot close its file, and the process crashes when it ends. Here
+# HDF5 writes to a Python file that never refuses: once the disk does, everything goes to memory,
+# HDF5 ends in peace, and the refusal is raised afterwards.
+
+
+class PatientFile(io.RawIOBase):
+    """File that goes on in memory when the disk refuses to.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for writing and reading.
+
+    Attributes
+    ----------
+    refusal : OSError or None
+        Why the disk did not take everything. What it took is of no use then.
+
+    Examples
+    --------
+    >>> with open("/dev/full", "w+b", buffering=0) as full:
+    ...     patient = PatientFile(full)
+    ...     _ = patient.write(b"all is well")
+    ...     _ = patient.seek(4)
+    ...     patient.read(2), patient.refusal.strerror
+    (b'is', 'No space left on device')
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        # A buffer would hold on to what the disk refused, and try again at every step.
+        self._file: Any = getattr(file, "raw", file)
+        self.refusal: OSError | None = None
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte goes."""
+        return int(self._file.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go somewhere."""
+        return int(self._file.seek(offset, whence))
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what was written before."""
+        return int(self._file.readinto(buffer))
+
+    def write(self, content: Any, /) -> int:
+        """Write all of it, in one place or the other."""
+        start = self._file.tell()
+        rest = memoryview(content).cast("B")
+        size = len(rest)
+        try:
+            while len(rest):  # an unbuffered file may take less than it is given
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._refuse(error)
+            self._file.seek(start)
+            self._file.write(memoryview(content).cast("B"))
+        return size
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Set the length."""
+        try:
+            return int(self._file.truncate(size))
+        except OSError as error:
+            self._refuse(error)
+            return int(self._file.truncate(size))
+
+    def flush(self) -> None:
+        """Hand everything on; asked for at the end, when HDF5 has closed."""
+
+    def _refuse(self, error: OSError) -> None:
+        self.refusal = error
+        memory = io.BytesIO()
+        left = self._file.seek(0, io.SEEK_END)  # a device has no end to read up to
+        self._file.seek(0)
+        while left > 0 and (part := self._file.read(left)):
+            left -= memory.write(part)
+        self._file = memory
+
+
+# -------------------------------------------------------------------------------------------------
+# Digests at the end of files, by which a reader notices damage before it believes anything.
+#
+# HDF5 hands on flipped bits in plain numbers without a word, and some flipped bits in its
+# structures keep it busy for ever. So a file is checked as a whole before HDF5 sees it. What
+# follows the end that HDF5 has noted is ignored by its readers, and removed when a program changes
+# the file.
+
+MARK = b"\nanonbayes sha256 "
+LENGTH = len(MARK) + 64
+
+
+def seal(file: BinaryIO) -> None:
+    r"""Append a digest to a file that is open for writing and reading.
+
+    Examples
+    --------
+    >>> import io
+    >>> file = io.BytesIO(b"content")
+    >>> seal(file)
+    >>> file.getvalue()[:35]
+    b'content\nanonbayes sha256 ed7002b439'
+    """
+    digest = _digest(file, file.seek(0, 2))
+    file.seek(0, 2)
+    file.write(MARK + digest)
+
+
+def check_seal(path: Path) -> None:
+    """Raise `FileError` if a file is not what was sealed; one without a seal is let through."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - LENGTH))
+        end = file.read()
+        if not end.startswith(MARK):
+            return
+        if _digest(file, size - LENGTH) == end[len(MARK) :]:
+            return
+    raise FileError(
+        f"path={str(path)!r} is damaged: it is not what was written. Take it from a backup, or "
+        "make it again."
+    )
+
+
+def _digest(file: BinaryIO, size: int) -> bytes:
+    """Digest of the first bytes of a file, in hexadecimal digits."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while block := file.read(min(size, 1 << 20)):
+        digest.update(block)
+        size -= len(block)
+    return digest.hexdigest().encode()
 
 
 # -------------------------------------------------------------------------------------------------
@@ -111,13 +264,13 @@ def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
     >>> posterior_dataset(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))["mu"].dims
     ('chain', 'draw')
     """
-    found = groups(data)
-    if group not in found:
+    known = groups(data)
+    if group not in known:
         raise AnonbayesError(
-            f"group={group!r} is not in the data. {nearest(group, found)} "
+            f"group={group!r} is not in the data. {nearest(group, known)} "
             "Pass an object that holds draws, or the name of a group that it has."
         )
-    return found[group]
+    return known[group]
 
 
 def as_dataset(data: Any) -> xr.Dataset:
@@ -306,10 +459,6 @@ def read_netcdf(path: str | os.PathLike[str]) -> Any:
     ------
     FileError
         If the file is no netCDF file, or is not what `write_netcdf` wrote any more.
-
-    Examples
-    --------
-    See `write_netcdf`.
     """
     contents, attrs = read_groups(path)
     return make_idata(contents, attrs=attrs)
@@ -328,12 +477,12 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], di
     check_seal(path)
     loaded: dict[str, xr.Dataset] = {}
     try:
-        found = xr.open_groups(path, engine="h5netcdf")
+        stored = xr.open_groups(path, engine="h5netcdf")
         try:
-            for name, dataset in found.items():
+            for name, dataset in stored.items():
                 loaded[name.strip("/")] = dataset.load()
         finally:
-            for dataset in found.values():
+            for dataset in stored.values():
                 dataset.close()
     except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
         raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error

@@ -248,6 +248,8 @@ def geweke(
                 f"var_names: {name!r} holds {variable.dtype} values, which have no mean; "
                 "test categorical variables with weiss."
             )
+    if "draw" not in chosen.sizes:
+        raise AnonbayesError("data holds no draws to test.")
     pairs = windows(chosen.sizes["draw"], first, last, intervals, scheme)
     shortest = min(part.stop - part.start for pair in pairs for part in pair)
     if shortest < 4:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from scipy import special
 
 from anonbayes import compat
 from anonbayes.diagnostics.geweke import geweke
@@ -18,6 +19,10 @@ from anonbayes.errors import AnonbayesError
 
 #: Scalar sampler statistics that follow the log density: chains in different modes differ in them.
 LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_likelihood")
+#: R-hat above which it is worth asking whether chance explains it.
+SUSPECT = 1.005
+#: Effective draws of a chain below which it is too slow to say that it differs from others.
+LEAST_SIZE = 25
 #: Parts of the names of statistics that are rates: of accepted proposals, exchanges, moved rows.
 RATES = ("accept", "swap", "exchange", "moved")
 
@@ -198,7 +203,52 @@ def _arviz_statistics(draws: np.ndarray, names: pd.Index) -> pd.DataFrame:
     }
     if draws.shape[0] > 1:
         columns["r_hat"] = compat.rhat(draws)
-    return pd.DataFrame({k: v["x"].values for k, v in columns.items()}, index=names)
+    frame = pd.DataFrame({k: v["x"].values for k, v in columns.items()}, index=names)
+    if "r_hat" in frame:
+        frame["agreement_p"] = np.nan
+        suspect = frame["r_hat"].to_numpy() > SUSPECT
+        if suspect.any():
+            frame.loc[suspect, "agreement_p"] = agreement_p(draws[..., suspect])
+    return frame
+
+
+def agreement_p(draws: np.ndarray) -> np.ndarray:
+    """p-values of the hypothesis that all chains have the same place and the same spread.
+
+    Chain means of the rank-normalised draws, and of the folded ones, as in R-hat, are compared by
+    an F test in which every chain counts as its effective number of draws. That number is itself
+    estimated, which costs degrees of freedom: a tenth of it per chain is left (chosen by
+    simulation: chi-square rejects good slow chains several times too often).
+
+    Parameters
+    ----------
+    draws : numpy.ndarray
+        Shape ``(chain, draw, quantity)``.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(4, 500, 3))
+    >>> x[0, :, 1] += 0.5
+    >>> x[0, :, 2] *= 2.0
+    >>> (agreement_p(x) < 1e-6).tolist()
+    [False, True, True]
+    """
+    from scipy.stats import f, rankdata  # which take long to load
+
+    n_chains, n_draws, n = draws.shape
+    smallest = np.ones(n)
+    for values in (draws, np.abs(draws - np.median(draws, axis=(0, 1)))):
+        rank = rankdata(values.reshape(-1, n), axis=0).reshape(draws.shape)
+        z = special.ndtri((rank - 0.375) / (n_chains * n_draws + 0.25))
+        alone = z.swapaxes(0, 1).reshape(1, n_draws, -1)
+        size = compat.ess(alone, method="mean")["x"].values.reshape(n_chains, n).mean(axis=0)
+        size = np.minimum(size, n_draws)
+        inside = z.var(axis=1, ddof=1).mean(axis=0)
+        between = size * z.mean(axis=1).var(axis=0, ddof=1)
+        left = n_chains * np.maximum(size / 10, 1.0)
+        p = f.sf(between / inside, n_chains - 1, left)
+        smallest = np.fmin(smallest, np.where(size < LEAST_SIZE, 1.0, p))
+    return np.minimum(2.0 * smallest, 1.0)
 
 
 def _largest(z: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy import special
 
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.estimation.closed_forms import Estimate
 
 # -------------------------------------------------------------------------------------------------
 # Flat names for the entries of labelled arrays, as ArviZ writes them: ``pi_Age[Flu, 20-29]``.
@@ -47,6 +48,12 @@ def idata_of(post: Any) -> Any:
 
     A Posterior makes its ArviZ object when asked, for which ArviZ is loaded; its groups are there.
     """
+    if isinstance(post, Estimate):
+        if post.draws is None:
+            raise AnonbayesError(
+                f"An estimate by method={post.method!r} has no draws to diagnose; use 'bayes'."
+            )
+        return post.draws.rename("p")
     own = getattr(post, "groups", None)
     return own if isinstance(own, Mapping) else getattr(post, "idata", post)
 

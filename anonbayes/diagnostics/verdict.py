@@ -20,6 +20,7 @@ from anonbayes.diagnostics.checks import (
     WITHIN,
     Check,
     Limits,
+    differ_by_more_than_chance,
     effective_sizes,
     in_different_places,
     run_checks,
@@ -53,7 +54,8 @@ class DiagnosticReport:
     table : pandas.DataFrame
         One row per scalar quantity. ``kind`` is real, categorical or log density; ``status`` is
         empty, or constant, stuck (chains never move but differ) or not finite. Real quantities have
-        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat`` and ``geweke_z`` (the
+        ``mean``, ``sd``, ``mcse``, ``ess_bulk``, ``ess_tail``, ``r_hat``, ``agreement_p`` (where
+        R-hat is not small: whether chance explains it) and ``geweke_z`` (the
         largest over chains), as far as there are chains and draws enough to tell; categorical ones
         ``weiss_between_p``, ``weiss_within_p`` (the smallest over chains), ``chain_share`` (share
         of the variation that lies between chains), ``phi``, ``n_categories``, ``n_moves`` and
@@ -167,9 +169,9 @@ def diagnose(
 
     Parameters
     ----------
-    post : Posterior, InferenceData, DataTree, Dataset, DataArray, mapping or array
-        Draws. A `Posterior` adds what is known about the engine: draws of the exact engine are
-        independent and pass by construction.
+    post : Posterior, Estimate, InferenceData, DataTree, Dataset, DataArray, mapping or array
+        Draws, of an `Estimate` by ``method="bayes"`` too. A `Posterior` adds what is known about
+        the engine: draws of the exact engine are independent and pass by construction.
     var_names, coords
         Part of the posterior to look at, as in ArviZ.
     segments : int, default 5
@@ -218,7 +220,7 @@ def diagnose(
     if data is None:
         raise AnonbayesError("The posterior holds no draws to diagnose; fit it with draws > 0.")
     method, step = _engine(post, data)
-    if method == "exact":
+    if method in ("exact", "crossfit"):
         independent = measure_independent(data, var_names=var_names, coords=coords)
         return _exact(independent, _source(independent, method, step))
     found = measure(data, var_names=var_names, coords=coords, segments=segments)
@@ -256,11 +258,11 @@ def _exact(found: Measurements, source: str) -> DiagnosticReport:
     check = Check(
         "chain",
         "ok",
-        "no chain: the exact engine draws independently from the posterior in closed form",
+        "no chain: the engine draws independently from a posterior in closed form",
     )
     return DiagnosticReport(
         verdict=PASSED,
-        reason="no chain; the draws are independent draws from the exact posterior.",
+        reason="no chain; the draws are independent draws from a posterior in closed form.",
         checks=(check,),
         advice=(),
         table=found.table,
@@ -278,6 +280,11 @@ def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[
         )
     if any(check.between for check in failed):
         if not in_different_places(found, limits):
+            if differ_by_more_than_chance(found, limits):
+                return FAILED, (
+                    "the chains do not agree with each other: each looks settled, but place or "
+                    "spread of what they draw differs by more than chance explains."
+                )
             return FAILED, (
                 "the chains do not agree with each other yet: they move in the same region, but "
                 "too slowly for this number of draws."

@@ -435,7 +435,7 @@ def weiss(
 
 
 def _pieces(segments: int | str, chains: int, draws: int) -> tuple[int, int]:
-    if segments == "chains":
+    if isinstance(segments, str) and segments == "chains":
         if chains < 2:
             raise AnonbayesError(
                 "segments='chains' compares chains, but there is only one. Sample more chains, or "

@@ -5,3 +5,4 @@ from . import hash_support as hash_support
 from . import likelihood as likelihood
 from . import losses as losses
 from . import shrinkage as shrinkage
+from . import structured as structured

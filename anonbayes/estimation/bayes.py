@@ -16,6 +16,7 @@ maximum; the exact likelihood then accepts or refuses what was moved (surrogate 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from scipy import special
 from anonbayes.arrays import Floats, read_generator, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.estimation import em
-from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.estimation.likelihood import DenseLikelihood, MixtureLikelihood
 
 __all__ = ["PosteriorDraws", "check_prior", "dirichlet", "mixing", "sample"]
 
@@ -60,7 +61,7 @@ class PosteriorDraws(NamedTuple):
 
 
 def sample(
-    likelihood: MixtureLikelihood,
+    likelihood: MixtureLikelihood | DenseLikelihood,
     *,
     alpha: npt.ArrayLike | None = None,
     prior_weight: float | None = None,
@@ -74,7 +75,7 @@ def sample(
 
     Parameters
     ----------
-    likelihood : MixtureLikelihood
+    likelihood : MixtureLikelihood or DenseLikelihood
         The reports.
     alpha : float or array-like of shape (K,), optional
         Parameters of the prior.
@@ -116,6 +117,44 @@ def sample(
 # One chain.
 
 
+class _Partition(NamedTuple):
+    """Reports that say one of several cells of values, and nothing of the value inside.
+
+    Given the prior's weight, cells and shares inside are independent Dirichlet vectors; the weight
+    itself is drawn given the counts alone. So draws are nearly independent.
+    """
+
+    cell: npt.NDArray[np.intp]
+    count: Floats  # type: ignore[assignment]
+
+    def draw(self, alpha: Floats, rng: np.random.Generator) -> Floats:
+        sums = np.bincount(self.cell, alpha, len(self.count))
+        inside = rng.standard_gamma(alpha + 1.0) * (1.0 - rng.random(len(alpha))) ** (1.0 / alpha)
+        inside = np.maximum(inside, 1e-300)
+        whole = np.bincount(self.cell, inside, len(self.count))
+        p: Floats = inside * (dirichlet(sums + self.count, rng) / whole)[self.cell]
+        return p
+
+    def log_density(self, log_alpha: float) -> float:
+        """Log-density of the counts, given the logarithm of one parameter of the prior."""
+        sizes = math.exp(log_alpha) * np.bincount(self.cell, minlength=len(self.count))
+        rise = special.gammaln(sizes + self.count) - special.gammaln(sizes)
+        total = float(sizes.sum())
+        return float(rise.sum()) + math.lgamma(total) - math.lgamma(total + float(self.count.sum()))
+
+
+def _cells(likelihood: MixtureLikelihood) -> _Partition | None:
+    """Cells and their counts, when every report says a cell and every value lies in one."""
+    indices, lengths = likelihood.indices, np.diff(likelihood.indptr)
+    flat = not likelihood.floor.any() and np.ptp(likelihood.gain) == 0
+    if not (flat and (lengths > 0).all() and len(np.unique(indices)) == len(indices)):
+        return None
+    cell = np.full(likelihood.size, len(lengths))
+    cell[indices] = np.repeat(np.arange(len(lengths)), lengths)
+    kept = len(lengths) + int((cell == len(lengths)).any())  # values that no report speaks of
+    return _Partition(cell, np.pad(likelihood.weights.astype(float), (0, kept - len(lengths))))
+
+
 class _Split(NamedTuple):
     """Log-likelihood of the split of a pair: by counts, or by the expansion around `centre`.
 
@@ -135,8 +174,12 @@ class _Split(NamedTuple):
         return self.curve.size == 0
 
 
-def _split(likelihood: MixtureLikelihood) -> _Split | None:
+def _split(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | _Partition | None:
     """How reports enter; None when there are too many values for an expansion."""
+    if isinstance(likelihood, DenseLikelihood):
+        return _expand(likelihood)
+    if (cells := _cells(likelihood)) is not None:
+        return cells
     none, size = np.zeros(0), likelihood.size
     square = np.zeros((0, 0))
     lengths = np.diff(likelihood.indptr)
@@ -147,6 +190,11 @@ def _split(likelihood: MixtureLikelihood) -> _Split | None:
         count[likelihood.indices] = np.repeat(likelihood.weights, lengths)
         floor[likelihood.indices] = named * likelihood.tilt[0]
         return _Split(count, floor, likelihood.gain, none, none, square)
+    return _expand(likelihood)
+
+
+def _expand(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | None:
+    none, size = np.zeros(0), likelihood.size
     if size > MOST_VALUES:
         return None
     highest = em.maximize(likelihood, np.full(size, 1.0 / size), iterations=400, tolerance=1e-4).p
@@ -159,8 +207,8 @@ def _split(likelihood: MixtureLikelihood) -> _Split | None:
 class _Chain:
     """Where a chain is."""
 
-    likelihood: MixtureLikelihood
-    split: _Split | None
+    likelihood: MixtureLikelihood | DenseLikelihood
+    split: _Split | _Partition | None
     alpha: Floats
     learnt: bool
     rng: np.random.Generator
@@ -172,8 +220,8 @@ class _Chain:
     @classmethod
     def start(
         cls,
-        likelihood: MixtureLikelihood,
-        split: _Split | None,
+        likelihood: MixtureLikelihood | DenseLikelihood,
+        split: _Split | _Partition | None,
         prior: Floats,
         learnt: bool,
         rng: np.random.Generator,
@@ -193,6 +241,10 @@ class _Chain:
             self.p = dirichlet(self.alpha + counts, self.rng)
             self.log_p = np.log(np.maximum(self.p, 1e-300))
             self._learn_given_p()
+            return
+        if isinstance(self.split, _Partition):
+            self._slice_weight(self.split.log_density)
+            self.p = self.split.draw(self.alpha, self.rng)
             return
         before = self.p, self.log_p, self.alpha, self.value
         # There and back again, so that the way is as likely in either direction.
@@ -214,7 +266,7 @@ class _Chain:
             self.pairs = int(np.clip(self.pairs * math.exp(chance - 0.65), 1, 16 * size)) + 1
 
     def _sweep(self) -> None:
-        assert self.split is not None
+        assert isinstance(self.split, _Split)
         p, log_p = self.p.copy(), self.log_p.copy()
         if self.split.is_exact:
             count, floor, gain, *_ = self.split
@@ -247,15 +299,20 @@ class _Chain:
             self.p, self.log_p, self.alpha = p, log_p, np.full(size, new)
 
     def _learn_given_p(self) -> None:
-        """Another weight of the prior with the shares as they are, by a slice on its logarithm."""
-        if not self.learnt:
-            return
+        """Another weight of the prior with the shares as they are."""
         size, logs = len(self.p), float(self.log_p.sum())
 
         def density(log_alpha: float) -> float:
             a = math.exp(log_alpha)
             return math.lgamma(a * size) - size * math.lgamma(a) + a * logs
 
+        self._slice_weight(density)
+
+    def _slice_weight(self, density: Callable[[float], float]) -> None:
+        """Another weight of a learnt prior, whose logarithm has this log-density, by a slice."""
+        if not self.learnt:
+            return
+        size = len(self.p)
         low, high = math.log(LEAST_WEIGHT / size), math.log(MOST_WEIGHT)
         here = math.log(self.alpha[0])
         level = density(here) + math.log(1.0 - self.rng.random())
@@ -267,7 +324,7 @@ class _Chain:
         self.alpha = np.full(size, math.exp(there))
 
     def _log(self, p: Floats) -> float:
-        assert self.split is not None
+        assert isinstance(self.split, _Split)
         return _expansion(p, self.split) if not self.split.is_exact else self.likelihood.log(p)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "empirical",
     "inverse_variance",
     "misfit",
+    "norm_sub",
     "score_interval",
     "share_interval",
     "shares_of",
@@ -121,6 +122,21 @@ class Estimate:
             frame["lower"], frame["upper"] = self.interval.T
         return frame
 
+    def consistent(self) -> Estimate:
+        """Return the nearest distribution (Norm-Sub); estimates that are one stay as they are.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> channel = ab.RandomizedResponse(ab.Domain("answer", ["yes", "no"]), epsilon=2.0)
+        >>> raw = channel.estimate(["yes"] * 5 + ["no"] * 95, method="empirical")
+        >>> raw.p.round(2).tolist(), raw.consistent().p.tolist()
+        ([-0.09, 1.09], [0.0, 1.0])
+        """
+        p = norm_sub(self.p)
+        limits = None if self.interval is None else around(np.clip(self.interval, 0.0, 1.0), p)
+        return replace(self, p=p, interval=limits)
+
     def _repr_html_(self) -> str:
         title = f"{self.method} estimate of {self.domain.name} from {self.n:,} reports"
         return f"<b>{title}</b>{self.summary().to_html(max_rows=20)}"
@@ -189,6 +205,29 @@ def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") ->
     if rest > 0 and not kept.all():
         out[~kept] = rest / (~kept).sum()
     return out / out.sum()
+
+
+def norm_sub(estimate: npt.ArrayLike) -> Floats:
+    """Nearest distribution: negative shares become zero, and all others lose or gain the same.
+
+    The consistency step Norm-Sub of Wang et al. (2020), which is the projection onto the simplex;
+    found by one sort.
+
+    Parameters
+    ----------
+    estimate : array-like, shape (K,)
+        Shares that may be negative and need not sum to one.
+
+    Examples
+    --------
+    >>> norm_sub([0.8, 0.4, -0.1]).round(6)
+    array([0.7, 0.3, 0. ])
+    """
+    shares = np.asarray(estimate, dtype=float)
+    descending = np.sort(shares)[::-1]
+    excess = (np.cumsum(descending) - 1.0) / np.arange(1, len(shares) + 1)
+    shift = excess[np.flatnonzero(descending > excess)[-1]]
+    return np.maximum(shares - shift, 0.0)
 
 
 def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:

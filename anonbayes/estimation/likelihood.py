@@ -16,6 +16,7 @@ from anonbayes.arrays import Floats
 from anonbayes.errors import ChannelError
 
 __all__ = [
+    "DenseLikelihood",
     "MixtureLikelihood",
     "SimplexLikelihood",
     "allocate",
@@ -416,3 +417,72 @@ class MixtureLikelihood(SimplexLikelihood):
         full = np.outer(scale * self.floor, self.tilt)
         full[rows, columns] += data
         return sparse.csr_array(full)
+
+
+@dataclass(frozen=True)
+class DenseLikelihood(SimplexLikelihood):
+    """Likelihood of counted reports whose probabilities are a matrix without structure.
+
+    Attributes
+    ----------
+    weights : ndarray of int, shape (m,)
+        How often each report was made.
+    rows : ndarray, shape (m, K)
+        ``Q(r|k)``.
+
+    Examples
+    --------
+    >>> likelihood = DenseLikelihood(np.array([7, 3]), np.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> round(likelihood.log([0.9, 0.1]), 4)
+    -6.1086
+    """
+
+    weights: npt.NDArray[np.int64]
+    rows: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.rows.shape[1]
+
+    @cached_property
+    def n(self) -> int:
+        """Number of reports."""
+        return int(self.weights.sum())
+
+    def probabilities(self, p: npt.ArrayLike) -> Floats:
+        """Probability of each report under `p`."""
+        return np.asarray(self.rows @ np.asarray(p, dtype=float))
+
+    def log(self, p: npt.ArrayLike) -> float:
+        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
+        seen = self.weights > 0
+        with np.errstate(divide="ignore"):
+            return float(self.weights[seen] @ np.log(self.probabilities(p)[seen]))
+
+    def gradient(self, p: Floats) -> tuple[Floats, float]:
+        """Gradient of the log-likelihood, and its value, at `p`."""
+        total = self.probabilities(p)
+        share = np.divide(self.weights, total, out=np.zeros(len(total)), where=total > 0)
+        return share @ self.rows, self.log(p)
+
+    def curvature(self, p: Floats) -> Floats:
+        """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
+        total = self.probabilities(p)
+        weights = np.sqrt(self.weights)
+        share = np.divide(weights, total, out=np.zeros(len(total)), where=total > 0)
+        scaled = self.rows * share[:, None]
+        square: Floats = scaled.T @ scaled
+        return square
+
+    def restrict(self, keep: npt.NDArray[np.bool_]) -> DenseLikelihood:
+        """Likelihood of distributions on the values in `keep`, all others having none."""
+        return DenseLikelihood(self.weights, self.rows[:, keep])
+
+    def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Draw the true values behind the reports given `p`, as counts per value."""
+        seen = self.weights > 0
+        joint = self.rows[seen] * p
+        share = joint / joint.sum(axis=1, keepdims=True)
+        counts: npt.NDArray[np.int64] = rng.multinomial(self.weights[seen], share).sum(axis=0)
+        return counts

@@ -182,6 +182,9 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
         instead of the mapping is called for every attribute. Labels of a pandas Series (values) or
         DataFrame (sensitive values by values) say which weight is whose.
 
+    Both also take distributions that were elicited with PreliZ: ``pz.Dirichlet``, and ``pz.Beta``
+    for domains of two values.
+
     Examples
     --------
     >>> import anonbayes as ab
@@ -192,7 +195,8 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     [[1.0, 3.0], [1.0, 3.0]]
     """
     secret = table.secret.domain
-    weights: Any = alpha(secret) if callable(alpha) else alpha
+    given: Any = alpha
+    weights: Any = given(secret) if _is_function(given) else given
     what = f"alpha (sensitive {secret.name!r})"
     resolved = _shape(weights, (len(secret),), secret, secret, what)
     if isinstance(beta, Mapping):
@@ -206,10 +210,33 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     for name in table.attributes:
         domain = table.domains[name]
         weights = beta.get(name, 1.0) if isinstance(beta, Mapping) else beta
-        if callable(weights):
+        if _is_function(weights):
             weights = weights(domain, secret)
         betas[name] = _shape(weights, (len(secret), len(domain)), domain, secret, f"beta[{name!r}]")
     return Prior(resolved, betas)
+
+
+def _is_function(weights: Any) -> bool:
+    return callable(weights) and not _is_distribution(weights)
+
+
+def _is_distribution(weights: Any) -> bool:
+    """Whether these are a distribution of PreliZ, known by what every version of it has."""
+    return hasattr(weights, "params_names") or hasattr(weights, "param_names")
+
+
+def _elicited(distribution: Any, what: str) -> Any:
+    """Weights of a distribution of PreliZ: of a Dirichlet, or of a Beta for two values."""
+    name = type(distribution).__name__
+    if name == "Dirichlet":
+        return distribution.alpha
+    if name == "Beta":
+        return [distribution.alpha, distribution.beta]
+    raise ModelError(
+        f"{what} is a {name} distribution; a Dirichlet prior is a Dirichlet, or for two values a "
+        "Beta. To see what a range of weights would change, use "
+        f"ab.sensitivity(..., factors={name}(...))."
+    )
 
 
 def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
@@ -223,6 +250,8 @@ def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
 def _shape(
     weights: Any, shape: tuple[int, ...], domain: Domain, secret: Domain, what: str
 ) -> Weights:
+    if _is_distribution(weights):
+        weights = _elicited(weights, what)
     if isinstance(weights, pd.Series | pd.DataFrame):
         weights = _by_label(weights, domain, secret, what)
     if isinstance(weights, Mapping):

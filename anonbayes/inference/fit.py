@@ -7,22 +7,27 @@ import logging
 import os
 import warnings
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from anonbayes import compat
+from anonbayes.beliefs.register import Register, join_register, read_register
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
+from anonbayes.inference.cell_lifts import has_crossing_sets
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, RunStore, run_chains
-from anonbayes.inference.stacking import stack_chains, weight_draws
+from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, layout_step
+from anonbayes.inference.vertical.crossfit import fold_spread
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
@@ -46,6 +51,7 @@ def fit(
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
     evidence: str = "auto",
+    register: pd.DataFrame | ReleasedTable | None = None,
     method: str = "auto",
     step: str | None = None,
     draws: int = 1000,
@@ -76,12 +82,16 @@ def fit(
         the release. ``"auto"``: weighted where it predicts held-out rows better by more than its
         standard error; tables too small to tell stay independent. See ``post.evidence``,
         ``post.weights`` and ``post.scores``.
+    register : pandas.DataFrame or ReleasedTable, optional
+        Cleartext rows of *other* people of the population, whom an attacker knows. They inform the
+        population, not the groups (MODEL 1.10); horizontal tables only. See `Register`.
     method : {"auto", "exact", "gibbs", "nuts", "crossfit"}
         ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
         table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
         the first of these that applies. ``"crossfit"`` is the method of weighted evidence in a
-        vertical table, and of no other: beliefs about each group from the other groups alone, and
-        independent draws of weights and population.
+        vertical table, and in a horizontal one whose cells cross, unless a chain or a prior is
+        asked for: beliefs by the evidence of other groups alone, and independent draws of weights
+        and population.
     step : str, optional
         Kind of Gibbs step. Horizontal: ``"tree"`` (default; only cells that cross the tree of the
         others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default;
@@ -134,20 +144,55 @@ def fit(
     if client is not None:
         check_client(client)
     coords_of(table)  # refuses reserved names before anything runs
+    if register is not None:
+        people = read_register(table, register)
+        if keep_cleartext is not False:
+            raise ModelError("keep_cleartext= is not available with register=.")
+        whole = join_register(table, people)
+        evidence = choose_evidence(whole, evidence=evidence, alpha=alpha, beta=beta).evidence
+        post = fit(
+            table if evidence == "weighted" else whole,
+            alpha=alpha,
+            beta=beta,
+            evidence=evidence,
+            method=method,
+            step=step,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=cores,
+            client=client,
+            seed=seed,
+            thin=thin,
+            resume=resume,
+            progressbar=progressbar,
+            **kwargs,
+        )
+        return replace(post, table=table, register=Register.of(post, people))
     rows = rows_to_keep(table, keep_cleartext)
     if table.scheme == "vertical":
         chain = [("step", step), ("resume", resume), ("keep_cleartext", rows)]
         evidence = _vertical_evidence(evidence, method, [k for k, v in chain if v is not None])
+    elif method == "crossfit":
+        evidence = _weighted_by(method, evidence)
+        if not has_crossing_sets(table):
+            raise ModelError(
+                "method='crossfit' is for vertical tables and for cells that cross; "
+                "use method='auto'."
+            )
+        if beta is not None and not isinstance(beta, str):
+            raise ModelError("method='crossfit' pools by itself and takes no beta=.")
+    quick = method in ("auto", "crossfit") and all(x is None for x in (step, resume, rows, client))
     method, step = _choose(table, method, step)
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
-    if taken.crossfit is not None:
+    if taken.crossfit is not None or (taken.lifts is not None and quick):
         method, step = "crossfit", None
     prior = taken.prior
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
     _say_evidence(taken)
     entropy = _entropy(seed, resume)
-    if taken.crossfit is not None:
-        return _crossfit(table, taken, draws, chains, entropy)
+    if method == "crossfit":
+        return _crossfit(table, taken, (chains, draws), entropy)
     if method == "nuts":
         if resume is not None or rows is not None or client is not None:
             raise ModelError(
@@ -230,9 +275,7 @@ def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
     if method == "gibbs":
         chain = ["method='gibbs'", *chain]
     if method == "crossfit":
-        if evidence == "independent":
-            raise ModelError("method='crossfit' is that of evidence='weighted'.")
-        evidence = "weighted"
+        evidence = _weighted_by(method, evidence)
     if chain and evidence == "weighted":
         raise ModelError(
             f"{chain[0]} belongs to the chains of evidence='independent'; weighted evidence of a "
@@ -242,10 +285,18 @@ def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
     return "independent" if chain else evidence
 
 
+def _weighted_by(method: str, evidence: str) -> str:
+    if evidence == "independent":
+        raise ModelError(f"method={method!r} is that of evidence='weighted'.")
+    return "weighted"
+
+
 def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, str | None]:
     one_of("method", method, METHODS)
-    if method == "crossfit" and table.scheme != "vertical":
-        raise ModelError("method='crossfit' is for vertical tables; use method='auto'.")
+    if method == "crossfit" and table.scheme == "horizontal":
+        if step is not None:
+            raise ModelError(f"step={step!r} has no meaning with method={method!r}.")
+        return method, None
     if table.scheme == "vertical":
         if method == "exact":
             raise ModelError(
@@ -341,37 +392,36 @@ def _say_evidence(taken: Evidenced) -> None:
 
 
 def _crossfit(
-    table: ReleasedTable, taken: Evidenced, draws: int, chains: int, entropy: int
+    table: ReleasedTable, taken: Evidenced, size: tuple[int, int], entropy: int
 ) -> Posterior:
-    """Posterior of a cross-fitted vertical table: its beliefs, and independent draws.
-
-    Weights are normal at their mode. Given the expected counts ``c`` lifts are gamma variables,
-    ``Gamma(kappa + c, kappa + n_s m)``, and a population is the margin times its lifts.
-    """
-    found, layout = taken.crossfit, layout_of(table)
-    assert found is not None
-    rng = np.random.default_rng(np.random.SeedSequence(entropy))
-    shape = (chains, draws)
-    drawn = {
-        f"pi_{table.sensitive}": rng.dirichlet(taken.prior.alpha + table.secret_counts, size=shape)
-    }
-    shapes = zip(layout.split(found.lift_shapes), layout.split(found.population), strict=True)
-    for name, (weight, mean) in zip(table.attributes, shapes, strict=True):
-        pi = mean * rng.standard_gamma(weight, size=(*shape, *mean.shape)) / weight
-        drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
-    drawn |= weight_draws(table, taken, drawn, entropy)
+    """Posterior of a cross-fitted table: its beliefs, and independent draws."""
+    averages: Draws
+    if taken.crossfit is not None:
+        found, layout = taken.crossfit, layout_of(table)
+        spread = layout.split(fold_spread(found.left_out_lifts))
+        pairs = [*zip(layout.split(found.population), spread, strict=True)]
+        averages = {
+            "ownership": found.ownership[None, None].astype(np.float32),
+            "population": found.population[None, None],
+            "left_out_lifts": found.left_out_lifts.reshape(1, 1, -1),
+            "fold": found.fold[None, None],
+        }
+    else:
+        assert taken.lifts is not None
+        pairs = [*zip(taken.lifts.mean, taken.lifts.spread, strict=True)]
+        averages = {}
+        for name, (mean, part) in zip(table.attributes, pairs, strict=True):
+            averages |= {f"mean_{name}": mean.reshape(1, 1, -1)}
+            averages |= {f"spread_{name}": part.reshape(1, 1, -1)}
     return make_posterior(
         table,
         taken.prior,
-        drawn,
+        crossfit_draws(table, taken, pairs, size, entropy),
         {},
         method="crossfit",
         step=None,
         rows=None,
-        averages={
-            "ownership": found.ownership[None, None].astype(np.float32),
-            "population": found.population[None, None],
-        },
+        averages=averages,
         taken=taken,
         attrs={"entropy": str(entropy), "tune": 0, "thin": 1, "interrupted": 0},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of
-from anonbayes.inference.features import Features
 from anonbayes.inference.vertical.crossfit import CrossFit
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weighted_model import add_link, add_weights
 from anonbayes.inference.weights import Evidenced, choose_evidence
+from anonbayes.inference.workflow import OTHERS, cell_rates
+from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["HIDDEN", "build_model", "guard_assignments", "model_of"]
@@ -98,7 +100,7 @@ def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Mo
         )
     model = _horizontal_model(table, prior, name)
     if taken.evidence == "weighted":
-        features = Features.of(table, prior)
+        features = taken.features(table)
         add_weights(model, features, tuple(table.attributes), sensitive=table.sensitive)
     return model
 
@@ -120,9 +122,9 @@ def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Mod
 
 
 def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: Any) -> None:
-    """Likelihood through the counts ``n[y, s]`` of each attribute."""
+    """Counts ``n[y, s]`` of each attribute given the number of rows with each secret."""
     secret = table.sensitive
-    pm.Multinomial(
+    rows = pm.Multinomial(
         f"released_{secret}",
         # Python's numbers would become the smallest integer type, and its log gamma a float32.
         n=np.int64(table.n_rows),
@@ -131,34 +133,56 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
         dims=secret,
     )
     for name, column in table.columns.items():
-        cells = f"{name}_cell"
-        while cells in table.domains:
-            cells += "_"
-        cells = model.name_for(cells)
-        model.add_coord(cells, [str(label) for label in column.evidence.labels])
-        counts = pm.Data(
-            f"released_{name}", table.counts[name].toarray().astype(float), dims=(cells, secret)
+        counts = table.counts[name].toarray().T.astype(np.int64)
+        rates = cell_rates(column.evidence, counts.sum(axis=0))
+        labels = [str(label) for label in column.evidence.labels]
+        probability = pt.dot(pis[name], _matrix(column.evidence, rates.rate).T)
+        if rates.others:
+            probability = _with_others(probability)
+            counts = np.pad(counts, ((0, 0), (0, 1)))
+            labels.append(_unlike(OTHERS, labels))
+        cells = model.name_for(_unlike(f"{name}_cell", table.domains))
+        model.add_coord(cells, labels)
+        pm.Multinomial(
+            f"released_{name}", n=rows, p=probability, observed=counts, dims=(secret, cells)
         )
-        probability = pt.dot(pt.as_tensor(column.evidence.matrix.toarray()), pis[name].T)
-        pm.Potential(f"evidence_{name}", (counts * pt.log(probability)).sum())
 
 
 def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: Any) -> None:
-    """Likelihood record by record, the sensitive value summed out."""
+    """Counts of the distinct records, the sensitive value summed out."""
     records = table.records
-    record = model.name_for("record")
-    model.add_coord(record, np.arange(len(records.count)))
-    count = pm.Data("released_records", records.count.astype(float), dims=record)
-    log_joint = (
-        pt.log(pi_secret)[None, :]
-        + np.log(np.maximum(table.secret.evidence.matrix.toarray(), np.finfo(float).tiny))[
-            records.secret
-        ]
-    )
+    secret = table.secret
+    reports = cell_rates(secret.evidence, table.tally(secret.codes, len(secret.evidence)))
+    joint = pi_secret[None, :] * _matrix(secret.evidence, reports.rate)[records.secret]
     for a, (name, column) in enumerate(table.columns.items()):
-        probability = pt.dot(pt.as_tensor(column.evidence.matrix.toarray()), pis[name].T)
-        log_joint = log_joint + pt.log(probability)[records.codes[:, a]]
-    pm.Potential("evidence_records", (count * pt.logsumexp(log_joint, axis=1)).sum())
+        rates = cell_rates(column.evidence, table.tally(column.codes, len(column.evidence)))
+        probability = pt.dot(_matrix(column.evidence, rates.rate), pis[name].T)
+        joint = joint * probability[records.codes[:, a]]
+    record = model.name_for("record")
+    model.add_coord(record, [*(str(i) for i in range(len(records.count))), OTHERS])
+    pm.Multinomial(
+        "released_records",
+        n=np.int64(table.n_rows),
+        p=_with_others(joint.sum(axis=1)),
+        observed=np.append(records.count, 0).astype(np.int64),
+        dims=record,
+    )
+
+
+def _matrix(evidence: Evidence, rate: Floats) -> Floats:
+    return np.asarray(evidence.matrix.toarray() * rate[:, None])
+
+
+def _with_others(probability: Any) -> Any:
+    """Probabilities of the cells, and of all others: what is left."""
+    rest = pt.maximum(1.0 - probability.sum(axis=-1, keepdims=True), 0.0)
+    return pt.concatenate([probability, rest], axis=-1)
+
+
+def _unlike(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 # -------------------------------------------------------------------------------------------------
@@ -226,27 +250,55 @@ def vertical_model(
             for name, prior in zip(names, layout.split(beta_), strict=True)
             if crossfit is None
         ]
-        pm.Categorical(f"{sensitive}_released", p=pi_secret, observed=layout.secrets, dims=row)
+        secrets = pm.Categorical(
+            f"released_{sensitive}",
+            p=pi_secret,
+            observed=layout.secrets.astype(np.int64),
+            dims=row,
+        )
         assignment = pm.CustomDist(
             ASSIGNMENT,
             layout.groups,
+            dist=_random_assignment(dtype),
             logp=_inside_group(layout),
-            random=_random_assignment(layout),
+            signature="(r)->(r)",
             # Not `initval`, which PyMC cannot copy: `pm.do`, `pm.observe` and log likelihoods do.
             support_point=lambda rv, size, groups: pt.arange(layout.n_rows, dtype=str(dtype)),
-            dtype=str(dtype),
             dims=row,
             class_name=HIDDEN,
         )
+        owned = _in_range(assignment, layout)
         if crossfit is not None:
-            add_link(layout, crossfit, names, _in_range(assignment, layout))
+            add_link(layout, crossfit, names, owned, sensitive=sensitive, dims=row)
             return model
-        owned = pt.as_tensor_variable(layout.items)[_in_range(assignment, layout)]
-        pm.Potential(
-            "link",
-            pt.sum([pt.log(p[layout.secrets, owned[:, a]]).sum() for a, p in enumerate(pi)]),
-        )
+        owner = secrets[pt.argsort(owned)]  # secret of whoever owns each row of the items
+        for a, (name, p) in enumerate(zip(names, pi, strict=True)):
+            pm.CustomDist(
+                f"released_{name}",
+                p,
+                owner,
+                dist=_random_values,
+                logp=_value_logp,
+                signature="(s,k),(r)->(r)",
+                observed=layout.items[:, a].astype(np.int64),
+                dims=row,
+                class_name="ReleasedValues",
+            )
     return model
+
+
+def _value_logp(value: Any, p: Any, owner: Any) -> Any:
+    """Log probability of each row's value given who owns it: one number per row, no ``n x K``."""
+    inside = (value >= 0) & (value < p.shape[1])
+    return pt.switch(inside, pt.log(p[owner, pt.clip(value, 0, p.shape[1] - 1)]), -np.inf)
+
+
+def _random_values(p: Any, owner: Any, size: Any) -> Any:
+    """Draw values by inversion: cumulated distributions, one above the other, are sorted."""
+    below = pt.cumsum(p, axis=1) + pt.arange(p.shape[0])[:, None]
+    u = owner + pm.Uniform.dist(0.0, 1.0, size=owner.shape)
+    code = pt.searchsorted(below.ravel(), u, side="right") - owner * p.shape[1]
+    return pt.clip(code, 0, p.shape[1] - 1).astype("int64")
 
 
 def _inside_group(layout: VerticalLayout) -> Any:
@@ -263,11 +315,12 @@ def _in_range(rows: Any, layout: VerticalLayout) -> Any:
     return pt.clip(rows, 0, layout.n_rows - 1)
 
 
-def _random_assignment(layout: VerticalLayout) -> Any:
-    def random(groups: Any, rng: np.random.Generator, size: Any = None) -> Any:
-        return layout.random_assignment(rng)
+def _random_assignment(dtype: np.dtype[Any]) -> Any:
+    def dist(groups: Any, size: Any) -> Any:
+        keys = groups + pm.Uniform.dist(0.0, 1.0, size=groups.shape)  # groups follow each other
+        return pt.argsort(keys).astype(str(dtype))
 
-    return random
+    return dist
 
 
 # -------------------------------------------------------------------------------------------------
@@ -289,7 +342,7 @@ class AssignmentGuard(BlockedStep):
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
         """Ideal for assignments, incompatible with everything else."""
-        hidden = getattr(var.owner.op, "name", None) == HIDDEN
+        hidden = getattr(var.owner.op, "_print_name", ("",))[0] == HIDDEN
         return Competence.IDEAL if hidden else Competence.INCOMPATIBLE
 
     def __new__(cls, vars: Any, **kwargs: Any) -> AssignmentGuard:  # type: ignore[misc]

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,29 +23,33 @@ from anonbayes.beliefs.belief import (
     learner_belief,
     random_worlds_belief,
 )
+from anonbayes.beliefs.register import Register
 from anonbayes.beliefs.victims import batch_slices
-from anonbayes.errors import FileError, ModelError
-from anonbayes.figures import make_axes
+from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.inference.own_draws import checked_draws, ownership_given
-from anonbayes.inference.stacking import redraw
+from anonbayes.inference.stacking import lift_parts
+from anonbayes.inference.stored import (
+    AVERAGES_GROUP,
+    EVIDENCE_GROUP,
+    own_draws,
+    plot_weights,
+    read_stored,
+    shown,
+    version_of,
+    write_stored,
+)
 from anonbayes.inference.weights import Evidenced, EvidenceWeights
-from anonbayes.tables.storage import table_from_dataset, table_to_dataset
+from anonbayes.inference.workflow import observed_data, with_log_likelihood, with_predictive
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from anonbayes.diagnostics.predictive import PredictiveCheck
     from anonbayes.risk.assessment import RiskAssessment
 
 __all__ = ["Posterior", "make_posterior"]
-
-TABLE_GROUP = "released_table"
-AVERAGES_GROUP = "averages"
-EVIDENCE_GROUP = "evidence"
-REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
-"""Attributes of a file without draws: how many there were."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +73,8 @@ class Posterior:
         How attributes add up: in full as in Groups, or with the `weights` (MODEL 1.9).
     evidence_weights : EvidenceWeights or None
         What the release says about weights; None where it was not asked.
+    register : Register or None
+        What an attacker's register of other people adds.
     """
 
     table: ReleasedTable
@@ -80,6 +85,12 @@ class Posterior:
     step: str | None
     evidence: str = "independent"
     evidence_weights: EvidenceWeights | None = None
+    register: Register | None = None
+
+    @property
+    def population(self) -> ReleasedTable:
+        """What the population was learned from: the release, and a register if there is one."""
+        return self.table if self.register is None else self.register.population
 
     @property
     def pooled(self) -> bool:
@@ -109,12 +120,9 @@ class Posterior:
         ('independent', [1.0, 1.0])
         """
         if self.evidence_weights is None:
-            names = self.table.attributes
-            frame = pd.DataFrame(
-                np.nan,
-                index=pd.Index(names, name="attribute"),
-                columns=["weight", "se", "alone", "added", "kappa"],
-            ).assign(meaning="")
+            index = pd.Index(self.table.attributes, name="attribute")
+            columns = ["weight", "se", "alone", "added", "kappa"]
+            frame = pd.DataFrame(np.nan, index=index, columns=columns).assign(meaning="")
         else:
             frame = self.evidence_weights.weights
         if self.evidence == "weighted":
@@ -134,19 +142,7 @@ class Posterior:
         >>> [label.get_text() for label in post.plot_weights().get_yticklabels()]
         ['ZIP', 'Nat']
         """
-        frame = self.weights.iloc[::-1]
-        ax = make_axes(ax, 5.4, 0.8 + 0.42 * len(frame))
-        place = np.arange(len(frame))
-        ax.barh(place + 0.2, frame["alone"], height=0.38, color="0.75", label="alone")
-        ax.barh(place - 0.2, frame["added"], height=0.38, color="C0", label="beside the others")
-        ax.set_yticks(place, [str(name) for name in frame.index])
-        ax.axvline(0.0, color="black", linewidth=0.8)
-        ax.set(
-            xlabel="gain in held-out log score (nats per row)",
-            title=f"What each attribute tells about {self.table.sensitive}",
-        )
-        ax.legend(frameon=False, loc="lower right")
-        return ax
+        return plot_weights(self, ax)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -170,8 +166,12 @@ class Posterior:
 
     @cached_property
     def idata(self) -> Any:
-        """Groups and attributes as ArviZ takes them: an InferenceData, or a DataTree (1.x)."""
-        return compat.make_idata(self.groups, attrs=self.attrs)
+        """Groups and attributes as ArviZ takes them: an InferenceData, or a DataTree (1.x).
+
+        Beside the `groups` it has ``observed_data``; see `with_log_likelihood`, `with_predictive`.
+        """
+        content = {**self.groups, "observed_data": observed_data(self.table)}
+        return compat.make_idata(content, attrs=self.attrs)
 
     @cached_property
     def trees(self) -> Mapping[str, DirichletTree]:
@@ -179,8 +179,10 @@ class Posterior:
         if self.method != "exact":
             raise ModelError(f"Closed forms exist for method='exact', not {self.method!r}.")
         return {
-            name: DirichletTree(column.evidence, self.table.counts[name], self.prior.beta[name])
-            for name, column in self.table.columns.items()
+            name: DirichletTree(
+                column.evidence, self.population.counts[name], self.prior.beta[name]
+            )
+            for name, column in self.population.columns.items()
         }
 
     @property
@@ -195,6 +197,8 @@ class Posterior:
             return [self.trees[name].mean for name in self.table.attributes]
         if self.method != "crossfit":
             raise ModelError(f"The means of method={self.method!r} come from its draws.")
+        if self.table.scheme == "horizontal":
+            return lift_parts(self.table, self.groups[AVERAGES_GROUP], "mean")
         from anonbayes.inference.vertical.group_engine import layout_of
 
         flat = self.groups[AVERAGES_GROUP]["population"].to_numpy()[0, 0]
@@ -219,7 +223,7 @@ class Posterior:
     def secret_mean(self) -> npt.NDArray[np.float64]:
         """``E[pi_S]``, in closed form where sensitive values are known."""
         if self.table.secrets_known:
-            weight = self.prior.alpha + self.table.secret_counts
+            weight = self.prior.alpha + self.population.secret_counts
             return weight / weight.sum()
         mean = self.draws[f"pi_{self.table.sensitive}"].mean(("chain", "draw"))
         return np.asarray(mean.to_numpy())
@@ -371,6 +375,7 @@ class Posterior:
         who: str = "attacker",
         probability: float = 0.9,
         draws: int = 200,
+        group: Any = None,
     ) -> pd.DataFrame:
         """Credible intervals of a belief: what another population, or other weights, would change.
 
@@ -384,12 +389,13 @@ class Posterior:
             Of the interval, which leaves the same on both sides.
         draws : int
             Draws of populations and weights to take from the posterior's.
+        group : optional
+            Group of the victim in a vertical table, as `attacker` takes it.
 
         Returns
         -------
         pandas.DataFrame
-            Columns ``lower`` and ``upper`` by sensitive value, of several victims by victim and
-            sensitive value. Horizontal tables only.
+            Columns ``lower`` and ``upper`` by (victim and) sensitive value.
 
         Examples
         --------
@@ -398,7 +404,9 @@ class Posterior:
         >>> post.intervals({"Nat": "M", "ZIP": "45501"}).loc["Heart"].between(0.0, 1.0).all()
         np.True_
         """
-        return belief_intervals(self, victim, who=who, probability=probability, draws=draws)
+        return belief_intervals(
+            self, victim, who=who, probability=probability, draws=draws, group=group
+        )
 
     # -- what it means -----------------------------------------------------------------------
 
@@ -475,6 +483,72 @@ class Posterior:
             client=client,
         )
 
+    # -- is it any good ----------------------------------------------------------------------
+
+    def with_log_likelihood(self, *, draws: int | None = None) -> Posterior:
+        """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others ask for.
+
+        The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
+        ten times: so `az.loo` leaves one row out, and `az.compare` compares posteriors of the same
+        table. In a vertical table it stands group by group, since who owns what is summed out.
+        With weighted evidence it is that of the secrets given the cells, ``secret`` instead of
+        ``release``; compare it with independent evidence by `scores`, not by ``az.compare``.
+
+        Parameters
+        ----------
+        draws : int, optional
+            Draws of each chain to keep; all, if 20 million numbers hold them, by default.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> post.with_log_likelihood(draws=50).groups["log_likelihood"]["release"].shape
+        (4, 50, 8)
+        """
+        return with_log_likelihood(self, draws=draws)
+
+    def with_predictive(
+        self, *, draws: int = 100, seed: int | np.random.Generator | None = 0
+    ) -> Posterior:
+        """Add the group ``posterior_predictive``: releases that this posterior would expect.
+
+        Under the names and in the form of ``observed_data``, which are those of `build_model`:
+        how many rows show each cell, by secret; of a vertical table the codes row by row.
+
+        Parameters
+        ----------
+        draws : int
+            Draws of each chain to predict from.
+        seed : int, Generator or None
+            Of the predictions.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> cells = post.with_predictive(draws=25).groups["posterior_predictive"]["released_Nat"]
+        >>> cells.shape, bool((cells.sum(("Dis", "Nat_cell")) == 8).all())
+        ((4, 25, 5, 5), True)
+        """
+        return with_predictive(self, draws=draws, seed=seed)
+
+    def check(
+        self, *, draws: int = 200, seed: int | np.random.Generator | None = 0
+    ) -> PredictiveCheck:
+        """Compare pairs of attributes with what the posterior predicts: see `predictive_check`.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        >>> post.check().table.index.tolist()
+        [('Nat', 'ZIP')]
+        """
+        from anonbayes.diagnostics.predictive import predictive_check
+
+        return predictive_check(self, draws=draws, seed=seed)
+
     # -- keeping it --------------------------------------------------------------------------
 
     def to_netcdf(self, path: str | os.PathLike[str], *, draws: bool = True) -> str:
@@ -491,14 +565,7 @@ class Posterior:
             Without them, draws from a closed form are left out: `from_netcdf` makes the same ones
             again, to the last bit, in a moment. Draws of chains are always written.
         """
-        groups, attrs = dict(self.groups), dict(self.attrs)
-        hidden = any("row" in variable.dims for variable in self.draws.data_vars.values())
-        whole = not (hidden or attrs.get("interrupted", 0))
-        if not draws and whole and self.method == "exact":
-            groups = {k: v for k, v in groups.items() if k in ("constant_data", EVIDENCE_GROUP)}
-            attrs |= {REDRAW_CHAINS: self.n_chains, REDRAW_DRAWS: self.n_draws}
-        groups[TABLE_GROUP] = table_to_dataset(self.table)
-        return str(compat.write_groups(groups, path, attrs=attrs))
+        return write_stored(self, path, draws=draws)
 
     @classmethod
     def from_draws(
@@ -536,13 +603,7 @@ class Posterior:
         True
         """
         prior = resolve_prior(table, alpha=alpha, beta=beta)
-        given = compat.posterior_dataset(idata)
-        shapes: dict[str, tuple[int, ...]] = {f"pi_{table.sensitive}": (len(prior.alpha),)}
-        shapes.update({f"pi_{name}": weights.shape for name, weights in prior.beta.items()})
-        draws = {name: checked_draws(given, name, shape) for name, shape in shapes.items()}
-        averages = None
-        if table.scheme == "vertical":
-            averages = {"ownership": ownership_given(table, draws, seed)}
+        draws, averages = own_draws(table, idata, prior, seed)
         return make_posterior(
             table,
             prior,
@@ -564,54 +625,17 @@ class Posterior:
         FileError
             If the file is damaged, incomplete, or holds draws of another table.
         """
-        content, attrs = compat.read_groups(path)
-        if TABLE_GROUP not in content:
-            raise ModelError(
-                f"{str(path)!r} holds no released table; it was not written by Posterior.to_netcdf."
-            )
-        try:
-            table = table_from_dataset(content.pop(TABLE_GROUP))
-            constant = content["constant_data"]
-            prior = Prior(
-                constant["alpha"].to_numpy(),
-                {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes},
-            )
-            redrawn = REDRAW_DRAWS in attrs and "posterior" not in content
-            for name in () if redrawn else table.domains:
-                content["posterior"][f"pi_{name}"]
-            if table.scheme == "vertical":
-                content[AVERAGES_GROUP]["ownership"]
-            fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
-            weights = None
-            if EVIDENCE_GROUP in content:
-                weights = EvidenceWeights.from_dataset(content[EVIDENCE_GROUP])
-            evidence = str(attrs.get("evidence", "independent"))
-            if evidence == "weighted" and weights is None:
-                raise KeyError(EVIDENCE_GROUP)
-        except KeyError as error:
-            raise FileError(
-                f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
-                f"({error}). {compat.REMAKE}"
-            ) from None
-        except (ValueError, TypeError, IndexError, AttributeError) as error:
-            raise FileError(
-                f"The table in {str(path)!r} is damaged ({error}). {compat.REMAKE}"
-            ) from error
-        if table.fingerprint != fingerprint:
-            raise FileError(
-                f"{str(path)!r} holds draws that belong to another table: they were made for the "
-                f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
-            )
-        if redrawn:
-            taken = Evidenced(evidence, prior, weights, bool(attrs.get("pooled", 0)))
-            size = {"chains": int(attrs.pop(REDRAW_CHAINS)), "draws": int(attrs.pop(REDRAW_DRAWS))}
-            drawn, stats, averages = redraw(table, taken, attrs, **size)
-            return make_posterior(
-                table, prior, drawn, stats, method="exact", step=None, rows=None, attrs=attrs,
-                averages=averages, taken=taken, versions=False,
+        stored = read_stored(path)
+        if stored.redrawn is None:
+            return cls(
+                stored.table, stored.taken.prior, stored.content, stored.attrs, stored.method,
+                stored.step, stored.taken.evidence, stored.taken.weights,
             )  # fmt: skip
-        done = str(method), str(step) or None
-        return cls(table, prior, content, attrs, *done, evidence, weights)
+        drawn, stats, averages = stored.redrawn
+        return make_posterior(
+            stored.table, stored.taken.prior, drawn, stats, method=stored.method, step=None,
+            rows=None, attrs=stored.attrs, averages=averages, taken=stored.taken, versions=False,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         step = f", step={self.step!r}" if self.step else ""
@@ -623,16 +647,7 @@ class Posterior:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        told = ""
-        if self.evidence_weights is not None:
-            frame = self.weights[["weight", "se", "meaning"]].round(2)
-            told = (
-                f"<p>Evidence: {self.evidence}; {escape(self.evidence_weights.reason)}.</p>"
-                f"{frame.to_html()}{self.scores.round(4).to_html()}"
-            )
-        return f"<p><code>{escape(repr(self))}</code></p>{told}{self.table._repr_html_()}"
+        return shown(self)
 
 
 def make_posterior(
@@ -663,21 +678,15 @@ def make_posterior(
         coords={k: v for k, v in coords.items() if k != "row"},
     )
     evidence = "independent" if taken is None else taken.evidence
-    named = {
-        "method": method,
-        "step": step or "",
-        "evidence": evidence,
+    named: dict[str, Any] = {"method": method, "step": step or "", "evidence": evidence}
+    named |= {
         "pooled": int(taken is not None and taken.pooled),
         "fingerprint": table.fingerprint,
         **attrs,
     }
     for package in ("anonbayes", "pymc", "arviz", "numpy", "numba") if versions else ():
-        named[f"{package}_version"] = _version(package)
-    content: dict[str, Any] = {
-        "posterior": draws,
-        "sample_stats": stats,
-        "constant_data": weights,
-    }
+        named[f"{package}_version"] = version_of(package)
+    content: dict[str, Any] = {"posterior": draws, "sample_stats": stats, "constant_data": weights}
     if averages:
         content[AVERAGES_GROUP] = xr.Dataset(
             {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
@@ -687,11 +696,3 @@ def make_posterior(
         content[EVIDENCE_GROUP] = known.to_dataset()
     groups = compat.make_groups(content, coords=coords, dims=dims)
     return Posterior(table, prior, groups, named, method, step, evidence, known)
-
-
-def _version(package: str) -> str:
-    if package == "anonbayes":
-        from anonbayes import __version__
-
-        return __version__
-    return metadata.version(package)

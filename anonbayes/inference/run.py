@@ -77,7 +77,7 @@ class RunStore:
         for folder in (self.path, *self.path.glob("chain-*")):
             remove_leftovers(folder)
         if existing is None:
-            make_folder(self.path)
+            make_folder(self.path, private=True)
             write_text(self.path / "run.json", json.dumps(wanted, indent=1))
             return
         for key, value in wanted.items():
@@ -107,7 +107,7 @@ class RunStore:
     def save_chain(self, chain: int, packed: ChainState, new: Recorded) -> None:
         """Write the new draws as a part, then the packed state that counts it."""
         folder = self.path / f"chain-{chain}"
-        folder.mkdir(exist_ok=True)
+        make_folder(folder, private=True)
         parts = self._n_parts(folder)
         if new.draws:
             arrays = {}

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xarray as xr
 
+from anonbayes.arrays import Floats
 from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.inference.weights import Evidenced
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["redraw", "stack_chains", "weight_draws"]
+__all__ = ["crossfit_draws", "fold_draws", "lift_parts", "redraw", "stack_chains", "weight_draws"]
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
-WEIGHT_STREAM = 17
+WEIGHT_STREAM, FOLD_STREAM = 17, 18
 
 
 def stack_chains(
@@ -53,10 +55,66 @@ def weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: 
     return {f"{WEIGHT}{name}": drawn[..., a] for a, name in enumerate(taken.weights.names)}
 
 
+def crossfit_draws(
+    table: ReleasedTable,
+    taken: Evidenced,
+    lifts: Iterable[tuple[Floats, Floats]],
+    size: tuple[int, int],
+    entropy: int,
+) -> Draws:
+    """Independent draws of a cross-fitted posterior.
+
+    Weights are normal at their mode, and log lifts around theirs, with the spread that leaving out
+    one fold after the other shows (`fold_spread`); a population is the margin times its lifts.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        What was released.
+    taken : Evidenced
+        Its weights and its prior.
+    lifts : iterable of (mean, spread)
+        ``pi_a|s`` of each attribute, ``(S, K)``, and the spread of its lifts, ``(folds, S, K)``.
+    size : tuple of int
+        Chains, and draws of each.
+    entropy : int
+        The seed.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(entropy))
+    secret = taken.prior.alpha + table.secret_counts
+    drawn: Draws = {f"pi_{table.sensitive}": rng.dirichlet(secret, size=size)}
+    for name, (mean, spread) in zip(table.attributes, lifts, strict=True):
+        moved = np.tensordot(fold_draws(entropy, size, len(spread)), spread, axes=1)
+        pi = mean * np.exp(moved)
+        drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
+    return drawn | weight_draws(table, taken, drawn, entropy)
+
+
+def fold_draws(entropy: int, size: tuple[int, int], folds: int) -> Floats:
+    """Normal variables of all draws, one per fold: the same whenever they are asked for."""
+    rng = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
+    return rng.standard_normal((*size, folds))
+
+
+def lift_parts(table: ReleasedTable, kept: xr.Dataset, kind: str) -> list[Floats]:
+    """``mean`` or ``spread`` of a cross-fitted horizontal table, ``([folds,] S, K_a)`` each."""
+    shape = (-1,) * (kind == "spread") + (len(table.secret.domain),)
+    return [
+        kept[f"{kind}_{name}"].to_numpy().reshape(*shape, len(column.domain))
+        for name, column in table.columns.items()
+    ]
+
+
 def redraw(
-    table: ReleasedTable, taken: Evidenced, attrs: Mapping[str, Any], *, chains: int, draws: int
+    table: ReleasedTable,
+    taken: Evidenced,
+    attrs: Mapping[str, Any],
+    kept: xr.Dataset | None,
+    *,
+    chains: int,
+    draws: int,
 ) -> tuple[Draws, Draws, Draws]:
-    """Make the draws of an exact posterior again, as they were; see `Posterior.to_netcdf`.
+    """Make independent draws again, as they were; see `Posterior.to_netcdf`.
 
     Parameters
     ----------
@@ -66,6 +124,8 @@ def redraw(
         Evidence and prior of the fit.
     attrs : mapping
         Attributes of the posterior: its seed, and sweeps per draw.
+    kept : xarray.Dataset, optional
+        Lifts of a cross-fitted table; without them the posterior is exact.
     chains, draws : int
         How many there were.
 
@@ -75,6 +135,10 @@ def redraw(
         Draws, statistics and averages, as `stack_chains` gives them.
     """
     entropy = int(attrs["entropy"])
+    if kept is not None:
+        parts = zip(*(lift_parts(table, kept, kind) for kind in ("mean", "spread")), strict=True)
+        drawn = crossfit_draws(table, taken, parts, (chains, draws), entropy)
+        return drawn, {}, {str(k): v.to_numpy() for k, v in kept.items()}
     recorded, _ = run_chains(
         HorizontalEngine(table, taken.prior, collapse=True, rows=None),
         draws=draws,

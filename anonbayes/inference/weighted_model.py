@@ -18,7 +18,7 @@ import pytensor.tensor as pt
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.features import Features
-from anonbayes.inference.vertical.crossfit import CrossFit
+from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD
@@ -61,31 +61,32 @@ def add_weights(
     x: npt.NDArray[np.float64] = np.empty(shape)
     dense_features(features, x)
     with model:
-        weights = _weights(names)
+        weights = _weights(names, CENTRE, SPREAD)
         logits = pt.as_tensor(x[:, 0])
         for a, weight in enumerate(weights):
             logits = logits + weight * pt.as_tensor(x[:, a + 1])
+        probability = pt.special.softmax(logits, axis=1)
         if len(features.likelihood):
-            log_p = logits - pt.logsumexp(logits, axis=1, keepdims=True)
-            with np.errstate(divide="ignore"):
-                report = np.log(np.maximum(features.likelihood, np.finfo(float).tiny))
-            each = pt.logsumexp(log_p + report[features.secret], axis=1)
-            pm.Potential(f"secrets_{sensitive}", (features.rows * each).sum())
-        else:
-            rows = features.rows.astype(np.int64)
-            observed = np.zeros((shape[0], shape[2]), dtype=np.int64)
-            observed[np.arange(shape[0]), features.secret] = rows
-            pm.Multinomial(
-                f"secrets_{sensitive}",
-                n=rows,
-                p=pt.special.softmax(logits, axis=1),
-                observed=observed,
-            )
+            likelihood = features.likelihood / max(1.0, features.likelihood.sum(axis=0).max())
+            reported = pt.dot(probability, pt.as_tensor(likelihood.T))
+            rest = pt.maximum(1.0 - reported.sum(axis=1, keepdims=True), 0.0)
+            probability = pt.concatenate([reported, rest], axis=1)  # reports that nobody sent
+        rows = features.rows.astype(np.int64)
+        width = len(features.likelihood) + 1 if len(features.likelihood) else shape[2]
+        observed = np.zeros((shape[0], width), dtype=np.int64)
+        observed[np.arange(shape[0]), features.secret] = rows
+        pm.Multinomial(f"secrets_{sensitive}", n=rows, p=probability, observed=observed)
     return weights
 
 
 def add_link(
-    layout: VerticalLayout, crossfit: CrossFit, names: Sequence[str], assignment: Any
+    layout: VerticalLayout,
+    crossfit: CrossFit,
+    names: Sequence[str],
+    assignment: Any,
+    *,
+    sensitive: str,
+    dims: str,
 ) -> list[Any]:
     """Add the weights of a vertical table, and the likelihood of who owns what given them.
 
@@ -102,6 +103,10 @@ def add_link(
         Attributes.
     assignment : tensor
         Row of the items that each slot owns.
+    sensitive : str
+        Name of the secret.
+    dims : str
+        Dimension of the rows.
 
     Returns
     -------
@@ -113,19 +118,22 @@ def add_link(
             f"{layout.n_rows:,} rows by {layout.n_secrets} secrets are too many for a PyMC model; "
             "fit(evidence='weighted') needs none of it."
         )
-    weights = _weights(names)
+    weights = _weights(names, *WEIGHT_PRIOR)
     apart, lifts = crossfit.features(layout)
     # Scores of the distinct categories first: rows only look them up.
     logits = pt.as_tensor(np.log(crossfit.secret_shares)[None, :])
     for a, (weight, lift) in enumerate(zip(weights, lifts, strict=True)):
         logits = logits + (weight * pt.as_tensor(lift.T))[apart.items[:, a]]
-    log_p = logits - pt.logsumexp(logits, axis=1, keepdims=True)
-    pm.Potential("link", log_p[assignment, layout.secrets].sum())
+    pm.Categorical(
+        f"secrets_{sensitive}",
+        logit_p=logits[assignment],
+        observed=layout.secrets.astype(np.int64),
+        dims=dims,
+    )
     return weights
 
 
-def _weights(names: Sequence[str]) -> list[Any]:
+def _weights(names: Sequence[str], mean: float, spread: float) -> list[Any]:
     return [
-        pm.TruncatedNormal(f"{WEIGHT}{name}", mu=CENTRE, sigma=SPREAD, lower=0.0, initval=CENTRE)
-        for name in names
+        pm.TruncatedNormal(f"{WEIGHT}{name}", mu=mean, sigma=spread, lower=0.0) for name in names
     ]

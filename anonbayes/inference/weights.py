@@ -6,9 +6,10 @@ features, ``log lam_a(y | s) = log pi_a|s(y) - log m_a(y)``, and gives each attr
     L(s | y) = log pi_S(s) + sum_a eta_a log lam_a(y_a | s),    p(s | y) = softmax(L).
 
 Weights of one are the product model, a weight of zero ignores an attribute. No row may testify for
-itself: the features of a row come from the counts of all the others. What is maximised is then a
-held-out score, a conditional logit with one coefficient per attribute, by distinct records; and
-the same score says, without any cleartext, whether the weights are worth having.
+itself: the features of a row come from the counts of all the others, or, where cells cross, from
+the rows of other groups (`cell_lifts`). What is maximised is then a held-out score, a conditional
+logit with one coefficient per attribute, by distinct records; and the same score says, without any
+cleartext, whether the weights are worth having.
 """
 
 from __future__ import annotations
@@ -23,11 +24,18 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr, ndtri
 
+from anonbayes.arrays import Scaled
 from anonbayes.errors import ModelError, one_of
+from anonbayes.inference.cell_lifts import (
+    WEIGHT_PRIOR,
+    CellLifts,
+    has_crossing_sets,
+    lift_cells,
+)
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
-from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit, cross_fit
+from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.tables.table import ReleasedTable
@@ -285,7 +293,9 @@ def fit_weights(
     table: ReleasedTable,
     prior: Prior,
     *,
+    plain: Prior | None = None,
     kappa: Floats | None = None,
+    lifts: CellLifts | None = None,
 ) -> EvidenceWeights:
     """Learn the weights of a horizontal table from its released rows (MODEL 1.9).
 
@@ -294,9 +304,13 @@ def fit_weights(
     table : ReleasedTable
         What was released.
     prior : Prior
-        Of all candidates, which so differ in the weights alone.
+        Of weighted evidence, unless `lifts` are given.
+    plain : Prior, optional
+        Of independent evidence, if it has another one.
     kappa : numpy.ndarray, optional
         What `pooled_beta` gave with the prior, to be kept with the weights.
+    lifts : CellLifts, optional
+        Cross-fitted features of weighted evidence, with their own pooling.
 
     Returns
     -------
@@ -313,7 +327,8 @@ def fit_weights(
     >>> found.preferred
     'independent'
     """
-    features = Features.of(table, prior)
+    features = Features.of(table, prior) if lifts is None else lifts.features
+    rival = features if lifts is None and plain is None else Features.of(table, plain or prior)
     eta, precision, gradient = maximise(features)
     size = len(eta)
     free = (eta > 0) | (gradient >= 0)
@@ -321,9 +336,12 @@ def fit_weights(
     covariance[np.ix_(free, free)] = np.linalg.inv(precision[np.ix_(free, free)])
     columns = np.empty((len(CANDIDATES), len(features.rows)))
     log_scores(np.zeros(size), features, columns[0])
-    log_scores(np.ones(size), features, columns[1])
+    by_record = np.empty(len(rival.rows))
+    log_scores(np.ones(size), rival, by_record)
+    columns[1] = by_record if lifts is None else by_record[lifts.record]
     left_out_scores(eta, covariance, features, columns[2])
     n = features.rows.sum()
+    kappa = kappa if lifts is None else lifts.kappa
     score = columns @ features.rows / n
     spread = columns - score[:, None]
     alone, added = np.zeros(size), np.zeros(size)
@@ -432,7 +450,7 @@ def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
     return np.asarray(np.where(own > 0, np.exp(logs + rest), 0.0))
 
 
-def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -> Floats:
+def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -> Scaled:
     """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
 
     Weights of one give the product model itself; None leaves it untouched, to the last bit.
@@ -449,23 +467,25 @@ def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -
     Examples
     --------
     >>> known = [np.array([[0.5, 0.25]])]
-    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).tolist()
+    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).number.tolist()
     [[0.1875, 0.1875]]
     """
-    product = np.tile(share, (len(known[0]), 1)) if known else share[None, :].copy()
-    for part in known:
-        product *= part
+    product = Scaled.product(np.tile(share, (len(known[0]) if known else 1, 1)), known)
     if weights is None:
         return product
     with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.tile(np.log(share), (len(product), 1))
+        score = np.tile(np.log(share), (len(product.number), 1))
         for weight, part in zip(weights, known, strict=True):
             if weight > 0:
                 score += weight * np.log(part)
         top = score.max(axis=1, keepdims=True)
         belief = np.exp(score - np.where(np.isfinite(top), top, 0.0))
         belief /= belief.sum(axis=1, keepdims=True)
-    return np.asarray(np.nan_to_num(belief) * product.sum(axis=1, keepdims=True))
+    possible = np.where(product.number > 0, product.power, np.iinfo(np.int64).min)
+    largest = possible.argmax(axis=1)[:, None]
+    power = np.take_along_axis(product.power, largest, axis=1)
+    total = product.relative()[0].sum(axis=1, keepdims=True)
+    return Scaled(np.nan_to_num(belief) * total, np.broadcast_to(power, belief.shape))
 
 
 class Evidenced(NamedTuple):
@@ -483,6 +503,8 @@ class Evidenced(NamedTuple):
         Whether the prior borrows from the population.
     crossfit : CrossFit or None
         Of a vertical table: the beliefs that go with the weights.
+    lifts : CellLifts or None
+        Of a horizontal table: the lifts that go with the weights, unless the prior is given.
     """
 
     evidence: str
@@ -490,6 +512,11 @@ class Evidenced(NamedTuple):
     weights: EvidenceWeights | None = None
     pooled: bool = False
     crossfit: CrossFit | None = None
+    lifts: CellLifts | None = None
+
+    def features(self, table: ReleasedTable) -> Features:
+        """Features of a horizontal table's records to which the weights belong."""
+        return Features.of(table, self.prior) if self.lifts is None else self.lifts.features
 
 
 def choose_evidence(
@@ -510,7 +537,8 @@ def choose_evidence(
         standard error.
     alpha, beta
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
-        independent evidence has weights of one, as Groups has, and weighted evidence is pooled.
+        independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
+        where cells cross, it pools lifts one by one (`lift_cells`).
 
     Examples
     --------
@@ -526,17 +554,22 @@ def choose_evidence(
     if table.scheme == "vertical":
         prior = _pooled_items(table, plain) if pool else plain
         return _vertical_evidence(table, evidence, prior, pool)
-    kappa, prior = None, plain
-    if pool or (beta is None and evidence != "independent"):
+    free = pool or beta is None
+    if evidence == "independent" and not pool:
+        return Evidenced("independent", plain)
+    kappa, pooled = None, plain
+    if free:
         betas, kappa = pooled_beta(table, plain)
-        prior = Prior(plain.alpha, betas)
+        pooled = Prior(plain.alpha, betas)
+    own = pooled if pool else plain
     if evidence == "independent":
-        return Evidenced("independent", prior, None, pool)
-    weights = fit_weights(table, prior, kappa=kappa)
+        return Evidenced("independent", own, None, pool)
+    lifts = lift_cells(table, plain) if free and has_crossing_sets(table) else None
+    weights = fit_weights(table, pooled, plain=own, kappa=kappa, lifts=lifts)
     chosen = weights.preferred if evidence == "auto" else "weighted"
-    if chosen == "independent" and not pool:
-        return Evidenced(chosen, plain, weights)
-    return Evidenced(chosen, prior, weights, kappa is not None)
+    if chosen == "independent":
+        return Evidenced(chosen, own, weights, pool)
+    return Evidenced(chosen, pooled, weights, free, lifts=lifts)
 
 
 def _vertical_evidence(

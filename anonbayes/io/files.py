@@ -16,6 +16,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -52,6 +53,14 @@ __all__ = [
 # A file is written under another name in the same directory, forced to the disk, and renamed; who
 # looks sees the old file or the new one, and a full disk, Ctrl-C or ``kill -9`` changes neither.
 
+# Results speak about single people: only their owner may read them, unless the environment says
+# otherwise. Files that are made to be handed on (`write_files`: releases, reports of a mechanism)
+# get what the umask gives.
+
+SHARE = "ANONBAYES_SHARE_FILES"
+"""Set to 1, files and directories of results get the permissions that the umask gives."""
+_private: ContextVar[bool] = ContextVar("private", default=True)
+
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 PART = ".part"
 Writer = Callable[[Path], object]
@@ -64,13 +73,9 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : path
-        The name. A file that has it is replaced at the end, and keeps its permissions; a link is
-        followed; a device or pipe is written to directly.
-
-    Yields
-    ------
-    binary file
-        To be written, and read back where that helps.
+        The name. A file that has it is replaced at the end, and keeps its permissions; a new one
+        is its owner's alone (0600), unless the environment has ``ANONBAYES_SHARE_FILES=1``. A link
+        is followed; a device or pipe is written to directly.
 
     Raises
     ------
@@ -98,7 +103,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             return
         part = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{PART}")
         try:
-            with open(part, "x+b") as file:
+            with open(part, "x+b", opener=_open) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -112,6 +117,19 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise explain(error, path) from error
+
+
+def _is_private() -> bool:
+    return _private.get() and os.environ.get(SHARE, "") in ("", "0")
+
+
+def _open(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600 if _is_private() else 0o666)
+
+
+def _make(folder: Path, *, exist_ok: bool = False) -> None:
+    """Make a directory of results, which only its owner may enter."""
+    folder.mkdir(mode=0o700 if _is_private() else 0o777, exist_ok=exist_ok)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -163,13 +181,16 @@ def save_plot(path: str | os.PathLike[str], axes: Any) -> None:
     save_figure(path, first.figure, dpi=150)
 
 
-def write_files(writers: Mapping[Path, Writer]) -> None:
+def write_files(writers: Mapping[Path, Writer], *, private: bool = False) -> None:
     """Write several files under other names, and rename them once all are complete.
 
     Parameters
     ----------
     writers : mapping of Path to callable
         By file; each is called with the path to write to. Directories are made when absent.
+    private : bool
+        Whether they speak about single people. Otherwise they are meant to be handed on, with the
+        permissions that the umask gives.
 
     Examples
     --------
@@ -181,6 +202,7 @@ def write_files(writers: Mapping[Path, Writer]) -> None:
     """
     token = secrets.token_hex(4)
     parts = {file: file.with_name(f".{file.name}.{token}{PART}") for file in writers}
+    before = _private.set(private)
     try:
         for file, write in writers.items():
             make_folder(file.parent)
@@ -189,10 +211,13 @@ def write_files(writers: Mapping[Path, Writer]) -> None:
             except OSError as error:  # speaks of the part, which nobody has heard of
                 raise explain(error, file) from error
         for file, part in parts.items():
+            if file.is_file():
+                part.chmod(stat.S_IMODE(file.stat().st_mode))
             os.replace(part, file)
         for folder in {file.parent for file in writers}:
             keep_names(folder)
     finally:
+        _private.reset(before)
         for part in parts.values():
             part.unlink(missing_ok=True)
 
@@ -214,18 +239,22 @@ def is_finished(file: Path) -> bool:
     return not (file.name.startswith(".") and file.name.endswith(PART))
 
 
-def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a directory, and those that it is in, unless it is there."""
+def make_folder(path: str | os.PathLike[str], *, private: bool = False) -> None:
+    """Make a directory, and those that it is in, unless it is there; a private one is 0700."""
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        if private:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            _make(Path(path), exist_ok=True)
+        else:
+            Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise explain(error, path) from error
 
 
 def no_space(error: BaseException) -> bool:
     """Return whether an error, or what caused it, is that there was no room for a file."""
-    found = _cause(error)
-    return isinstance(found, OSError) and found.errno in NO_ROOM
+    cause = _cause(error)
+    return isinstance(cause, OSError) and cause.errno in NO_ROOM
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -305,7 +334,7 @@ def write_together(
     files = _Exchange(folder / f"{NEW}{secrets.token_hex(4)}{PART}", tuple(writers), others)
     try:
         with _explained(folder):
-            files.new.mkdir()
+            _make(files.new)
         _write({folder / name: (write, files.new / name) for name, write in writers.items()})
         with _explained(folder):
             files.run()
@@ -320,13 +349,7 @@ def needs_mending(folder: Path) -> bool:
 
 
 def mend(folder: Path) -> None:
-    """End what a killed run has begun, and remove what it has left; only for who has the lock.
-
-    Parameters
-    ----------
-    folder : path
-        The directory, which need not be there.
-    """
+    """End what a killed run has begun, and remove what it has left; only for who has the lock."""
     target = Path(os.path.realpath(folder))
     remove_leftovers(target.parent, target.name)
     with _explained(folder):
@@ -378,7 +401,7 @@ class _Exchange:
 
     def run(self) -> None:
         """Put the new files, which are complete, into the place of the earlier ones."""
-        self.old.mkdir()
+        _make(self.old)
         both = (*self.others, *self.names)
         earlier = [name for name in both if os.path.lexists(self.folder / name)]
         note = {"names": self.names, "others": self.others, "earlier": earlier}
@@ -424,7 +447,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     make_folder(target.parent)
     try:
         with _explained(folder):
-            part.mkdir()
+            _make(part)
         yield part
         keep_names(part)
         with _explained(folder):
@@ -459,11 +482,6 @@ FAR = 1 << 30
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other runs, in this process or another, from writing to a directory.
-
-    Parameters
-    ----------
-    directory : path
-        Need not exist yet; the directory that it is in is made when absent.
 
     Raises
     ------

@@ -1,8 +1,10 @@
-"""Reading delimited text files with errors that name the file and the place."""
+"""Reading tables from files of any usual kind, with errors that name the file and the place."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,24 +16,35 @@ import pandas as pd
 from anonbayes.errors import AnonbayesError, TableError, nearest
 
 __all__ = [
+    "AUTO",
     "ROW",
+    "as_text",
     "blocks",
     "check_names",
     "column_of",
     "filled",
+    "is_binary",
+    "pandas_frame",
     "parse_values",
     "read_columns",
     "read_csv_names",
     "read_csv_parts",
     "read_csv_text",
+    "row_name",
+    "separator",
 ]
+AUTO = "auto"
+"""Separator that is looked for in the first line."""
+SEPARATORS = (";", ",", "\t", "|")
+UTF_8 = "utf-8"
+EXCEL, SPSS, STATA = (".xlsx", ".xls", ".ods"), (".sav", ".zsav"), (".dta",)
+PARQUET = (".parquet", ".pq")
 # Every cell is text: nothing is guessed or dropped.
 _AS_TEXT: dict[str, Any] = {
     "header": None,
     "dtype": str,
     "keep_default_na": False,
     "na_filter": False,
-    "encoding": "utf-8-sig",
     "skip_blank_lines": True,
 }
 _BROKEN_END = re.compile(rb"\r[ \t]")
@@ -41,26 +54,216 @@ ROW = "row"
 Other labels of a cleartext may be names of people."""
 
 
-def read_csv_text(path: str | Path, *, sep: str = ";", header: bool = True) -> pd.DataFrame:
-    """Read a UTF-8 delimited file with every cell as text: nothing is guessed or dropped.
+def read_csv_text(
+    path: str | Path,
+    *,
+    sep: str = ";",
+    header: bool = True,
+    encoding: str = UTF_8,
+    decimal: str = ".",
+) -> pd.DataFrame:
+    r"""Read a table with every cell as text: nothing is guessed or dropped.
 
     Empty cells stay the empty text and blank lines are skipped; short or long lines, a wrong
-    encoding, duplicate column names and files without rows are errors.
+    encoding, duplicate column names and files without rows are errors. Excel, SPSS, Stata and
+    parquet files are read where their readers are installed, and have neither separator nor
+    encoding.
+
+    Parameters
+    ----------
+    path : path
+        Delimited text, or a file whose name ends as those of the programs above.
+    sep : str
+        Separator: a character, ``"tab"``, or ``"auto"`` to look for it in the first line.
+    header : bool
+        Whether the first line names the columns.
+    encoding : str
+        Encoding of a delimited text that is not UTF-8, such as ``"latin-1"``.
+    decimal : {".", ","}
+        Decimal mark: a column of numbers with commas is returned with points.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text("Größe\tOrt\n1,7\tKöln\n", encoding="latin-1")
+    >>> read_csv_text(file, sep="auto", encoding="latin-1", decimal=",").to_dict("list")
+    {'Größe': ['1.7'], 'Ort': ['Köln']}
     """
     if not isinstance(path, str | Path):
         raise TableError(f"{path!r} is no file: give its path.")
     file = Path(path)
-    with _clear_errors(file, sep):
-        _check_bytes(file)
-        frame = pd.read_csv(file, sep=sep, **_AS_TEXT)
+    if header and is_binary(file):
+        body = _read_binary(file)
+        check_names(body.columns.tolist(), str(file))
+        if body.empty:
+            raise TableError(f"{str(file)!r} has no rows.")
+        return body
+    encoding = _encoding(file, encoding)
+    sep = separator(file, sep, encoding=encoding)
+    with _clear_errors(file, sep, encoding):
+        if not encoding.lower().startswith(("utf-16", "utf16", "utf-32", "utf32")):
+            _check_bytes(file)
+        frame = pd.read_csv(file, sep=sep, encoding=_codec(encoding), **_AS_TEXT)
     if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
-        _check_lengths(file, sep, frame.shape[1])
+        _check_lengths(file, sep, frame.shape[1], encoding)
     if not header:
         return frame
     body = _named(frame, frame.iloc[0].tolist(), file, skip=1)
     if body.empty:
         raise TableError(f"{str(file)!r} has a header but no rows.")
-    return body
+    return body if decimal == "." else _with_points(body, decimal)
+
+
+def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
+    r"""Return the separator that is meant: ``"tab"`` and ``"auto"`` are spelled out.
+
+    The one with which the first line has most cells is taken; a line without any has one cell.
+
+    Examples
+    --------
+    >>> separator(Path("no such file"), "tab")
+    '\t'
+    """
+    if sep in ("tab", "\\t"):
+        return "\t"
+    if sep != AUTO:
+        return sep
+    with _clear_errors(file, ";", encoding):
+        with file.open(encoding=_encoding(file, encoding), newline="") as lines:
+            header = lines.readline()
+    if not header.strip():
+        return ";"
+    # Signs inside quotation marks separate nothing.
+    cells = {s: len(next(csv.reader([header], delimiter=s), ())) for s in SEPARATORS}
+    return max(SEPARATORS, key=cells.__getitem__)
+
+
+def _encoding(file: Path, encoding: str) -> str:
+    """Return the encoding of a file: a text that is sound UTF-8 is never anything else."""
+    codec = _codec(encoding)
+    if codec == "utf-8-sig" or codec.startswith(("utf-16", "utf-32")) or not file.is_file():
+        return codec
+    decoder = codecs.getincrementaldecoder(UTF_8)()
+    try:
+        with file.open("rb") as opened:
+            while block := opened.read(2**20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return codec
+    return "utf-8-sig"
+
+
+def _codec(encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise TableError(
+            f"encoding={encoding!r} is not known; the usual ones are utf-8, latin-1 and cp1252."
+        ) from None
+    return "utf-8-sig" if name == UTF_8 else name
+
+
+# -- files of other programs -------------------------------------------------------------------
+
+
+def is_binary(file: Path) -> bool:
+    """Whether a file is one of Excel, SPSS, Stata or parquet, by the end of its name."""
+    return file.suffix.lower() in (*EXCEL, *SPSS, *STATA, *PARQUET)
+
+
+def _read_binary(file: Path) -> pd.DataFrame:
+    """Every cell as text; labels of coded values stand for their codes."""
+    kind = file.suffix.lower()
+    if not file.exists():
+        raise TableError(f"There is no file {str(file)!r}.")
+    readers: dict[tuple[str, ...], tuple[Any, str, str]] = {
+        EXCEL: (pd.read_excel, "openpyxl", "An Excel file"),
+        SPSS: (pd.read_spss, "pyreadstat", "An SPSS file"),
+        STATA: (pd.read_stata, "", "A Stata file"),
+        PARQUET: (pd.read_parquet, "pyarrow", "A parquet file"),
+    }
+    read, package, what = next(reader for ends, reader in readers.items() if kind in ends)
+    try:
+        if package and importlib.util.find_spec(package) is None:
+            raise ImportError
+        frame = read(file)
+    except ImportError:
+        raise TableError(
+            f"{what} ({str(file)!r}) is read with {package}: pip install {package}. Or save the "
+            "table as CSV (UTF-8)."
+        ) from None
+    except Exception as error:  # each reader has errors of its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise TableError(f"{str(file)!r} cannot be read: {reason}.") from None
+    return as_text(frame.set_axis([str(name) for name in frame.columns], axis=1))
+
+
+def as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of typed cells as the texts that a delimited file would have.
+
+    Missing cells are the empty text; whole numbers have no decimals, days no hours.
+
+    Examples
+    --------
+    >>> typed = pd.DataFrame({"age": [30.0, None], "day": pd.to_datetime(["2024-01-31", None])})
+    >>> as_text(typed).to_dict("list")
+    {'age': ['30', ''], 'day': ['2024-01-31', '']}
+    """
+    return pd.DataFrame({name: _column_text(frame[name]) for name in frame.columns}).reset_index(
+        drop=True
+    )
+
+
+def pandas_frame(frame: Any) -> Any:
+    """Return a frame of another library (polars, pyarrow, any that narwhals knows) as pandas.
+
+    Whatever is no frame is returned as it is, for others to refuse.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> pandas_frame(pa.table({"x": [1, 2]}))["x"].tolist()
+    [1, 2]
+    """
+    if isinstance(frame, pd.DataFrame) or hasattr(frame, "to_delayed"):  # Dask is counted
+        return frame
+    frame = frame.collect() if hasattr(frame, "collect") else frame  # a lazy frame
+    if hasattr(frame, "to_pandas"):
+        return frame.to_pandas()
+    if not hasattr(frame, "__arrow_c_stream__"):
+        return frame
+    import pyarrow
+
+    return pyarrow.table(frame).to_pandas()
+
+
+def _column_text(column: pd.Series) -> pd.Series:
+    full = column.dropna()
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        days = bool((full == full.dt.normalize()).all())
+        texts = full.dt.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S")
+    elif pd.api.types.is_float_dtype(column.dtype) and bool((full % 1 == 0).all()):
+        texts = full.astype("int64").astype(str)
+    else:
+        texts = full.map(str)
+    return texts.astype(object).reindex(column.index, fill_value="")
+
+
+_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?")
+
+
+def _with_points(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """Spell numbers with a decimal point, in the columns whose filled cells are all numbers."""
+    if decimal != ",":
+        raise TableError(f"decimal={decimal!r} must be '.' or ','.")
+    out = frame.copy()
+    for name in frame.columns:
+        texts = [text for text in frame[name].unique().tolist() if text.strip()]
+        if any("," in text for text in texts) and all(map(_COMMA.fullmatch, texts)):
+            out[name] = frame[name].str.replace(".", "").str.replace(",", ".")
+    return out
 
 
 def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[pd.DataFrame]:
@@ -71,9 +274,13 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
     file = Path(path)
     names: list[str] = []
     seen, checked = 0, False
+    sep = separator(file, sep)
     with _clear_errors(file, sep):
         _check_bytes(file)
-    with _clear_errors(file, sep), pd.read_csv(file, sep=sep, chunksize=rows, **_AS_TEXT) as parts:
+    with (
+        _clear_errors(file, sep),
+        pd.read_csv(file, sep=sep, chunksize=rows, encoding="utf-8-sig", **_AS_TEXT) as parts,
+    ):
         for part in parts:
             if not checked and (part.iloc[:, -1] == "").any():
                 _check_lengths(file, sep, part.shape[1])
@@ -88,19 +295,26 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
         raise TableError(f"{str(file)!r} has a header but no rows.")
 
 
-def read_csv_names(path: str | Path, *, sep: str = ";") -> list[str]:
+def read_csv_names(path: str | Path, *, sep: str = ";", encoding: str = UTF_8) -> list[str]:
     """Column names of a file, from its first line."""
     file = Path(path)
-    with _clear_errors(file, sep):
-        names: list[str] = pd.read_csv(file, sep=sep, nrows=1, **_AS_TEXT).iloc[0].tolist()
+    if is_binary(file):
+        return _read_binary(file).columns.tolist()
+    encoding = _encoding(file, encoding)
+    sep = separator(file, sep, encoding=encoding)
+    with _clear_errors(file, sep, encoding):
+        first = pd.read_csv(file, sep=sep, nrows=1, encoding=_codec(encoding), **_AS_TEXT)
+    names: list[str] = first.iloc[0].tolist()
     check_names(names, str(file))
     return names
 
 
 @contextmanager
-def _clear_errors(file: Path, sep: str) -> Iterator[None]:
+def _clear_errors(file: Path, sep: str, encoding: str = UTF_8) -> Iterator[None]:
     if not isinstance(sep, str) or len(sep) != 1:
-        raise TableError(f"sep={sep!r} must be a single character, for example ';' or ','.")
+        raise TableError(
+            f"sep={sep!r} must be a single character, for example ';' or ',', or 'tab' or 'auto'."
+        )
     try:
         yield
     except TableError:
@@ -110,8 +324,13 @@ def _clear_errors(file: Path, sep: str) -> Iterator[None]:
     except OSError as error:
         raise TableError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:
+        if _codec(encoding) != "utf-8-sig":
+            raise TableError(
+                f"{str(file)!r} is not {encoding} text; try another encoding."
+            ) from None
         raise TableError(
-            f"{str(file)!r} is not UTF-8 text (line {_bad_line(file)}); save it as UTF-8 first."
+            f"{str(file)!r} is not UTF-8 text (line {_bad_line(file)}). If it comes from Windows, "
+            "say so with --encoding cp1252 (encoding='cp1252'), or save it as UTF-8."
         ) from None
     except pd.errors.EmptyDataError:
         raise TableError(f"{str(file)!r} is empty.") from None
@@ -125,6 +344,19 @@ def _named(frame: pd.DataFrame, names: list[str], file: Path, *, skip: int) -> p
     body = frame.iloc[skip:].reset_index(drop=True)
     body.columns = pd.Index(names)
     return body
+
+
+def row_name(index: pd.Index, position: int) -> str:
+    """Name a row in a message; where labels are numbers of rows, say from where they count.
+
+    Examples
+    --------
+    >>> row_name(pd.RangeIndex(3), 1), row_name(pd.Index(["Ann", "Bob"]), 1)
+    ('row 1 (the first is 0)', "row 'Bob'")
+    """
+    label = index[position]
+    counted = isinstance(index, pd.RangeIndex) or index.name == ROW
+    return f"row {label} (the first is 0)" if counted else f"row {label!r}"
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -154,8 +386,8 @@ def _check_bytes(file: Path) -> None:
                 f"{str(file)!r}, line {line}: a zero byte, which no text has; the file is damaged "
                 "or not UTF-8 text. Get a fresh copy, or save it as UTF-8."
             )
-        if b"\r" in block and (found := _BROKEN_END.search(block)):
-            line = lines + block.count(b"\n", 0, found.start()) + 1
+        if b"\r" in block and (broken := _BROKEN_END.search(block)):
+            line = lines + block.count(b"\n", 0, broken.start()) + 1
             raise TableError(
                 f"{str(file)!r}, line {line}: a carriage return stands before a blank; save the "
                 "file with usual line ends."
@@ -182,8 +414,8 @@ def _bad_line(file: Path) -> int:
     return 1
 
 
-def _check_lengths(file: Path, sep: str, width: int) -> None:
-    with file.open(encoding="utf-8-sig", newline="") as lines:
+def _check_lengths(file: Path, sep: str, width: int, encoding: str = UTF_8) -> None:
+    with file.open(encoding=_codec(encoding), newline="") as lines:
         reader = csv.reader(lines, delimiter=sep)
         for cells in reader:
             if len(cells) < width and "".join(cells).strip():
@@ -197,7 +429,9 @@ def _check_lengths(file: Path, sep: str, width: int) -> None:
 # Columns that a user names.
 
 
-def read_columns(file: Path, columns: Mapping[str, str], *, sep: str) -> pd.DataFrame:
+def read_columns(
+    file: Path, columns: Mapping[str, str], *, sep: str, encoding: str = UTF_8, decimal: str = "."
+) -> pd.DataFrame:
     r"""Read a file and return the columns that options, or keys, name, as texts.
 
     Parameters
@@ -206,8 +440,8 @@ def read_columns(file: Path, columns: Mapping[str, str], *, sep: str) -> pd.Data
         Delimited UTF-8 file with a header line.
     columns : mapping of str to str
         Column by what names it, for messages.
-    sep : str
-        Separator.
+    sep, encoding, decimal : str
+        As in `read_csv_text`.
 
     Examples
     --------
@@ -217,7 +451,7 @@ def read_columns(file: Path, columns: Mapping[str, str], *, sep: str) -> pd.Data
     >>> read_columns(file, {"--column": "y"}, sep=";")["y"].tolist()
     ['2']
     """
-    frame = read_csv_text(file, sep=sep)
+    frame = read_csv_text(file, sep=sep, encoding=encoding, decimal=decimal)
     for name, column in columns.items():
         column_of(frame, column, file=file, name=name)
     return frame[list(columns.values())]
@@ -245,14 +479,14 @@ def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = No
     >>> filled(pd.Series(["a", ""], name="x"))
     Traceback (most recent call last):
     ...
-    anonbayes.errors.TableError: Column 'x', row 1: the cell is empty (rows like it: 1). Fill it.
+    anonbayes.errors.TableError: Column 'x', row 1 (the first is 0): the cell is empty ...
     """
     empty = (column == "").to_numpy()
     if empty.any():
         n = int(empty.sum() if people is None else people[empty].sum())
-        row = column.index[int(empty.argmax())]
+        row = row_name(column.index, int(empty.argmax()))
         raise TableError(
-            f"Column {column.name!r}, row {row}: the cell is empty (rows like it: {n}). Fill it. "
+            f"Column {column.name!r}, {row}: the cell is empty (rows like it: {n}). Fill it. "
             f"{advice}".rstrip()
         )
     return column

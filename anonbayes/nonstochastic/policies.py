@@ -19,12 +19,12 @@ from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edge
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.figures import make_axes, make_figure
 from anonbayes.nonstochastic import relations
-from anonbayes.nonstochastic.cuts import largest_smallest_edges
 from anonbayes.nonstochastic.geometry import (
     Box,
     LinearQuery,
     Query,
     as_query,
+    largest_smallest_edges,
     query_range,
     smallest_enclosing_ball,
 )

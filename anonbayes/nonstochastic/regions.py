@@ -177,17 +177,7 @@ class Segments:
 def segments(
     query: Query, inner: Floats, box: Box, axis: int, base: Floats, *, steps: int = 64
 ) -> Segments:
-    """Cut lines along `axis` at the borders of the regions.
-
-    Parameters
-    ----------
-    inner : array
-        Edges between neighbouring bins of the answer.
-    base : array, shape (n_lines, n)
-        One point of each line; its coordinate on `axis` is ignored.
-    steps : int
-        Number of steps of the grid on which turning points and crossings are looked for.
-    """
+    """Cut lines along `axis` at the borders of the regions."""
 
     def values(line: Codes, position: Floats) -> Floats:
         points = base[line]

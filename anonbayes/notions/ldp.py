@@ -20,6 +20,7 @@ import numpy.typing as npt
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, ChannelError
+from anonbayes.formats import Table, number
 
 __all__ = [
     "LDP",
@@ -77,6 +78,17 @@ class Audit:
 
     def __bool__(self) -> bool:
         return self.holds
+
+    def _repr_html_(self) -> str:
+        rows = [["largest ratio", number(self.worst_ratio)], ["allowed", number(self.limit)]]
+        if self.witness is not None:
+            rows.append(["by the report", str(self.witness.report)])
+            rows.append(["of the values", f"{self.witness.value} against {self.witness.other}"])
+        if self.reason:
+            rows.append(["why", self.reason])
+        verdict = "holds" if self.holds else "is violated"
+        table = Table(["", ""], rows, f"{self.notion} {verdict}", frozenset({1}))
+        return f"<div>{table.to_html()}</div>"
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else "violated"
@@ -140,6 +152,11 @@ class Notion(ABC):
 
     def audit(self, channel: Audited) -> Audit:
         """Check the notion on a channel's exact probabilities."""
+        if not hasattr(channel, "ratios"):
+            raise AnonbayesError(
+                f"A {type(channel).__name__} is no channel; of a matrix, audit "
+                "MatrixChannel(domain, matrix)."
+            )
         return self._worst_of(channel.domain, channel.ratios())
 
     def _worst_of(self, domain: Domain, ratios: Iterable[Ratios]) -> Audit:

@@ -88,7 +88,7 @@ class OSLDP(SensitiveNotion):
     --------
     >>> import anonbayes as ab
     >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
-    >>> channel = ab.UtilityOptimizedRR(domain, sensitive=["HIV"], epsilon=1.0)
+    >>> channel = ab.UtilityOptimizedRR(domain, epsilon=1.0, sensitive=["HIV"])
     >>> channel.satisfies(ab.OSLDP(["HIV"], 1.0)).holds
     True
     """

@@ -15,8 +15,7 @@ from anonbayes.arrays import read_number, read_numbers, read_whole
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.figures import make_axes
-from anonbayes.pie.divergence import LOG2E, Number, divergence_terms, excess
-from anonbayes.pie.information import read_channel
+from anonbayes.pie.information import LOG2E, Number, divergence_terms, excess, read_channel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,15 +25,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats, read_generator, read_whole
+from anonbayes import compat
+from anonbayes.arrays import Floats, read_whole
+from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import make_axes
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.posterior import Posterior
 from anonbayes.pie.bounds import bayes_error
-from anonbayes.pie.divergence import Number
+from anonbayes.pie.information import Number
 from anonbayes.tables.build import distinct_rows
+from anonbayes.uniqueness.identity import Identity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,9 +57,9 @@ class ReleaseInformation(Number):
         (vertical, where the posterior is averaged before the attack, and their spread is
         Monte-Carlo error).
     n_people : int
-        People in the table.
+        People in the table, or in the population.
     scheme : str
-        Of the table.
+        Of the table; ``"population"`` where people of the population are told apart.
     """
 
     bits: Floats
@@ -115,7 +118,7 @@ class ReleaseInformation(Number):
 
 
 def release_information(
-    post: Posterior,
+    post: Posterior | Identity,
     *,
     draws: int = 100,
     records: int = 200,
@@ -125,8 +128,10 @@ def release_information(
 
     Parameters
     ----------
-    post : Posterior
-        Of the released table.
+    post : Posterior or Identity
+        Of the released table; or who stands out in the population (`anonbayes.identity`), where
+        ``U`` is one of its people, ``Y`` a record of the sample or release, and nothing is drawn
+        anew.
     draws : int
         Posterior draws used (horizontal tables).
     records : int
@@ -147,6 +152,11 @@ def release_information(
     2.0 of 3 bits
     """
     draws, records = read_whole("draws", draws, least=1), read_whole("records", records, least=1)
+    if isinstance(post, Identity):
+        drawn = compat.posterior_dataset(post.idata)
+        bits, matches = (drawn[name].to_numpy().ravel() for name in ("bits", "matches"))
+        error = 1.0 - matches / post.sample_size
+        return ReleaseInformation(bits, error, post.population, "population")
     if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
         raise AnonbayesError(
             f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "
@@ -155,7 +165,7 @@ def release_information(
     if post.table.scheme == "vertical":
         bits, error = _vertical(post)
     else:
-        bits, error = _horizontal(post, draws, records, read_generator(seed))
+        bits, error = _horizontal(post, draws, records, generator(seed, "worlds"))
     return ReleaseInformation(bits, error, post.table.n_rows, post.table.scheme)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from anonbayes.reidentify.budget import (
+    Attack,
     ExpectedAttack,
+    Rate,
     WorstReport,
     budget_attack,
     expected_budget_attack,
+    rate,
     worst_report,
 )
 from anonbayes.reidentify.markov import MarkovAttack, markov_attack, synthetic_traces
-from anonbayes.reidentify.result import Attack, Rate, rate
 
 __all__ = [
     "Attack",

@@ -12,9 +12,10 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_whole
+from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
-from anonbayes.reidentify.result import Attack, Rate, check_senders
+from anonbayes.reidentify.budget import Attack, Rate, check_senders
 
 __all__ = ["MarkovAttack", "Traces", "markov_attack", "read_traces", "synthetic_traces"]
 
@@ -250,7 +251,7 @@ def markov_attack(
     _check(floor, n_users)
     right = check_senders(senders, n, n_users)
     counts, habits = _features(sent, known, floor)
-    rng = read_generator(seed)
+    rng = generator(seed, "markov_attack")
     kept = min(read_whole("impostors", impostors, least=1), n_users - 1)
     genuine, impostor = np.empty(n), np.empty((n, kept))
     above, tied, guess = (np.empty(n, dtype=np.int64) for _ in range(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,14 +20,16 @@ from anonbayes.diagnostics import DiagnosticReport, diagnose
 from anonbayes.errors import AnonbayesError
 from anonbayes.inference.posterior import Posterior
 from anonbayes.io.files import write_text
-from anonbayes.nonstochastic import table_leakage
+from anonbayes.nonstochastic.relations import table_leakage
 from anonbayes.reporting import pictures, sections
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
 from anonbayes.reporting.words import officers_page, verdict
 from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.comparison import Comparison, Recommendation
 from anonbayes.risk.limits import Limit
+from anonbayes.uniqueness.identity import Identity
 
-__all__ = ["render", "report"]
+__all__ = ["comparison_report", "render", "report"]
 
 
 def report(
@@ -41,6 +43,7 @@ def report(
     limits: Sequence[Limit] = (),
     command: str | None = None,
     max_rows: int = 5000,
+    standing_out: Mapping[str, Identity] | None = None,
 ) -> Path:
     """Write a report on a release: one HTML file that loads nothing and sends nothing.
 
@@ -65,6 +68,9 @@ def report(
         What made the report, for the section on how to repeat it.
     max_rows : int
         Largest number of threatened rows in the interactive table.
+    standing_out : mapping of str to Identity, optional
+        Who stands out in the population (`anonbayes.identity`) by the ``release`` and, if known, by
+        the ``cleartext``; adds a section.
 
     Returns
     -------
@@ -95,6 +101,7 @@ def report(
         limits=limits,
         command=command,
         max_rows=max_rows,
+        standing_out=standing_out,
     )
     write_text(file, text)
     return file
@@ -110,6 +117,7 @@ def render(
     limits: Sequence[Limit] = (),
     command: str | None = None,
     max_rows: int = 5000,
+    standing_out: Mapping[str, Identity] | None = None,
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
@@ -134,6 +142,7 @@ def render(
         "model": sections.model_table(post),
         "evidence": sections.evidence_section(post),
         "dependence": sections.dependence(post),
+        "prior_range": None,
         "evidence_picture": pictures.evidence_picture(post),
         "diagnostics": checks,
         "checks": sections.check_table(checks),
@@ -142,11 +151,64 @@ def render(
         "versions": sections.versions_table(post, _settings(risk)),
         "command": command or _call(post, risk),
         "is_command": command is not None,
+        "standing_out": sections.standing_out(standing_out or {}),
+        "standing_out_pictures": list(pictures.standing_out(standing_out or {})),
         "risk": None,
     }
     if risk is not None:
         context |= _assessed(risk, labels=labels, max_rows=max_rows)
     return _environment().get_template("report.html").render(context)
+
+
+def comparison_report(
+    compared: Comparison,
+    path: str | Path,
+    *,
+    table: pd.DataFrame,
+    chosen: Recommendation | None,
+    text: str,
+    threat: str,
+    title: str,
+) -> None:
+    """Write several releases side by side as one page that loads nothing.
+
+    Parameters
+    ----------
+    compared : Comparison
+        The releases.
+    path : path
+        File to write.
+    table : pandas.DataFrame
+        Its table, with what limits say of each release.
+    chosen : Recommendation or None
+        Which one to publish; None if none keeps the limits.
+    text : str
+        The finding, a sentence per line.
+    threat : str
+        The measure of threat that was weighed.
+    title : str
+        The question.
+    """
+    page = (
+        _environment()
+        .get_template("comparison.html")
+        .render(
+            title=title,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            headline="No release keeps all limits."
+            if chosen is None
+            else f"Publish {chosen.best}.",
+            sentences=text.splitlines(),
+            comparison=sections.comparison_table(compared, table, threat),
+            picture=pictures.draw(
+                lambda: compared.plot(threat=threat),
+                "Privacy against usefulness",
+                "A release further to the right keeps more of the two-way tables, one further down "
+                "threatens less. Whiskers are two standard errors of simulation.",
+            ),
+        )
+    )
+    write_text(Path(path), page)
 
 
 def _assessed(risk: RiskAssessment, *, labels: pd.Index | None, max_rows: int) -> dict[str, Any]:
@@ -155,6 +217,7 @@ def _assessed(risk: RiskAssessment, *, labels: pd.Index | None, max_rows: int) -
         "risk": risk,
         "measures": sections.measure_groups(risk),
         "calibration": sections.calibration_section(risk),
+        "prior_range": sections.prior_range(risk),
         "rows": row_table(risk, labels=labels, most=max_rows),
         "contributions": row_contributions(risk),
         "thresholds": sections.threshold_table(risk),
@@ -190,10 +253,11 @@ def _call(post: Posterior, risk: RiskAssessment | None) -> str:
     """Return the Python code that repeats the run, the table being given."""
     attrs = post.attrs
     step = f", step={post.step!r}" if post.step and post.method == "gibbs" else ""
+    register = "" if post.register is None else " register=register,"
     lines = [
         "import anonbayes as ab",
         f"# table: the release with fingerprint {post.table.fingerprint}",
-        f"post = ab.fit(table, evidence={post.evidence!r}, method={post.method!r}{step}, "
+        f"post = ab.fit(table,{register} evidence={post.evidence!r}, method={post.method!r}{step}, "
         f"draws={post.n_draws}, "
         f"chains={post.n_chains}, tune={attrs.get('tune')}, seed={attrs.get('entropy')})",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.uniqueness.identity import Identity
 
 __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
 LARGEST_SVG = 250_000
@@ -144,6 +145,17 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
             "People whom the population model already gives away",
             "The same for those whose secret the learner guesses right: below the diagonal, being "
             "in the table protects rather than exposes.",
+        )
+
+
+def standing_out(found: Mapping[str, Identity]) -> Iterator[Picture]:
+    """Yield a picture of who stands out in the population, for the release and the cleartext."""
+    for name, who in found.items():
+        yield draw(
+            who.plot,
+            f"Who stands out: {name}",
+            "How often a record occurs in the table, against the probability that its owner is the "
+            "only such person of the population, and that a match to somebody who has it is right.",
         )
 
 

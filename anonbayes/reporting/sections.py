@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,15 @@ from anonbayes.errors import ModelError
 from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.io.text import ROW
 from anonbayes.risk.measures import GROUPS, MEASURES
+from anonbayes.risk.sensitivity import sensitivity_of
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.risk.comparison import Comparison
     from anonbayes.tables.table import ReleasedTable
+    from anonbayes.uniqueness.identity import Identity
 
 __all__ = [
     "Calibration",
@@ -32,6 +35,7 @@ __all__ = [
     "by_number",
     "calibration_section",
     "check_table",
+    "comparison_table",
     "dependence",
     "measure_groups",
     "model_table",
@@ -327,6 +331,11 @@ def dependence(post: Posterior) -> str:
         return ""
 
 
+def prior_range(risk: RiskAssessment) -> str:
+    """Return how far the threats depend on the prior; empty where that needs new chains."""
+    return sensitivity_of(risk).text if risk.post.method == "exact" else ""
+
+
 def evidence_section(post: Posterior) -> EvidenceSection:
     """Return how much each attribute counts in the beliefs, and which scores decided it.
 
@@ -376,6 +385,60 @@ def evidence_section(post: Posterior) -> EvidenceSection:
             scores,
             "Held-out scores, from the release alone",
         ),
+    )
+
+
+def standing_out(found: Mapping[str, Identity]) -> Table | None:
+    """Table of who stands out in the population, by the release and by the cleartext."""
+    if not found:
+        return None
+    names = list(found)
+    first = found[names[0]]
+
+    def cell(who: Identity, measure: str) -> str:
+        if measure not in who.summary.index:
+            return ""
+        line = who.summary.loc[measure]
+        if pd.isna(line["low"]):
+            return f"{line['estimate']:,.4g}"
+        return f"{line['estimate']:,.4g} ({line['low']:,.4g} to {line['high']:,.4g})"
+
+    measures = dict.fromkeys(m for who in found.values() for m in who.summary.index)
+    meaning = {m: t for who in found.values() for m, t in who.summary["meaning"].items()}
+    return Table(
+        ["", *(name.capitalize() for name in names)],
+        [[str(meaning[m]), *(cell(who, m) for who in found.values())] for m in measures],
+        f"Who stands out among {first.population:,} people, with {first.probability:.0%} intervals",
+    )
+
+
+def comparison_table(compared: Comparison, table: pd.DataFrame, threat: str) -> Table:
+    """Return releases side by side, the one with the least threat first."""
+    measure, errors = MEASURES[threat], compared.standard_errors[threat].to_dict()
+    rows = [
+        [
+            str(name),
+            count(line["k"]),
+            count(line["l"]),
+            measure.show(float(line[threat])),
+            measure.show_error(float(errors[name])),
+            share(line["two_way_error"]),
+            share(line["margin_error"]),
+            share(line["GT_L"]),
+            number(line["loss"]),
+            "yes" if line["efficient"] else "no",
+            "yes" if line["converged"] else "no",
+            "yes" if line["acceptable"] else "no",
+        ]
+        for name, line in table.sort_values(threat, kind="stable").iterrows()
+    ]
+    head = ["Release", "k", "l", measure.title, "Its standard error", "Two-way tables off by"]
+    head += ["Margins off by", "Classifier right", "Loss", "Worth choosing from", "Converged"]
+    return Table(
+        [*head, "Keeps the limits"],
+        rows,
+        "Threat and usefulness of the releases, the least threatening first",
+        frozenset({9, 10, 11}),
     )
 
 

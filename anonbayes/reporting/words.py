@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.formats import Table, count, number, ratio, share, standard_error, times
+from anonbayes.risk.limits import PRESETS, check_preset
 from anonbayes.risk.syntactic import reidentification_risk
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
-    from anonbayes.nonstochastic import GroupLeakage
+    from anonbayes.nonstochastic.relations import GroupLeakage
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.limits import Limit
 
@@ -189,10 +190,21 @@ def _how_certain(risk: RiskAssessment) -> Point:
     right = (risk.rows["threatened_A"] > 0) & (risk.rows["p_A"] >= CERTAIN)
     sure = int(risk.people[right].sum())
     highest = float(level.max()) if len(level) else 0.0
+    figure = f"At most {share(highest)}" if len(level) else "Nobody"
+    certain: tuple[str, ...] = ()
+    if risk.leakage is not None and risk.leakage.exposed:
+        figure = "For certain"
+        who = count(risk.leakage.exposed, "person", "people")
+        certain = (
+            f"Whoever also knows the group is certain of the secrets of {who}, whose groups show a "
+            f"single value; from attributes alone nobody's secret is held for likelier than "
+            f"{share(highest)}.",
+        )
     return Point(
         "How surely?",
-        f"At most {share(highest)}" if len(level) else "Nobody",
+        figure,
         (
+            *certain,
             f"The attacker is at least {CERTAIN:.0%} sure of the right secret of "
             f"{count(sure, 'person', 'people') if sure else 'nobody'}.",
             risk.belief_scores.worst_bin("A"),
@@ -295,6 +307,45 @@ MAPPING = (
         "GT_A against GT_L, relative threat Ti, groups with one secret",
     ),
 )
+CLAUSES = (
+    (
+        "WP29 Opinion 05/2014: singling out, linkability, inference",
+        "the three answers above, each with its figures",
+    ),
+    (
+        "ISO/IEC 27559:2022, 7.2.4 Attribute types",
+        "Model: attributes and sensitive column; whoever knows an attribute is the attacker",
+    ),
+    (
+        "ISO/IEC 27559:2022, 7.3.2 Maximum or average risk",
+        "Risks by attacker: columns Highest and Average",
+    ),
+    (
+        "ISO/IEC 27559:2022, 7.3.3 Population or sample-based attack",
+        "prosecutor and attacker know who is in the table, journalist and learner do not",
+    ),
+    (
+        "ISO/IEC 27559:2022, 8.2.2 Quantifying identifiability",
+        "Measures, Certainty, and Risks by attacker",
+    ),
+    (
+        "ISO/IEC 27559:2022, 8.2.3 Adversarial testing",
+        "threats: guesses about every person, compared with the cleartext",
+    ),
+    (
+        "ISO/IEC 27559:2022, 8.3.4 Re-evaluation",
+        "Repeat it: the command, the seed and the versions; anonbayes compare for alternatives",
+    ),
+    (
+        "EMA policy 0070, anonymisation report: risk of re-identification and data utility",
+        "Named thresholds below; Measures under Usefulness",
+    ),
+    (
+        "Not answered by this report",
+        "who may get the data under which controls (ISO/IEC 27559 clauses 6 and 9), direct "
+        "identifiers, free text",
+    ),
+)
 THRESHOLD = 0.2
 
 
@@ -315,6 +366,8 @@ class OfficersPage:
     questions: tuple[Question, ...]
     risks: Table | None
     mapping: Table
+    clauses: Table
+    presets: Table
     threshold: str
     has_cleartext: bool
 
@@ -337,9 +390,34 @@ def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
         frozenset({1, 2}),
     )
     questions = tuple(_without(post) if risk is None else _answers(risk))
-    return OfficersPage(
-        questions, _risks(post, risk), mapping, f"{THRESHOLD:.0%}", risk is not None
+    clauses = Table(
+        ["Clause", "Where this report answers it"],
+        CLAUSES,
+        "Clauses that officers have to answer, and where",
+        frozenset({1}),
     )
+    return OfficersPage(
+        questions,
+        _risks(post, risk),
+        mapping,
+        clauses,
+        _presets(post),
+        f"{THRESHOLD:.0%}",
+        risk is not None,
+    )
+
+
+def _presets(post: Posterior) -> Table:
+    """Named thresholds, and whether the smallest group keeps them."""
+    rows = []
+    for name, preset in PRESETS.items():
+        check = check_preset(post.table, name)
+        kept = "exceeded" if check.exceeded else "kept"
+        rows.append(
+            [name, share(preset.threshold), share(check.found), kept, preset.about, preset.source]
+        )
+    head = ["Preset", "Threshold", "Highest risk", "Finding", "Who asks for it", "Source"]
+    return Table(head, rows, "Named thresholds of the highest risk", frozenset({3, 4, 5}))
 
 
 def _answers(risk: RiskAssessment) -> Iterator[Question]:

@@ -17,7 +17,8 @@ from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import BATCHES, Victims
 from anonbayes.cluster import check_client, run_tasks, slots
 from anonbayes.errors import AnonbayesError, TableError
-from anonbayes.nonstochastic import GroupLeakage, table_leakage
+from anonbayes.io.text import pandas_frame
+from anonbayes.nonstochastic.relations import GroupLeakage, table_leakage
 from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
 from anonbayes.risk.calibration import score
 from anonbayes.risk.faithfulness import faithfulness, ideal_of
@@ -35,7 +36,7 @@ from anonbayes.risk.threats import (
     replicate_weights,
     weighted_sum,
 )
-from anonbayes.tables.reading import count_records
+from anonbayes.tables.build import count_records
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -221,13 +222,17 @@ def assess(
         raise AnonbayesError(f"samples={samples!r} must be a whole number of at least 2.")
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
+    cleartext = pandas_frame(cleartext)
     if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
         if group is not None:
             raise AnonbayesError("group= needs a pandas dataframe; a Dask dataframe is counted.")
         cleartext, weights = _counted(table, cleartext, weights, client)
     if truth is None:
         truth = read_truth(table, cleartext, weights=weights, group=group)
-    remark = check_same_secrets(table, truth)
+    remarks = [check_same_secrets(table, truth)]
+    if post.register is not None:
+        pairs = truth.pair_record, truth.pair_secret, truth.pair_count
+        remarks += [post.register.words, post.register.remark(truth.victims, *pairs)]
     best = ideal_of(post, truth)
     records, replicates = threats_of(post, truth, problem, kind, client)
     by_ideal = pair_threats(
@@ -257,7 +262,7 @@ def assess(
             "samples": samples,
             "seed": int(seed) if isinstance(seed, int | np.integer) else None,
         },
-        remarks=() if remark is None else (remark,),
+        remarks=tuple(remark for remark in remarks if remark is not None),
     )
 
 

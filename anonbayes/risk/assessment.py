@@ -23,13 +23,13 @@ from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
-from anonbayes.formats import times
+from anonbayes.formats import Table, times
 from anonbayes.io.files import write_text
-from anonbayes.nonstochastic import GroupLeakage
+from anonbayes.nonstochastic.relations import GroupLeakage
 from anonbayes.risk import threat_plots
 from anonbayes.risk.calibration import Scores
 from anonbayes.risk.faithfulness import Faithfulness, ideal_of
-from anonbayes.risk.measures import MEASURES, QUANTILES, Evaluation
+from anonbayes.risk.measures import GROUPS, MEASURES, QUANTILES, Evaluation
 from anonbayes.risk.people import Truth
 from anonbayes.risk.syntactic import (
     ReidentificationRisk,
@@ -423,7 +423,6 @@ class RiskAssessment:
         """Credible intervals of the measures: what other populations, or weights, would change.
 
         Every measure that depends on the beliefs is computed from single draws of the posterior.
-        Horizontal tables only.
 
         Parameters
         ----------
@@ -604,7 +603,18 @@ class RiskAssessment:
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.text)}</p>{self.measures.to_html(float_format='{:.4g}'.format)}"
+        rows: list[list[str]] = []
+        for group in GROUPS:
+            rows.append([group])
+            for measure in (m for m in MEASURES.values() if m.group == group):
+                value, error = self.summary[measure.name], self.standard_errors[measure.name]
+                shown = measure.show_error(error) if error > 0 else ""
+                mark = " *" if self.cautions.get(measure.name) else ""
+                rows.append([measure.title + mark, measure.show(value), shown, measure.name])
+        table = Table(["", "value", "± s.e.", "symbol"], rows, "", frozenset({3}))
+        notes = "".join(f"<p>* {escape(t)}</p>" for t in dict.fromkeys(self.cautions.values()) if t)
+        lead = f"<p><b>Risk</b></p><p>{escape(self.text)}</p>"
+        return f"<div>{lead}{table.to_html()}{notes}</div>"
 
 
 def weight_name(columns: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,17 +10,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import COLOURS, make_axes
+from anonbayes.formats import Table
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.measures import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Recommendation", "compare", "usefulness"]
 THREATS = tuple(measure.name for measure in MEASURES.values() if measure.is_threat)
 """Measures by which releases may be compared: the smaller, the better."""
+
+
+CLEAR = 0.005
+"""Difference in the error of two-way tables from which on one release is the more useful."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Which release to publish. Made by `Comparison.recommend`.
+
+    Attributes
+    ----------
+    best : str
+        The release.
+    ties : tuple of str
+        Releases that do not differ from it clearly.
+    limited : bool
+        Whether it was chosen among those that keep limits.
+    """
+
+    best: str
+    ties: tuple[str, ...]
+    limited: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +57,11 @@ class Comparison:
     assessments : mapping of str to RiskAssessment
         The assessments by name.
     table : pandas.DataFrame
-        One line per release: scheme, k, l, groups, suppressed rows, then all measures.
+        One line per release: scheme, k, l, groups, suppressed rows, then what statisticians lose
+        (``margin_error``, ``two_way_error``: mean total variation between shares estimated from the
+        release and those of the cleartext, of single attributes and of each attribute with the
+        sensitive one; ``loss``: mean share of a column's other values that a cell leaves open),
+        then all measures.
     standard_errors : pandas.DataFrame
         Monte-Carlo errors of the measures.
     """
@@ -40,53 +70,128 @@ class Comparison:
     table: pd.DataFrame
     standard_errors: pd.DataFrame
 
+    def noise(self, threat: str = "RGT_A") -> pd.DataFrame:
+        """Standard error of the difference in threat between each two releases.
+
+        The same people are in all of them: where a measure is an average over people, differences
+        are taken person by person, and simulation adds its part.
+        """
+        _check_threat(threat)
+        names, error = self.table.index, self.standard_errors[threat].fillna(0.0).to_numpy()
+        squares = error[:, None] ** 2 + error[None, :] ** 2
+        people = [_per_person(risk, threat) for risk in self.assessments.values()]
+        if all(values is not None for values in people):
+            weight = next(iter(self.assessments.values())).people.to_numpy(float)
+            share = weight / weight.sum()
+            stacked = np.stack([values for values in people if values is not None])
+            means = stacked @ share
+            cross = (stacked * share) @ stacked.T
+            second = np.diag(cross)[:, None] + np.diag(cross)[None, :] - 2 * cross
+            variance = np.maximum(second - (means[:, None] - means[None, :]) ** 2, 0.0)
+            squares = squares + variance / weight.sum()
+        return pd.DataFrame(np.sqrt(squares), index=names, columns=names)
+
     def efficient(self, *, threat: str = "RGT_A") -> pd.Series:
-        """Whether no other release is at least as good in both threat and faithfulness.
+        """Whether no other release is as good in threat and usefulness, and clearly better in one.
+
+        Usefulness is what is kept of two-way tables (``two_way_error``). A difference in threat is
+        clear beyond two standard errors, one in usefulness beyond half a percentage point.
 
         Parameters
         ----------
         threat : str
             The measure of threat: ``RGT_A``, ``max_Ti``, ``doubled`` or another of `THREATS`.
         """
-        _check_threat(threat)
+        worse, loss = self._differences(threat)
+        as_good = (worse <= 0) & (loss <= 0)
+        better = (worse < 0) | (loss < 0)
+        return pd.Series(~(as_good & better).any(axis=0), index=self.table.index, name="efficient")
+
+    def _differences(self, threat: str) -> tuple[Floats, Floats]:
+        """Of row against column: sign of clear differences in threat and in lost usefulness."""
         # A release that threatens nobody has no Ti at all.
-        harm = self.table[threat].fillna(-np.inf).to_numpy()
-        good = self.table["RF"].to_numpy()
-        no_worse = (harm[None, :] <= harm[:, None]) & (good[None, :] >= good[:, None])
-        better = (harm[None, :] < harm[:, None]) | (good[None, :] > good[:, None])
-        return pd.Series(~(no_worse & better).any(axis=1), index=self.table.index, name="efficient")
+        harm = self.table[threat].fillna(-1.0).to_numpy(float)
+        lost = self.table["two_way_error"].to_numpy(float)
+        by = harm[:, None] - harm[None, :]
+        clear = np.abs(by) > 2 * self.noise(threat).to_numpy()
+        apart = lost[:, None] - lost[None, :]
+        return np.sign(by) * clear, np.sign(apart) * (np.abs(apart) > CLEAR)
+
+    def recommend(
+        self, *, threat: str = "RGT_A", among: Iterable[str] | None = None, limited: bool = False
+    ) -> Recommendation | None:
+        """Weigh threat against usefulness, and say which release to publish.
+
+        With limits (`limited`) the most useful of the releases that keep them is best. Without,
+        both count the same, each scaled to its range among the releases compared; set limits to
+        weigh otherwise. Releases that do not differ clearly from the best are ties, of which the
+        least threatening is named.
+
+        Parameters
+        ----------
+        threat : str
+            As in `efficient`.
+        among : iterable of str, optional
+            Releases to choose from, such as those that keep limits; by default all.
+        limited : bool
+            Whether they keep limits.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> people = ab.datasets.load("table1")
+        >>> risks = {
+        ...     name: ab.fit(ab.datasets.load(name), seed=1, progressbar=False).assess(people)
+        ...     for name in ("table1_recoded", "table1_anatomy")
+        ... }
+        >>> ab.compare(risks).recommend().best
+        'table1_anatomy'
+        """
+        names = list(self.table.index if among is None else among)
+        if not names:
+            return None
+        signs = [
+            pd.DataFrame(sign, index=self.table.index, columns=self.table.index)
+            for sign in self._differences(threat)
+        ]
+        worse, loss = (sign.loc[names, names] for sign in signs)
+        beaten = ((worse <= 0) & (loss <= 0) & ((worse < 0) | (loss < 0))).any(axis=0)
+        part = self.table.loc[[name for name in names if not beaten[name]]]
+        harm = part[threat].fillna(0.0).clip(lower=0.0)
+        lost = part["two_way_error"]
+        score = lost if limited else _scaled(harm) + _scaled(lost)
+        first = str(score.idxmin())
+        tied = [n for n in part.index if worse.loc[n, first] == 0 and loss.loc[n, first] == 0]
+        if limited:  # as useful, and threat no matter as long as limits are kept
+            tied = [n for n in part.index if loss.loc[n, first] == 0]
+        best = str(harm.loc[tied].idxmin())
+        return Recommendation(best, tuple(str(n) for n in tied if n != best), limited)
 
     def plot(self, *, threat: str = "RGT_A", ax: Axes | None = None) -> Axes:
-        """Plot the privacy-utility plane: faithfulness to the right, threat upwards.
+        """Plot the privacy-utility plane: usefulness to the right, threat upwards.
 
         Releases worth choosing from are joined by a line; whiskers are two standard errors.
         """
         ok = self.efficient(threat=threat).to_numpy()
         ax = make_axes(ax, 5.4, 4.0)
-        x, y = self.table["RF"].to_numpy(), self.table[threat].to_numpy()
-        dx, dy = (2 * self.standard_errors[c].to_numpy() for c in ("RF", threat))
+        x: Floats = 100.0 * (1.0 - self.table["two_way_error"].to_numpy(float))
+        y, dy = self.table[threat].to_numpy(float), 2 * self.standard_errors[threat].to_numpy(float)
+        kind = MEASURES[threat].kind
+        if kind == "share":
+            y, dy = 100 * y, 100 * dy
         front = np.flatnonzero(ok)[np.argsort(x[ok], kind="stable")]
         ax.plot(x[front], y[front], color="0.6", linewidth=1, zorder=1)
         for chosen, key, marker, label in (
-            (ok, "ideal", "o", "no other is better in both"),
-            (~ok, "other", "x", "another is better"),
+            (ok, "ideal", "o", "worth choosing from"),
+            (~ok, "other", "x", "another is as good, and better in one"),
         ):
             if chosen.any():
-                ax.errorbar(x[chosen], y[chosen], xerr=dx[chosen], yerr=dy[chosen], fmt=marker,
+                ax.errorbar(x[chosen], y[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
-        right = x > (x.min() + x.max()) / 2
-        for i, place in enumerate(np.argsort(y, kind="stable")):
-            # Names point inwards, and neighbours' names go above and below in turn.
-            ax.annotate(
-                str(self.table.index[place]),
-                (x[place], y[place]),
-                textcoords="offset points",
-                xytext=(-6 if right[place] else 6, 5 if i % 2 else -10),
-                ha="right" if right[place] else "left",
-                fontsize=8,
-            )
-        ax.set(xlabel=f"{MEASURES['RF'].title} (RF)", ylabel=f"{MEASURES[threat].title} ({threat})",
-               title="Privacy against utility")  # fmt: skip
+        _name_points(ax, x, y, [str(name) for name in self.table.index])
+        unit = " (%)" if kind == "share" else ""
+        ax.set(xlabel="Two-way tables kept (%)", ylabel=f"{MEASURES[threat].title}{unit}",
+               title="Privacy against usefulness")  # fmt: skip
         ax.margins(0.2)
         ax.legend(frameon=False, fontsize="small")
         return ax
@@ -95,7 +200,14 @@ class Comparison:
         return f"Comparison of {len(self.table)} releases: {', '.join(map(str, self.table.index))}"
 
     def _repr_html_(self) -> str:
-        return str(self.table.T.to_html(float_format="{:.4g}".format))
+        facts = [name for name in self.table if name not in MEASURES]
+        rows = [[str(name), *map(str, self.table[name])] for name in facts]
+        for name, measure in MEASURES.items():
+            if name in self.table:
+                values = self.table[name].astype(float)
+                rows.append([f"{measure.title} ({name})", *map(measure.show, values)])
+        table = Table(["", *map(str, self.table.index)], rows, f"{len(self.table)} releases")
+        return f"<div>{table.to_html()}</div>"
 
 
 def compare(
@@ -152,10 +264,87 @@ def compare(
             "l": table.l,
             "groups": table.n_groups,
             "suppressed": table.n_suppressed,
+            **usefulness(risk),
         } | risk.summary.to_dict()
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("release")
     errors = pd.DataFrame({name: risk.standard_errors for name, risk in named.items()}).T
     return Comparison(named, frame, errors.rename_axis("release"))
+
+
+def usefulness(risk: RiskAssessment) -> dict[str, float]:
+    """Errors of margins and two-way tables estimated from a release, and its loss.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> sorted(usefulness(post.assess(ab.datasets.load("table1"))))
+    ['loss', 'margin_error', 'two_way_error']
+    """
+    post, truth, table = risk.post, risk.truth, risk.post.table
+    people = risk.people.to_numpy(float)
+    margins, pairs, losses = [], [], []
+    for a, name in enumerate(table.attributes):
+        if post.simulated:
+            mean = post.draws[f"pi_{name}"].mean(("chain", "draw")).to_numpy()
+        else:
+            mean = post.means[a]
+        estimated = post.secret_mean[:, None] * mean
+        exact = np.zeros_like(estimated)
+        np.add.at(exact, (truth.secret, truth.codes[:, a]), people)
+        exact /= exact.sum()
+        pairs.append(np.abs(estimated - exact).sum() / 2)
+        margins.append(np.abs(estimated.sum(axis=0) - exact.sum(axis=0)).sum() / 2)
+        column = table.columns[name]
+        others = max(len(column.domain) - 1, 1)
+        sizes = column.evidence.sizes[column.codes]
+        losses.append(float(np.average((sizes - 1) / others, weights=table.weights)))
+    return {
+        "margin_error": float(np.mean(margins)),
+        "two_way_error": float(np.mean(pairs)),
+        "loss": float(np.mean(losses)),
+    }
+
+
+def _per_person(risk: RiskAssessment, threat: str) -> Floats | None:
+    """What a measure averages over people; None if it is no average."""
+    rows = risk.rows
+    attacked = rows["threatened_A"].to_numpy(float)
+    if threat == "GT_A":
+        return attacked
+    if threat == "RGT_A":
+        return np.asarray(attacked - rows["threatened_L"].to_numpy(float))
+    if threat == "doubled":
+        return np.asarray(attacked * (rows["Ti"].to_numpy(float) >= 2))
+    return None
+
+
+def _scaled(values: pd.Series) -> pd.Series:
+    span = float(values.max() - values.min())
+    return (values - values.min()) / span if span > 0 else values * 0.0
+
+
+def _name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
+    """Write names beside points, each where it hides no other name."""
+    ax.margins(0.2)
+    ax.figure.canvas.draw()
+    to_screen = ax.transData.transform
+    points = to_screen(np.column_stack([x, np.nan_to_num(y)]))
+    taken: list[tuple[float, float, float, float]] = []
+    scale = ax.figure.dpi / 72
+    for i in np.argsort(-points[:, 1], kind="stable"):
+        width, height = 4.6 * len(names[i]) * scale, 10 * scale
+        for dy, dx in itertools.product((4, -12, 14, -22), (6, -6)):
+            left = points[i, 0] + dx * scale - (width if dx < 0 else 0)
+            low = points[i, 1] + dy * scale
+            box = (left, low, left + width, low + height)
+            if not any(
+                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
+            ):
+                break
+        taken.append(box)
+        ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
+                    ha="right" if dx < 0 else "left", fontsize=8)  # fmt: skip
 
 
 def _labels(risks: Sequence[RiskAssessment]) -> list[str]:
@@ -171,6 +360,11 @@ def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
     first_name, first = next(iter(named.items()))
     want = first.cleartext
     for name, risk in named.items():
+        if risk.gain.text != first.gain.text:
+            raise TableError(
+                f"A threat means {risk.gain.text!r} in {name!r} and {first.gain.text!r} in "
+                f"{first_name!r}; assess both with the same harm= or gain=."
+            )
         found = risk.cleartext
         if found is want:
             continue
@@ -180,11 +374,6 @@ def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
             raise TableError(
                 f"{name!r} and {first_name!r} were assessed against different cleartext tables; "
                 "only releases of the same people can be compared."
-            )
-        if risk.gain.text != first.gain.text:
-            raise TableError(
-                f"A threat means {risk.gain.text!r} in {name!r} and {first.gain.text!r} in "
-                f"{first_name!r}; assess both with the same harm= or gain=."
             )
 
 

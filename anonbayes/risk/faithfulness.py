@@ -13,9 +13,10 @@ import pandas as pd
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import SMALL, Floats, Ints, Scaled
 from anonbayes.beliefs.belief import normalise
-from anonbayes.beliefs.learner import learner_weights
+from anonbayes.beliefs.index import add_scaled
+from anonbayes.beliefs.learner import learner_joint
 from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
@@ -83,6 +84,10 @@ class Ideal:
         return pd.DataFrame(found, index=victims.index, columns=values)
 
     def weights(self, victims: Victims) -> Floats:
+        """``p_I(s, what is known)`` of each distinct victim, ``(victims, S)``, on its own scale."""
+        return self.joint(victims).relative()[0]
+
+    def joint(self, victims: Victims) -> Scaled:
         """``p_I(s, what is known)`` of each distinct victim, shape ``(victims, S)``."""
         known = [
             (weight @ mean.T)[code]
@@ -269,27 +274,30 @@ def faithfulness(
             records, which = codes[: cells // sizes[0]], which % (cells // sizes[0])
         clear = tuple(sparse.eye_array(size, format="csr") for size in sizes[1:])
         victims = Victims(records, clear, np.arange(len(records)), None)
-        p_ideal = best.weights(victims)[which, secret]
-        joint, parts = learner_weights(post, victims)
-        p_learner = joint[which, secret]
-        batches = None if parts is None else parts[:, which, secret]
+        of_learner, parts = learner_joint(post, victims)
+        p_ideal, p_learner, *batches = (
+            Scaled(joint.number[which, secret], joint.power[which, secret])
+            for joint in (best.joint(victims), of_learner, *parts)
+        )
+    share = p_ideal.over(Scaled.product(np.ones(len(secret)), [])) if listed else None
 
-    def distances(p: Floats) -> Floats:
-        """Terms of TV and of ETV."""
-        ratio = p / p_ideal
+    def distances(ratio: Floats) -> Floats:
+        """Terms of TV and of ETV, from ``p_L / p_I``."""
         return np.stack([np.maximum(1.0 - ratio, 0.0), np.abs(1.0 - ratio) / 2.0])
 
-    def both(p: Floats) -> Floats:
-        terms = distances(p)
-        return np.asarray(terms @ p_ideal if listed else terms.mean(axis=1))
+    def both(ratio: Floats) -> Floats:
+        terms = distances(ratio)
+        return np.asarray(terms.mean(axis=1) if share is None else terms @ share)
 
-    value = both(p_learner)
+    ratio = _ratio(p_learner, p_ideal)
+    value = both(ratio)
     variance = np.zeros(2)
     if not listed:
-        variance += distances(p_learner).var(axis=1, ddof=1) / len(secret)
-    if batches is not None and len(batches) > 1:
+        variance += distances(ratio).var(axis=1, ddof=1) / len(secret)
+    if len(batches) > 1:
+        ratios = np.stack([_ratio(batch, p_ideal) for batch in batches])
         weights = replicate_weights(len(batches), post.n_chains)
-        replicates = np.stack([both(w @ batches) for w in weights])
+        replicates = np.stack([both(w @ ratios) for w in weights])
         variance += replicate_error(replicates, len(batches), post.n_chains) ** 2
     error = np.sqrt(variance)
     drawn = 0 if listed else len(secret)
@@ -308,43 +316,50 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
         return secret, codes
     # The record of the product model, and a secret given the record.
     known = [mean.T[codes[:, a]] for a, mean in enumerate(best.means)]
-    below = np.cumsum(normalise(weighted_joint(best.secret_mean, known, best.eta)), axis=1)
+    joint = weighted_joint(best.secret_mean, known, best.eta).relative()[0]
+    below = np.cumsum(normalise(joint), axis=1)
     drawn = (rng.random(samples)[:, None] > below).sum(axis=1)
     return np.minimum(drawn, len(best.secret_mean) - 1), codes
 
 
-def _product(secret_mean: Floats, means: tuple[Floats, ...], secret: Ints, codes: Ints) -> Floats:
-    out = secret_mean[secret]
-    for a, mean in enumerate(means):
-        out = out * mean[secret, codes[:, a]]
-    return out
+def _ratio(learner: Scaled, ideal: Scaled) -> Floats:
+    """``p_L / p_I``; where neither thinks a record possible, they agree."""
+    return np.where((learner.number == 0) & (ideal.number == 0), 1.0, learner.over(ideal))
 
 
-def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Floats, Floats | None]:
+def _product(secret_mean: Floats, means: tuple[Floats, ...], secret: Ints, codes: Ints) -> Scaled:
+    of_attributes = (mean[secret, codes[:, a]] for a, mean in enumerate(means))
+    return Scaled.product(secret_mean[secret], of_attributes)
+
+
+def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Scaled, list[Scaled]]:
     """``p_L(s, r)`` of the cells, and the same from batches of draws unless exact."""
     names = post.table.attributes
     if not post.simulated:
         means = tuple(post.means)
-        return _product(post.secret_mean, means, secret, codes), None
+        return _product(post.secret_mean, means, secret, codes), []
     cuts = batch_slices(post.n_chains, post.n_draws)
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in names]
     if post.table.scheme == "horizontal" and post.table.secrets_known:
         # Given t* the pi_a are independent (MODEL 1.2): the mean of the product is a product.
         parts = [tuple(d[c, cut].mean(axis=0) for d in draws) for c, cut in cuts]
-        batches = np.stack([_product(post.secret_mean, m, secret, codes) for m in parts])
+        batches = [_product(post.secret_mean, m, secret, codes) for m in parts]
         means = tuple(d.mean(axis=(0, 1)) for d in draws)
         return _product(post.secret_mean, means, secret, codes), batches
     of_secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
     start = np.concatenate([[0], np.cumsum([d.shape[-1] for d in draws])[:-1]]).astype(np.int64)
-    batches = np.zeros((len(cuts), len(secret)))
-    for b, (c, cut) in enumerate(cuts):
+    whole = Scaled(np.zeros(len(secret)), np.zeros(len(secret), dtype=np.int64))
+    batches = []
+    for c, cut in cuts:
+        total = Scaled(np.zeros(len(secret)), np.zeros(len(secret), dtype=np.int64))
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
             stacked = np.concatenate([d[c, t] for d in draws], axis=1)
-            _add_joint(secret, codes, start, stacked, of_secret[c, t], batches[b])
-        batches[b] /= len(chosen)
-    return batches.mean(axis=0), batches
+            _add_joint(secret, codes, start, stacked, of_secret[c, t], total)
+        batches.append(Scaled(total.number / len(chosen), total.power))
+        whole = whole.plus(batches[-1])
+    return Scaled(whole.number / len(batches), whole.power), batches
 
 
 @njit(cache=True, nogil=True)
@@ -353,6 +368,10 @@ def _add_joint(secret, codes, start, pi, of_secret, total):  # type: ignore[no-u
     for i in range(len(secret)):
         s = secret[i]
         p = of_secret[s]
+        power = 0
         for a in range(codes.shape[1]):
             p *= pi[s, start[a] + codes[i, a]]
-        total[i] += p
+            while 0.0 < p < SMALL:
+                p /= SMALL
+                power -= 1
+        add_scaled(total.number, total.power, i, p, power)

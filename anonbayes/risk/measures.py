@@ -30,6 +30,8 @@ __all__ = [
     "evaluate",
     "measure_table",
 ]
+NOISY = 0.02
+"""Standard error above which ETV, whose terms have no bound, is no number."""
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
     "Threat to people",
@@ -117,6 +119,14 @@ class Evaluation:
         """Share of the people who are threatened with such a Ti or a larger one."""
         values, weight = self._hit
         return float(weight[values >= factor].sum()) / self.n
+
+    @property
+    def usable_etv(self) -> tuple[float, float]:
+        """Empirical total variation and its error; NaN where it is noise."""
+        found = self.faithfulness
+        if found.etv_error > NOISY:
+            return np.nan, np.nan
+        return found.etv, found.etv_error
 
     @property
     def skewness(self) -> float:
@@ -268,9 +278,10 @@ MEASURES: dict[str, Measure] = {
             "Empirical total variation",
             "share",
             USEFULNESS,
-            "Distance between what cleartext and release teach, estimated as in Groups (21).",
-            lambda e: e.faithfulness.etv,
-            error=lambda e: e.faithfulness.etv_error,
+            "Distance between what cleartext and release teach, as in Groups (21); no number where "
+            "that estimate is too noisy to be one (RF is then the one to read).",
+            lambda e: e.usable_etv[0],
+            error=lambda e: e.usable_etv[1],
         ),
         Measure(
             "ABS_A",
@@ -326,6 +337,18 @@ MEASURES: dict[str, Measure] = {
             stated=True,
             limit="max_relative_threat",
             is_threat=True,
+        ),
+        Measure(
+            "max_p_A",
+            "Highest certainty",
+            "share",
+            THREAT,
+            "The attacker's belief in the true secret of the person whose secret he is surest of.",
+            lambda e: float(e.threats["A"].truth.max()),
+            "A",
+            stated=True,
+            limit="max_belief",
+            subject="The attacker's highest belief in a true secret",
         ),
         _quantile(0.5, "Median relative threat", "Half"),
         _quantile(0.75, "75% quantile", "Three quarters"),

@@ -14,6 +14,7 @@ from anonbayes.arrays import Ints
 from anonbayes.beliefs.victims import Victims, group_codes
 from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
+from anonbayes.io.text import row_name
 from anonbayes.tables.build import JOIN, check_column, check_frame, distinct_rows, multiplicities
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.groups import tally
@@ -21,6 +22,7 @@ from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
     "Truth",
+    "check_all_known",
     "check_same_secrets",
     "clear_release",
     "exact_victims",
@@ -115,8 +117,8 @@ def read_truth(
         check_column(cleartext, weights, "weights")
         people = multiplicities(cleartext, weights)
     frame = _with_joined(table, cleartext)
-    codes = read_attributes(table, frame, people=people)
-    secret = _column(frame, table.secret.domain, "cleartext", people)
+    domains = [*(table.domains[name] for name in table.attributes), table.secret.domain]
+    *codes, secret = _columns(frame, domains, "cleartext", people)
     known = None
     if group is not None:
         check_column(cleartext, group, "group")
@@ -153,9 +155,21 @@ def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
     known, secret = list(names), [table.sensitive]
     if table.sensitive not in known and set(table.sensitive.split(JOIN)) <= set(known):
         secret = table.sensitive.split(JOIN)
-    for name in (*table.attributes, *secret):
-        _check_known(name, known, "cleartext")
-    return [*table.attributes, *secret]
+    wanted = [*table.attributes, *secret]
+    check_all_known(wanted, known)
+    return wanted
+
+
+def check_all_known(wanted: Iterable[str], known: Collection[str]) -> None:
+    """Raise `TableError` that names every column which the cleartext lacks."""
+    lacking = [name for name in wanted if name not in known]
+    if len(lacking) == 1:
+        _check_known(lacking[0], known, "cleartext")
+    if lacking:
+        raise TableError(
+            f"The cleartext table lacks {len(lacking)} columns that the released table has: "
+            f"{', '.join(map(repr, lacking))}. It has: {', '.join(map(repr, known))}."
+        )
 
 
 def read_attributes(
@@ -167,7 +181,23 @@ def read_attributes(
 ) -> list[Ints]:
     """Value codes of a frame's columns, one array per attribute of the table."""
     check_frame(frame, f"The {what} table")
-    return [_column(frame, table.domains[name], what, people) for name in table.attributes]
+    return _columns(frame, [table.domains[name] for name in table.attributes], what, people)
+
+
+def _columns(
+    frame: pd.DataFrame, domains: Iterable[Domain], what: str, people: Ints | None
+) -> list[Ints]:
+    """Codes of several columns; what is wrong with any of them is said at once."""
+    codes: list[Ints] = []
+    problems: list[str] = []
+    for domain in domains:
+        try:
+            codes.append(_column(frame, domain, what, people))
+        except DomainError as error:
+            problems.append(str(error))
+    if problems:
+        raise DomainError("\n".join(problems))
+    return codes
 
 
 def clear_release(
@@ -264,7 +294,8 @@ def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None)
         rows = np.flatnonzero(inverse == bad)
         n = len(rows) if people is None else int(people[rows].sum())
         raise DomainError(
-            f"Column {name!r} of the {what} table, row {plain(series.index[rows[0]])!r}: "
+            f"Column {name!r} of the {what} table, "
+            f"{row_name(series.index, int(rows[0]))}: "
             f"{distinct[bad]!r} is not in the released table's domain ({n} rows). "
             f"{nearest(distinct[bad], domain.labels)}"
         )

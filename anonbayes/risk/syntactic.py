@@ -22,7 +22,14 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
-__all__ = ["Answer", "ReidentificationRisk", "reidentification_risk", "syntactic_risks", "wp29"]
+__all__ = [
+    "Answer",
+    "ReidentificationRisk",
+    "privacy_models",
+    "reidentification_risk",
+    "syntactic_risks",
+    "wp29",
+]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -115,6 +122,69 @@ def reidentification_risk(
         rows["weight"] = weight
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("attacker")
     return ReidentificationRisk(frame, rows, threshold, table.n_suppressed)
+
+
+def privacy_models(
+    table: ReleasedTable, *, population: pd.DataFrame | None = None
+) -> dict[str, float]:
+    """Which parameters of the usual privacy models a release satisfies, beside k and l.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A release whose sensitive values are known.
+    population : pandas.DataFrame, optional
+        The attributes of everybody among whom the people of the table are, for delta-presence.
+
+    Returns
+    -------
+    dict
+        ``entropy_l``: the least ``exp`` of the entropy of the sensitive values in a group;
+        ``recursive_c``: the least c of recursive (c, 2)-diversity, infinite where a group shows one
+        value; ``t``: the largest distance between the values of a group and those of the table, by
+        the steps between ordered numbers, else by total variation; ``delta_low`` and
+        ``delta_high`` with a population: between which shares of the people who fit a group are in
+        the table.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> found = privacy_models(ab.datasets.load("table1_recoded"))
+    >>> {name: round(value, 3) for name, value in found.items()}
+    {'entropy_l': 2.0, 'recursive_c': 1.0, 't': 0.75}
+    """
+    if not table.secrets_known:
+        raise AnonbayesError("The sensitive values are randomized: no group shows them.")
+    if not table.n_groups:
+        raise AnonbayesError("Every row is suppressed; there is no group.")
+    shown = table.group_codes >= 0
+    people = np.ones(len(shown)) if table.weights is None else table.weights.astype(float)
+    counts = np.zeros((table.n_groups, len(table.secret.domain)))
+    secret = table.secret.evidence.matrix.indices[table.secret.codes]
+    np.add.at(counts, (table.group_codes[shown], secret[shown]), people[shown])
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    entropy = -(shares * logs).sum(axis=1)
+    most = counts.max(axis=1)
+    others = counts.sum(axis=1) - most
+    ratio = np.divide(most, others, out=np.full(len(most), np.inf), where=others > 0)
+    apart = shares - table.secret_counts / table.n_rows
+    if table.secret.domain.is_numeric:
+        order = np.argsort(table.secret.domain.numbers, kind="stable")
+        steps = max(len(order) - 1, 1)
+        distance = np.abs(np.cumsum(apart[:, order], axis=1)).sum(axis=1) / steps
+    else:
+        distance = np.abs(apart).sum(axis=1) / 2
+    models = {
+        "entropy_l": float(np.exp(entropy.min())),
+        "recursive_c": float(ratio.max()),
+        "t": float(distance.max()),
+    }
+    if population is not None:
+        found = reidentification_risk(table, population=population).rows
+        present = (found["class_size"] * found["journalist"]).clip(upper=1.0)
+        models |= {"delta_low": float(present.min()), "delta_high": float(present.max())}
+    return models
 
 
 def syntactic_risks(

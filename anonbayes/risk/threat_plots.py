@@ -92,7 +92,7 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
 def plot_relative_threat(
     risk: RiskAssessment, under: str = "A", *, bins: int = 40, ax: Axes | None = None
 ) -> Axes:
-    """Plot the distribution of log2 Ti (Groups Figures 2, 3: (b), (d)).
+    """Plot the distribution of Ti on a scale of powers of 2 (Groups Figures 2, 3: (b), (d)).
 
     Parameters
     ----------
@@ -135,10 +135,14 @@ def plot_relative_threat(
     ax.axvline(0.0, color="0.3", linewidth=0.8)
     ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label="certainty doubled")
     ax.set(
-        xlabel="log2 of the relative threat Ti",
+        xlabel="relative threat: the attacker's certainty over the learner's",
         ylabel="rows",
         title=f"Rows threatened under the {WHO[under]}",
     )
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda power, _: f"×{2.0**power:.3g}"))
     skew = weighted_skewness(logs, weight)
     ax.legend(
         frameon=False,
@@ -181,7 +185,7 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
             ax.annotate(f"{q:.0%}", (cut, y), textcoords="offset points", xytext=(5, 5), fontsize=8)
     _log2_axis(ax)
     ax.set(
-        xlabel="threshold of the relative threat Ti",
+        xlabel="threshold of the relative threat",
         ylabel="share of rows above",
         title="How many rows a threshold refuses",
     )
@@ -254,7 +258,7 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
         ax.errorbar(values, place, xerr=2 * error.to_numpy(float), fmt=marker, markersize=5,
                     color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
     for y, x, ratio in zip(place, p_a, rows["Ti"], strict=True):
-        ax.annotate(f"x {ratio:.3g}", (x, y), textcoords="offset points", xytext=(7, 0),
+        ax.annotate(f"×{ratio:.3g}", (x, y), textcoords="offset points", xytext=(7, 0),
                     va="center", fontsize=8)  # fmt: skip
     ax.set_yticks(place, [str(label) for label in rows.index])
     ax.set(xlabel="threat level", ylabel="row", title="Largest relative threats")
@@ -350,5 +354,5 @@ def _log2_axis(ax: Axes) -> None:
 
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
-    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("×{x:.3g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -156,7 +157,9 @@ def _from_matrix(domain: Domain, gain: pd.DataFrame | npt.ArrayLike) -> Gain:
     if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise AnonbayesError("gain= must be finite and at least 0.")
     target = np.where(matrix.max(axis=0) > 0, matrix.argmax(axis=0), -1)
-    return Gain(matrix, target, acts, f"the best act against the victim, by {domain.name}")
+    mark = zlib.crc32(repr((acts, matrix.tolist())).encode())
+    text = f"the best of {len(acts)} acts against the victim, by {domain.name} (gains {mark:08x})"
+    return Gain(matrix, target, acts, text)
 
 
 # -------------------------------------------------------------------------------------------------

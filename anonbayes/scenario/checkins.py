@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +34,7 @@ class Users(Section):
     exponent: float = key("Of the popularity.", 1.0, ge=0)
     file: File | None = key("Delimited UTF-8 file with one user per line.", None)
     column: str | None = key("Column of the places.", None)
-    sep: str = key("Separator of the file.", ";")
+    sep: str = key(SEPARATOR, AUTO)
     sensitive: Several[str] = key("Places that are sensitive in themselves.", ())
 
     def check(self) -> Iterator[str]:
@@ -52,6 +54,9 @@ class CheckinsProtocol(Section):
         "How budgets follow from the first reports.", "confidence"
     )
     alpha: float = key("Error probability of the rule.", 0.05, gt=0, le=1)
+    coverage: Literal["simultaneous", "pointwise"] = key(
+        "Whether the rule may err for any place, or for each (as published).", "simultaneous"
+    )
     cap: float = key("Largest budget of a sensitive place.", 1.0, gt=0)
 
 
@@ -107,7 +112,7 @@ class PreparedCheckins:
         sensitive = self.settings.population.sensitive
         found = collect(
             self.domain, self.values, how.gamma, first=how.first, rule=how.rule, alpha=how.alpha,
-            sensitive=sensitive, cap=how.cap, seed=self.seeds[0],
+            coverage=how.coverage, sensitive=sensitive, cap=how.cap, seed=self.seeds[0],
         )  # fmt: skip
         counts = np.bincount(self.domain.encode(self.values), minlength=len(self.domain))
         truth = counts / n

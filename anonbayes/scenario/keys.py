@@ -164,7 +164,7 @@ def build(
 
     Examples
     --------
-    >>> from anonbayes.scenario.release_assessment import Model
+    >>> from anonbayes.scenario.assessment_keys import Model
     >>> build(Model, {"draws": 50, "method": "gibbs"}, source="x.toml").draws
     50
     >>> build(Model, {"drawz": 50}, source="x.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,6 +44,7 @@ __all__ = [
     "audit_record",
     "compare_limits",
     "content_of",
+    "stage",
 ]
 
 
@@ -157,6 +159,18 @@ def audit_record(audit: Audit) -> dict[str, Any]:
         "other": None if other is None else str(other),
         "report": None if report is None else str(report),
     }
+
+
+@contextlib.contextmanager
+def stage(what: str) -> Iterator[None]:
+    """Say on a terminal what is being done, while it is done."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
 
 
 # -------------------------------------------------------------------------------------------------
@@ -292,7 +306,8 @@ class Place:
             writers[DRAWS] = result.netcdf
         names = list(writers)
         writers[self.seal] = writers.pop(self.seal)
-        write_together(self.directory, writers, replaces=self.shared or None)
+        with stage("Writing the report and other files"):
+            write_together(self.directory, writers, replaces=self.shared or None)
         return [self.directory / name for name in names]
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import File, Section, key
-from anonbayes.scenario.release import NAMES
+from anonbayes.scenario.release import DECIMAL, ENCODING, NAMES, SEPARATOR, Release
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.people import Truth
-    from anonbayes.tables.reading import Reading
+    from anonbayes.tables.build import Reading
+    from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.sources import Counted
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["People", "PeopleInClear", "read_people", "with_numbers"]
+__all__ = ["People", "PeopleInClear", "read_others", "read_people", "with_numbers"]
 LABEL = "missing"
 
 
@@ -33,12 +35,27 @@ class PeopleInClear(Section):
     """The people of the table, in clear."""
 
     dataset: str | None = key(NAMES, None)
-    file: File | None = key("Delimited UTF-8 file with a header line.", None)
-    sep: str = key("Separator of the file.", ";")
-    missing: Literal["error", "category", "drop", "as_released"] = key(
-        "What an empty cell means: a mistake, a value of its own, that its row is left out, or "
-        "what it means in the release, of whose columns alone the cells then matter.", "error",
+    file: File | None = key("File with a header line: delimited text, parquet, Excel, SPSS or "
+                            "Stata.", None)  # fmt: skip
+    sep: str = key(SEPARATOR, AUTO)
+    encoding: str = key(ENCODING, "utf-8")
+    decimal: Literal[".", ","] = key(DECIMAL, ".")
+    partial: bool = key("Whether the file may hold other people than the release: part of them, or "
+                        "more.", False)  # fmt: skip
+    missing: Literal["as_released", "error", "unknown", "category", "drop"] = key(
+        "What an empty cell of a column that is used means: the same as in the release, a mistake, "
+        "that nobody knows the value (the person is then not assessed), a value of its own, or "
+        "that its row is left out.", "as_released",
     )  # fmt: skip
+
+    group: str | None = key(
+        "Column that names each person's group in an Anatomy, for an attacker who knows it.", None
+    )
+
+    @property
+    def text(self) -> dict[str, str]:
+        """How the file is spelled."""
+        return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
@@ -56,16 +73,29 @@ class People:
         A line per person, or per distinct record; labels are numbers of rows in the file.
     weights : str, optional
         Column that says how many people a line stands for.
+    group : str, optional
+        Column that names each person's group in an Anatomy, which the attacker then knows.
     """
 
     frame: pd.DataFrame
     weights: str | None = None
+    group: str | None = None
+
+    def values(self) -> dict[str, KnownValues]:
+        """Return the values that each column is known to have."""
+        from anonbayes.tables.evidence import KnownValues
+
+        return {
+            str(name): KnownValues(tuple(column.unique().tolist()))
+            for name, column in self.frame.items()
+            if name != self.weights
+        }
 
     def check(self, table: ReleasedTable) -> Truth:
         """Find mistakes before the model is fitted; returns the people in the table's codes."""
         from anonbayes.risk.people import check_same_secrets, read_truth
 
-        truth = read_truth(table, self.frame, weights=self.weights)
+        truth = read_truth(table, self.frame, weights=self.weights, group=self.group)
         check_same_secrets(table, truth)
         return truth
 
@@ -73,22 +103,28 @@ class People:
         """Call `Posterior.assess`; `truth` is what `check` returned."""
         from anonbayes.risk.assess import assess
 
-        return assess(post, self.frame, weights=self.weights, truth=truth, **how)
+        return assess(post, self.frame, weights=self.weights, group=self.group, truth=truth, **how)
 
 
 def read_people(
-    source: PeopleInClear, tables: Iterable[ReleasedTable] | None = None, *, engine: str = "auto"
+    source: PeopleInClear,
+    releases: Iterable[ReleasedTable | Release] | None = None,
+    *,
+    used: Iterable[str] = (),
+    engine: str = "auto",
 ) -> People:
     r"""Read people in clear: all rows, or what the assessment of releases asks for.
 
     Parameters
     ----------
     source : PeopleInClear
-        Where they are, and what empty cells mean. With ``missing="as_released"`` every cell stays
-        the text that it is, in any file that `read_arx` reads; otherwise columns that spell
-        numbers become numbers, and empty cells matter also where nobody asks for their column.
-    tables : iterable of ReleasedTable, optional
-        Releases of these people. Without any, all rows and columns are kept, to make releases of.
+        Where they are, and what empty cells mean.
+    releases : iterable of ReleasedTable or Release, optional
+        Releases of these people, read or still in files; cells then stay the texts that they are.
+        Without any, all rows and columns are kept, to make releases of, and columns that spell
+        numbers become numbers.
+    used : iterable of str
+        Columns whose empty cells matter where releases are made; by default all.
     engine : {"auto", "pandas", "duckdb", "dask"}
         As in `read_arx`: large files are counted.
 
@@ -103,26 +139,51 @@ def read_people(
     ...     pd.DataFrame({"sex": ["*", "*", "*"], "ill": ["flu", "flu", "cold"]}), "ill",
     ...     domains={"sex": ["f", "m"]},
     ... )
-    >>> people = PeopleInClear(file=file, missing="as_released")
+    >>> people = PeopleInClear(file=file)
     >>> read_people(people, [released], engine="duckdb").frame.to_dict("list")
     {'sex': ['f', 'm'], 'ill': ['flu', 'cold'], 'weight': [2, 1]}
     """
+    return replace(_read(source, releases, used, engine), group=source.group)
+
+
+def _read(
+    source: PeopleInClear,
+    releases: Iterable[ReleasedTable | Release] | None,
+    used: Iterable[str],
+    engine: str,
+) -> People:
     if source.file is None:
         return People(_named(source))
-    if tables is None:
-        return People(_rows(source, source.file))
-    from anonbayes.tables.reading import open_source
+    if releases is None:
+        return People(_rows(source, source.file, used))
+    from anonbayes.tables.build import open_source
 
-    as_released = source.missing == "as_released"
-    reading = open_source(
-        source.file, engine=engine, sep=source.sep, kind=None if as_released else "csv"
-    )
-    wanted = _wanted(tables, reading.names)
-    if as_released:
-        return _as_released(reading.only(wanted))
-    if reading.engine == "pandas":
-        return People(_rows(source, source.file))
-    return _counted(source, source.file, reading, wanted)
+    asked = list(releases)
+    reading = open_source(source.file, engine=engine, **source.text)
+    wanted = _wanted(asked, reading.names)
+    if source.group is not None:
+        if source.group not in reading.names:
+            raise TableError(
+                f"{str(source.file)!r} has no column {source.group!r} that could name the people's "
+                f"groups. "
+                f"{nearest(source.group, reading.names)}"
+            )
+        wanted = list(dict.fromkeys([*wanted, source.group]))
+    missing = source.missing
+    if missing == "as_released":
+        policies = {one.missing for one in asked if isinstance(one, Release)}
+        missing = policies.pop() if len(policies) == 1 else "error"
+    return _for_releases(reading.only(wanted), missing)
+
+
+def read_others(source: PeopleInClear, table: ReleasedTable) -> ReleasedTable:
+    """Read a register in the table's codes; other columns than the table's do not matter."""
+    from anonbayes.beliefs.register import read_register
+
+    others = read_people(source, [table])
+    wanted = [*table.attributes, table.sensitive, others.weights]
+    kept = [c for c in others.frame.columns if c in wanted]
+    return read_register(table, others.frame[kept], weights=others.weights)
 
 
 def _named(source: PeopleInClear) -> pd.DataFrame:
@@ -141,46 +202,58 @@ def _named(source: PeopleInClear) -> pd.DataFrame:
     return table
 
 
-def _rows(source: PeopleInClear, file: Path) -> pd.DataFrame:
+def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFrame:
     """Read all rows, which keep the number that they have in the file."""
-    from anonbayes.io.text import read_csv_text
-
-    frame = read_csv_text(file, sep=source.sep)
-    return with_numbers(_settled(frame, file, source.missing), source.missing)
-
-
-def _as_released(reading: Reading) -> People:
     import numpy as np
 
+    from anonbayes.io.text import ROW, read_csv_text
+    from anonbayes.tables.sources import Counted
+
+    how: dict[str, Any] = source.text
+    frame = read_csv_text(file, **how)
+    missing = "error" if source.missing == "as_released" else source.missing
+    names = [name for name in used if name in frame] or frame.columns.tolist()
+    first = np.arange(len(frame), dtype=np.int64)
+    kept = _settled(Counted(frame[names], np.ones_like(first), first), str(file), missing)
+    whole = frame.iloc[kept.first].assign(**{name: kept.frame[name] for name in names})
+    if len(whole) < len(frame):
+        whole = whole.rename_axis(ROW)
+    return with_numbers(whole, missing)
+
+
+def _for_releases(reading: Reading, missing: str) -> People:
+    """Read the columns that releases ask for: row by row, or counted where there are many."""
+    import numpy as np
+
+    from anonbayes.io.text import as_text
     from anonbayes.tables.sources import Counted, all_rows
 
+    where = str(reading.source)
     if reading.engine == "pandas":
         frame, first = all_rows(reading.source)
-        return People(_labelled(reading, Counted(frame, np.ones_like(first), first)))
-    return _weighted(reading, reading.count())
+        counted = Counted(frame, np.ones_like(first), first)
+    else:
+        counted = reading.count()
+    if reading.source.kind == "parquet":
+        counted = replace(counted, frame=as_text(counted.frame))
+    counted = _settled(counted, where, missing)
+    if reading.engine == "pandas":
+        return People(_labelled(reading, counted))
+    return _weighted(reading, counted)
 
 
-def _counted(source: PeopleInClear, file: Path, reading: Reading, wanted: list[str]) -> People:
-    import pandas as pd
+def _wanted(releases: Iterable[ReleasedTable | Release], names: Iterable[str]) -> list[str]:
+    from anonbayes.risk.people import check_all_known, truth_columns
 
-    from anonbayes.tables.sources import count_frame
-
-    others = [name for name in reading.names if name not in wanted]
-    found = reading.only(reading.names, presence=others).count()
-    people = pd.Series(found.rows, index=found.first)
-    frame = _settled(
-        found.frame.set_axis(found.first, axis=0), file, source.missing, people=people
-    )[wanted]
-    first = frame.index.to_numpy()
-    kept = count_frame(frame, first, people.loc[first].to_numpy())
-    return _weighted(reading, replace(kept, frame=with_numbers(kept.frame, source.missing)))
-
-
-def _wanted(tables: Iterable[ReleasedTable], names: Iterable[str]) -> list[str]:
-    from anonbayes.risk.people import truth_columns
-
-    known = list(names)
-    return list(dict.fromkeys(name for table in tables for name in truth_columns(table, known)))
+    known, wanted = list(names), []
+    for one in releases:
+        if isinstance(one, Release):
+            columns = list(one.column_names)
+            check_all_known(columns, known)
+        else:
+            columns = truth_columns(one, known)
+        wanted += columns
+    return list(dict.fromkeys(wanted))
 
 
 def _weighted(reading: Reading, found: Counted) -> People:
@@ -201,30 +274,25 @@ def _labelled(reading: Reading, found: Counted) -> pd.DataFrame:
     return found.frame.set_axis(pd.Index(found.first, name=ROW), axis=0)
 
 
-def _settled(
-    frame: pd.DataFrame, file: Path, missing: str, *, people: pd.Series | None = None
-) -> pd.DataFrame:
-    """Give empty cells of a frame of texts their meaning.
-
-    A line of the frame is labelled by the number of its row, and stands for one row of the file or
-    for so many `people`.
-    """
-    from anonbayes.io.text import ROW, filled
+def _settled(counted: Counted, where: str, missing: str) -> Counted:
+    """Give empty cells of texts their meaning; a line stands for one row of the file or several."""
+    from anonbayes.tables.build import without_gaps
 
     if missing == "category":
-        return frame.replace("", LABEL)
-    if missing == "drop":
-        whole = (frame != "").all(axis=1)
-        if whole.all():
-            return frame
-        if not whole.any():
-            raise TableError(f"{str(file)!r}: every row has an empty cell, so none is left.")
-        return frame[whole].rename_axis(ROW)
-    if missing == "error":
-        advice = "Or say what they mean: cleartext.missing = 'category' or 'drop'."
-        for name in frame.columns:
-            filled(frame[name], advice=advice, people=people)
-    return frame
+        return replace(counted, frame=counted.frame.replace("", LABEL))
+    if missing in ("drop", "unknown"):
+        return without_gaps(counted, where)
+    empty = counted.frame == ""
+    bad = [str(name) for name in empty if empty[name].any()]
+    if bad:
+        row = int(counted.first[int(empty[bad[0]].to_numpy().argmax())])
+        counts = ", ".join(f"{name} {int(counted.rows[empty[name]].sum()):,}" for name in bad)
+        raise TableError(
+            f"{where}: cells are empty, the first in column {bad[0]!r}, row {row} (the first is "
+            f"0); empty cells by column: {counts}. Say what they mean with cleartext.missing: "
+            "'category' (a value of its own) or 'drop' (their rows are left out)."
+        )
+    return counted
 
 
 def with_numbers(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.channels.registry import MECHANISMS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key
 
 if TYPE_CHECKING:
@@ -17,14 +19,19 @@ if TYPE_CHECKING:
     from anonbayes.anonymize.recode import Recoding
     from anonbayes.domains import Domain
     from anonbayes.hierarchies import Hierarchy
+    from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["CHANNELS", "ColumnRelease", "Made", "Release", "make_release"]
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
+SEPARATOR = 'Separator: a character, "tab", or "auto" to look for it in the header line.'
+ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
+DECIMAL = "Decimal mark of numbers in delimited text."
 
 CHANNELS = tuple(name for name, kind in MECHANISMS.items() if kind.takes_epsilon)
 PROTECTS_SOME = tuple(name for name in CHANNELS if "sensitive" in MECHANISMS[name].needs)
+NUMERIC = tuple(name for name in CHANNELS if MECHANISMS[name].numeric)
 Channel: Any = Literal[CHANNELS]  # type: ignore[valid-type]
 Shown: Any = Literal[("clear", "level", "bins", *CHANNELS)]  # type: ignore[valid-type]
 
@@ -38,9 +45,9 @@ class ColumnRelease(Section):
 
     method: Shown = key("How its values are released.")
     level: int | None = key("Level of the hierarchy (level).", None, ge=0)
-    lower: float | None = key("Lower end of the first bin (bins).", None)
-    upper: float | None = key("Upper end of the last bin (bins).", None)
-    bins: int | None = key("Number of bins of equal width (bins).", None, ge=1)
+    lower: float | None = key("Lower end of the first bin (bins, numbers).", None)
+    upper: float | None = key("Upper end of the last bin (bins, numbers).", None)
+    bins: int | None = key("Number of bins of equal width (bins, numbers).", None, ge=1)
     epsilon: float | None = key("Privacy budget (randomized mechanisms).", None, ge=0)
     sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
 
@@ -48,6 +55,8 @@ class ColumnRelease(Section):
         """Yield what the keys contradict each other in."""
         needs = {"level": ("level",), "bins": ("lower", "upper", "bins")}
         wanted = needs.get(self.method, ("epsilon",) if self.method in CHANNELS else ())
+        if self.method in NUMERIC:
+            wanted = ("lower", "upper", "bins", "epsilon")
         if self.method in PROTECTS_SOME:
             wanted = (*wanted, "sensitive")
         for name in ("level", "lower", "upper", "bins", "epsilon", "sensitive"):
@@ -66,13 +75,18 @@ class Release(Section):
     file: File | None = key("Released table; of an Anatomy its quasi-identifiers.", None)
     sensitive_file: File | None = key("Sensitive table of an Anatomy.", None)
     group: str | None = key("Group column of an Anatomy.", None)
-    sep: str = key("Separator of the files.", ";")
+    sep: str = key(SEPARATOR, AUTO)
+    encoding: str = key(ENCODING, "utf-8")
+    decimal: Literal[".", ","] = key(DECIMAL, ".")
     drop: Several[str] = key("Columns of the file to leave out.", ())
     domains: dict[str, Any] = key(
         'Possible values of columns, such as age = "18-99" or sex = ["f", "m"]; by default those '
         "that the file and the hierarchies show.", dict,
     )  # fmt: skip
-    missing: Literal["error", "unknown", "category"] = key("What an empty cell means.", "error")
+    missing: Literal["error", "unknown", "category", "drop"] = key(
+        "What an empty cell means: a mistake, any value, a value of its own, or that its row is "
+        "left out.", "error",
+    )  # fmt: skip
     scheme: Literal["recode", "mondrian", "anatomy", "columns"] | None = key(
         "How the cleartext is anonymized.", None
     )
@@ -121,6 +135,20 @@ class Release(Section):
                 where = "an Anatomy" if vertical else f"@{ways[0]} {str(getattr(self, ways[0]))!r}"
                 yield f"@{name} has no meaning with {where}."
 
+    @property
+    def text(self) -> dict[str, str]:
+        """How the files are spelled."""
+        return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        """Attributes and sensitive columns of a released file, from its header."""
+        from anonbayes.tables.build import open_source
+
+        drop = self.drop if self.sensitive_file is None else (self.group or "",)
+        names = open_source(self.file, drop=drop, **self.text).names
+        return (*(name for name in names if name not in self.sensitive), *self.sensitive)
+
 
 # -------------------------------------------------------------------------------------------------
 # From the keys to the table.
@@ -148,6 +176,7 @@ def make_release(
     *,
     dataset: str | None = None,
     seed: int | None = None,
+    known: Mapping[str, KnownValues] | None = None,
 ) -> Made:
     """Read the released table, or make it from the people in clear.
 
@@ -161,6 +190,9 @@ def make_release(
         Name of the cleartext, whose own hierarchies are used unless others are given.
     seed : int, optional
         Of random schemes.
+    known : mapping of str to KnownValues, optional
+        Values of the columns, from the cleartext, for those of a file that have neither a domain
+        nor a hierarchy.
 
     Examples
     --------
@@ -170,7 +202,7 @@ def make_release(
     if release.dataset is not None:
         return Made(_named(release))
     if release.file is not None:
-        return Made(_read(release, release.file))
+        return Made(_read(release, release.file, known or {}))
     assert people is not None and release.scheme is not None
     for name in release.sensitive:
         if name not in people.columns:
@@ -182,7 +214,9 @@ def make_release(
     if release.hierarchies is not None:
         from anonbayes.tables.readers import read_hierarchies
 
-        trees = read_hierarchies(release.hierarchies, people.columns, sep=release.sep)
+        trees = read_hierarchies(
+            release.hierarchies, people.columns, sep=release.sep, encoding=release.encoding
+        )
     elif dataset == "clinic":
         from anonbayes import datasets
 
@@ -206,20 +240,24 @@ def _named(release: Release) -> ReleasedTable:
     return table
 
 
-def _read(release: Release, file: Path) -> ReleasedTable:
+def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> ReleasedTable:
     from anonbayes.io.text import parse_values
-    from anonbayes.tables.readers import read_anatomy, read_arx
+    from anonbayes.tables.readers import read_anatomy, read_arx, read_hierarchies
 
-    domains: dict[str, Any] = {
+    folder, names = release.hierarchies if known else None, release.column_names if known else ()
+    trees = read_hierarchies(folder, names, sep=release.sep, encoding=release.encoding) or {}
+    domains: dict[str, Any] = {name: known[name] for name in names if name not in trees}
+    domains |= {
         name: parse_values(values, option=f"release.domains.{name}")
         if isinstance(values, str)
         else values
         for name, values in release.domains.items()
     }
-    how: dict[str, Any] = {"domains": domains or None, "sep": release.sep}
-    how["missing"] = release.missing
+    how: dict[str, Any] = {"domains": domains or None, "missing": release.missing, **release.text}
     if release.sensitive_file is not None:
         assert release.group is not None
+        if release.missing == "drop":  # whole rows are left out before groups are made
+            how["missing"] = "error"
         return read_anatomy(
             file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group, **how
         )
@@ -337,4 +375,10 @@ def _channel(domain: Domain, how: ColumnRelease) -> Any:
         assert how.lower is not None and how.upper is not None and how.bins is not None
         return UniformQuantizer(how.lower, how.upper, how.bins, domain=domain)
     assert how.epsilon is not None
+    if how.method in NUMERIC:
+        from anonbayes.channels.numbers import BinnedDomain
+
+        assert how.lower is not None and how.upper is not None and how.bins is not None
+        binned = BinnedDomain(domain.name, how.lower, how.upper, how.bins)
+        return make_channel(how.method, binned, how.epsilon)
     return make_channel(how.method, domain, how.epsilon, sensitive=how.sensitive)

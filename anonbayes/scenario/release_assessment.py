@@ -6,20 +6,30 @@ The one way from a request to an assessment: `anonbayes assess`, `compare`, `ano
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.errors import AnonbayesError, AnonymizationError, ConvergenceWarning, nearest
 from anonbayes.formats import plain
+from anonbayes.scenario.assessment_keys import (
+    IDENTITY_LIMITS,
+    AssessedPopulation,
+    AssessmentLimits,
+    AssessmentOutputs,
+    Model,
+    Threats,
+    Victim,
+)
 from anonbayes.scenario.keys import Section, Several, key
-from anonbayes.scenario.outputs import Outputs, Result
-from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_people
+from anonbayes.scenario.outputs import Result, compare_limits, stage
+from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_others, read_people
 from anonbayes.scenario.release import Made, Release, make_release
+from anonbayes.tables.build import JOIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,91 +37,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.diagnostics import DiagnosticReport
+    from anonbayes.domains import Domain
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.risk.comparison import Comparison
+    from anonbayes.risk.comparison import Comparison, Recommendation
     from anonbayes.risk.limits import Limit
     from anonbayes.risk.people import Truth
     from anonbayes.tables.table import ReleasedTable
+    from anonbayes.uniqueness.identity import Identity
 
 __all__ = ["Assessed", "Assessment", "AssessmentSweep", "PreparedAssessment"]
-
-
-# -------------------------------------------------------------------------------------------------
-# The keys.
-
-
-class Model(Section):
-    """Prior and sampler."""
-
-    alpha: Any = key("Dirichlet weights of the sensitive values: a number, list or table.", 1.0)
-    beta: Any = key('Weights of the other values: a number, a table by attribute, or "pooled"; by '
-                    "default 1 with independent evidence, pooled with weighted evidence.",
-                    None)  # fmt: skip
-    evidence: Literal["auto", "independent", "weighted"] = key(
-        "How attributes add up: each in full, by weights learned from the release, or whichever "
-        "of the two tells held-out rows better.", "auto",
-    )  # fmt: skip
-    method: Literal["auto", "exact", "gibbs", "nuts"] = key("Engine.", "auto")
-    step: str | None = key("Kind of Gibbs step, such as tempered.", None)
-    draws: int = key("Draws per chain.", 1000, ge=1)
-    tune: int | None = key("Sweeps before them.", None, ge=0)
-    chains: int = key("Number of chains.", 4, ge=1)
-    cores: int | None = key("Chains that run at the same time.", None, ge=1)
-
-
-Threat = Literal["RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain"]
-
-
-class Threats(Section):
-    """What counts as a threat."""
-
-    harm: Several[str] = key("Sensitive values that must not be inferred; by default any.", ())
-    kind: Literal["predictive", "conditional"] = key("The learner's belief.", "predictive")
-    measure: Threat = key(
-        "Measure of threat that decides which releases of a sweep are efficient.", "RGT_A"
-    )
-
-
-class Victim(Section):
-    """A person about whom beliefs are asked."""
-
-    name: str = key("How the person is called in the results.")
-    known: dict[str, Any] = key("What is known: attribute = value; left out = unknown.", dict)
-    secret: Any = key("Sensitive value that limits.max_belief is about.", None)
-
-
-class AssessmentLimits(Section):
-    """What is acceptable; beyond it the exit code is 3."""
-
-    max_relative_threat: float | None = key("Largest relative threat of anybody.", None, gt=0)
-    max_threatened: float | None = key("Largest share of threatened people.", None, ge=0, le=1)
-    max_cost: float | None = key("Largest cost of being in the table: share of people guessed "
-                                 "right beyond what the population gives away.", None, ge=0,
-                                 le=1)  # fmt: skip
-    max_doubled: float | None = key("Largest share of people threatened with a relative threat of "
-                                    "2 or more.", None, ge=0, le=1)  # fmt: skip
-    max_log_loss_gain: float | None = key("Most that being in the table may teach about a secret, "
-                                          "in nats.", None, gt=0)  # fmt: skip
-    max_belief: float | None = key("Largest belief of the attacker in a victim's secret.", None,
-                                   ge=0, le=1)  # fmt: skip
-    require_convergence: bool = key("Whether the chains must be trustworthy.", False)
-
-    @property
-    def threats(self) -> dict[str, float]:
-        """The limits on measures of the assessment that are set."""
-        others = ("max_belief", "require_convergence")
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        return {k: v for k, v in found.items() if v is not None and k not in others}
-
-
-class AssessmentOutputs(Outputs):
-    """Where results go and which are written."""
-
-    report: bool = key("Write a report as one HTML page.", True)
-    show_values: bool = key("Show the values of threatened people in the report.", False)
-    draws: bool = key("Store draws in the netCDF file also where a closed form makes the same ones "
-                      "again when the file is read.", False)  # fmt: skip
 
 
 class Assessment(Section):
@@ -122,6 +57,10 @@ class Assessment(Section):
     seed: int | None = key("Makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
     cleartext: PeopleInClear | None = key("The people in clear; without it only beliefs.", None)
+    others: PeopleInClear | None = key(
+        "A register: other people of the population in clear, whom the attacker knows.", None
+    )
+    population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
     threats: Threats = key("What counts as a threat.", Threats)
     victims: Several[Victim] = key("People about whom beliefs are asked.", ())
@@ -133,6 +72,14 @@ class Assessment(Section):
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
+        if self.population.size is None:
+            for name in IDENTITY_LIMITS:
+                if getattr(self.limits, name) is not None:
+                    yield f"limits.{name} needs population.size."
+        elif self.sweep:
+            yield "population.size has no meaning in a sweep."
+        if self.others is not None and self.others.group is not None:
+            yield "others.group has no meaning: these people are in no group of the release."
         if self.cleartext is None:
             if self.release.scheme is not None:
                 yield "release.scheme needs [cleartext] to make the release from."
@@ -140,14 +87,16 @@ class Assessment(Section):
                 yield "threats.harm needs [cleartext]."
             if self.sweep:
                 yield "sweep needs [cleartext]."
-            if self.limits.threats:
+            if self.limits.threats.keys() - {"max_belief"}:
                 yield "limits on threats need [cleartext] to compare guesses with."
         named = any(victim.secret is not None for victim in self.victims)
-        if self.limits.max_belief is not None and not named:
-            yield "limits.max_belief needs [[victims]] with a secret."
+        if self.limits.max_belief is not None and not named and self.cleartext is None:
+            yield "limits.max_belief needs [cleartext], or [[victims]] with a secret."
         names = [victim.name for victim in self.victims]
         if len(set(names)) < len(names):
             yield "two victims have the same name."
+        if self.cleartext and self.cleartext.missing == "unknown" and self.release.scheme:
+            yield "cleartext.missing 'unknown' has no meaning where a release is made."
         if self.sweep and self.victims:
             yield "victims have no meaning in a sweep."
 
@@ -168,16 +117,25 @@ class Assessment(Section):
 
 
 def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None:
-    """Read the cleartext row by row where a release is made from it; else it may be counted."""
-    if settings.cleartext is None or all(one.release.scheme is None for one in variants):
+    """Read the cleartext before releases that are made from it, or whose values it tells."""
+    asked = [one.release for one in variants]
+    if settings.cleartext is None:
         return None
-    return read_people(settings.cleartext)
+    if all(one.file is not None for one in asked):
+        return read_people(settings.cleartext, asked)
+    if all(one.scheme is None for one in asked):
+        return None
+    chosen = [(*one.quasi_identifiers, *one.sensitive) for one in asked]
+    everything = any(one.scheme and not one.quasi_identifiers for one in asked)
+    used = () if everything else {name for names in chosen for name in names}
+    return read_people(settings.cleartext, used=used)
 
 
 def _made(settings: Assessment, people: People | None) -> Made:
     dataset = None if settings.cleartext is None else settings.cleartext.dataset
     rows = None if people is None else people.frame
-    return make_release(settings.release, rows, dataset=dataset, seed=settings.seed)
+    known = None if people is None or settings.release.file is None else people.values()
+    return make_release(settings.release, rows, dataset=dataset, seed=settings.seed, known=known)
 
 
 def _checked(settings: Assessment, made: Made, people: People | None) -> PreparedAssessment:
@@ -189,14 +147,48 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
     truth = None
     if people is not None:
         truth = people.check(table)
-        for value in settings.threats.harm:
-            table.secret.domain.index(value)
+        _check_cover(settings, table, truth)
+        _harm(settings, table)
+    register = None if settings.others is None else read_others(settings.others, table)
     for victim in settings.victims:
         for name, value in victim.known.items():
             _check_known(table, victim.name, name, value)
         if victim.secret is not None:
             table.secret.domain.index(victim.secret)
-    return PreparedAssessment(settings, made, people, truth)
+    size = settings.population.size
+    if size is not None and size < table.n_rows:
+        raise AnonbayesError(
+            f"population.size: {size:,} people are fewer than the {table.n_rows:,} of the table."
+        )
+    return PreparedAssessment(settings, made, people, truth, register)
+
+
+def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> None:
+    """Refuse a cleartext of other people than those of the release, unless it is allowed."""
+    if truth.n_rows == table.n_rows or (settings.cleartext and settings.cleartext.partial):
+        return
+    part = "part of the people" if truth.n_rows < table.n_rows else "more people than those"
+    raise AnonbayesError(
+        f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: it covers {part} "
+        "of the release, and a limit that holds for it says nothing about the others. If that is "
+        "meant, allow it by setting cleartext.partial."
+    )
+
+
+def pairs_of(domain: Domain) -> list[tuple[Any, ...]]:
+    """Return the values that join those of several columns."""
+    return [value for value in domain.values if isinstance(value, tuple)]
+
+
+def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
+    """Return the harmful values; of joined columns, a value of one part stands for all pairs."""
+    domain = table.secret.domain
+    harmful: list[Any] = []
+    for text in settings.threats.harm:
+        pairs = [v for v in pairs_of(domain) if text in map(str, v)]
+        joined = [v for v in pairs_of(domain) if text == JOIN.join(map(str, v))]
+        harmful += joined or pairs or [domain.values[domain.index(text)]]
+    return list(dict.fromkeys(harmful))
 
 
 def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
@@ -225,11 +217,15 @@ class Assessed:
         Who is threatened; None without a cleartext.
     diagnostics : DiagnosticReport
         Whether the draws can be trusted.
+    standing_out : mapping of str to Identity
+        Who stands out in the population by the ``release``, and by the ``cleartext`` if there is
+        one; empty where no population was given.
     """
 
     post: Posterior
     risk: RiskAssessment | None
     diagnostics: DiagnosticReport
+    standing_out: Mapping[str, Identity] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -240,6 +236,7 @@ class PreparedAssessment:
     made: Made
     people: People | None
     truth: Truth | None = None
+    register: ReleasedTable | None = None
     client: Any = None
 
     @property
@@ -258,6 +255,7 @@ class PreparedAssessment:
             warnings.simplefilter("ignore", ConvergenceWarning)
             post = fit(
                 self.table, alpha=model.alpha, beta=model.beta, evidence=model.evidence,
+                register=self.register,
                 method=model.method, step=model.step, draws=model.draws, tune=model.tune,
                 chains=model.chains,
                 cores=model.cores if alone else 1, seed=settings.seed, client=self.client,
@@ -265,11 +263,34 @@ class PreparedAssessment:
             )  # fmt: skip
         risk = None
         if self.people is not None:
-            harm, kind = settings.threats.harm or None, settings.threats.kind
-            risk = self.people.assess(
-                post, truth=self.truth, harm=harm, kind=kind, client=self.client
-            )
-        return Assessed(post, risk, diagnose(post))
+            harm, kind = _harm(settings, self.table) or None, settings.threats.kind
+            with self._stage("Comparing guesses with the truth", alone and bar):
+                risk = self.people.assess(
+                    post, truth=self.truth, harm=harm, kind=kind, client=self.client
+                )
+        with self._stage("Judging whether the draws can be trusted", alone and bar):
+            judged = diagnose(post)
+        return Assessed(post, risk, judged, self._standing_out() if alone else {})
+
+    def _standing_out(self) -> dict[str, Identity]:
+        size = self.settings.population.size
+        if size is None:
+            return {}
+        from anonbayes.uniqueness.identity import identity
+
+        tables: dict[str, Any] = {"release": self.table}
+        if self.people is not None and self.people.weights is None:
+            tables["cleartext"] = self.people.frame[list(self.table.attributes)]
+        bar = sys.stderr.isatty()
+        return {
+            name: identity(table, population=size, seed=self.settings.seed, progressbar=bar)
+            for name, table in tables.items()
+        }
+
+    @staticmethod
+    def _stage(what: str, shown: bool) -> contextlib.AbstractContextManager[None]:
+        """Say what is being done, unless another bar does."""
+        return stage(what) if shown else contextlib.nullcontext()
 
     def run(self, *, command: str | None = None) -> Result:
         """Ask everything that the request asks; `command` is noted in the report."""
@@ -283,11 +304,16 @@ class PreparedAssessment:
         if beliefs is not None:
             measures |= _secret_belief(self.settings, beliefs, post.table)
             tables["beliefs"] = beliefs
+        if answer.standing_out:
+            released = answer.standing_out["release"]
+            high = released.summary["high"].to_dict()
+            measures["unique_in_population_high"] = float(high["unique_in_population"])
+            measures["largest_match"] = float(released.rows["match"].max())
         limits = (*_threats(self.settings.limits, risk), *self._other_limits(measures, judged))
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
-            text=_words(risk, beliefs, judged),
+            text=_words(risk, beliefs, judged, answer.standing_out),
             measures=measures,
             tables=tables,
             limits=limits,
@@ -295,24 +321,32 @@ class PreparedAssessment:
                 "seed": str(post.attrs["entropy"]),
                 "assessment": assessment,
                 "diagnostics": judged.to_dict(),
+                "identity": {name: who.to_dict() for name, who in answer.standing_out.items()},
                 "rows": rows,
             },
             details={"engine": {"method": post.method, "step": post.step}},
             answer=answer,
-            netcdf=partial(post.to_netcdf, draws=self.settings.outputs.draws),
-            plots={} if risk is None else _plots(risk),
+            # A file of draws would hold the register's people.
+            netcdf=None
+            if self.register is not None
+            else partial(post.to_netcdf, draws=self.settings.outputs.draws),
+            plots=({} if risk is None else _plots(risk))
+            | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()},
             files=self._report(answer, limits, command),
         )
 
     def _other_limits(
         self, measures: Mapping[str, float], judged: DiagnosticReport
     ) -> Iterator[Limit]:
-        from anonbayes.risk.limits import Limit
+        from anonbayes.risk.limits import Limit, check_preset
 
         asked = self.settings.limits
-        if asked.max_belief is not None:
+        yield from compare_limits(asked, measures, IDENTITY_LIMITS)
+        if asked.preset is not None:
+            yield check_preset(self.table, asked.preset)
+        if asked.max_belief is not None and "max_belief" in measures:
             yield Limit("max_belief", "max_belief", asked.max_belief, measures["max_belief"])
-        if asked.require_convergence:
+        if asked.require_convergence or (asked.needs_convergence and not judged.passed):
             passed = float(judged.passed)
             yield Limit("require_convergence", "converged", 1.0, passed, least=True)
 
@@ -324,12 +358,12 @@ class PreparedAssessment:
             return {}
         from anonbayes.reporting.page import report
 
-        shown = tuple(limit for limit in limits if limit.name in self.settings.limits.threats)
+        shown = tuple(limit for limit in limits if limit.measure != "converged")
         return {
             "report.html": lambda path: report(
                 answer.post, answer.risk, path, show_values=wanted.show_values,
                 title=self.settings.question, diagnostics=answer.diagnostics, limits=shown,
-                command=command,
+                command=command, standing_out=answer.standing_out,
             )
         }  # fmt: skip
 
@@ -343,8 +377,8 @@ def _beliefs(settings: Assessment, post: Posterior) -> pd.DataFrame | None:
         known = {k: set(v) if isinstance(v, list) else v for k, v in victim.known.items()}
         both = {
             "learner": post.learner(known),
-            "attacker": post.attacker(known),
-            "random_worlds": post.random_worlds(known),
+            "attacker": post.attacker(known, group=victim.group),
+            "random_worlds": post.random_worlds(known, group=victim.group),
         }
         frame = pd.DataFrame(both).rename_axis(post.table.sensitive).reset_index()
         parts.append(frame.assign(victim=victim.name).set_index(["victim", post.table.sensitive]))
@@ -382,10 +416,23 @@ def _threats(limits: AssessmentLimits, risk: RiskAssessment | None) -> tuple[Lim
     return () if risk is None else check_limits(risk, **limits.threats)
 
 
+def _all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, ...]:
+    """Limits on threats, and on the groups of the release."""
+    from anonbayes.risk.limits import check_preset
+
+    named = () if limits.preset is None else (check_preset(risk.post.table, limits.preset),)
+    return (*_threats(limits, risk), *named)
+
+
 def _words(
-    risk: RiskAssessment | None, beliefs: pd.DataFrame | None, judged: DiagnosticReport
+    risk: RiskAssessment | None,
+    beliefs: pd.DataFrame | None,
+    judged: DiagnosticReport,
+    standing_out: Mapping[str, Identity],
 ) -> str:
     lines = [] if risk is None else [risk.text]
+    if "release" in standing_out:
+        lines.append(f"Release: {standing_out['release']}")
     if beliefs is not None:
         for victim, of_victim in beliefs.groupby(level="victim", sort=False):
             label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
@@ -425,28 +472,48 @@ class AssessmentSweep:
 
         risks, passed = self._assess()
         compared = compare(risks)
-        limited = bool(self.settings.limits.threats) or self.settings.limits.require_convergence
+        limits = self.settings.limits
+        limited = bool(limits.threats or limits.preset) or limits.needs_convergence
         table = self._side_by_side(compared, passed)
-        best = _best(table, limited=limited)
+        threat = self.settings.threats.measure
+        among = table.index[table["acceptable"]] if limited else None
+        chosen = compared.recommend(threat=threat, among=among, limited=limited)
+        best = None if chosen is None else chosen.best
         measures = {
             "releases": float(len(table)),
             "efficient": float(table["efficient"].sum()),
             "acceptable": float(table["acceptable"].sum()),
         }
-        threat = self.settings.threats.measure
+        text = self._words(compared, table, chosen)
         return Result(
-            text=self._words(table, best, limited=limited),
+            text=text,
             measures=measures,
             tables={"comparison": table.rename_axis("release")},
             limits=self._limits(measures) if limited else (),
             details={
                 "best": best,
+                "ties": [] if chosen is None else list(chosen.ties),
                 "impossible": dict(self.impossible),
                 "standard_errors": plain(compared.standard_errors.to_dict("index")),
             },
             answer=compared,
             plots={"tradeoff": lambda: compared.plot(threat=threat)},
+            files=self._report(compared, table, chosen, text),
         )
+
+    def _report(
+        self, compared: Comparison, table: pd.DataFrame, chosen: Recommendation | None, text: str
+    ) -> dict[str, Callable[[Path], object]]:
+        if not self.settings.outputs.report:
+            return {}
+        from anonbayes.reporting.page import comparison_report
+
+        return {
+            "report.html": lambda path: comparison_report(
+                compared, path, table=table, chosen=chosen, text=text,
+                threat=self.settings.threats.measure, title=self.settings.question,
+            )
+        }  # fmt: skip
 
     def _limits(self, measures: Mapping[str, float]) -> tuple[Limit, ...]:
         """One release must keep all limits; which one is the answer."""
@@ -459,7 +526,7 @@ class AssessmentSweep:
 
         limits = self.settings.limits
         kept = {
-            name: not any(limit.exceeded for limit in _threats(limits, risk))
+            name: not any(limit.exceeded for limit in _all_limits(limits, risk))
             for name, risk in compared.assessments.items()
         }
         table = compared.table.assign(
@@ -467,7 +534,7 @@ class AssessmentSweep:
             converged=pd.Series(passed),
             acceptable=pd.Series(kept),
         )
-        if limits.require_convergence:
+        if limits.needs_convergence:
             table["acceptable"] &= table["converged"]
         return table
 
@@ -495,27 +562,41 @@ class AssessmentSweep:
             risks[name], passed[name] = replace(risk, cleartext=people.frame), converged
         return risks, passed
 
-    def _words(self, table: pd.DataFrame, best: str | None, *, limited: bool) -> str:
+    def _words(
+        self, compared: Comparison, table: pd.DataFrame, chosen: Recommendation | None
+    ) -> str:
+        from anonbayes.formats import number, share
+        from anonbayes.risk.measures import MEASURES
+
+        n = int(table["efficient"].sum())
         lines = [
-            f"{len(table)} releases compared, {int(table['efficient'].sum())} of them efficient."
+            f"{len(table)} releases compared; {n} {'is' if n == 1 else 'are'} worth choosing from: "
+            "no other is as good in threat and usefulness and clearly better in one."
         ]
-        if best is not None:
-            line = table.loc[best]
-            those = "Among those that keep all limits" if limited else "Among these"
-            lines.append(
-                f"{those}, {best} is the most faithful: RF = {line['RF']:.3f}, "
-                f"threatened {line['GT_A']:.1%}, largest relative threat {line['max_Ti']:.3g}."
-            )
-        else:
+        if chosen is None:
             lines.append("None keeps all limits.")
+        else:
+            measure = MEASURES[self.settings.threats.measure]
+            line: dict[Hashable, Any] = table.to_dict("index")[chosen.best]
+            error = compared.standard_errors[measure.name].to_dict()[chosen.best]
+            why = (
+                "the most useful of those that keep all limits"
+                if chosen.limited
+                else "threat and usefulness counting the same"
+            )
+            lines.append(
+                f"Recommended: {chosen.best} ({why}). {measure.title}: "
+                f"{measure.show(line[measure.name])} ({measure.show_error(error)}); "
+                f"two-way tables are off by {share(line['two_way_error'])}, margins by "
+                f"{share(line['margin_error'])}; a classifier learned from it is right for "
+                f"{share(line['GT_L'])} (from the cleartext {share(line['ideal'])}); loss "
+                f"{number(line['loss'])}."
+            )
+            if chosen.ties:
+                ties = ", ".join(chosen.ties)
+                lines.append(f"As good, within the error of these numbers: {ties}.")
         lines += [f"{name}: {reason}" for name, reason in self.impossible.items()]
         return "\n".join(lines)
-
-
-def _best(table: pd.DataFrame, *, limited: bool) -> str | None:
-    """Most faithful of the releases that keep the limits, or of the efficient ones."""
-    chosen = table[table["acceptable"]] if limited else table[table["efficient"]]
-    return None if chosen.empty else str(chosen["RF"].idxmax())
 
 
 def _assess_member(people: People, member: PreparedAssessment) -> tuple[RiskAssessment, bool]:
@@ -528,6 +609,10 @@ def _assess_member(people: People, member: PreparedAssessment) -> tuple[RiskAsse
 def prepare_sweep(settings: Assessment, variants: Mapping[str, Assessment]) -> AssessmentSweep:
     """Read or make every release of a sweep; what cannot be made is noted, not fatal."""
     assert settings.cleartext is not None
+    for name, variant in variants.items():
+        if variant.release.file is not None:
+            with _naming(name):
+                _ = variant.release.column_names  # a file that cannot be read is named
     people = _rows(settings, variants.values())
     made, impossible = {}, {}
     for name, variant in variants.items():
@@ -549,7 +634,7 @@ def prepare_sweep(settings: Assessment, variants: Mapping[str, Assessment]) -> A
     return AssessmentSweep(settings, members, impossible)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _naming(release: str) -> Iterator[None]:
     """Say which of the releases an error is about."""
     try:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from anonbayes.domains import numbers_of
+from anonbayes.domains import date_place, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_text
-from anonbayes.io.text import read_csv_text
+from anonbayes.io.text import AUTO, read_csv_text
 from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
+from anonbayes.tables.cells import is_pattern
 
 __all__ = ["readme", "schema", "starter", "write_documents"]
 
@@ -26,7 +27,6 @@ __all__ = ["readme", "schema", "starter", "write_documents"]
 # -------------------------------------------------------------------------------------------------
 # A commented scenario to begin with, from what a table's columns look like.
 
-SEPARATORS = (";", ",", "\t", "|")
 NAME_LIKE = 0.9
 """Share of distinct values from which on a column of texts names people rather than traits."""
 SHOWN = 6
@@ -42,20 +42,26 @@ class _Column:
 
 
 def starter(
-    table: str | Path, *, folder: Path, sensitive: str | None = None, sep: str | None = None
+    table: str | Path,
+    *,
+    folder: Path,
+    sensitive: str | None = None,
+    sep: str = AUTO,
+    encoding: str = "utf-8",
+    decimal: str = ".",
 ) -> str:
     r"""Text of a scenario for a table in clear.
 
     Parameters
     ----------
     table : path
-        Delimited UTF-8 file with a header line.
+        File with a header line: delimited text, parquet, Excel, SPSS or Stata.
     folder : path
         Where the scenario will be; its paths are relative to it.
     sensitive : str, optional
         Sensitive column; the last one by default.
-    sep : str, optional
-        Separator; by default the usual one that the header line has most of.
+    sep, encoding, decimal : str
+        How a delimited text is spelled; see `anonbayes.io.text.read_csv_text`.
 
     Examples
     --------
@@ -67,21 +73,40 @@ def starter(
     ['sensitive = "illness"', 'k = 4']
     """
     file = Path(table)
-    sep = _separator(file) if sep is None else sep
-    frame = read_csv_text(file, sep=sep)
+    how: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal}
+    frame = read_csv_text(file, **how)
     if len(frame.columns) < 2:
-        raise TableError(f"{str(file)!r} has one column only; is {sep!r} the separator?")
+        raise TableError(f"{str(file)!r} has one column only; name its separator with --sep.")
     secret = frame.columns[-1] if sensitive is None else sensitive
     if secret not in frame.columns:
         raise AnonbayesError(f"There is no column {secret!r}. {nearest(secret, frame.columns)}")
     columns = [_look(frame[name]) for name in frame.columns if name != secret]
+    _refuse_release(frame, file)
     return "\n".join(
-        _lines(frame, columns, secret, sensitive is None, _relative(file, folder), sep)
+        _lines(frame, columns, secret, sensitive is None, _relative(file, folder), how)
     )
 
 
+def _refuse_release(frame: pd.DataFrame, file: Path) -> None:
+    """Notice a table that is a release already: cells that stand for several values."""
+    for name in frame.columns:
+        texts = frame[name].unique().tolist()
+        wide = [t for t in texts if t == "*" or (is_pattern(t) and date_place(t) is None)]
+        if wide and (wide != ["*"] or len(texts) > 1) and len(wide) >= max(1, len(texts) / 10):
+            raise TableError(
+                f"{str(file)!r} looks like a released table, not one in clear: column {name!r} "
+                f"shows {wide[0]!r}. Assess it with: anonbayes assess {file} --sensitive COLUMN "
+                "--cleartext FILE --out results; init starts from the table in clear."
+            )
+
+
 def _lines(
-    frame: pd.DataFrame, columns: list[_Column], secret: str, guessed: bool, path: str, sep: str
+    frame: pd.DataFrame,
+    columns: list[_Column],
+    secret: str,
+    guessed: bool,
+    path: str,
+    how: Mapping[str, str],
 ) -> Iterator[str]:
     kept = [c for c in columns if not c.names_people] or columns
     values = frame[secret].nunique()
@@ -93,7 +118,8 @@ def _lines(
     yield ""
     yield "[cleartext]"
     yield f"file = {_text(path)}  # {len(frame):,} rows"
-    yield f"sep = {_text(sep)}"
+    usual = {"sep": AUTO, "encoding": "utf-8", "decimal": "."}
+    yield from (f"{name} = {_text(value)}" for name, value in how.items() if value != usual[name])
     if (frame == "").any(axis=None):
         yield 'missing = "category"  # empty cells are a value of their own; "drop" leaves rows out'
     yield ""
@@ -151,26 +177,6 @@ def _look(column: pd.Series) -> _Column:
     if gaps:
         about += f"; {gaps:,} EMPTY CELLS"
     return _Column(str(column.name), about, people)
-
-
-def _separator(file: Path) -> str:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            header = lines.readline()
-    except FileNotFoundError:
-        raise TableError(f"There is no file {str(file)!r}.") from None
-    except OSError as error:
-        raise TableError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise TableError(f"{str(file)!r} is not UTF-8 text; save it as UTF-8 first.") from None
-    if not header.strip():
-        raise TableError(f"{str(file)!r} begins with an empty line; it must be the header.")
-    # Signs inside quotation marks separate nothing.
-    cells = {sep: len(next(csv.reader([header], delimiter=sep))) for sep in SEPARATORS}
-    best = max(SEPARATORS, key=cells.__getitem__)
-    if cells[best] < 2:
-        raise TableError(f"{str(file)!r}: no usual separator in the header line; give --sep.")
-    return best
 
 
 def _relative(file: Path, folder: Path) -> str:

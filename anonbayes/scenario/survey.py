@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.channels.registry import make_channel
+from anonbayes.channels.registry import MECHANISMS, make_channel
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import Outputs, Result, audit_record, compare_limits
-from anonbayes.scenario.release import PROTECTS_SOME, Channel
+from anonbayes.scenario.release import NUMERIC, PROTECTS_SOME, Channel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,8 @@ __all__ = ["PreparedSurvey", "Survey", "plot_shares"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
+
+Method = Literal["empirical", "norm_sub", "threshold", "shrinkage", "ems", "mle", "em", "bayes"]
 
 
 class Tag(Section):
@@ -73,8 +75,10 @@ class SurveyReports(Section):
 class Estimation(Section):
     """How the shares are estimated."""
 
-    methods: Several[Literal["empirical", "threshold", "shrinkage", "mle", "em", "bayes"]] = key(
-        "Estimators, side by side; the last one counts for limits.", ("empirical", "mle", "bayes")
+    methods: Several[Method] = key(
+        "Estimators, side by side; the last one counts for limits. By default empirical, mle and "
+        "bayes; of numbers the best that the mechanism has.",
+        (),
     )
     level: float = key("Probability of the intervals.", 0.95, gt=0, le=0.9999)
     draws: int = key("Draws per chain (bayes).", 1000, ge=1)
@@ -110,7 +114,8 @@ class Survey(Section):
         if (self.population is None) == (self.reports is None):
             yield "give either [population] or [reports]."
         if self.reports is not None:
-            if self.mechanism.channel not in ("randomized_response", "utility_optimized_rr"):
+            single = ("randomized_response", "utility_optimized_rr", *NUMERIC)
+            if self.mechanism.channel not in single:
                 yield "reports from a file are single values: use a randomized response."
             if not self.mechanism.values:
                 yield "mechanism.values is missing: list the possible answers."
@@ -164,7 +169,7 @@ class PreparedSurvey:
         import numpy as np
         import pandas as pd
 
-        estimates = {m: self._estimate(m) for m in self.settings.estimation.methods}
+        estimates = {m: self._estimate(m) for m in self._methods()}
         chosen = list(estimates.values())[-1]
         measures = {"epsilon": float(self.channel.epsilon), "reports": float(chosen.n)}
         table = pd.DataFrame(index=pd.Index(self.channel.domain.labels, name=ANSWER))
@@ -177,7 +182,7 @@ class PreparedSurvey:
                 measures[f"error_{method}"] = float(np.abs(estimate.p - self.truth).sum())
         if chosen.interval is not None:
             measures["widest_interval"] = float(np.ptp(chosen.interval, axis=1).max())
-        measures |= self._expected_errors(chosen.n)
+        measures |= self._mean() | self._expected_errors(chosen.n)
         audits = list(self._audits())
         return Result(
             text=self._words(chosen, measures, audits),
@@ -197,6 +202,26 @@ class PreparedSurvey:
             plots={"shares": lambda: plot_shares(chosen, self.truth)},
         )
 
+    def _methods(self) -> tuple[str, ...]:
+        """Estimators that were asked for, or those that fit the mechanism."""
+        if self.settings.estimation.methods:
+            return self.settings.estimation.methods
+        if not hasattr(self.channel, "mean"):
+            return ("empirical", "mle", "bayes")
+        default: str = self.channel.default_method
+        return ("bayes",) if default == "mean" else (default,)
+
+    def _mean(self) -> dict[str, float]:
+        """Mean of numbers with its limits, and the true one where it is known."""
+        if not hasattr(self.channel, "mean"):
+            return {}
+        estimate = self.channel.mean(self.reports, level=self.settings.estimation.level)
+        low, high = estimate.interval
+        measures = {"mean": estimate.mean, "mean_lower": low, "mean_upper": high}
+        if self.truth is not None:
+            measures["mean_truth"] = float(self.truth @ self.channel.domain.numbers)
+        return measures
+
     def _estimate(self, method: str) -> Estimate:
         how = self.settings.estimation
         more: dict[str, Any] = {"level": how.level}
@@ -214,7 +239,7 @@ class PreparedSurvey:
         from anonbayes.channels.response import RandomizedResponse
 
         truth = self.truth
-        if truth is None or self.settings.mechanism.tags:
+        if truth is None or self.settings.mechanism.tags or hasattr(self.channel, "mean"):
             return {}
         plain = RandomizedResponse(self.channel.domain, self.channel.epsilon)
         return {
@@ -244,6 +269,10 @@ class PreparedSurvey:
         top = chosen.to_series().sort_values(ascending=False).head(3)
         shown = ", ".join(f"{name} {share:.1%}" for name, share in top.items())
         lines = [f"{chosen.n:,} reports, method {chosen.method}; most frequent: {shown}."]
+        if "mean" in measures:
+            level = self.settings.estimation.level
+            ends = f"{measures['mean_lower']:.4g} to {measures['mean_upper']:.4g}"
+            lines.append(f"The mean is {measures['mean']:.4g} ({level:.0%} limits {ends}).")
         if self.truth is not None:
             error = measures[f"error_{chosen.method}"]
             lines.append(f"The estimate is {error:.3f} away from the truth (l1).")
@@ -282,9 +311,21 @@ def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:
     from anonbayes.channels.personalized import Personalized
     from anonbayes.domains import Domain
 
+    if MECHANISMS[how.channel].numeric:
+        return make_channel(how.channel, Domain(ANSWER, _numbers(values)), how.epsilon)
     domain = Domain(ANSWER, [*values, *how.tags])
     common = make_channel(how.channel, domain, how.epsilon, sensitive=[*how.sensitive, *how.tags])
     return Personalized(common, how.tags) if how.tags else common
+
+
+def _numbers(values: tuple[str, ...]) -> list[float]:
+    from anonbayes.domains import number_place
+
+    numbers = [number_place(value) for value in values]
+    if None in numbers:
+        wrong = values[numbers.index(None)]
+        raise AnonbayesError(f"{wrong!r} is no number: the mechanism is for numbers only.")
+    return sorted(number for number in numbers if number is not None)
 
 
 def _simulate(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:

@@ -27,12 +27,14 @@ class SampleFile(Section):
     drop: Several[str] = key("Columns to leave out.", ())
     weights: str | None = key("Column of sampling weights: people a line stands for.", None)
     household: str | None = key("Column that names each person's household.", None)
+    strata: str | None = key("Column by which the sample was stratified.", None)
 
 
 class PopulationSize(Section):
     """The population that the sample was drawn from."""
 
     size: int | None = key("People in the population, the sample included.", None, ge=1)
+    strata: dict[str, int] = key("People of each stratum, by its value in sample.strata.", dict)
 
 
 class MixtureSettings(Section):
@@ -47,7 +49,7 @@ class MixtureSettings(Section):
 class IdentityLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
-    max_unique_people: float | None = key(
+    max_population_uniques: float | None = key(
         "Most people of the sample who are unique in the population, at the upper end of the "
         "interval.", None, ge=0)  # fmt: skip
     max_match_probability: float | None = key(
@@ -72,8 +74,13 @@ class IdentityQuestion(Section):
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
-        if self.population.size is None and self.sample.weights is None:
+        strata = self.population.strata
+        if self.population.size is None and self.sample.weights is None and not strata:
             yield "give population.size, or in sample.weights the column of sampling weights."
+        if bool(strata) != (self.sample.strata is not None):
+            yield "sample.strata, the column, and population.strata, its people, go together."
+        if strata and self.population.size is not None:
+            yield "population.strata gives the size of the population; leave population.size out."
 
     def prepare(self) -> PreparedIdentity:
         """Read the sample and find what is wrong with it before anything expensive runs."""
@@ -82,7 +89,7 @@ class IdentityQuestion(Section):
 
         asked = self.sample
         frame = read_csv_text(asked.file, sep=asked.sep)
-        named = [*asked.attributes, *asked.drop, asked.weights, asked.household]
+        named = [*asked.attributes, *asked.drop, asked.weights, asked.household, asked.strata]
         for name in named:
             if name is not None and name not in frame:
                 hint = nearest(name, frame.columns)
@@ -111,7 +118,8 @@ class PreparedIdentity:
         settings = self.settings
         who = identity(
             self.frame,
-            population=settings.population.size,
+            population=settings.population.strata or settings.population.size,
+            strata=settings.sample.strata,
             weights=settings.sample.weights,
             attributes=list(settings.sample.attributes) or None,
             household=settings.sample.household,
@@ -138,7 +146,7 @@ class PreparedIdentity:
                 settings.limits,
                 measures,
                 {
-                    "max_unique_people": "unique_in_population_high",
+                    "max_population_uniques": "unique_in_population_high",
                     "max_match_probability": "largest_match",
                     "max_marketer_risk": "marketer",
                 },

@@ -1,18 +1,26 @@
-"""From data frames to the parts of a `ReleasedTable`, with every check on the way."""
+"""From data frames and files to the parts of a `ReleasedTable`, with every check on the way."""
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.domains import Domain, gaps, plain, sorted_values
-from anonbayes.errors import TableError, nearest, one_of
-from anonbayes.io.text import check_names
+from anonbayes.cluster import check_client
+from anonbayes.domains import Domain, DomainsByColumn, gaps, plain, sorted_values
+from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.hierarchies import Hierarchy
+from anonbayes.io.text import check_names, pandas_frame
 from anonbayes.tables.cells import MISSING_POLICIES
+from anonbayes.tables.counting import count_partitions, count_with_dask, count_with_duckdb
 from anonbayes.tables.evidence import Column, Evidence, encode_column
 from anonbayes.tables.groups import (
     derived_groups,
@@ -22,28 +30,47 @@ from anonbayes.tables.groups import (
     rows_by_group,
     suppressed_rows,
 )
+from anonbayes.tables.sources import (
+    Counted,
+    FrameLike,
+    Source,
+    TableFiles,
+    all_rows,
+    count_frame,
+    find_files,
+    place_key,
+)
+
+if TYPE_CHECKING:
+    from anonbayes.channels.base import Channel
 
 __all__ = [
+    "ENGINES",
     "JOIN",
-    "FrameLike",
+    "Reading",
     "check_frame",
+    "count_records",
     "distinct_rows",
     "horizontal_parts",
+    "is_large",
     "joined_column",
+    "open_source",
     "sensitive_names",
     "vertical_parts",
+    "without_gaps",
 ]
+
+
 JOIN = " & "
-
-
-class FrameLike:
-    """Base of what may stand in for a data frame: ``columns``, ``frame[name]``, its size."""
+_log = logging.getLogger(__name__)
 
 
 def check_frame(frame: pd.DataFrame, what: str = "The table") -> None:
     """Raise `TableError` unless the frame has rows, and columns with distinct text names."""
     if not isinstance(frame, pd.DataFrame | FrameLike):
-        raise TableError(f"{what} must be a pandas DataFrame, got {type(frame).__name__}.")
+        raise TableError(
+            f"{what} must be a data frame (pandas, polars, pyarrow), got {type(frame).__name__}."
+        )
     check_names(list(frame.columns), what)
     if frame.empty:
         raise TableError(f"{what} is empty ({len(frame)} rows, {frame.shape[1]} columns).")
@@ -99,15 +126,16 @@ def horizontal_parts(
     frame: pd.DataFrame,
     *,
     sensitive: str | Iterable[str],
-    domains: Mapping[str, Any] | None,
-    hierarchies: Mapping[str, Any] | None,
+    domains: DomainsByColumn | None,
+    hierarchies: Mapping[str, Hierarchy] | None,
     group: str | None,
-    channels: Mapping[str, Any] | None,
+    channels: Mapping[str, Channel] | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
     weights: str | npt.NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
+    frame = pandas_frame(frame)
     check_frame(frame)
     numbers = None
     if isinstance(weights, np.ndarray):
@@ -183,12 +211,13 @@ def vertical_parts(
     *,
     group: str,
     sensitive: str,
-    domains: Mapping[str, Any] | None,
+    domains: DomainsByColumn | None,
     count: str | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
 ) -> dict[str, Any]:
     """Fields of a vertical `ReleasedTable`: both parts sorted by group."""
+    qit, st = pandas_frame(qit), pandas_frame(st)
     check_frame(qit, "The quasi-identifier table")
     check_frame(st, "The sensitive table")
     check_column(qit, group, "group")
@@ -314,3 +343,235 @@ def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: in
         )
     rows = np.repeat(np.arange(len(st)), numbers)
     return st[[group, sensitive]].iloc[rows].reset_index(drop=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Sources of any size: which engine reads them, and the parts of the table that they become.
+
+ENGINES = ("auto", "pandas", "duckdb", "dask")
+LARGE_ROWS = 1_000_000
+"""Parquet files of more rows are counted instead of being kept row by row."""
+LARGE_BYTES = 100_000_000
+"""The same for delimited text, whose rows are not known in advance."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A source that was looked at, and how it will be read."""
+
+    source: Any
+    names: tuple[str, ...]
+    engine: str
+    memory_limit: str | None = None
+    temp_directory: str | Path | None = None
+    client: Any = None
+    progressbar: bool = True
+
+    def only(self, names: Iterable[str]) -> Reading:
+        """Read these columns only."""
+        kept, source = tuple(names), self.source
+        if isinstance(source, TableFiles):
+            source = replace(source, names=kept)
+        return replace(self, source=source, names=kept)
+
+    def without(self, drop: Iterable[str]) -> Reading:
+        """Leave columns out; a name that is no column is an error."""
+        dropped = list(drop)
+        for name in dropped:
+            if name not in self.names:
+                raise TableError(
+                    f"The dropped column {name!r} is not in the table. {nearest(name, self.names)}"
+                )
+        return self.only(name for name in self.names if name not in dropped)
+
+    def place(self, part: int, row: int) -> str:
+        """Name a row in a message."""
+        if isinstance(self.source, TableFiles):
+            return self.source.place(part, row)
+        return f"{row} of partition {part}"
+
+    def count(self) -> Counted:
+        """Distinct rows."""
+        shown = self.progressbar
+        if not isinstance(self.source, TableFiles):
+            return count_partitions(self.source, self.names, client=self.client, progressbar=shown)
+        if self.engine == "dask":
+            return count_with_dask(self.source, client=self.client, progressbar=shown)
+        if self.engine == "duckdb":
+            return count_with_duckdb(
+                self.source,
+                memory_limit=self.memory_limit,
+                temp_directory=self.temp_directory,
+                progressbar=shown,
+            )
+        return count_frame(*all_rows(self.source))
+
+    def parts(self, sensitive: str | Iterable[str], **how: Any) -> dict[str, Any]:
+        """Fields of the released table; an error names file and row."""
+        weights = None
+        if self.engine == "pandas":
+            frame, first = all_rows(self.source)
+            counted = Counted(frame, np.ones(len(frame), dtype=np.int64), first)
+        else:
+            counted = self.count()
+            weights = counted.rows
+        if how.get("missing") == "drop":
+            counted, how = without_gaps(counted, str(self.source)), how | {"missing": "error"}
+            weights = weights if weights is None else counted.rows
+        settings = _SETTINGS | how | {"sensitive": sensitive, "weights": weights}
+        try:
+            return horizontal_parts(counted.frame, **settings)
+        except AnonbayesError:
+            horizontal_parts(counted.labelled(self.place), **settings)  # the same, with its place
+            raise
+
+
+def without_gaps(counted: Counted, where: str) -> Counted:
+    """Leave out the rows with an empty cell, and say in the log how many and why."""
+    empty = counted.frame.isna() | (counted.frame == "")
+    rows = pd.Series(counted.rows, index=counted.frame.index)
+    gone = empty.any(axis=1)
+    if not gone.any():
+        return counted
+    if gone.all():
+        raise TableError(f"{where}: every row has an empty cell, so none is left.")
+    causes = ", ".join(
+        f"{name} {int(rows[empty[name]].sum()):,}" for name in empty if empty[name].any()
+    )
+    _log.warning(
+        "%s: %s of %s rows are left out because a cell is empty (%s).",
+        where, f"{int(rows[gone].sum()):,}", f"{int(rows.sum()):,}", causes,
+    )  # fmt: skip
+    kept = (~gone).to_numpy()
+    return Counted(counted.frame[kept], counted.rows[kept], counted.first[kept])
+
+
+_SETTINGS: dict[str, Any] = {
+    "domains": None,
+    "hierarchies": None,
+    "group": None,
+    "channels": None,
+    "missing": "error",
+    "missing_label": "missing",
+}
+
+
+def open_source(
+    source: Any,
+    *,
+    engine: str = "auto",
+    sep: str = ";",
+    kind: str | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    drop: Iterable[str] = (),
+    client: Any = None,
+    **how: Any,
+) -> Reading:
+    """Look at a source, and choose the engine."""
+    one_of("engine", engine, ENGINES)
+    if client is not None:
+        check_client(client)
+        if engine not in ("auto", "dask"):
+            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
+    if isinstance(source, pd.DataFrame):
+        raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
+    if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
+        if engine not in ("auto", "dask"):
+            raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
+        check_names(list(source.columns), "The Dask dataframe")
+        names = tuple(source.columns)
+        return Reading(source, names, "dask", client=client, **how).without(drop)
+    files = find_files(source, sep=sep, kind=kind, encoding=encoding, decimal=decimal)
+    if not files.is_plain:
+        if engine not in ("auto", "pandas") or client is not None:
+            raise TableError(
+                f"{files} is read by engine='pandas' only; for others save it as UTF-8 text with "
+                "decimal points, or as parquet."
+            )
+        engine = "pandas"
+    if engine == "auto":
+        engine = "dask" if client is not None else "pandas"
+        if client is None and is_large(files):
+            engine = "duckdb" if importlib.util.find_spec("duckdb") else "pandas"
+    return Reading(files, files.names, engine, client=client, **how).without(drop)
+
+
+def is_large(files: TableFiles) -> bool:
+    """Whether a table is better counted than kept row by row."""
+    if files.kind != "parquet":
+        return files.size > LARGE_BYTES
+    return sum(files.lengths) > LARGE_ROWS
+
+
+def count_records(
+    source: Source | Any,
+    columns: Iterable[str] | None = None,
+    *,
+    weights: str = "rows",
+    engine: str = "auto",
+    sep: str = ";",
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    client: Any = None,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Distinct records of a table of any size, and how many rows show each.
+
+    A cleartext of hundreds of millions of people, reduced to what tells them apart, is assessed by
+    ``post.assess(records, weights="rows")``: threats depend on nothing else.
+
+    Parameters
+    ----------
+    source : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
+        Parquet or delimited files, as in `ReleasedTable.from_parquet`.
+    columns : iterable of str, optional
+        Columns that count, all by default. The fewer, the fewer distinct records.
+    weights : str
+        Name of the column with the number of rows.
+    engine, memory_limit, temp_directory, client, progressbar
+        As in `ReleasedTable.from_parquet`.
+    sep : str
+        Separator of delimited files.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In order of first appearance.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> people = pd.DataFrame({"sex": list("ffm"), "ill": ["flu", "flu", "cold"]})
+    >>> ab.count_records(people).to_dict("list")
+    {'sex': ['f', 'm'], 'ill': ['flu', 'cold'], 'rows': [2, 1]}
+    """
+    if not isinstance(source, str | os.PathLike):
+        source = pandas_frame(source)
+    if isinstance(source, pd.DataFrame):
+        check_frame(source)
+        kept = _chosen(columns, source.columns, weights)
+        counted = count_frame(source[kept], place_key(0, 0, len(source)))
+    else:
+        reading = open_source(
+            source,
+            engine=engine,
+            sep=sep,
+            client=client,
+            memory_limit=memory_limit,
+            temp_directory=temp_directory,
+            progressbar=progressbar,
+        )
+        counted = reading.only(_chosen(columns, reading.names, weights)).count()
+    return counted.frame.assign(**{weights: counted.rows})
+
+
+def _chosen(columns: Iterable[str] | None, known: Iterable[str], weights: str) -> list[str]:
+    names = list(known)
+    kept = names if columns is None else list(dict.fromkeys(columns))
+    for name in kept:
+        if name not in names:
+            raise TableError(f"Column {name!r} is not in the table. {nearest(name, names)}")
+    if weights in kept:
+        raise TableError(f"The table has a column {weights!r}; choose another name for weights=.")
+    return kept

@@ -128,20 +128,7 @@ class CellParser:
         self.missing_label = missing_label
 
     def parse(self, cell: Any, *, row: object = None) -> Ints:
-        """Return the sorted codes of the domain values that the cell allows.
-
-        Parameters
-        ----------
-        cell
-            What was released.
-        row : optional
-            Row number or label, for the error message only.
-
-        Raises
-        ------
-        CellError
-            When the cell cannot be read, or allows no value of the domain.
-        """
+        """Return the sorted codes of the values that the cell allows; an error names `row`."""
         try:
             codes = self._value_or_missing(cell)
             if codes is None:

@@ -18,11 +18,10 @@ import pandas as pd
 from anonbayes.cluster import result_of
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.text import blocks, read_csv_names, read_csv_parts
-from anonbayes.tables.build import FrameLike
 from anonbayes.tables.sources import (
-    PRESENT,
     ROWS_PER_PART,
     Counted,
+    FrameLike,
     TableFiles,
     all_rows,
     count_frame,
@@ -30,7 +29,6 @@ from anonbayes.tables.sources import (
     joined,
     merge,
     no_damage,
-    only_presence,
     open_parquet,
     parquet_module,
     place_key,
@@ -74,19 +72,7 @@ def count_with_duckdb(
     temp_directory: str | Path | None = None,
     progressbar: bool = True,
 ) -> Counted:
-    """Distinct rows of parquet or delimited files, by one ``GROUP BY`` that spills to disk.
-
-    Parameters
-    ----------
-    files : TableFiles
-        The table.
-    memory_limit : str, optional
-        What DuckDB may use, such as ``"4GB"``; by default 80 % of the machine's memory.
-    temp_directory : path, optional
-        Where temporary files go; they are deleted when the table is read.
-    progressbar : bool
-        Whether to show progress on a terminal.
-    """
+    """Distinct rows of parquet or delimited files, by one ``GROUP BY`` that spills to disk."""
     with open_duckdb(memory_limit, temp_directory) as (con, folder):
         parts = as_parquet(files, con, folder, progressbar=progressbar)
         kept = np.flatnonzero(parts.lengths)
@@ -186,8 +172,6 @@ def _copying_query(path: Path, files: TableFiles, target: Path) -> str:
     own = read_csv_names(path, sep=files.sep)
     columns = ", ".join(f"c{i}: 'VARCHAR'" for i in range(len(own)))
     shown = {n: f"coalesce(c{own.index(n)}, '')" for n in files.names}
-    for n in files.presence:
-        shown[n] = f"CASE WHEN {shown[n]} = '' THEN '' ELSE {_text(PRESENT)} END"
     cells = ", ".join(f"{cell} AS {_name(n)}" for n, cell in shown.items())
     return (
         f"COPY (SELECT {cells} FROM read_csv({_text(str(path))}, delim = {_text(files.sep)}, "
@@ -269,7 +253,7 @@ def _copy_in_chunks(path: Path, files: TableFiles, target: Path) -> None:
     schema = pyarrow.schema([(name, pyarrow.string()) for name in files.names])
     with parquet_module().ParquetWriter(target, schema) as writer:
         for part in read_csv_parts(path, sep=files.sep, rows=CHUNK):
-            cells = only_presence(part[list(files.names)], files.presence)
+            cells = part[list(files.names)]
             writer.write_table(pyarrow.Table.from_pandas(cells, schema, preserve_index=False))
 
 
@@ -320,13 +304,7 @@ def _explained(error: Exception, parts: TableFiles, memory_limit: str | None) ->
 
 
 class ColumnFrame(FrameLike):
-    """What `ReleasedTable.vertical` needs of a data frame, with columns that are read when asked.
-
-    Parameters
-    ----------
-    files : TableFiles
-        Parquet files.
-    """
+    """What `ReleasedTable.vertical` needs of a data frame; columns are read when asked for."""
 
     def __init__(self, files: TableFiles) -> None:
         files.fields()  # refuses files that do not go together
@@ -396,19 +374,7 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class Part:
-    """Some row groups of a parquet file, or a whole delimited file.
-
-    Parameters
-    ----------
-    files : TableFiles
-        The table.
-    number : int
-        Which of its files.
-    groups : range or None
-        Row groups; None for a delimited file.
-    start : int
-        Number of the first row in the file.
-    """
+    """Some row groups of a parquet file, or a whole delimited file."""
 
     files: TableFiles
     number: int
@@ -487,8 +453,7 @@ def _batches(part: Part, texts: list[str]) -> Iterator[tuple[pd.DataFrame, int]]
     files, path = part.files, part.files.paths[part.number]
     if part.groups is None:
         for frame in read_csv_parts(path, sep=files.sep, rows=BATCH):
-            cells = only_presence(frame[list(files.names)], files.presence)
-            yield cells, int(frame.index[0]) if len(frame) else 0
+            yield frame[list(files.names)], int(frame.index[0]) if len(frame) else 0
         return
     file, start = open_parquet(path, read_dictionary=texts), part.start
     names, groups = list(files.names), list(part.groups)

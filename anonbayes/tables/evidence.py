@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import SmallCodes
 from anonbayes.domains import (
     EPOCH,
     Domain,
@@ -35,7 +36,7 @@ from anonbayes.errors import CellError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, range_ends, split_set
 
-__all__ = ["Column", "Evidence", "encode_column", "factorize_cells", "frozen"]
+__all__ = ["Column", "Evidence", "KnownValues", "encode_column", "factorize_cells", "frozen"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ class Column:
     """
 
     evidence: Evidence
-    codes: npt.NDArray[Any]
+    codes: SmallCodes
 
     def __post_init__(self) -> None:
         codes = np.asarray(self.codes)
@@ -221,7 +222,7 @@ class Column:
         """Domain of the attribute."""
         return self.evidence.domain
 
-    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Column:
+    def take(self, rows: SmallCodes) -> Column:
         """Return the column with other rows, and the same cells."""
         return Column(self.evidence, self.codes[rows])
 
@@ -234,7 +235,7 @@ def encode_column(
     series: pd.Series,
     *,
     name: str,
-    domain: Domain | Iterable[Any] | None = None,
+    domain: Domain | KnownValues | Iterable[Any] | None = None,
     hierarchy: Hierarchy | None = None,
     channel: Any = None,
     missing: str = "error",
@@ -352,10 +353,47 @@ def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
 # -- domains ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class KnownValues:
+    """Values that a column is known to have, beside those that its released cells show.
+
+    Given in place of a domain: ranges and ``*`` then stand for known and shown values only, as in
+    the release itself, rather than for all that could be between two ends.
+
+    Examples
+    --------
+    >>> column = encode_column(pd.Series(["20-29", "*"]), name="age", domain=KnownValues(("21", "30")))
+    >>> column.domain.values, column.evidence.sizes.tolist()
+    ((21, 30), [1, 2])
+    """  # noqa: E501
+
+    values: tuple[Any, ...]
+
+    def with_shown(self, name: str, distinct: list[Any], n_rows: int, label: Any) -> list[Any]:
+        """Return all values; `label` stands for missing cells and is no number."""
+        shown = [a for cell in distinct if not is_missing(cell) for a in _atoms(cell)]
+        patterns = {a for a in shown if isinstance(a, pd.Interval | str) and is_open_cell(a)}
+        _refuse_identifier(name, [a for a in shown if a not in patterns], n_rows)
+        listed = [*self.values, *(a for a in shown if a not in patterns)]
+        by_text = {str(plain(v)): plain(v) for v in reversed(listed)}
+        others = {text: value for text, value in by_text.items() if value != label}
+        numbers: list[Any] = [number_of(text) for text in others]
+        known = {str(plain(v)) for v in self.values} - {str(label)}
+        if None in numbers or numbers_of(list(known)) is None:
+            numbers = list(others.values())
+        values = sorted_values(list(dict.fromkeys(numbers)))
+        return [*values, label] if len(others) < len(by_text) else values
+
+
+def is_open_cell(atom: Any) -> bool:
+    """Whether a cell stands for values without listing them."""
+    return isinstance(atom, pd.Interval) or range_ends(atom) is not None or _is_open(atom)
+
+
 def _domain(
     name: str,
     distinct: list[Any],
-    domain: Domain | Iterable[Any] | None,
+    domain: Domain | KnownValues | Iterable[Any] | None,
     hierarchy: Hierarchy | None,
     missing: str,
     missing_label: Any,
@@ -370,6 +408,8 @@ def _domain(
     if isinstance(domain, Domain):
         known = domain if domain.name == name else Domain(name, domain.values, domain.hierarchy)
         known = known if hierarchy is None else known.with_hierarchy(hierarchy)
+    elif isinstance(domain, KnownValues):
+        known = Domain(name, domain.with_shown(name, distinct, n_rows, missing_label))
     elif isinstance(domain, str):
         raise DomainError(
             f"The domain of column {name!r} is the text {domain!r}; give a list of values."
@@ -407,14 +447,19 @@ def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int
         raise DomainError(
             f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
         )
-    if len(values) > IDENTIFIER_SIZE and len(values) > n_rows / 2:
-        raise TableError(
-            f"Column {name!r} has {len(values):,} distinct values in {n_rows:,} rows, like an "
-            f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
-        )
+    _refuse_identifier(name, values, n_rows)
     if ranges:
         return _with_ranges(name, values, ranges)
     return values if ordered else sorted_values(numbers_of(values) or values)
+
+
+def _refuse_identifier(name: str, values: list[Any], n_rows: int) -> None:
+    n = len(dict.fromkeys(values))
+    if n > IDENTIFIER_SIZE and n > n_rows / 2:
+        raise TableError(
+            f"Column {name!r} has {n:,} distinct values in {n_rows:,} rows, like an "
+            f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
+        )
 
 
 def _unknown_domain(name: str, cell: Any) -> DomainError:
@@ -502,7 +547,7 @@ def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -
             "If it says nothing about the value, pass missing='unknown'."
         )
     codes, labels, matrix = channel.evidence(series.to_numpy()[~empty])
-    domain = Domain(name, channel.domain.values, channel.domain.hierarchy)
+    domain = channel.domain.renamed(name)
     if len(codes) != (~empty).sum():
         raise TableError(
             f"Column {name!r}: the channel read {len(codes)} of {(~empty).sum()} reports."

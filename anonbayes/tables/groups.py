@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import SmallCodes
 from anonbayes.domains import (
     Domain,
     code_dtype,
@@ -87,7 +87,7 @@ def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) ->
     return None if (numbers == 1).all() else frozen(numbers.astype(np.int64))
 
 
-def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[np.int64]:
+def tally(codes: SmallCodes, weights: Weights, size: int) -> npt.NDArray[np.int64]:
     """Number of rows of each code from 0 to size - 1, given one code per line.
 
     Examples
@@ -102,7 +102,7 @@ def tally(codes: npt.NDArray[Any], weights: Weights, size: int) -> npt.NDArray[n
 
 
 def _cross_counts(
-    rows: npt.NDArray[Any], cols: npt.NDArray[Any], weights: Weights, shape: tuple[int, int]
+    rows: SmallCodes, cols: SmallCodes, weights: Weights, shape: tuple[int, int]
 ) -> sparse.csr_array:
     """Sparse contingency table, read-only."""
     which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
@@ -187,7 +187,7 @@ class Statistics:
     @cached_property
     def n_suppressed(self) -> int:
         """Number of suppressed rows: they show nothing but their sensitive value."""
-        return int(self.tally(self.group_codes < 0, 2)[1])
+        return int(self.tally((self.group_codes < 0).astype(np.int8), 2)[1])
 
     @cached_property
     def _sizes(self) -> npt.NDArray[np.int64]:
@@ -229,7 +229,7 @@ class Statistics:
             and all(c.evidence.is_nested for c in self.columns.values())
         )
 
-    def tally(self, codes: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+    def tally(self, codes: SmallCodes, size: int) -> npt.NDArray[np.int64]:
         """Number of rows per code, from one code per line."""
         return tally(codes, self.weights, size)
 
@@ -241,7 +241,7 @@ class Statistics:
         return self.secret.evidence.is_hard and bool((self.secret.evidence.sizes == 1).all())
 
     @cached_property
-    def secret_codes(self) -> npt.NDArray[Any]:
+    def secret_codes(self) -> SmallCodes:
         """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
         if not self.secrets_known:
             raise TableError(
@@ -301,7 +301,7 @@ class Statistics:
 
 
 def distinct_rows(
-    columns: Sequence[npt.NDArray[Any]],
+    columns: Sequence[SmallCodes],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Distinct rows of several code columns.
 
@@ -360,7 +360,7 @@ def suppressed_rows(
 
 
 def derived_groups(
-    codes: Sequence[npt.NDArray[Any]], hidden: npt.NDArray[np.bool_]
+    codes: Sequence[SmallCodes], hidden: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups of rows with equal cells, numbered by first appearance; -1 for suppressed rows."""
     inverse, first, _ = distinct_rows([column[~hidden] for column in codes])

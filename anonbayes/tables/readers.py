@@ -1,26 +1,34 @@
-"""Reading what anonymization tools write."""
+"""Reading released tables from files, and keeping them beside the draws."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
-from anonbayes.domains import Domain, numbers_of
+from anonbayes.domains import Domain, DomainsByColumn, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, one_of
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.build import check_column
+from anonbayes.tables.build import check_column, open_source
 from anonbayes.tables.counting import ColumnFrame, open_columns
-from anonbayes.tables.reading import open_source
+from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.sources import Source
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["read_anatomy", "read_arx", "read_hierarchies"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["read_anatomy", "read_arx", "read_hierarchies", "table_from_dataset", "table_to_dataset"]
+
+
 COUNT_NAMES = ("count", "freq", "n")
 
 
@@ -29,8 +37,10 @@ def read_arx(
     *,
     sensitive: str | Iterable[str],
     hierarchies: str | Path | Mapping[str, Hierarchy | str | Path] | None = None,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: DomainsByColumn | None = None,
     sep: str = ";",
+    encoding: str = "utf-8",
+    decimal: str = ".",
     drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
     missing_label: Any = "missing",
@@ -57,11 +67,17 @@ def read_arx(
     domains : mapping, optional
         Domain, or list of values, by column.
     sep : str
-        Separator of the table and of the hierarchy files.
+        Separator of the table and of the hierarchy files: a character, ``"tab"``, or ``"auto"`` to
+        look for it in each file's first line.
+    encoding : str
+        Encoding of delimited text, such as ``"cp1252"``.
+    decimal : {".", ","}
+        Decimal mark of its numbers.
     drop : iterable of str
         Columns to leave out, such as insensitive ones that were not part of the anonymization.
     missing, missing_label : optional
-        What an empty cell means; see `ReleasedTable.horizontal`.
+        What an empty cell means; see `ReleasedTable.horizontal`. With ``"drop"`` its row is left
+        out.
     engine, memory_limit, temp_directory, client, progressbar : optional
         How large files are read; see `ReleasedTable.from_parquet`. By default, delimited files of
         more than 100 MB are counted by DuckDB.
@@ -78,6 +94,8 @@ def read_arx(
         path,
         engine=engine,
         sep=sep,
+        encoding=encoding,
+        decimal=decimal,
         drop=drop,
         client=client,
         memory_limit=memory_limit,
@@ -88,7 +106,7 @@ def read_arx(
         reading.parts(
             sensitive,
             domains=domains,
-            hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep),
+            hierarchies=read_hierarchies(hierarchies, reading.names, sep=sep, encoding=encoding),
             missing=missing,
             missing_label=missing_label,
         )
@@ -122,9 +140,11 @@ def read_anatomy(
     *,
     sensitive: str,
     group: str,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: DomainsByColumn | None = None,
     count: str | None = None,
     sep: str = ";",
+    encoding: str = "utf-8",
+    decimal: str = ".",
     missing: str | Mapping[str, str] = "error",
     missing_label: Any = "missing",
     engine: str = "auto",
@@ -146,7 +166,7 @@ def read_anatomy(
         Domain, or list of values, by column.
     count : str, optional
         Column of multiplicities; a third column named count, freq or n is taken for it.
-    sep, missing, missing_label : optional
+    sep, encoding, decimal, missing, missing_label : optional
         As in `read_arx`, but a missing cell cannot be ``"unknown"``.
     engine, memory_limit, temp_directory, progressbar : optional
         As in `read_arx`, without Dask. DuckDB makes large files readable one column at a time;
@@ -162,7 +182,8 @@ def read_anatomy(
     ReleasedTable(vertical, 3 rows, 1 group, k=3, l=2, sensitive='illness', attributes=['sex'])
     """
     one_of("engine", engine, ("auto", "pandas", "duckdb"))
-    both = [open_source(part, engine=engine, sep=sep) for part in (qit, st)]
+    text = {"sep": sep, "encoding": encoding, "decimal": decimal}
+    both = [open_source(part, engine=engine, **text) for part in (qit, st)]
     how = (memory_limit, temp_directory)
     with (
         open_columns(both[0].source, both[0].engine, *how, progressbar=progressbar) as items,
@@ -181,7 +202,7 @@ def _anatomy(
     slots: pd.DataFrame,
     sensitive: str,
     group: str,
-    domains: Mapping[str, Domain | Iterable[Any]] | None,
+    domains: DomainsByColumn | None,
     count: str | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
@@ -214,6 +235,7 @@ def read_hierarchies(
     columns: Iterable[str],
     *,
     sep: str = ";",
+    encoding: str = "utf-8",
 ) -> dict[str, Hierarchy] | None:
     """Hierarchies by column from a directory of ARX files or a mapping.
 
@@ -224,7 +246,9 @@ def read_hierarchies(
         return None
     if isinstance(source, Mapping):
         return {
-            name: h if isinstance(h, Hierarchy) else Hierarchy.from_csv(h, sep=sep)
+            name: h
+            if isinstance(h, Hierarchy)
+            else Hierarchy.from_csv(h, sep=sep, encoding=encoding)
             for name, h in source.items()
         }
     if not isinstance(source, str | os.PathLike):
@@ -252,7 +276,10 @@ def read_hierarchies(
         files[column] = exact or several
     if not files:
         raise TableError(f"No hierarchy file in {str(folder)!r} fits a column of the table.")
-    return {column: Hierarchy.from_csv(file, sep=sep) for column, (file, *_) in files.items()}
+    return {
+        column: Hierarchy.from_csv(file, sep=sep, encoding=encoding)
+        for column, (file, *_) in files.items()
+    }
 
 
 def _is_folder(path: Path) -> bool:
@@ -260,3 +287,136 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except (OSError, ValueError):  # no file can have such a name
         return False
+
+
+# -------------------------------------------------------------------------------------------------
+# Released tables as xarray Datasets, to be kept next to the draws in one netCDF file.
+
+PARTS = ("indptr", "indices", "data")
+
+
+def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
+    """Store a table without loss: codes and evidence as arrays, labels as JSON.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "J"], "Dis": ["Heart", "Flu"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
+    >>> table_from_dataset(table_to_dataset(table)) == table
+    True
+    """
+    import xarray as xr
+
+    columns = [*table.columns.values(), table.secret]
+    data: dict[str, Any] = {"group_codes": ("row", table.group_codes)}
+    if table.weights is not None:
+        data["weights"] = ("row", table.weights)
+    described = []
+    for i, column in enumerate(columns):
+        matrix = column.evidence.matrix
+        data[f"codes_{i}"] = ("row", column.codes)
+        for part in PARTS:
+            data[f"{part}_{i}"] = (f"{part}_{i}", getattr(matrix, part))
+        described.append(
+            {
+                "name": column.domain.name,
+                "values": [_encode(v) for v in column.domain.values],
+                "labels": [_encode(v) for v in column.evidence.labels],
+                "hierarchy": _encode_hierarchy(column.domain.hierarchy),
+            }
+        )
+    about = {
+        "scheme": table.scheme,
+        "columns": described,
+        "group_labels": [_encode(v) for v in table.group_labels.tolist()],
+        "group_index": table.group_labels.name,
+        "group_name": table.group_name,
+        "fingerprint": table.fingerprint,
+    }
+    return xr.Dataset(data, attrs={"released_table": json.dumps(about)})
+
+
+def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
+    """Read a table back; see `table_to_dataset`."""
+    about = json.loads(dataset.attrs["released_table"])
+    columns = []
+    for i, described in enumerate(about["columns"]):
+        domain = Domain(
+            described["name"],
+            [_decode(v) for v in described["values"]],
+            _decode_hierarchy(described["hierarchy"]),
+        )
+        indptr, indices, values = (dataset[f"{part}_{i}"].to_numpy() for part in PARTS)
+        matrix = sparse.csr_array(
+            (values, indices, indptr), shape=(len(described["labels"]), len(domain))
+        )
+        evidence = Evidence(domain, tuple(_decode(v) for v in described["labels"]), matrix)
+        columns.append(Column(evidence, dataset[f"codes_{i}"].to_numpy().copy()))
+    table = ReleasedTable(
+        scheme=about["scheme"],
+        sensitive=columns[-1].domain.name,
+        columns={c.domain.name: c for c in columns[:-1]},
+        secret=columns[-1],
+        group_codes=dataset["group_codes"].to_numpy().astype(np.int32),
+        group_labels=pd.Index(
+            [_decode(v) for v in about["group_labels"]], name=about["group_index"]
+        ),
+        group_name=about["group_name"],
+        weights=dataset["weights"].to_numpy().copy() if "weights" in dataset else None,
+    )
+    if table.fingerprint != about["fingerprint"]:
+        raise TableError("its fingerprint does not match")
+    return table
+
+
+def _encode(value: Any) -> Any:
+    """JSON form of a value or label; containers are tagged so that they come back as they were."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, tuple):
+        return {"tuple": [_encode(v) for v in value]}
+    if isinstance(value, frozenset | set | list):
+        return {"set": [_encode(v) for v in value]}
+    if isinstance(value, pd.Interval):
+        return {"interval": [_encode(value.left), _encode(value.right), value.closed]}
+    if isinstance(value, pd.Timestamp):
+        return {"timestamp": value.isoformat()}
+    if type(value) is date:
+        return {"date": value.isoformat()}
+    raise TableError(
+        f"The value {value!r} of type {type(value).__name__} cannot be stored in a file; use "
+        "text, numbers, tuples, sets, intervals, dates or timestamps as values."
+    )
+
+
+def _decode(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tuple":
+        return tuple(_decode(v) for v in content)
+    if kind == "set":
+        return frozenset(_decode(v) for v in content)
+    if kind == "interval":
+        return pd.Interval(_decode(content[0]), _decode(content[1]), closed=content[2])
+    if kind == "timestamp":
+        return pd.Timestamp(content)
+    if kind == "date":
+        return date.fromisoformat(content)
+    raise TableError(f"it holds a value of the unknown kind {kind!r}")
+
+
+def _encode_hierarchy(hierarchy: Hierarchy | None) -> Any:
+    if hierarchy is None:
+        return None
+    return {"leaves": [_encode(v) for v in hierarchy.leaves], "levels": hierarchy.levels}
+
+
+def _decode_hierarchy(stored: Any) -> Hierarchy | None:
+    if stored is None:
+        return None
+    return Hierarchy([_decode(v) for v in stored["leaves"]], stored["levels"])

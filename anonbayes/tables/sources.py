@@ -19,14 +19,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from anonbayes.errors import TableError
-from anonbayes.io.text import check_names, read_csv_names, read_csv_text
+from anonbayes.io.text import (
+    PARQUET,
+    check_names,
+    is_binary,
+    read_csv_names,
+    read_csv_text,
+    separator,
+)
 from anonbayes.tables.evidence import factorize_cells
 from anonbayes.tables.groups import distinct_rows, tally
 
 __all__ = [
-    "PRESENT",
     "ROWS_PER_PART",
     "Counted",
+    "FrameLike",
     "Source",
     "TableFiles",
     "all_rows",
@@ -36,7 +43,6 @@ __all__ = [
     "joined",
     "merge",
     "no_damage",
-    "only_presence",
     "open_parquet",
     "parquet_module",
     "place_key",
@@ -112,15 +118,6 @@ def count_frame(
 ) -> Counted:
     """Distinct rows of a frame.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Any cells that a released table may have.
-    first : numpy.ndarray
-        Place of each row, ascending.
-    rows : numpy.ndarray, optional
-        How many rows each stands for, 1 by default.
-
     Examples
     --------
     >>> frame = pd.DataFrame({"Nat": ["M", "J", "M"], "Dis": ["Flu", "Flu", "Flu"]})
@@ -171,9 +168,10 @@ def joined(columns: list[pd.Series]) -> pd.Series:
 # The files of a table: which they are, and which columns and how many rows they have.
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-PARQUET = (".parquet", ".pq")
-PRESENT = "x"
-"""Stands for any filled cell of a column of which only that counts."""
+
+
+class FrameLike:
+    """Base of what may stand in for a data frame: ``columns``, ``frame[name]``, its size."""
 
 
 @dataclass(frozen=True)
@@ -184,22 +182,28 @@ class TableFiles:
     ----------
     paths : tuple of Path
         The files.
-    kind : {"parquet", "csv"}
-        What they are.
+    kind : {"parquet", "csv", "other"}
+        What they are; other files are those of Excel, SPSS and Stata.
     names : tuple of str
         Columns to read, in the order of the first file.
     sep : str
         Separator of a delimited text.
-    presence : frozenset of str
-        Columns of a delimited text of which only counts whether a cell is empty; see
-        `only_presence`. Millions of identifiers are then no millions of distinct rows.
+    encoding, decimal : str
+        As in `read_csv_text`.
     """
 
     paths: tuple[Path, ...]
     kind: str
     names: tuple[str, ...]
     sep: str = ";"
-    presence: frozenset[str] = frozenset()
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether other engines than pandas can read them."""
+        plain_text = self.encoding == "utf-8" and self.decimal == "."
+        return self.kind == "parquet" or (self.kind == "csv" and plain_text)
 
     @cached_property
     def size(self) -> int:
@@ -243,7 +247,14 @@ class TableFiles:
         return out
 
 
-def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> TableFiles:
+def find_files(
+    source: Source,
+    *,
+    sep: str = ";",
+    kind: str | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+) -> TableFiles:
     """Find the files that are meant: one, a list, a pattern such as ``part-*.parquet``, a folder.
 
     Parameters
@@ -251,8 +262,8 @@ def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> Ta
     source : path, pattern, or several of them
         In a folder, the parquet files in it are meant. Patterns and folders are read in
         alphabetical order.
-    sep : str
-        Separator of a delimited text.
+    sep, encoding, decimal : str
+        How a delimited text is spelled; see `read_csv_text`.
     kind : {"parquet", "csv"}, optional
         What the files must be; by default it is seen from their beginning.
     """
@@ -267,7 +278,9 @@ def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> Ta
             f"{str(paths[0])!r} is {kinds[0]} and {str(paths[odd])!r} is {kinds[odd]}; read files "
             "of one kind at a time."
         )
-    names = [_names(path, kinds[0], sep) for path in paths]
+    if kinds[0] == "csv":
+        sep = separator(paths[0], sep, encoding=encoding)
+    names = [_names(path, kinds[0], sep, encoding) for path in paths]
     check_names(names[0], str(paths[0]))
     for path, own in zip(paths[1:], names[1:], strict=True):
         if set(own) != set(names[0]) or len(own) != len(names[0]):
@@ -277,15 +290,19 @@ def find_files(source: Source, *, sep: str = ";", kind: str | None = None) -> Ta
                 f"Column {odd_name!r} is in {str(has)!r} but not in {str(lacks)!r}; all files of a "
                 "table must have the same columns."
             )
-    return TableFiles(paths, kinds[0], tuple(names[0]), sep)
+    return TableFiles(paths, kinds[0], tuple(names[0]), sep, encoding=encoding, decimal=decimal)
 
 
 def all_rows(files: TableFiles) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
     """All rows of files in memory, and the place of each."""
     names = list(files.names)
-    if files.kind == "csv":
-        frames = [read_csv_text(path, sep=files.sep)[names] for path in files.paths]
-        frames = [only_presence(frame, files.presence) for frame in frames]
+    if files.kind != "parquet":
+        how: dict[str, Any] = {
+            "sep": files.sep,
+            "encoding": files.encoding,
+            "decimal": files.decimal,
+        }
+        frames = [read_csv_text(path, **how)[names] for path in files.paths]
     else:
         files.fields()  # refuses files that do not go together
         frames = [read_columns(path, names) for path in files.paths]
@@ -331,12 +348,14 @@ def _kind(path: Path) -> str:
             begins = file.read(4)
     except OSError as error:
         raise TableError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
-    return "parquet" if begins == b"PAR1" or path.suffix in PARQUET else "csv"
+    if begins == b"PAR1" or path.suffix in PARQUET:
+        return "parquet"
+    return "other" if is_binary(path) else "csv"
 
 
-def _names(path: Path, kind: str, sep: str) -> list[str]:
-    if kind == "csv":
-        return read_csv_names(path, sep=sep)
+def _names(path: Path, kind: str, sep: str, encoding: str) -> list[str]:
+    if kind != "parquet":
+        return read_csv_names(path, sep=sep, encoding=encoding)
     with no_damage(path):
         schema = open_parquet(path).schema_arrow
         about = schema.pandas_metadata or {}
@@ -358,17 +377,6 @@ def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
     wanted, file = list(names), open_parquet(path)
     with no_damage(path):
         return frame_of(file.read(columns=wanted))[wanted]
-
-
-def only_presence(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Replace the filled cells of some columns by `PRESENT`; empty ones stay the empty text.
-
-    Examples
-    --------
-    >>> only_presence(pd.DataFrame({"name": ["Ann", ""], "sex": ["f", "m"]}), ["name"])["name"].tolist()
-    ['x', '']
-    """  # noqa: E501
-    return frame.assign(**{name: frame[name].where(frame[name] == "", PRESENT) for name in names})
 
 
 def frame_of(table: Any) -> pd.DataFrame:

@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Ints
-from anonbayes.domains import Domain, object_array
+from anonbayes.arrays import Ints, SmallCodes
+from anonbayes.domains import DomainsByColumn, object_array
 from anonbayes.errors import TableError, one_of
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.build import horizontal_parts, vertical_parts
+from anonbayes.tables.build import horizontal_parts, open_source, vertical_parts
 from anonbayes.tables.evidence import Column, frozen
 from anonbayes.tables.groups import Statistics, checked_weights, distinct_rows, tally
-from anonbayes.tables.reading import open_source
+
+if TYPE_CHECKING:
+    from anonbayes.channels.base import Channel
 
 __all__ = ["ReleasedTable"]
 Scheme = Literal["horizontal", "vertical"]
@@ -120,11 +122,11 @@ class ReleasedTable(Statistics):
         cls,
         frame: pd.DataFrame,
         sensitive: str | Iterable[str],
-        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        domains: DomainsByColumn | None = None,
         hierarchies: Mapping[str, Hierarchy] | None = None,
         group: str | None = None,
         *,
-        channels: Mapping[str, Any] | None = None,
+        channels: Mapping[str, Channel] | None = None,
         missing: Missing = "error",
         missing_label: Any = "missing",
         weights: str | None = None,
@@ -190,12 +192,12 @@ class ReleasedTable(Statistics):
         cls,
         source: Any,
         sensitive: str | Iterable[str],
-        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        domains: DomainsByColumn | None = None,
         hierarchies: Mapping[str, Hierarchy] | None = None,
         group: str | None = None,
         *,
         drop: Iterable[str] = (),
-        channels: Mapping[str, Any] | None = None,
+        channels: Mapping[str, Channel] | None = None,
         missing: Missing = "error",
         missing_label: Any = "missing",
         engine: str = "auto",
@@ -273,7 +275,7 @@ class ReleasedTable(Statistics):
         st: pd.DataFrame,
         group: str,
         sensitive: str,
-        domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+        domains: DomainsByColumn | None = None,
         *,
         count: str | None = None,
         missing: Missing = "error",
@@ -507,7 +509,7 @@ class ReleasedTable(Statistics):
         )
 
 
-def _spread(labels: Sequence[Any], codes: npt.NDArray[Any]) -> pd.Series:
+def _spread(labels: Sequence[Any], codes: SmallCodes) -> pd.Series:
     """Label of each row, in the type that the labels have in common."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))

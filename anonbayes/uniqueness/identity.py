@@ -12,28 +12,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import Floats, Ints
-from anonbayes.domains import Domain, factorize
-from anonbayes.errors import AnonbayesError, TableError, nearest
-from anonbayes.inference.run import join, run_chains
+from anonbayes.arrays import Floats, read_whole
+from anonbayes.domains import factorize
+from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
+from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.io.files import write_text
-from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
-    MixtureEngine,
-    SampleRecords,
-    cell_logs,
+    cell_shares,
     log_probabilities,
-    margins,
-    record_arrays,
+    splits_of,
+)
+from anonbayes.uniqueness.people_beyond import QUADRATURE, Beyond, MixtureEngine, chances
+from anonbayes.uniqueness.sample import (
+    MOST_SETS,
+    Sample,
+    beyond_sample,
+    minimal_uniques,
+    read_sample,
 )
 
 if TYPE_CHECKING:
@@ -53,9 +59,13 @@ MEASURES: Mapping[str, str] = {
     "journalist_highest": "chance to pick the right person of the population, at most",
     "marketer": "share of the rows that are matched correctly",
     "k_map": "people of the population who share a record, at least",
-    "bits": "information of a record about who its owner is, in bits",
+    "bits": "information of a record about who its owner is, in bits, on average",
+    "bits_highest": "the same, of the record that tells most",
+    "bits_possible": "the worst case: everybody is unique",
 }
 """Lines of `Identity.summary` and what they count."""
+REPEATED = ("journalist_highest", "marketer", "bits_highest")
+"""Measures that are others in another scale, and not stored again among the draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +80,10 @@ class Identity:
         alone has no interval.
     rows : pandas.DataFrame
         One line per row of the sample, in its order: ``sample_frequency``, ``people`` (expected
-        number of people who share the record), ``unique`` (probability of being the only one),
+        number of people who share the record), ``unique`` (probability of being the only one) and
         ``match`` (probability that somebody who picks one of those people picks the right one),
-        and ``household_match`` where households were named.
+        each with ``_low`` and ``_high``: an interval for what it would be if the population's
+        distribution were known; and ``household_match`` where households were named.
     population, sample_size : int
         People in the population, and rows of the sample.
     attributes : tuple of str
@@ -80,7 +91,10 @@ class Identity:
     probability : float
         Probability of the intervals.
     idata : InferenceData or DataTree
-        Draws of the measures by chain, for ArviZ and `diagnose`.
+        Draws of the measures by chain, for ArviZ and `diagnose`: numbers that do not depend on the
+        order of the classes. ``sample_stats`` has the log-likelihood (``records_log_likelihood``)
+        and the effective number of classes (``classes_used``), in which chains may differ although
+        the measures agree. ``population_uniques`` is drawn less often, in ``predictions``.
     """
 
     summary: pd.DataFrame
@@ -90,8 +104,8 @@ class Identity:
     attributes: tuple[str, ...]
     probability: float
     idata: Any = field(repr=False)
-    _records: SampleRecords = field(repr=False)
-    _line_of_row: Ints = field(repr=False)
+    _sample: Sample = field(repr=False)
+    _beyond: Beyond = field(repr=False)
     _mixtures: tuple[tuple[Floats, Floats], ...] = field(repr=False)
 
     def contributions(self, rows: Sequence[int] | None = None) -> pd.DataFrame:
@@ -113,62 +127,155 @@ class Identity:
         >>> list(who.contributions([0, 1]).columns)
         ['age', 'sex', 'zip', 'marital_status', 'profession']
         """
-        order = self.rows["unique"].to_numpy().argsort()[::-1]
-        places = order[:10] if rows is None else np.asarray(rows, dtype=np.int64)
-        if len(places) and not (0 <= places.min() and places.max() < len(self.rows)):
-            raise AnonbayesError(f"Rows are numbered from 0 to {len(self.rows) - 1}, got {rows!r}.")
-        lines = self._line_of_row[places]
-        cells, alone = self._records.cells[lines], self._records.rows[lines] == 1
-        others = self.population - self.sample_size
+        places = self._places(rows)
+        lines, records = self._sample.line_of_row[places], self._sample.records
+        cells, own = records.cells[lines], records.rows[lines]
+        beyond = self._beyond
 
         def unique(kept: list[int]) -> Floats:
             total = np.zeros(len(lines))
-            for theta, log_weights in self._mixtures:
+            everybody = beyond.attribute not in kept
+            others = np.full(len(lines), beyond.of_value.sum())
+            if not everybody:
+                others = beyond.of_record[lines]
+            for theta, weights in self._mixtures:
+                within = np.zeros(1)
+                if beyond.attribute >= 0:
+                    first = records.value_start[beyond.attribute]
+                    strata = theta[:, first : first + len(beyond.of_value)]
+                    shares = weights @ strata
+                    if everybody:  # strata as large as they are, not as they were sampled
+                        mixed = weights * (strata @ (beyond.of_value / shares))
+                        weights = mixed / max(mixed.sum(), 1e-300)
+                    else:
+                        place = records.cell_values[records.cell_start[cells[:, beyond.attribute]]]
+                        within = np.log(shares)[place - first]
                 log_p = np.empty(len(lines))
-                logs = cell_logs(theta, self._records)
-                log_probabilities(log_weights, logs, np.ascontiguousarray(cells[:, kept]), log_p)
-                total += np.exp(others * np.log1p(-np.minimum(np.exp(log_p), 1 - 1e-15)))
+                of_cells = cell_shares(theta, records)
+                log_probabilities(weights, of_cells, np.ascontiguousarray(cells[:, kept]), log_p)
+                total += chances(log_p - within, own, others, *QUADRATURE)[:, 0]
             return total / len(self._mixtures)
 
         everything = list(range(len(self.attributes)))
         whole = unique(everything)
         gains = {
-            name: np.where(alone, whole - unique([b for b in everything if b != a]), 0.0)
+            name: whole - unique([b for b in everything if b != a])
             for a, name in enumerate(self.attributes)
         }
         return pd.DataFrame(gains, index=self.rows.index[places])
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Rows whose record occurs once, by the probability that it is unique in the population."""
-        import matplotlib.pyplot as plt
+    def minimal_uniques(
+        self, rows: Sequence[int] | None = None, *, largest: int = 3
+    ) -> pd.DataFrame:
+        """Return the smallest sets of attributes on which rows are unique in the sample, as SUDA.
 
-        axes = plt.gca() if ax is None else ax
-        chances = self.rows.loc[self.rows["sample_frequency"] == 1, "unique"]
-        axes.hist(chances, bins=np.linspace(0, 1, 21).tolist(), color="#0072B2", edgecolor="white")
+        Parameters
+        ----------
+        rows : sequence of int, optional
+            Places of rows in the sample; by default the ten likeliest to be unique.
+        largest : int, default 3
+            Largest set to look at.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``smallest`` (size of the smallest set, 0 if none is that small), ``sets`` (how many are
+            minimal), ``score`` (as in SUDA: small sets count more), and for each attribute the
+            share of the score in sets that it is part of.
+
+        References
+        ----------
+        .. [1] M. J. Elliot, A. M. Manning, R. W. Ford (2002). A computational algorithm for
+           handling the special uniques problem. Int. J. Uncertainty, Fuzziness and
+           Knowledge-Based Systems 10, 493-509.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> people = pd.DataFrame({"x": list("aabb"), "y": list("uvuv"), "z": list("rrrs")})
+        >>> import anonbayes as ab
+        >>> who = ab.identity(people, population=40, draws=20, seed=1, progressbar=False)
+        >>> who.minimal_uniques([0, 3])[["smallest", "sets"]].to_numpy().tolist()
+        [[2, 1], [1, 2]]
+        """
+        places = self._places(rows)
+        n = len(self.attributes)
+        largest = min(read_whole("largest", largest, least=1), n)
+        n_sets = sum(math.comb(n, size) for size in range(1, largest + 1))
+        if n_sets > MOST_SETS:
+            raise AnonbayesError(
+                f"{n} attributes have {n_sets:,} sets of at most {largest}, more than "
+                f"{MOST_SETS:,}; take a smaller largest=."
+            )
+        records, lines = self._sample.records, self._sample.line_of_row[places]
+        counted = minimal_uniques(records.cells, records.rows, largest)
+        smallest, sets, score, of_attribute = (found[lines] for found in counted)
+        shares = of_attribute / np.maximum(score, 1e-300)[:, None]
+        return pd.DataFrame(
+            {"smallest": smallest, "sets": sets, "score": score}
+            | dict(zip(self.attributes, shares.T, strict=True)),
+            index=self.rows.index[places],
+        )
+
+    def _places(self, rows: Sequence[int] | None) -> Any:
+        if rows is None:
+            return self.rows["unique"].to_numpy().argsort(kind="stable")[::-1][:10]
+        places = np.asarray(rows, dtype=np.int64)
+        if len(places) and not (0 <= places.min() and places.max() < len(self.rows)):
+            raise AnonbayesError(f"Rows are numbered from 0 to {len(self.rows) - 1}, got {rows!r}.")
+        return places
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot how often a record occurs in the sample against the chance to be found by it.
+
+        Bars hold nine of ten rows, dots are their medians: the probability of a correct match, and
+        of being unique in the population. Crosses are what the sample alone would say, ``1/f``.
+        """
+        axes = make_axes(ax, 6.0, 3.8)
+        often = self.rows["sample_frequency"].to_numpy()
+        groups = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 9), (10, np.inf)]
+        groups = [g for g in groups if ((often >= g[0]) & (often <= g[1])).any()]
+        series = (("match", "#D55E00", "a match is right"), ("unique", "#0072B2", "unique"))
+        for shift, (column, colour, label) in zip((-0.12, 0.12), series, strict=True):
+            for x, (first, last) in enumerate(groups):
+                of_group = self.rows.loc[(often >= first) & (often <= last), column]
+                low, middle, high = np.quantile(of_group, [0.05, 0.5, 0.95])
+                axes.vlines(x + shift, low, high, color=colour, linewidth=6, alpha=0.5)
+                axes.plot(x + shift, middle, "o", color=colour, label=label if x == 0 else None)
+        naive = [(1.0 / often[(often >= a) & (often <= b)]).mean() for a, b in groups]
+        axes.plot(range(len(groups)), naive, "x", color="black", label="sample alone: 1/f")
+        names = [str(a) if a == b else f"{a} or more" if b == np.inf else f"{a} to {b}"
+                 for a, b in groups]  # fmt: skip
+        axes.set_xticks(range(len(groups)), names)
         line = self.summary.loc["unique_in_population"]
         axes.set_title(
-            f"{line['estimate']:,.0f} of {len(chances):,} sample uniques are unique among "
+            f"{line['estimate']:,.0f} of {self.sample_size:,} rows are unique among "
             f"{self.population:,} people\n({self.probability:.0%} interval {line['low']:,.0f} to "
             f"{line['high']:,.0f})",
             fontsize="medium",
         )
-        axes.set(xlabel="Probability of being unique in the population", ylabel="Rows", xlim=(0, 1))
+        axes.set(xlabel="Rows of the sample with the record", ylabel="Probability")
+        axes.set_ylim(-0.02, 1.04)
+        axes.legend(frameon=False, fontsize="small")
         return axes
 
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return, and write where a path is given, the summary; nothing about single rows."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary in plain types; nothing about single rows."""
         lines = {
-            name: {k: None if pd.isna(v) else float(v) for k, v in line.items()}
+            str(name): {k: None if pd.isna(v) else float(v) for k, v in line.items()}
             for name, line in self.summary.drop(columns="meaning").iterrows()
         }
-        content = {
+        return {
             "population": self.population,
             "sample_size": self.sample_size,
             "attributes": list(self.attributes),
             "probability": self.probability,
             "measures": lines,
         }
-        text = json.dumps(content, indent=1)
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return, and write where a path is given, the summary; nothing about single rows."""
+        text = json.dumps(self.to_dict(), indent=1)
         if path is not None:
             write_text(Path(path), text + "\n")
         return text
@@ -188,8 +295,9 @@ class Identity:
 def identity(
     data: pd.DataFrame | ReleasedTable,
     *,
-    population: int | None = None,
+    population: int | Mapping[Any, int] | None = None,
     weights: str | None = None,
+    strata: str | None = None,
     attributes: Sequence[str] | None = None,
     household: str | None = None,
     domains: Mapping[str, Sequence[Any]] | None = None,
@@ -209,21 +317,26 @@ def identity(
     data : DataFrame or ReleasedTable
         The sample in clear, one row per person; or a release, whose cells are taken as they were
         published (the nonsensitive attributes make the record).
-    population : int, optional
-        People in the population, those of the sample included.
+    population : int or mapping, optional
+        People in the population, those of the sample included; or those of each stratum.
     weights : str, optional
         Column of sampling weights, how many people each row stands for. Their sum is the
         population unless it is given. Rows count in the likelihood by their weight, scaled to
         Kish's effective sample size (a pseudo-likelihood).
+    strata : str, optional
+        Column by which the sample was stratified; it is one of the attributes. People outside the
+        sample are drawn given their stratum, so that it does not matter how densely each was
+        sampled.
     attributes : sequence of str, optional
         Columns that an intruder may know; by default all but `weights` and `household`.
     household : str, optional
         Column that names each row's household: a member is at risk when any of them is matched,
         which gives ``household_match`` (members are taken as independent).
     domains : mapping, optional
-        Values that a column may have in the population; by default those of the sample.
+        All values that a column has in the population. A column without is open: there may be
+        values that the sample has missed.
     classes : int, default 40
-        Length of the truncated stick; ``classes_used`` among the draws tells how many matter.
+        Length of the truncated stick; ``classes_used`` among the statistics tells how many matter.
     draws, tune, chains, cores, seed, progressbar
         As in `fit`; `tune` is twice `draws` by default.
     probability : float, default 0.9
@@ -232,7 +345,8 @@ def identity(
     Returns
     -------
     Identity
-        ``.summary``, ``.rows``, ``.contributions()``, ``.plot()``, ``.to_json()``.
+        ``.summary``, ``.rows``, ``.contributions()``, ``.minimal_uniques()``, ``.plot()``,
+        ``.to_json()``.
 
     Notes
     -----
@@ -244,6 +358,8 @@ def identity(
     ----------
     .. [1] D. Manrique-Vallier, J. P. Reiter (2012). Estimating identification disclosure risk
        using mixed membership models. JASA 107, 1385-1394.
+    .. [2] Y. W. Teh, M. I. Jordan, M. J. Beal, D. M. Blei (2006). Hierarchical Dirichlet processes.
+       JASA 101, 1566-1581.
 
     Examples
     --------
@@ -256,19 +372,20 @@ def identity(
     >>> who.rows[["sample_frequency", "unique", "match"]].shape
     (3000, 3)
     """
-    sample = _read_sample(data, weights, attributes, household, domains)
-    size = _population(population, None if weights is None else sample.mass, sample.size)
-    for name, value, least in (("classes", classes, 2), ("draws", draws, 1), ("chains", chains, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise AnonbayesError(f"{name} must be a whole number from {least}, got {value!r}.")
+    classes = read_whole("classes", classes, least=2)
+    draws, chains = read_whole("draws", draws, least=1), read_whole("chains", chains, least=1)
     if not 0 < probability < 1:
         raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
-    n, records, line_of_row = sample.size, sample.records, sample.line_of_row
-    engine = MixtureEngine(records, size - n, classes, margins(records))
+    sample = read_sample(
+        data, weights=weights, attributes=attributes, household=household, strata=strata,
+        domains=domains,
+    )  # fmt: skip
+    beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
+    n, size = sample.size, sample.size + int(beyond.of_value.sum())
     chains_made, _ = run_chains(
-        engine,
+        MixtureEngine(sample.records, beyond, classes),
         draws=draws,
-        tune=2 * draws if tune is None else tune,
+        tune=2 * draws if tune is None else read_whole("tune", tune),
         thin=1,
         seeds=np.random.SeedSequence(seed).spawn(chains),
         cores=cores,
@@ -281,35 +398,100 @@ def identity(
     made = [join(chain.draws, shortest) for chain in chains_made]
     drawn = {name: np.stack([piece[name] for piece in made]) for name in made[0]}
     likelihood = np.stack([join(c.stats, shortest)["log_likelihood"] for c in chains_made])
-    posterior = _measures(drawn, size, n)
-    average = {
-        name: np.mean([chain.averages[name] for chain in chains_made], axis=0)
-        for name in ("unique", "match", "people")
-    }
-    by_row = pd.DataFrame(
-        {"sample_frequency": records.rows} | {k: average[k] for k in ("people", "unique", "match")}
-    ).iloc[line_of_row]
-    by_row.index = sample.index
+    posterior, rare = _measures(drawn, size, n)
+    rows = _by_record(chains_made, sample, beyond, probability).iloc[sample.line_of_row]
+    rows.index = sample.index
     if household is not None and isinstance(data, pd.DataFrame):
-        miss = np.log1p(-np.minimum(by_row["match"].to_numpy(), 1.0 - 1e-15))
+        miss = np.log1p(-np.minimum(rows["match"].to_numpy(), 1.0 - 1e-15))
         key, _ = factorize(data[household], where=f"Column {household!r}")
-        by_row["household_match"] = -np.expm1(np.bincount(key, weights=miss)[key])
+        rows["household_match"] = -np.expm1(np.bincount(key, weights=miss)[key])
     return Identity(
-        summary=_summary(posterior, records, n, probability),
-        rows=by_row,
+        summary=_summary(posterior | rare, sample, size, probability),
+        rows=rows,
         population=size,
         sample_size=n,
         attributes=sample.attributes,
         probability=probability,
         idata=compat.make_idata(
             {
-                "posterior": posterior | {"classes_used": drawn["classes_used"]},
-                "sample_stats": {"log_likelihood": likelihood},
+                "posterior": {k: v for k, v in posterior.items() if k not in REPEATED},
+                "sample_stats": {
+                    "records_log_likelihood": likelihood,
+                    "classes_used": drawn["classes_used"],
+                },
             }
+            | ({"predictions": rare} if rare else {})
         ),
-        _records=records,
-        _line_of_row=line_of_row,
-        _mixtures=tuple((c.averages["theta"], c.averages["log_weights"]) for c in chains_made),
+        _sample=sample,
+        _beyond=beyond,
+        _mixtures=tuple((c.averages["theta"], c.averages["weights"]) for c in chains_made),
+    )
+
+
+def _measures(
+    drawn: Mapping[str, Floats], size: int, n: int
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Draws of all measures that depend on people outside the sample; the second, thinned ones."""
+    posterior = {
+        "unique_in_population": drawn["unique_in_population"],
+        "matches_of_uniques": drawn["matches_of_uniques"],
+        "matches": drawn["matches"],
+        "journalist_highest": 1.0 / drawn["fewest_people"],
+        "marketer": drawn["matches"] / n,
+        "k_map": drawn["fewest_people"],
+        "bits": math.log2(size) - drawn["log_people"] / n,
+        "bits_highest": math.log2(size) - np.log2(drawn["fewest_people"]),
+    }
+    alone = drawn["population_uniques"]
+    alone = alone[:, ~np.isnan(alone).any(axis=0)]
+    return posterior, {"population_uniques": alone} if alone.size else {}
+
+
+def _by_record(
+    chains: Sequence[Recorded], sample: Sample, beyond: Beyond, probability: float
+) -> pd.DataFrame:
+    """Chances of each distinct record with intervals.
+
+    Both chances fall with ``p``, so their intervals come from one for ``log p``, taken as normal.
+    """
+    names = ("unique", "match", "people", "log_p", "log_p_squared")
+    mean = {name: np.mean([chain.averages[name] for chain in chains], axis=0) for name in names}
+    spread = np.sqrt(np.maximum(mean["log_p_squared"] - mean["log_p"] ** 2, 0.0))
+    wide = NormalDist().inv_cdf(0.5 + probability / 2) * spread
+    rows = sample.records.rows
+    high, low = (
+        chances(np.minimum(mean["log_p"] + side * wide, 0.0), rows, beyond.of_record, *QUADRATURE)
+        for side in (-1, 1)
+    )
+    frame = pd.DataFrame({"sample_frequency": rows, "people": mean["people"]})
+    for i, name in enumerate(("unique", "match")):
+        frame[name] = mean[name]
+        # the mean may lie beyond the end of an interval that is very skew
+        frame[f"{name}_low"] = np.minimum(low[:, i], mean[name])
+        frame[f"{name}_high"] = np.maximum(high[:, i], mean[name])
+    return frame
+
+
+def _summary(
+    posterior: Mapping[str, Floats], sample: Sample, size: int, probability: float
+) -> pd.DataFrame:
+    rows = sample.records.rows
+    known = {
+        "sample_uniques": float((rows == 1).sum()),
+        "prosecutor_highest": 1.0 / rows.min(),
+        "prosecutor_average": len(rows) / sample.size,
+        "bits_possible": math.log2(size),
+    }
+    tail = (1.0 - probability) / 2
+    lines = {}
+    for name, meaning in MEASURES.items():
+        if name in known:
+            lines[name] = (known[name], math.nan, math.nan, meaning)
+        elif name in posterior:
+            low, high = np.quantile(posterior[name], [tail, 1.0 - tail])
+            lines[name] = (float(posterior[name].mean()), float(low), float(high), meaning)
+    return pd.DataFrame.from_dict(
+        lines, orient="index", columns=["estimate", "low", "high", "meaning"]
     )
 
 
@@ -329,24 +511,26 @@ def identity_model(
     Examples
     --------
     >>> import pandas as pd
-    >>> model = identity_model(pd.DataFrame({"x": list("aab"), "y": list("uvu")}), classes=2)
-    >>> sorted(v.name for v in model.free_RVs)
-    ['concentration', 'kappa_x', 'kappa_y', 'stick', 'theta_x', 'theta_y']
+    >>> people = pd.DataFrame({"x": list("aab"), "y": list("uvu")})
+    >>> model = identity_model(people, classes=2, domains={"x": "ab", "y": "uv"})
+    >>> sorted(v.name for v in model.free_RVs if v.name.endswith("x"))
+    ['gamma_x', 'kappa_x', 'margin_x', 'theta_x']
     """
     import pymc as pm
     import pytensor.tensor as pt
 
-    sample = _read_sample(data, weights, attributes, None, domains)
+    sample = read_sample(
+        data, weights=weights, attributes=attributes, household=None, strata=None, domains=domains
+    )
     records = sample.records
     coords: dict[str, Sequence[Any]] = {
         "latent_class": range(classes),
         "record": range(len(records.rows)),
     }
-    coords |= {
-        name: list(e.domain.values)
-        for name, e in zip(sample.attributes, sample.evidence, strict=True)
-    }
-    shares = margins(records)
+    for name, evidence, unseen in zip(
+        sample.attributes, sample.evidence, sample.unseen, strict=True
+    ):
+        coords[name] = [*evidence.domain.values, *(f"unseen {i}" for i in range(unseen))]
     first = np.concatenate([[0], np.cumsum([len(e) for e in sample.evidence])])
     with pm.Model(coords=coords) as model:
         alpha = pm.Gamma("concentration", 1.0, 1.0)
@@ -354,181 +538,33 @@ def identity_model(
         left = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-stick))])
         total = left + pt.concatenate([pt.log(stick), [0.0]])
         for a, (name, evidence) in enumerate(zip(sample.attributes, sample.evidence, strict=True)):
-            kappa = pm.LogNormal(f"kappa_{name}", POOLING_MEAN, POOLING_SD)
-            own = shares[records.value_start[a] : records.value_start[a + 1]]
-            theta = pm.Dirichlet(
-                f"theta_{name}", kappa * np.tile(own, (classes, 1)), dims=("latent_class", name)
-            )
-            cells = pt.log(pt.dot(theta, evidence.matrix.toarray().T))
+            splits = splits_of(len(evidence.domain), sample.unseen[a], ordered=sample.ordered[a])
+            theta: Any = np.ones((classes, len(coords[name])))
+            pools = {
+                depth: (
+                    pm.LogNormal(
+                        f"kappa_{name}{end}", POOLING_MEAN + 2 * math.log(max(depth, 1)), POOLING_SD
+                    ),
+                    pm.Gamma(f"gamma_{name}{end}", 1.0, 1.0),
+                )
+                for depth in sorted(set(splits.depth))
+                for end in ["" if len(splits.parts) == 1 else f"_{depth}"]
+            }
+            for i, (parts, depth) in enumerate(zip(splits.parts, splits.depth, strict=True)):
+                end = "" if len(splits.parts) == 1 else f"_{i}"
+                kappa, gamma = pools[depth]
+                size = len(parts)
+                margin = pm.Dirichlet(f"margin_{name}{end}", gamma / size * np.ones(size))
+                split = pm.Dirichlet(f"theta_{name}{end}", kappa * pt.tile(margin, (classes, 1)))
+                inside = np.zeros((size, len(coords[name])))
+                for part, (start, stop) in enumerate(parts):
+                    inside[part, start:stop] = 1.0
+                theta = theta * (pt.dot(split, inside) + (1.0 - inside.sum(axis=0)))
+            shown = theta[:, : len(evidence.domain)]
+            cells = pt.log(pt.dot(shown, evidence.matrix.toarray().T))
             total = total + cells[:, records.cells[:, a] - first[a]].T
         logs = pm.Deterministic(
             "log_share", pm.math.logsumexp(total, axis=1, keepdims=False), dims="record"
         )
         pm.Potential("records", (records.mass * logs).sum())
     return model
-
-
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """A sample as distinct records, and what its rows are called."""
-
-    attributes: tuple[str, ...]
-    evidence: list[Evidence]
-    records: SampleRecords
-    line_of_row: Ints
-    mass: Floats
-    size: int
-    index: pd.Index
-
-
-def _read_sample(
-    data: pd.DataFrame | ReleasedTable,
-    weights: str | None,
-    attributes: Sequence[str] | None,
-    household: str | None,
-    domains: Mapping[str, Sequence[Any]] | None,
-) -> _Sample:
-    if isinstance(data, ReleasedTable):
-        if weights is not None or household is not None or domains is not None:
-            raise AnonbayesError("weights, household and domains are for data frames.")
-        names, evidence, codes, rows_of = _read_table(data, attributes)
-        mass_of, index = rows_of.astype(float), pd.Index(range(len(rows_of)))
-    else:
-        names, evidence, codes = _read_frame(data, attributes, (weights, household), domains)
-        rows_of, index = np.ones(len(data), dtype=np.int64), data.index
-        mass_of = _read_weights(data, weights)
-    n = int(rows_of.sum())
-    lines, line_of_row = np.unique(codes, axis=0, return_inverse=True)
-    line_of_row = line_of_row.ravel()
-    mass = np.bincount(line_of_row, weights=mass_of)
-    effective = float(n) if weights is None else mass_of.sum() ** 2 / (mass_of**2).sum()
-    rows = np.bincount(line_of_row, weights=rows_of).astype(np.int64)
-    records = record_arrays(evidence, lines, rows, mass * effective / mass.sum())
-    return _Sample(names, evidence, records, line_of_row, mass_of, n, index)
-
-
-def _measures(drawn: Mapping[str, Floats], size: int, n: int) -> dict[str, Floats]:
-    """Draws of all measures that depend on people outside the sample."""
-    return {
-        "unique_in_population": drawn["unique_in_population"],
-        "population_uniques": drawn["population_uniques"],
-        "matches_of_uniques": drawn["matches_of_uniques"],
-        "matches": drawn["matches"],
-        "journalist_highest": 1.0 / drawn["fewest_people"],
-        "marketer": drawn["matches"] / n,
-        "k_map": drawn["fewest_people"],
-        "bits": math.log2(size) - drawn["log_people"] / n,
-    }
-
-
-def _summary(
-    posterior: Mapping[str, Floats], records: SampleRecords, n: int, probability: float
-) -> pd.DataFrame:
-    known = {
-        "sample_uniques": float((records.rows == 1).sum()),
-        "prosecutor_highest": 1.0 / records.rows.min(),
-        "prosecutor_average": len(records.rows) / n,
-    }
-    tail = (1.0 - probability) / 2
-    lines = {}
-    for name, meaning in MEASURES.items():
-        if name in known:
-            lines[name] = (known[name], math.nan, math.nan, meaning)
-        elif not np.isnan(posterior[name]).all():
-            low, high = np.quantile(posterior[name], [tail, 1.0 - tail])
-            lines[name] = (float(posterior[name].mean()), float(low), float(high), meaning)
-    return pd.DataFrame.from_dict(
-        lines, orient="index", columns=["estimate", "low", "high", "meaning"]
-    )
-
-
-def _read_table(
-    table: ReleasedTable, attributes: Sequence[str] | None
-) -> tuple[tuple[str, ...], list[Evidence], Ints, Ints]:
-    names = _chosen(attributes, list(table.columns))
-    columns = [table.columns[name] for name in names]
-    codes = np.stack([c.codes.astype(np.int64) for c in columns], axis=1)
-    rows = np.ones(len(codes), dtype=np.int64) if table.weights is None else table.weights
-    return names, [c.evidence for c in columns], codes, np.asarray(rows, dtype=np.int64)
-
-
-def _read_frame(
-    frame: pd.DataFrame,
-    attributes: Sequence[str] | None,
-    others: tuple[str | None, ...],
-    domains: Mapping[str, Sequence[Any]] | None,
-) -> tuple[tuple[str, ...], list[Evidence], Ints]:
-    if not isinstance(frame, pd.DataFrame):
-        raise TableError(f"A data frame or a ReleasedTable is needed, got {type(frame).__name__}.")
-    if not len(frame):
-        raise TableError("The table has no rows.")
-    for other in others:
-        if other is not None and other not in frame:
-            raise TableError(f"There is no column {other!r}. {nearest(other, frame.columns)}")
-    names = _chosen(attributes, [c for c in frame.columns if c not in others])
-    evidence, codes = [], []
-    for name in names:
-        column = frame[name]
-        missing = column.isna().to_numpy()
-        if missing.any():
-            raise TableError(
-                f"Column {name!r}: row {int(missing.argmax())} (from 0) has no value; drop such "
-                'rows or give them a value of their own, as `frame.fillna("unknown")` does.'
-            )
-        code, values = factorize(column, where=f"Column {name!r}")
-        domain = Domain(str(name), (domains or {}).get(name, values))
-        places = domain.encode(values)
-        members = [np.array([place]) for place in places]
-        evidence.append(Evidence.from_members(domain, members, values))
-        codes.append(np.asarray(code, dtype=np.int64))
-    return tuple(str(name) for name in names), evidence, np.stack(codes, axis=1)
-
-
-def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    if attributes is None:
-        chosen = tuple(known)
-    else:
-        chosen = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        for name in chosen:
-            if name not in known:
-                raise TableError(f"There is no attribute {name!r}. {nearest(name, known)}")
-    if not chosen:
-        raise TableError("A record needs at least one attribute.")
-    if len(set(chosen)) < len(chosen):
-        raise TableError(f"Attributes stand twice in {list(chosen)}.")
-    return chosen
-
-
-def _read_weights(frame: pd.DataFrame, weights: str | None) -> Floats:
-    if weights is None:
-        return np.ones(len(frame))
-    try:
-        values = frame[weights].to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        raise TableError(f"Column {weights!r}: sampling weights must be numbers.") from None
-    bad = ~(np.isfinite(values) & (values > 0))
-    if bad.any():
-        place = int(bad.argmax())
-        raise TableError(
-            f"Column {weights!r}: row {place} (from 0) has the weight {values[place]!r}; a weight "
-            "says how many people a row stands for and must be above 0."
-        )
-    return values
-
-
-def _population(population: int | None, weights: Floats | None, n: int) -> int:
-    if population is None:
-        if weights is None:
-            raise AnonbayesError(
-                "population= says how many people there are, those of the sample included; or "
-                "weights= names the column of sampling weights."
-            )
-        population = round(weights.sum())
-    if isinstance(population, bool) or int(population) != population or population < 1:
-        raise AnonbayesError(f"population must be a whole number, got {population!r}.")
-    if population < n:
-        raise AnonbayesError(
-            f"A population of {population:,} is smaller than the sample of {n:,} rows"
-            + (" (the sum of the weights)." if weights is not None else ".")
-        )
-    return int(population)

@@ -2,20 +2,25 @@
 
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
 attributes depend on each other, which products alone cannot. The weights are a truncated
-stick, ``theta_ca ~ Dir(kappa_a m_a)`` with the sample's margin ``m_a``: classes borrow from the
-whole, the more the larger ``kappa_a``, which is learnt. A Gibbs sweep draws a class for each
-distinct record, splits the counts of coarse cells among their values, and draws ``w``, ``kappa``
-and ``theta``; its cost is distinct records times classes, whatever the number of rows.
+stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes borrow from the
+whole, the more the larger ``kappa_a``; how much, and the whole itself, are learnt.
 
-Given the parameters, the ``M - n`` people outside the sample are independent draws of ``p``.
-Released cells enter by their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k
-theta_ca(k) E_y(k)``.
+Numbers are halved again and again instead (a Pólya tree): each half of each range has such a prior,
+with a ``kappa`` for each depth. Classes may then differ in their ages without being ragged, as
+single Dirichlets would have to be; ragged classes find the rows that were sampled too likely, and
+unique people too few. For the same reason `UNSEEN` values without rows stand for those that the
+sample has missed, where the domain is not given.
+
+A Gibbs sweep draws a class for each row, splits the counts of coarse cells among their values, and
+draws ``kappa``, ``m`` (with numbers of tables as in a Chinese restaurant), ``theta`` and ``w``; its
+cost is distinct records times classes, whatever the number of rows.
+Released cells enter by their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k theta_ca(k)
+E_y(k)``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +28,14 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.inference.run import ChainState, Draws
 from anonbayes.tables.evidence import Evidence
 
 POOLING_MEAN, POOLING_SD = math.log(10.0), 1.5
-"""Prior of ``log kappa``."""
-QUADRATURE = np.polynomial.legendre.leggauss(32)
-SYNTHETIC = 1000
-"""Made-up records per draw, by which people who stand out beyond the sample are counted."""
+"""Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
+UNSEEN = 10
+"""Values that stand for those which a sample has missed, where the domain is open."""
+SMALL = 1e-250
+"""Products below this are taken again by logarithms."""
 
 
 class SampleRecords(NamedTuple):
@@ -55,32 +60,105 @@ class SampleRecords(NamedTuple):
     """Where the values of each attribute begin, and the end of the last."""
     keys: Ints
     """Sorted fingerprints of the records, or nothing where cells are coarse."""
+    slot_start: Ints
+    """Where the parts of each split begin, and the end of the last; parents before children."""
+    slot_first: Ints
+    """First value of each part."""
+    slot_last: Ints
+    """End of its values."""
+    pool: Ints
+    """Splits of the same pool share ``kappa`` and ``gamma``."""
+    pool_mean: Floats
+    """Prior mean of ``log kappa`` of each pool."""
 
 
-def record_arrays(evidence: list[Evidence], cells: Ints, rows: Ints, mass: Floats) -> SampleRecords:
-    """Number the cells and values of all attributes in a row."""
+class Splits(NamedTuple):
+    """How the values of an attribute are divided, parents before children."""
+
+    parts: list[list[tuple[int, int]]]
+    """First value and end of each part, split by split."""
+    depth: list[int]
+    """Depth of each split; 0 is that between seen and unseen values of a number."""
+
+
+def splits_of(size: int, unseen: int, *, ordered: bool) -> Splits:
+    """Divide `size` values, and `unseen` ones after them.
+
+    Examples
+    --------
+    >>> splits_of(3, 1, ordered=False).parts
+    [[(0, 1), (1, 2), (2, 3), (3, 4)]]
+    >>> splits_of(4, 1, ordered=True).parts
+    [[(0, 4), (4, 5)], [(0, 2), (2, 4)], [(0, 1), (1, 2)], [(2, 3), (3, 4)]]
+    """
+    if not ordered:
+        return Splits([[(v, v + 1) for v in range(size + unseen)]], [1])
+    parts, depths = [], []
+    if unseen:
+        parts.append([(0, size), *((v, v + 1) for v in range(size, size + unseen))])
+        depths.append(0)
+    level, depth = [(0, size)], 1
+    while level:
+        halves = [[(a, (a + b) // 2), ((a + b) // 2, b)] for a, b in level if b - a > 1]
+        parts += halves
+        depths += [depth] * len(halves)
+        level, depth = [part for two in halves for part in two], depth + 1
+    return Splits(parts, depths) if parts else Splits([[(0, 1)]], [1])
+
+
+def record_arrays(
+    evidence: list[Evidence],
+    unseen: list[int],
+    ordered: list[bool],
+    cells: Ints,
+    rows: Ints,
+    mass: Floats,
+) -> SampleRecords:
+    """Number the cells and values of all attributes in a row; unseen values come last in each."""
     n_cells = np.array([len(e) for e in evidence])
     offsets = np.concatenate([[0], np.cumsum(n_cells)[:-1]])
-    value_start = np.concatenate([[0], np.cumsum([len(e.domain) for e in evidence])])
-    matrix = sparse.csr_array(sparse.block_diag([e.matrix for e in evidence], format="csr"))
+    lengths = [len(e.domain) + more for e, more in zip(evidence, unseen, strict=True)]
+    value_start = np.concatenate([[0], np.cumsum(lengths)])
+    blocks = [
+        sparse.csr_array((e.matrix.data, e.matrix.indices, e.matrix.indptr), shape=(len(e), length))
+        for e, length in zip(evidence, lengths, strict=True)
+    ]
+    matrix = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
     cells = np.ascontiguousarray(cells + offsets, dtype=np.int64)
     start, values = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     plain = bool((np.diff(start) == 1).all())
     keys = np.sort(fingerprints(values[start[cells]])) if plain else np.empty(0, np.int64)
+    parts: list[tuple[int, int]] = []
+    sizes: list[int] = []
+    pool: list[int] = []
+    means: list[float] = []
+    for e, more, is_ordered, first in zip(evidence, unseen, ordered, value_start, strict=False):
+        splits = splits_of(len(e.domain), more, ordered=is_ordered)
+        numbers = {depth: len(means) + i for i, depth in enumerate(sorted(set(splits.depth)))}
+        means += [POOLING_MEAN + 2.0 * math.log(max(depth, 1)) for depth in sorted(numbers)]
+        pool += [numbers[depth] for depth in splits.depth]
+        sizes += [len(split) for split in splits.parts]
+        parts += [(first + a, first + b) for split in splits.parts for a, b in split]
+    first_last = np.array(parts, dtype=np.int64)
     return SampleRecords(
-        cells,
-        np.ascontiguousarray(rows, dtype=np.int64),
-        np.ascontiguousarray(mass, dtype=np.float64),
-        start,
-        values,
-        matrix.data.astype(np.float64),
-        value_start.astype(np.int64),
-        keys,
+        cells=cells,
+        rows=np.ascontiguousarray(rows, dtype=np.int64),
+        mass=np.ascontiguousarray(mass, dtype=np.float64),
+        cell_start=start,
+        cell_values=values,
+        cell_evidence=matrix.data.astype(np.float64),
+        value_start=value_start.astype(np.int64),
+        keys=keys,
+        slot_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        slot_first=np.ascontiguousarray(first_last[:, 0]),
+        slot_last=np.ascontiguousarray(first_last[:, 1]),
+        pool=np.array(pool, dtype=np.int64),
+        pool_mean=np.array(means),
     )
 
 
 def margins(records: SampleRecords) -> Floats:
-    """Share of each value by attribute, none of them zero; coarse cells count for all values."""
+    """Share of each part in its split, none of them zero; coarse cells count for all values."""
     cell_mass = np.bincount(
         records.cells.ravel(),
         weights=np.repeat(records.mass, records.cells.shape[1]),
@@ -90,13 +168,32 @@ def margins(records: SampleRecords) -> Floats:
     evidence = records.cell_evidence / np.repeat(
         np.add.reduceat(records.cell_evidence, records.cell_start[:-1]), sizes
     )
-    counts = 0.5 + np.bincount(
+    counts = np.bincount(
         records.cell_values,
         weights=np.repeat(cell_mass, sizes) * evidence,
         minlength=records.value_start[-1],
     )
-    totals = np.add.reduceat(counts, records.value_start[:-1])
-    return counts / np.repeat(totals, np.diff(records.value_start))
+    parts = 0.1 + _part_counts(counts[None, :], records)[0]
+    totals = np.add.reduceat(parts, records.slot_start[:-1])
+    return parts / np.repeat(totals, np.diff(records.slot_start))
+
+
+@njit(cache=True, nogil=True)
+def _part_counts(counts: Floats, records: SampleRecords) -> Floats:
+    """Mass of every part of every split, from that of the values; one line per class."""
+    n_classes, n_values = counts.shape
+    sums = np.zeros((n_classes, n_values + 1))
+    for c in range(n_classes):
+        for v in range(n_values):
+            sums[c, v + 1] = sums[c, v] + counts[c, v]
+    out = np.empty((n_classes, len(records.slot_first)))
+    for s in range(len(records.slot_first)):
+        first, last = records.slot_first[s], records.slot_last[s]
+        for c in range(n_classes):
+            # single values are exact; sums of weights might be off by rounding
+            mass = counts[c, first] if last == first + 1 else sums[c, last] - sums[c, first]
+            out[c, s] = mass if mass > 1e-9 else 0.0
+    return out
 
 
 def fingerprints(values: Ints) -> Ints:
@@ -105,7 +202,8 @@ def fingerprints(values: Ints) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _fingerprint(values: Ints) -> int:
+def fingerprint(values: Ints) -> int:
+    """Hash the values of a record to 63 bits."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
     for value in values:
         mixed ^= np.uint64(value) + np.uint64(0x632BE59BD9B4E019)
@@ -118,7 +216,7 @@ def _fingerprint(values: Ints) -> int:
 def _fingerprints(values: Ints) -> Ints:
     out = np.empty(len(values), dtype=np.int64)
     for i in range(len(values)):
-        out[i] = _fingerprint(values[i])
+        out[i] = fingerprint(values[i])
     return out
 
 
@@ -132,42 +230,62 @@ def _log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
 
 
 @njit(cache=True, nogil=True)
-def cell_logs(theta: Floats, records: SampleRecords) -> Floats:
-    """Logarithm of the probability of each cell in each class, cells by classes."""
+def cell_shares(theta: Floats, records: SampleRecords) -> Floats:
+    """Probability of each cell in each class, cells by classes."""
     n_classes = theta.shape[0]
     n_cells = len(records.cell_start) - 1
-    out = np.empty((n_cells, n_classes))
+    out = np.zeros((n_cells, n_classes))
     for g in range(n_cells):
-        for c in range(n_classes):
-            total = 0.0
-            for i in range(records.cell_start[g], records.cell_start[g + 1]):
-                total += theta[c, records.cell_values[i]] * records.cell_evidence[i]
-            out[g, c] = np.log(total) if total > 0.0 else -1e300
+        for i in range(records.cell_start[g], records.cell_start[g + 1]):
+            value, likely = records.cell_values[i], records.cell_evidence[i]
+            for c in range(n_classes):
+                out[g, c] += theta[c, value] * likely
     return out
 
 
 @njit(cache=True, nogil=True)
-def log_probabilities(log_weights: Floats, logs: Floats, cells: Ints, out: Floats) -> None:
-    """Logarithm of ``p`` of each record."""
-    n_classes = len(log_weights)
-    work = np.empty(n_classes)
-    for d in range(len(cells)):
-        work[:] = log_weights
-        for a in range(cells.shape[1]):
-            g = cells[d, a]
-            for c in range(n_classes):
-                work[c] += logs[g, c]
-        top = work.max()
-        total = 0.0
+def running_sums(weights: Floats, shares: Floats, cells: Ints, work: Floats) -> float:
+    """Fill in sums over classes of weight times product of cells; return the log of the whole.
+
+    `work` is up to a factor that is common to all classes.
+    """
+    n_classes = len(weights)
+    work[:] = weights
+    for a in range(len(cells)):
+        row = shares[cells[a]]
         for c in range(n_classes):
-            total += np.exp(work[c] - top)
-        out[d] = top + np.log(total)
+            work[c] *= row[c]
+    total = 0.0
+    for c in range(n_classes):
+        total += work[c]
+        work[c] = total
+    if total > SMALL:
+        return np.log(total)
+    for c in range(n_classes):
+        work[c] = np.log(weights[c]) if weights[c] > 0.0 else -1e300
+        for a in range(len(cells)):
+            share = shares[cells[a], c]
+            work[c] += np.log(share) if share > 0.0 else -1e300
+    top = work.max()
+    total = 0.0
+    for c in range(n_classes):
+        total += np.exp(work[c] - top)
+        work[c] = total
+    return top + np.log(total)
+
+
+@njit(cache=True, nogil=True)
+def log_probabilities(weights: Floats, shares: Floats, cells: Ints, out: Floats) -> None:
+    """Logarithm of ``p`` of each record."""
+    work = np.empty(len(weights))
+    for d in range(len(cells)):
+        out[d] = running_sums(weights, shares, cells[d], work)
 
 
 @njit(cache=True, nogil=True)
 def _allocate(
-    log_weights: Floats,
-    logs: Floats,
+    weights: Floats,
+    shares: Floats,
     records: SampleRecords,
     in_class: Floats,
     rows_in: Ints,
@@ -175,11 +293,11 @@ def _allocate(
     out: Floats,
     rng: np.random.Generator,
 ) -> float:
-    """Draw the class of every row; count rows and mass by class and cell.
+    """Draw the class of every row; count rows and mass by cell and class.
 
     `out` gets the logarithm of ``p`` of each record; the log-likelihood is returned.
     """
-    n_classes = len(log_weights)
+    n_classes = len(weights)
     n_attributes = records.cells.shape[1]
     work = np.empty(n_classes)
     likelihood = 0.0
@@ -187,26 +305,31 @@ def _allocate(
     rows_in[:] = 0
     mass_in[:] = 0.0
     for d in range(len(records.cells)):
-        work[:] = log_weights
-        for a in range(n_attributes):
-            g = records.cells[d, a]
-            for c in range(n_classes):
-                work[c] += logs[g, c]
-        top = work.max()
-        total = 0.0
-        for c in range(n_classes):
-            total += np.exp(work[c] - top)
-            work[c] = total
-        out[d] = top + np.log(total)
+        cells = records.cells[d]
+        out[d] = running_sums(weights, shares, cells, work)
+        total = work[n_classes - 1]
         likelihood += records.mass[d] * out[d]
-        each = records.mass[d] / records.rows[d]
-        for _ in range(records.rows[d]):
-            place: Any = np.searchsorted(work, rng.random() * total, side="right")
-            chosen = min(place, n_classes - 1)
-            in_class[chosen] += each
-            for a in range(n_attributes):
-                rows_in[records.cells[d, a], chosen] += 1
-                mass_in[records.cells[d, a], chosen] += each
+        left = records.rows[d]
+        each = records.mass[d] / left
+        below, c = 0.0, 0
+        while left > 0:
+            if records.rows[d] <= 8:  # one by one
+                taken = 1
+                place: Any = np.searchsorted(work, rng.random() * total, side="right")
+                c = min(place, n_classes - 1)
+            else:  # class by class
+                own, rest = work[c] - below, total - below
+                taken = left
+                if c < n_classes - 1 and own < rest:
+                    taken = rng.binomial(left, max(own / rest, 0.0))
+                below = work[c]
+            if taken > 0:
+                in_class[c] += each * taken
+                for a in range(n_attributes):
+                    rows_in[cells[a], c] += taken
+                    mass_in[cells[a], c] += each * taken
+            left -= taken
+            c += 1
     return likelihood
 
 
@@ -246,36 +369,53 @@ def _split_cells(
 
 
 @njit(cache=True, nogil=True)
-def _draw_theta(
+def _dirichlet(shapes: Floats, out: Floats, rng: np.random.Generator) -> None:
+    top = -np.inf
+    for v in range(len(shapes)):
+        out[v] = _log_gamma_draw(shapes[v], rng)
+        top = max(top, out[v])
+    total = 0.0
+    for v in range(len(shapes)):
+        out[v] = np.exp(out[v] - top)
+        total += out[v]
+    for v in range(len(shapes)):
+        out[v] /= total
+
+
+@njit(cache=True, nogil=True)
+def draw_theta(
     counts: Floats,
-    value_start: Ints,
+    records: SampleRecords,
     margin: Floats,
     kappa: Floats,
     theta: Floats,
     rng: np.random.Generator,
 ) -> None:
-    for a in range(len(value_start) - 1):
-        first, last = value_start[a], value_start[a + 1]
+    """Draw each class's share of every value, from the counts of parts; parents come first."""
+    theta[:] = 1.0
+    widest = 0
+    for i in range(len(records.pool)):
+        widest = max(widest, records.slot_start[i + 1] - records.slot_start[i])
+    shapes, drawn = np.empty(widest), np.empty(widest)
+    for i in range(len(records.pool)):
+        first, size = records.slot_start[i], records.slot_start[i + 1] - records.slot_start[i]
+        weight = kappa[records.pool[i]]
         for c in range(theta.shape[0]):
-            top = -np.inf
-            for v in range(first, last):
-                theta[c, v] = _log_gamma_draw(kappa[a] * margin[v] + counts[c, v], rng)
-                top = max(top, theta[c, v])
-            total = 0.0
-            for v in range(first, last):
-                theta[c, v] = np.exp(theta[c, v] - top)
-                total += theta[c, v]
-            for v in range(first, last):
-                theta[c, v] /= total
+            for s in range(size):
+                shapes[s] = weight * margin[first + s] + counts[c, first + s]
+            _dirichlet(shapes[:size], drawn[:size], rng)
+            for s in range(size):
+                for v in range(records.slot_first[first + s], records.slot_last[first + s]):
+                    theta[c, v] *= drawn[s]
 
 
 @njit(cache=True, nogil=True)
 def log_pooling(counts: Floats, margin: Floats, kappa: float) -> float:
-    """Log density of ``log kappa`` given the counts of all classes, up to a constant.
+    """Log-likelihood of ``kappa`` given a split's counts in all classes, up to a constant.
 
-    ``theta`` is integrated out; the prior of ``log kappa`` is normal.
+    ``theta`` is integrated out.
     """
-    total = -0.5 * ((np.log(kappa) - POOLING_MEAN) / POOLING_SD) ** 2
+    total = 0.0
     for c in range(counts.shape[0]):
         size = 0.0
         for v in range(counts.shape[1]):
@@ -289,22 +429,132 @@ def log_pooling(counts: Floats, margin: Floats, kappa: float) -> float:
 
 
 @njit(cache=True, nogil=True)
+def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
+    """Draw how many tables `rows` guests take in a Chinese restaurant of concentration `weight`.
+
+    Guest ``i`` opens one with probability ``weight / (weight + i - 1)``. The chance only falls, so
+    the next guest who might is found by a geometric gap, and then asked again: about as many
+    steps as tables.
+    """
+    if rows <= 0:
+        return 0
+    tables, i = 1, 1
+    while True:
+        chance = weight / (weight + i)  # of guest i + 1
+        if chance < 1e-15:
+            return tables
+        gap = 1
+        if chance < 1.0:
+            steps = np.floor(-rng.standard_exponential() / np.log1p(-chance))
+            if steps >= rows - i:
+                return tables
+            gap += int(steps)
+        i += gap
+        if i > rows:
+            return tables
+        if rng.random() * chance < weight / (weight + i - 1):
+            tables += 1
+
+
+@njit(cache=True, nogil=True)
+def _log_whole(tables: Ints, gamma: float) -> float:
+    """Log-likelihood of ``gamma`` given the tables of a split."""
+    each = gamma / len(tables)
+    total = math.lgamma(gamma) - math.lgamma(gamma + tables.sum())
+    for count in tables:
+        if count > 0:
+            total += math.lgamma(each + count) - math.lgamma(each)
+    return total
+
+
+@njit(cache=True, nogil=True)
 def _draw_pooling(
-    counts: Floats, value_start: Ints, margin: Floats, kappa: Floats, rng: np.random.Generator
+    counts: Floats,
+    records: SampleRecords,
+    margin: Floats,
+    kappa: Floats,
+    gamma: Floats,
+    rng: np.random.Generator,
 ) -> None:
-    """Make a Metropolis step for each attribute's ``log kappa``."""
-    for a in range(len(kappa)):
-        first, last = value_start[a], value_start[a + 1]
-        own, shares = counts[:, first:last], margin[first:last]
-        proposed = kappa[a] * np.exp(0.5 * rng.standard_normal())
-        ratio = log_pooling(own, shares, proposed) - log_pooling(own, shares, kappa[a])
+    """Draw each pool's ``log kappa`` and ``log gamma`` by Metropolis steps, and the margins.
+
+    The prior of ``gamma`` is Gamma(1, 1). Counts that are no whole numbers (weights) are rounded
+    at random for the tables.
+    """
+    tables = np.zeros(len(margin), dtype=np.int64)
+    last_split = 0
+    for p in range(len(kappa)):
+        first_split = last_split
+        while last_split < len(records.pool) and records.pool[last_split] == p:
+            last_split += 1
+        proposed = kappa[p] * np.exp(0.5 * rng.standard_normal())
+        ratio = 0.5 * ((np.log(kappa[p]) - records.pool_mean[p]) / POOLING_SD) ** 2
+        ratio -= 0.5 * ((np.log(proposed) - records.pool_mean[p]) / POOLING_SD) ** 2
+        for i in range(first_split, last_split):
+            a, b = records.slot_start[i], records.slot_start[i + 1]
+            ratio += log_pooling(counts[:, a:b], margin[a:b], proposed)
+            ratio -= log_pooling(counts[:, a:b], margin[a:b], kappa[p])
         if rng.standard_exponential() > -ratio:
-            kappa[a] = proposed
+            kappa[p] = proposed
+        for s in range(records.slot_start[first_split], records.slot_start[last_split]):
+            for c in range(len(counts)):
+                if counts[c, s] > 0.0:
+                    rows = int(np.floor(counts[c, s] + rng.random()))
+                    tables[s] += count_tables(rows, kappa[p] * margin[s], rng)
+        for _ in range(3):
+            proposed = gamma[p] * np.exp(rng.standard_normal())
+            ratio = np.log(proposed / gamma[p]) - proposed + gamma[p]
+            for i in range(first_split, last_split):
+                own = tables[records.slot_start[i] : records.slot_start[i + 1]]
+                ratio += _log_whole(own, proposed) - _log_whole(own, gamma[p])
+            if rng.standard_exponential() > -ratio:
+                gamma[p] = proposed
+        for i in range(first_split, last_split):
+            a, b = records.slot_start[i], records.slot_start[i + 1]
+            _dirichlet(tables[a:b] + gamma[p] / (b - a), margin[a:b], rng)
+    for s in range(len(margin)):
+        margin[s] = max(margin[s], 1e-300)  # a share of exactly zero has no logarithm
+
+
+@njit(cache=True, nogil=True)
+def _log_stick(own: float, after: float, concentration: float) -> float:
+    """Log-likelihood of `own` mass in a class and `after` in those behind it; stick integrated."""
+    return (
+        math.lgamma(1.0 + own)
+        + math.lgamma(concentration + after)
+        - math.lgamma(1.0 + concentration + own + after)
+    )
+
+
+@njit(cache=True, nogil=True)
+def _swap_neighbours(
+    in_class: Floats, concentration: float, counts: Floats, rng: np.random.Generator
+) -> None:
+    """Exchange the places of neighbouring classes on the stick, by Metropolis steps.
+
+    Large classes would stay behind small ones for long otherwise. All else is exchangeable.
+    """
+    n_classes = len(in_class)
+    place = np.arange(n_classes)
+    after = in_class[n_classes - 1]
+    for c in range(n_classes - 2, -1, -1):
+        one, two = in_class[c], in_class[c + 1]
+        behind = max(after - two, 0.0)
+        ratio = _log_stick(two, one + behind, concentration)
+        ratio -= _log_stick(one, two + behind, concentration)
+        if c + 1 < n_classes - 1:
+            ratio += _log_stick(one, behind, concentration)
+            ratio -= _log_stick(two, behind, concentration)
+        if rng.standard_exponential() > -ratio:
+            in_class[c], in_class[c + 1] = two, one
+            place[c], place[c + 1] = place[c + 1], place[c]
+        after += in_class[c]
+    counts[:] = counts[place].copy()
 
 
 @njit(cache=True, nogil=True)
 def _draw_weights(
-    in_class: Floats, concentration: float, log_weights: Floats, rng: np.random.Generator
+    in_class: Floats, concentration: float, weights: Floats, rng: np.random.Generator
 ) -> float:
     """Draw the stick and return its next concentration, whose prior is Gamma(1, 1)."""
     n_classes = len(in_class)
@@ -316,241 +566,34 @@ def _draw_weights(
         one = _log_gamma_draw(1.0 + in_class[c], rng)
         other = _log_gamma_draw(concentration + max(after, 0.0), rng)
         both = np.logaddexp(one, other)
-        log_weights[c] = left + one - both
+        weights[c] = np.exp(left + one - both)
         left += other - both
         rate -= other - both
-    log_weights[n_classes - 1] = left
+    weights[n_classes - 1] = np.exp(left)
     return max(rng.standard_gamma(float(n_classes)) / rate, 1e-6)
 
 
 @njit(cache=True, nogil=True)
 def sweep(
     theta: Floats,
-    log_weights: Floats,
+    weights: Floats,
     concentration: float,
     kappa: Floats,
+    gamma: Floats,
     margin: Floats,
     records: SampleRecords,
     log_p: Floats,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration."""
-    logs = cell_logs(theta, records)
-    in_class = np.empty(len(log_weights))
-    rows_in = np.empty(logs.shape, dtype=np.int64)
-    mass_in = np.empty(logs.shape)
-    likelihood = _allocate(log_weights, logs, records, in_class, rows_in, mass_in, log_p, rng)
+    shares = cell_shares(theta, records)
+    in_class = np.empty(len(weights))
+    rows_in = np.empty(shares.shape, dtype=np.int64)
+    mass_in = np.empty(shares.shape)
+    likelihood = _allocate(weights, shares, records, in_class, rows_in, mass_in, log_p, rng)
     counts = _split_cells(theta, records, rows_in, mass_in, rng)
-    _draw_pooling(counts, records.value_start, margin, kappa, rng)
-    _draw_theta(counts, records.value_start, margin, kappa, theta, rng)
-    return likelihood, _draw_weights(in_class, concentration, log_weights, rng)
-
-
-@njit(cache=True, nogil=True)
-def match_probability(rows: int, others: float, p: float, nodes: Floats, shares: Floats) -> float:
-    """Expected ``1/(rows + B)`` with ``B ~ Binomial(others, p)``.
-
-    It is the integral of ``t^(rows-1) (1 - p + p t)^others`` over [0, 1]: in closed form for one
-    row, by Gauss-Legendre quadrature for few, by its expansion for many.
-    """
-    mean = rows + others * p
-    if rows == 1:
-        expected = (others + 1.0) * p
-        if expected < 1e-12:
-            return 1.0
-        return -np.expm1((others + 1.0) * np.log1p(-p)) / expected if p < 1.0 else 1.0 / mean
-    if mean > 40.0:
-        spread = others * p * (1.0 - p) / mean**2
-        return (1.0 + spread + (3.0 * spread - (1.0 - 2.0 * p) / mean) * spread) / mean
-    total = 0.0
-    for i in range(len(nodes)):
-        t = 0.5 * (nodes[i] + 1.0)
-        total += (
-            0.5 * shares[i] * np.exp((rows - 1) * np.log(t) + others * np.log1p(-p * (1.0 - t)))
-        )
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _look_ahead(
-    log_p: Floats,
-    records: SampleRecords,
-    others: int,
-    nodes: Floats,
-    shares: Floats,
-    unique: Floats,
-    match: Floats,
-    people: Floats,
-    out: Floats,
-    rng: np.random.Generator,
-) -> None:
-    """Add each record's chances to the sums, and draw the numbers of the whole population.
-
-    `out`: sample uniques that are unique in the population, correct matches among sample
-    uniques, correct matches among all rows, fewest people who share a record, and the sum over
-    rows of the logarithm of the people who share their record.
-    """
-    out[:] = 0.0
-    out[3] = np.inf
-    for d in range(len(log_p)):
-        p = min(np.exp(log_p[d]), 1.0)
-        rows = records.rows[d]
-        if rows == 1:
-            unique[d] += np.exp(others * np.log1p(-p)) if p < 1.0 else (1.0 if others == 0 else 0.0)
-        match[d] += match_probability(rows, float(others), p, nodes, shares)
-        people[d] += rows + others * p
-        drawn = rows + rng.binomial(others, p)
-        if rows == 1:
-            out[0] += drawn == 1
-            out[1] += 1.0 / drawn
-        out[2] += rows / drawn
-        out[3] = min(out[3], drawn)
-        out[4] += rows * np.log2(drawn)
-
-
-@njit(cache=True, nogil=True)
-def _unseen_uniques(
-    theta: Floats,
-    log_weights: Floats,
-    records: SampleRecords,
-    others: int,
-    synthetic: int,
-    rng: np.random.Generator,
-) -> float:
-    """Expected number of people outside the sample who are alone with their record."""
-    n_classes, n_attributes = theta.shape[0], len(records.value_start) - 1
-    weights = np.cumsum(np.exp(log_weights))
-    values = np.empty(n_attributes, dtype=np.int64)
-    work = np.empty(n_classes)
-    total = 0.0
-    for _ in range(synthetic):
-        c = min(np.searchsorted(weights, rng.random() * weights[-1], side="right"), n_classes - 1)
-        for a in range(n_attributes):
-            v, last = records.value_start[a], records.value_start[a + 1] - 1
-            left = rng.random()
-            while v < last and left >= theta[c, v]:
-                left -= theta[c, v]
-                v += 1
-            values[a] = v
-        key = _fingerprint(values)
-        place = np.searchsorted(records.keys, key)
-        if place < len(records.keys) and records.keys[place] == key:
-            continue
-        p = 0.0
-        for k in range(n_classes):
-            work[k] = log_weights[k]
-            for a in range(n_attributes):
-                work[k] += np.log(theta[k, values[a]] + 1e-300)
-            p += np.exp(work[k])
-        total += np.exp((others - 1) * np.log1p(-min(p, 1.0 - 1e-16)))
-    return others * total / synthetic
-
-
-@dataclass
-class MixtureEngine:
-    """Gibbs sampler of a mixture of products; an `Engine` of `anonbayes.inference.run`.
-
-    Parameters
-    ----------
-    records : SampleRecords
-        Distinct records of the sample.
-    others : int
-        People of the population who are not in the sample.
-    classes : int
-        Length of the truncated stick.
-    margin : array of float
-        Share of each value in the whole sample, attribute by attribute, none of them zero.
-    """
-
-    records: SampleRecords
-    others: int
-    classes: int
-    margin: Floats
-
-    n_generators = 2  # the second one draws what is beyond the sample
-    grows: tuple[str, ...] = ()
-
-    def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Scatter the records over the classes, so that chains begin apart."""
-        rng, records = generators[0], self.records
-        theta = np.empty((self.classes, len(self.margin)))
-        kappa = np.exp(rng.normal(POOLING_MEAN, POOLING_SD, len(records.value_start) - 1))
-        nothing = np.zeros_like(theta)
-        _draw_theta(nothing, records.value_start, self.margin, kappa, theta, rng)
-        log_weights = np.full(self.classes, -np.log(self.classes))
-        size = len(records.cells)
-        return {
-            "theta": theta,
-            "log_weights": log_weights,
-            "concentration": np.ones(1),
-            "kappa": kappa,
-            "unique": np.zeros(size),
-            "match": np.zeros(size),
-            "people": np.zeros(size),
-            "log_p": np.zeros(size),
-            "n_averaged": np.zeros(1),
-        }
-
-    def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
-        """Make n sweeps; every one counts towards the records' averages."""
-        live, records = state.live, self.records
-        rng, beyond = state.generators
-        numbers, likelihood = np.zeros((n, 5)), np.empty(n)
-        unseen, used = np.full(n, np.nan), np.empty(n)
-        log_p = np.empty(len(records.cells))
-        nodes, shares = QUADRATURE
-        for i in range(n):
-            theta, log_weights = live["theta"].copy(), live["log_weights"].copy()
-            likelihood[i], concentration = sweep(
-                live["theta"],
-                live["log_weights"],
-                float(live["concentration"][0]),
-                live["kappa"],
-                self.margin,
-                records,
-                log_p,
-                rng,
-            )
-            live["concentration"] = np.array([concentration])
-            used[i] = 1.0 / np.exp(2.0 * live["log_weights"]).sum()
-            if tuning:
-                continue
-            _look_ahead(
-                log_p, records, self.others, nodes, shares,
-                live["unique"], live["match"], live["people"], numbers[i], beyond,
-            )  # fmt: skip
-            live["log_p"] += np.exp(log_p)
-            live["n_averaged"] += 1
-            if len(records.keys) and self.others:
-                expected = _unseen_uniques(
-                    theta, log_weights, records, self.others, SYNTHETIC, beyond
-                )
-                unseen[i] = beyond.poisson(expected)
-            elif self.others == 0:
-                unseen[i] = 0.0
-        draws = {
-            "unique_in_population": numbers[:, 0],
-            "matches_of_uniques": numbers[:, 1],
-            "matches": numbers[:, 2],
-            "fewest_people": numbers[:, 3],
-            "log_people": numbers[:, 4],
-            "population_uniques": numbers[:, 0] + unseen,
-            "classes_used": used,
-        }
-        return draws, {"log_likelihood": likelihood}
-
-    def pack(self, live: Draws) -> Draws:
-        """Return the state, which is a dictionary of arrays already."""
-        return live
-
-    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Draws:
-        """Return the state that `pack` stored."""
-        return arrays
-
-    def averages(self, live: Draws) -> Draws:
-        """Chances of each record, averaged over the draws, and the last parameters."""
-        n = max(float(live["n_averaged"][0]), 1.0)
-        names = {"unique": "unique", "match": "match", "people": "people", "log_p": "share"}
-        return {new: live[old] / n for old, new in names.items()} | {
-            "theta": live["theta"], "log_weights": live["log_weights"]
-        }  # fmt: skip
+    parts = _part_counts(counts, records)
+    _swap_neighbours(in_class, concentration, parts, rng)
+    _draw_pooling(parts, records, margin, kappa, gamma, rng)
+    draw_theta(parts, records, margin, kappa, theta, rng)
+    return likelihood, _draw_weights(in_class, concentration, weights, rng)

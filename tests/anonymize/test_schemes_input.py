@@ -31,7 +31,7 @@ def _run(scheme, *args, **kw):
 
 @every
 def test_no_table(scheme):
-    with pytest.raises(TableError, match=r"DataFrame.*list"):
+    with pytest.raises(TableError, match=r"data frame.*list"):
         _run(scheme, [1, 2, 3])
     with pytest.raises(TableError, match=r"The cleartext table is empty \(0 rows"):
         _run(scheme, random_frame(5, 1).iloc[:0])

@@ -22,7 +22,7 @@ from schemes_support import (
 
 import anonbayes as ab
 from anonbayes.anonymize import recode
-from anonbayes.anonymize.information_loss import LOSSES
+from anonbayes.anonymize.lattice import LOSSES
 from anonbayes.errors import AnonbayesError, AnonymizationError, DomainError, TableError
 
 # -- an exhaustive search that shares nothing with the package ----------------------------------

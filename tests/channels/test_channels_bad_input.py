@@ -10,11 +10,11 @@ from anonbayes.errors import ChannelError
 DOMAIN = ab.Domain("x", list("abc"))
 MAKERS = [
     lambda e: ab.RandomizedResponse(DOMAIN, e),
-    lambda e: ab.UtilityOptimizedRR(DOMAIN, ["a"], e),
+    lambda e: ab.UtilityOptimizedRR(DOMAIN, e, sensitive=["a"]),
     lambda e: ab.RAPPOR(DOMAIN, e),
     lambda e: ab.UnaryEncoding.optimal(DOMAIN, e),
-    lambda e: ab.UtilityOptimizedRAPPOR(DOMAIN, ["a"], e),
-    lambda e: ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, ["a"], e),
+    lambda e: ab.UtilityOptimizedRAPPOR(DOMAIN, e, sensitive=["a"]),
+    lambda e: ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, e, sensitive=["a"]),
 ]
 
 
@@ -37,9 +37,9 @@ def test_a_domain_of_one_value():
     single = ab.Domain("x", ["a"])
     for channel in (
         ab.RandomizedResponse(single, 1.0),
-        ab.UtilityOptimizedRR(single, [], 1.0),
+        ab.UtilityOptimizedRR(single, 1.0, sensitive=[]),
         ab.RAPPOR(single, 1.0),
-        ab.UtilityOptimizedRAPPOR(single, ["a"], 1.0),
+        ab.UtilityOptimizedRAPPOR(single, 1.0, sensitive=["a"]),
     ):
         reports = channel.release(["a"] * 4, seed=1)
         np.testing.assert_allclose(channel.estimate(reports).p, [1.0])
@@ -51,9 +51,9 @@ def test_a_domain_of_one_value():
 @pytest.mark.parametrize("kind", [ab.UtilityOptimizedRR, ab.UtilityOptimizedRAPPOR])
 def test_sensitive_values_outside_the_domain(kind):
     with pytest.raises(ab.AnonbayesError, match="'z' is not a value of domain 'x'"):
-        kind(DOMAIN, ["a", "z"], 1.0)
+        kind(DOMAIN, 1.0, sensitive=["a", "z"])
     with pytest.raises(ab.AnonbayesError, match="sensitive"):
-        kind(DOMAIN, "abc", 1.0)
+        kind(DOMAIN, 1.0, sensitive="abc")
 
 
 def test_values_and_reports_outside_the_domain():
@@ -70,7 +70,7 @@ def test_values_and_reports_outside_the_domain():
 
 
 def test_bit_reports_that_the_channel_cannot_produce():
-    channel = ab.UtilityOptimizedRAPPOR(DOMAIN, ["a"], 1.0)
+    channel = ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a"])
     with pytest.raises(ab.AnonbayesError, match="report 1: it raises the bits of both 'b' and 'c'"):
         channel.estimate([[1, 0, 0], [1, 1, 1]], method="mle")
     with pytest.raises(ab.AnonbayesError, match="produces 3 bits, the reports have 2"):
@@ -84,7 +84,7 @@ def test_bit_reports_that_the_channel_cannot_produce():
 
 def test_reports_of_probability_zero():
     sure = ab.UnaryEncoding(DOMAIN, 1.0, 0.25)
-    blind = ab.UtilityOptimizedRR(DOMAIN, ["a"], 0.0)
+    blind = ab.UtilityOptimizedRR(DOMAIN, 0.0, sensitive=["a"])
     for method in ("mle", "em", "bayes"):
         with pytest.raises(ab.AnonbayesError, match="zero"):
             sure.estimate([[0, 1, 0], [0, 0, 0]], method=method)
@@ -128,7 +128,7 @@ def test_impossible_bit_probabilities(hit, miss, message):
 @pytest.mark.parametrize("theta", [0.0, 1.0, -1, 2, float("nan")])
 def test_impossible_theta(theta):
     with pytest.raises(ab.AnonbayesError, match="theta="):
-        ab.RAPPOR(DOMAIN, 1.0, theta)
+        ab.RAPPOR(DOMAIN, 1.0, theta=theta)
 
 
 def test_estimates_show_themselves():
@@ -156,7 +156,7 @@ def test_a_table_of_values_is_refused():
 
 def test_labelled_shares_are_taken_by_their_labels():
     domain = ab.Domain("x", ["a", "b", "c"])
-    channel = ab.UtilityOptimizedRR(domain, ["a"], 1.0)
+    channel = ab.UtilityOptimizedRR(domain, 1.0, sensitive=["a"])
     plain = np.array([0.1, 0.2, 0.7])
     reports = ["a", "b", "c", "c"]
     for p in (pd.Series({"c": 0.7, "b": 0.2, "a": 0.1}), {"c": 0.7, "a": 0.1, "b": 0.2}):
@@ -177,7 +177,7 @@ def test_labelled_shares_are_taken_by_their_labels():
 
 def test_labelled_knowledge_of_tags_is_taken_by_its_labels():
     places = ab.Domain("place", ["clinic", "park", "mall", "<home>"])
-    common = ab.UtilityOptimizedRR(places, ["clinic", "<home>"], epsilon=2.0)
+    common = ab.UtilityOptimizedRR(places, epsilon=2.0, sensitive=["clinic", "<home>"])
     channel = ab.Personalized(common, tags=["<home>"])
     reports = ["<home>"] * 5 + ["park"] * 3 + ["clinic"] * 4
     found = [

@@ -9,9 +9,9 @@ import anonbayes as ab
 DOMAIN = ab.Domain("x", list("abcd"))
 CHANNELS = {
     "RR": ab.RandomizedResponse(DOMAIN, 1.5),
-    "uRR": ab.UtilityOptimizedRR(DOMAIN, ["a", "b"], 1.0),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=["a", "b"]),
     "RAPPOR": ab.RAPPOR(DOMAIN, 2.0),
-    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, ["a", "b"], 1.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a", "b"]),
     "tilted": ab.BitChannel(DOMAIN, [0.9, 0.6, 0.5, 0.8], [0.2, 0.1, 0.0, 0.3]),
     "cells": ab.Generalization(DOMAIN, ["ab", "ab", "cd", "cd"]),
 }

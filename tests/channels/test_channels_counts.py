@@ -9,10 +9,10 @@ import anonbayes as ab
 DOMAIN = ab.Domain("x", range(6))
 CHANNELS = [
     ab.RandomizedResponse(DOMAIN, 1.0),
-    ab.UtilityOptimizedRR(DOMAIN, [0, 2], 1.0),
-    ab.UtilityOptimizedRR(DOMAIN, [], 1.0),
+    ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=[0, 2]),
+    ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=[]),
     ab.RAPPOR(DOMAIN, 1.0),
-    ab.UtilityOptimizedRAPPOR(DOMAIN, [0, 2], 1.0),
+    ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=[0, 2]),
 ]
 
 

@@ -17,8 +17,8 @@ def small():
     case = GOLDEN["uldp_small"]
     domain = ab.Domain("x", range(5))
     return case, (
-        ab.UtilityOptimizedRR(domain, case["sensitive"], case["eps"]),
-        ab.UtilityOptimizedRAPPOR(domain, case["sensitive"], case["eps"]),
+        ab.UtilityOptimizedRR(domain, case["eps"], sensitive=case["sensitive"]),
+        ab.UtilityOptimizedRAPPOR(domain, case["eps"], sensitive=case["sensitive"]),
     )
 
 
@@ -49,18 +49,20 @@ def test_worst_cases_at_the_size_of_the_census():
     case = GOLDEN["uldp_census_size"]
     k_s, k = case["K_S"], case["K_S"] + case["K_N"]
     domain = ab.Domain("x", range(k))
-    urr = ab.UtilityOptimizedRR(domain, range(k_s), case["eps"])
-    urap = ab.UtilityOptimizedRAPPOR(domain, range(k_s), case["eps"])
+    urr = ab.UtilityOptimizedRR(domain, case["eps"], sensitive=range(k_s))
+    urap = ab.UtilityOptimizedRAPPOR(domain, case["eps"], sensitive=range(k_s))
     assert urr.worst_case_loss(case["n"], norm="l1") == pytest.approx(case["eq12"], rel=1e-12)
     assert urap.worst_case_loss(case["n"], norm="l1") == pytest.approx(case["eq17"], rel=1e-12)
-    low = ab.UtilityOptimizedRR(domain, range(k_s), np.log(400))
+    low = ab.UtilityOptimizedRR(domain, np.log(400), sensitive=range(k_s))
     eq14 = GOLDEN["uldp_census_size_ln400"]["eq14"]
     assert low.worst_case_loss(case["n"], norm="l1") == pytest.approx(eq14, rel=1e-12)
 
 
 def test_maximum_likelihood_by_water_filling():
     case = GOLDEN["uRR_mle"]
-    channel = ab.UtilityOptimizedRR(ab.Domain("x", range(4)), case["sensitive"], case["eps"])
+    channel = ab.UtilityOptimizedRR(
+        ab.Domain("x", range(4)), case["eps"], sensitive=case["sensitive"]
+    )
     reports = np.repeat(np.arange(4), np.rint(np.array(case["h"]) * 100).astype(int))
     estimate = channel.estimate(reports, method="mle")
     np.testing.assert_allclose(estimate.p, case["p"], rtol=1e-12, atol=1e-15)
@@ -84,8 +86,8 @@ def test_squared_error_of_randomized_response_per_value():
 def test_best_theta():
     case = GOLDEN["urap_theta"]
     domain = ab.Domain("x", range(case["K_S"] + 1))
-    classic = ab.UtilityOptimizedRAPPOR(domain, range(case["K_S"]), case["eps"])
-    best = ab.UtilityOptimizedRAPPOR.optimal(domain, range(case["K_S"]), case["eps"])
+    classic = ab.UtilityOptimizedRAPPOR(domain, case["eps"], sensitive=range(case["K_S"]))
+    best = ab.UtilityOptimizedRAPPOR.optimal(domain, case["eps"], sensitive=range(case["K_S"]))
     on_the_rest = np.r_[np.zeros(case["K_S"]), 1.0]
     assert best.theta == pytest.approx(case["theta_star"], rel=1e-12)
     assert best.expected_loss(on_the_rest, 1) == pytest.approx(case["F_star"], rel=1e-12)

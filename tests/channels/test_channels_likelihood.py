@@ -12,15 +12,15 @@ BITS = {
     "UE": ab.UnaryEncoding(DOMAIN, 0.6, 0.3),
     "UE-sure": ab.UnaryEncoding(DOMAIN, 1.0, 0.25),
     "RAPPOR": ab.RAPPOR(DOMAIN, 1.0, theta=0.4),
-    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, ["a", "c"], 1.0),
-    "uRAP-none": ab.UtilityOptimizedRAPPOR(DOMAIN, [], 1.0),
-    "uRAP-all": ab.UtilityOptimizedRAPPOR(DOMAIN, list("abcd"), 1.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a", "c"]),
+    "uRAP-none": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=[]),
+    "uRAP-all": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=list("abcd")),
     "mixed": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 1.0], [0.5, 0.45, 0.03, 0.0]),
 }
 RESPONSES = {
     "RR": ab.RandomizedResponse(DOMAIN, 1.0),
-    "uRR": ab.UtilityOptimizedRR(DOMAIN, ["b", "d"], 0.5),
-    "uRR-none": ab.UtilityOptimizedRR(DOMAIN, [], 0.5),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=["b", "d"]),
+    "uRR-none": ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=[]),
 }
 CHANNELS = BITS | RESPONSES
 P = np.array([0.4, 0.3, 0.2, 0.1])
@@ -123,8 +123,8 @@ def test_a_million_reports_of_a_large_domain_take_little_memory(kind):
     domain, n = ab.Domain("x", range(12_800)), 10**6
     codes = np.arange(n) % 12_800
     channel = {
-        "response": ab.UtilityOptimizedRR(domain, range(2432), 6.0),
-        "bits": ab.UtilityOptimizedRAPPOR.optimal(domain, range(2432), 9.0),
+        "response": ab.UtilityOptimizedRR(domain, 6.0, sensitive=range(2432)),
+        "bits": ab.UtilityOptimizedRAPPOR.optimal(domain, 9.0, sensitive=range(2432)),
     }[kind]
     uniform = np.full(12_800, 1 / 12_800)
     tracemalloc.start()

@@ -10,8 +10,8 @@ PLACES = ab.Domain("place", ["clinic", "park", "mall", "school", "<home>", "<wor
 TAGS = ["<home>", "<work>"]
 SENSITIVE = ["clinic", *TAGS]
 COMMON = {
-    "uRR": ab.UtilityOptimizedRR(PLACES, SENSITIVE, 1.0),
-    "uRAP": ab.UtilityOptimizedRAPPOR(PLACES, SENSITIVE, 1.0),
+    "uRR": ab.UtilityOptimizedRR(PLACES, 1.0, sensitive=SENSITIVE),
+    "uRAP": ab.UtilityOptimizedRAPPOR(PLACES, 1.0, sensitive=SENSITIVE),
 }
 USERS = [{}, {"park": "<home>"}, {"mall": "<home>", "school": "<work>"}, {"park": "<work>"}]
 
@@ -102,7 +102,7 @@ def test_estimation_with_and_without_knowledge(channel):
 def test_the_bound_needs_the_absolute_value():
     """The counterexample to the printed Theorem 1, through the channel's own formulas."""
     domain = ab.Domain("x", ["a", "b", "<t>"])
-    channel = ab.Personalized(ab.UtilityOptimizedRR(domain, ["<t>"], 1.0), ["<t>"])
+    channel = ab.Personalized(ab.UtilityOptimizedRR(domain, 1.0, sensitive=["<t>"]), ["<t>"])
     rhat, r = np.array([0.9, 0.3, -0.2]), np.array([0.5, 0.4, 0.1])
     intermediate = ab.RandomizedResponse(domain, 1.0).estimate(["a"], method="empirical")
     from dataclasses import replace
@@ -182,4 +182,4 @@ def test_bad_input_is_named(channel):
     with pytest.raises(ab.AnonbayesError, match="must be UtilityOptimizedRR"):
         ab.Personalized(ab.RAPPOR(PLACES, 1.0), TAGS)
     with pytest.raises(ab.AnonbayesError, match="none is left"):
-        ab.Personalized(ab.UtilityOptimizedRR(PLACES, PLACES.values, 1.0), PLACES.values)
+        ab.Personalized(ab.UtilityOptimizedRR(PLACES, 1.0, sensitive=PLACES.values), PLACES.values)

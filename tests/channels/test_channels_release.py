@@ -38,9 +38,9 @@ def chi_square(observed, expected):
     [
         lambda d: ab.RandomizedResponse(d, 1.0),
         lambda d: ab.RandomizedResponse(d, 0.0),
-        lambda d: ab.UtilityOptimizedRR(d, ["a", "c"], 0.7),
-        lambda d: ab.UtilityOptimizedRR(d, [], 0.7),
-        lambda d: ab.UtilityOptimizedRR(d, ["b"], 2.0),
+        lambda d: ab.UtilityOptimizedRR(d, 0.7, sensitive=["a", "c"]),
+        lambda d: ab.UtilityOptimizedRR(d, 0.7, sensitive=[]),
+        lambda d: ab.UtilityOptimizedRR(d, 2.0, sensitive=["b"]),
     ],
     ids=["RR", "RR0", "uRR", "uRR-none", "uRR-one"],
 )
@@ -63,8 +63,8 @@ def test_responses_follow_the_matrix(make, seed):
         lambda d: ab.UnaryEncoding(d, 1.0, 0.02),
         lambda d: ab.UnaryEncoding(d, 0.9, 0.75),
         lambda d: ab.RAPPOR(d, 1.0),
-        lambda d: ab.UtilityOptimizedRAPPOR(d, ["a", "c"], 1.0),
-        lambda d: ab.UtilityOptimizedRAPPOR(d, [], 1.0),
+        lambda d: ab.UtilityOptimizedRAPPOR(d, 1.0, sensitive=["a", "c"]),
+        lambda d: ab.UtilityOptimizedRAPPOR(d, 1.0, sensitive=[]),
         # Probabilities in one power of two (thinned) and in several (merged), one of them zero.
         lambda d: ab.BitChannel(d, [0.9, 0.8, 0.5, 0.7], [0.45, 0.3, 0.03, 0.0]),
     ],
@@ -112,15 +112,91 @@ def test_a_seed_repeats_and_the_secure_source_does_not():
     assert channel.release(values) != channel.release(values)
 
 
-@pytest.mark.parametrize("seed", [1, np.int64(1)])
-def test_people_and_noise_from_the_same_seed_are_independent(seed):
+@pytest.mark.parametrize(
+    "make_seed",
+    [
+        lambda: 7,
+        lambda: np.int64(7),
+        lambda: [7],
+        lambda: np.random.SeedSequence(7),
+        lambda: np.random.default_rng(7),
+        lambda: np.random.PCG64(7),
+    ],
+    ids=["int", "int64", "list", "SeedSequence", "Generator", "BitGenerator"],
+)
+def test_people_noise_and_columns_of_one_seed_are_independent(make_seed):
+    """Correlations stay below 4.5 standard errors; a shared stream gives 0.5 or more."""
     n = 20_000
-    domain = ab.Domain("x", range(2))
-    channel = ab.RandomizedResponse(domain, 1.0)
-    people = (np.random.default_rng(seed).random(n) < 0.5).astype(int)
-    lied = channel.release(people, seed=seed) != people
-    # With the stream of `np.random.default_rng` for this seed the correlation is -0.52.
-    assert abs(np.corrcoef(people, lied)[0, 1]) < 4.5 / np.sqrt(n)
+    people = (np.random.default_rng(make_seed()).random(n) < 0.5).astype(int)
+    lies = {}
+    for column in ("smokes", "drinks"):
+        channel = ab.RandomizedResponse(ab.Domain(column, [0, 1]), 1.0)
+        lies[column] = channel.release(people, seed=make_seed()) != people
+        again = channel.release(people, seed=make_seed()) != people
+        assert (again == lies[column]).all()
+        one = channel.reporter(seed=make_seed())
+        lies[f"{column}, one by one"] = np.array([one(x) for x in people]) != people
+    every = np.corrcoef([people, *lies.values()])
+    assert np.abs(every[np.triu_indices(5, 1)]).max() < 4.5 / np.sqrt(n)
+
+
+def test_posterior_draws_of_two_columns_are_independent():
+    """Functions of both columns' draws would be wrong otherwise."""
+    draws = []
+    for column in ("smokes", "drinks"):
+        channel = ab.RandomizedResponse(ab.Domain(column, [0, 1]), 1.0)
+        settings = {"alpha": 1.0, "draws": 400, "chains": 2, "seed": 7}
+        made = channel.estimate([0] * 60 + [1] * 40, method="bayes", **settings).draws
+        draws.append(made.values[:, :, 0].ravel())
+    # About 250 of 800 draws are independent.
+    assert abs(np.corrcoef(draws)[0, 1]) < 0.3
+
+
+@pytest.mark.parametrize(
+    "new, old",
+    [
+        (
+            lambda d: ab.UtilityOptimizedRR(d, 1.0, sensitive=["a"]),
+            [
+                lambda d: ab.UtilityOptimizedRR(d, ["a"], 1.0),
+                lambda d: ab.UtilityOptimizedRR(d, ["a"], epsilon=1.0),
+            ],
+        ),
+        (
+            lambda d: ab.UtilityOptimizedRAPPOR(d, 1.0, sensitive=["a"], theta=0.4),
+            [
+                lambda d: ab.UtilityOptimizedRAPPOR(d, ["a"], 1.0, 0.4),
+                lambda d: ab.UtilityOptimizedRAPPOR(d, ["a"], epsilon=1.0, theta=0.4),
+            ],
+        ),
+        (
+            lambda d: ab.UtilityOptimizedRAPPOR.optimal(d, 1.0, sensitive=["a"]),
+            [lambda d: ab.UtilityOptimizedRAPPOR.optimal(d, ["a"], 1.0)],
+        ),
+        (lambda d: ab.RAPPOR(d, 1.0, theta=0.4), [lambda d: ab.RAPPOR(d, 1.0, 0.4)]),
+        (
+            lambda d: ab.LocalHashing(domain=d, epsilon=1.0, g=2),
+            [lambda d: ab.LocalHashing(d, 2, 1.0), lambda d: ab.LocalHashing(d, 2, epsilon=1.0)],
+        ),
+    ],
+    ids=["uRR", "uRAP", "uRAP, optimal", "RAPPOR", "hashing"],
+)
+def test_domain_and_epsilon_come_first_and_the_former_order_warns(new, old):
+    domain = ab.Domain("x", "abc")
+    made = new(domain)
+    for former in old:
+        with pytest.warns(FutureWarning, match="domain, epsilon"):
+            same = former(domain)
+        assert same.epsilon == made.epsilon
+        np.testing.assert_array_equal([same.hit, same.miss], [made.hit, made.miss])
+
+
+def test_wrong_numbers_of_arguments_are_refused_as_ever():
+    domain = ab.Domain("x", "abc")
+    with pytest.raises(TypeError):
+        ab.LocalHashing(domain, 2, 1.0, 5)
+    with pytest.raises(TypeError):
+        ab.RAPPOR(domain, 1.0, 0.4, theta=0.4)
 
 
 def test_no_seed_never_touches_numpys_generator(monkeypatch):

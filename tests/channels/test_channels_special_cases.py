@@ -20,7 +20,7 @@ def test_warner_is_randomized_response_on_two_values():
 def test_mangat_is_the_utility_optimized_response_on_two_values():
     """Mangat (1994): "yes" is always told, "no" is told as "yes" with probability p."""
     p = 0.3
-    channel = ab.UtilityOptimizedRR(ab.Domain("a", ["yes", "no"]), ["yes"], np.log(1 / p))
+    channel = ab.UtilityOptimizedRR(ab.Domain("a", ["yes", "no"]), np.log(1 / p), sensitive=["yes"])
     np.testing.assert_allclose(channel.matrix(), [[1, 0], [p, 1 - p]])
     # His estimator: (share - p) / (1 - p); and it is ULDP with ln(1/p) (ULDP Sec. 3.1).
     estimate = channel.estimate(["yes"] * 50 + ["no"] * 50, method="empirical")
@@ -31,13 +31,13 @@ def test_mangat_is_the_utility_optimized_response_on_two_values():
 
 def test_full_and_empty_sensitive_sets_are_the_known_channels():
     domain = ab.Domain("x", range(6))
-    full = ab.UtilityOptimizedRR(domain, range(6), 1.3)
+    full = ab.UtilityOptimizedRR(domain, 1.3, sensitive=range(6))
     np.testing.assert_array_equal(full.matrix(), ab.RandomizedResponse(domain, 1.3).matrix())
-    bits = ab.UtilityOptimizedRAPPOR(domain, range(6), 1.3)
+    bits = ab.UtilityOptimizedRAPPOR(domain, 1.3, sensitive=range(6))
     rappor = ab.RAPPOR(domain, 1.3)
     np.testing.assert_allclose(bits.hit, rappor.hit)
     np.testing.assert_allclose(bits.miss, rappor.miss)
-    clear = ab.UtilityOptimizedRR(domain, [], 1.3)
+    clear = ab.UtilityOptimizedRR(domain, 1.3, sensitive=[])
     np.testing.assert_array_equal(clear.matrix(), np.eye(6))
     values = np.arange(6).repeat(5)
     np.testing.assert_array_equal(clear.release(values), values)
@@ -48,9 +48,9 @@ def test_unary_family():
     oue, half = ab.UnaryEncoding.optimal(domain, 1.7), ab.RAPPOR(domain, 1.7, theta=0.5)
     np.testing.assert_allclose([oue.hit, oue.miss], [half.hit, half.miss])
     for theta in (0.1, 0.5, 0.9, None):
-        assert ab.RAPPOR(domain, 1.7, theta).satisfies(ab.LDP(1.7)).holds
+        assert ab.RAPPOR(domain, 1.7, theta=theta).satisfies(ab.LDP(1.7)).holds
         rebuilt = ab.BitChannel(
-            domain, *(ab.RAPPOR(domain, 1.7, theta).__dict__[k] for k in ("hit", "miss"))
+            domain, *(ab.RAPPOR(domain, 1.7, theta=theta).__dict__[k] for k in ("hit", "miss"))
         )
         assert rebuilt.epsilon == pytest.approx(1.7)
     assert ab.UnaryEncoding(domain, 0.7, 0.2).epsilon == pytest.approx(
@@ -59,7 +59,7 @@ def test_unary_family():
     # OUE has the least variance for a value nobody holds, among all theta.
     floor = [
         c.miss[0] * (1 - c.miss[0]) / (c.hit[0] - c.miss[0]) ** 2
-        for c in (ab.RAPPOR(domain, 1.7, theta) for theta in (0.4, 0.5, 0.6))
+        for c in (ab.RAPPOR(domain, 1.7, theta=theta) for theta in (0.4, 0.5, 0.6))
     ]
     assert floor[1] < min(floor[0], floor[2])
 
@@ -68,11 +68,11 @@ def test_extreme_budgets_do_not_overflow():
     domain = ab.Domain("x", range(4))
     for channel in (
         ab.RandomizedResponse(domain, 2000.0),
-        ab.UtilityOptimizedRR(domain, [0], 2000.0),
+        ab.UtilityOptimizedRR(domain, 2000.0, sensitive=[0]),
     ):
         np.testing.assert_allclose(channel.matrix(), np.eye(4), atol=1e-12)
     for kind in (ab.UtilityOptimizedRAPPOR, ab.UtilityOptimizedRAPPOR.optimal):
-        channel = kind(domain, [0, 1], 2000.0)
+        channel = kind(domain, 2000.0, sensitive=[0, 1])
         assert np.isfinite(channel.hit).all() and (channel.miss < 1e-100).all()
     small = ab.RandomizedResponse(domain, 1e-12)
     np.testing.assert_allclose(small.hit - small.miss, 1e-12 / 4, rtol=1e-3)

@@ -187,7 +187,7 @@ def test_integer_domain_reads_what_a_domain_would():
     assert places.find("3") == 3 and places.find("03") is None and places.find(2.0) == 2
     assert places.encode([1.0, "2"]).tolist() == [1, 2]
     assert (
-        ab.LocalHashing(places, 7, 1.0)
+        ab.LocalHashing(places, 1.0, g=7)
         .estimate(ab.HashReports([1] * 9, [0] * 9, [3] * 9))
         .to_series()
         .idxmax()
@@ -202,7 +202,7 @@ def test_integer_domain_reads_what_a_domain_would():
 @pytest.mark.parametrize("g", [1, 2**31, 2.5])
 def test_impossible_numbers_of_symbols(g):
     with pytest.raises(ChannelError, match="g="):
-        ab.LocalHashing(10, g, 1.0)
+        ab.LocalHashing(10, 1.0, g=g)
 
 
 def test_impossible_reports_are_named():

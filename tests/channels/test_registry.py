@@ -13,6 +13,8 @@ from anonbayes.channels.registry import MECHANISMS, OPTIONS, find_mechanism, mak
 DOMAIN = ab.Domain("x", list("abcd"))
 P = np.array([0.4, 0.3, 0.2, 0.1])
 GIVEN = {"sensitive": ["a", "c"], "budgets": [1.0, 2.0, 2.0, np.inf]}
+VALUES = [name for name, mechanism in MECHANISMS.items() if not mechanism.numeric]
+NUMBERS = [name for name, mechanism in MECHANISMS.items() if mechanism.numeric]
 
 
 def made(name, **options):
@@ -26,7 +28,7 @@ def small(name):
     return made(name, g=5) if "g" in MECHANISMS[name].accepts else made(name)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_apply_is_the_distribution_of_the_reports(name):
     channel = small(name)
     q = channel.matrix()
@@ -34,7 +36,7 @@ def test_apply_is_the_distribution_of_the_reports(name):
     np.testing.assert_allclose(channel.apply(P), P @ q, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_common_mass_and_total_maximum_are_those_of_the_matrix(name):
     channel = small(name)
     q = channel.matrix()
@@ -42,7 +44,7 @@ def test_common_mass_and_total_maximum_are_those_of_the_matrix(name):
     assert channel.total_maximum() == pytest.approx(q.max(axis=0).sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_the_budget_is_the_one_asked_for(name):
     channel, mechanism = made(name), MECHANISMS[name]
     if not mechanism.takes_epsilon:
@@ -56,7 +58,7 @@ def test_the_budget_is_the_one_asked_for(name):
     assert type(channel.with_epsilon(2.0)) is type(channel)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_reports_survive_a_file(name):
     channel = made(name)
     reports = channel.release(list("abcdabcd"), seed=3)
@@ -68,16 +70,19 @@ def test_reports_survive_a_file(name):
         channel.read_texts([texts[0], "?"], where="Column 'r'")
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_one_report_at_a_time_is_read_like_many(name):
     channel = made(name)
-    report = channel.reporter(seed=5)
-    sent = [report("b") for _ in range(400)]
+    if hasattr(channel, "permanent"):  # a reporter is one device, which remembers its noise
+        sent = [channel.reporter(seed=seed)("b") for seed in range(400)]
+    else:
+        report = channel.reporter(seed=5)
+        sent = [report("b") for _ in range(400)]
     estimate = channel.estimate(sent, method="empirical")
     assert estimate.n == 400 and estimate.p.argmax() == 1
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", VALUES)
 def test_channels_and_estimates_survive_pickle(name):
     channel = made(name)
     again = pickle.loads(pickle.dumps(channel))
@@ -88,6 +93,27 @@ def test_channels_and_estimates_survive_pickle(name):
     np.testing.assert_array_equal(copied.p, estimate.p)
     audit = channel.satisfies(ab.LDP(1.0))
     assert str(pickle.loads(pickle.dumps(audit))) == str(audit)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_mechanisms_for_numbers(name):
+    domain = ab.BinnedDomain("x", -1, 3, 8)
+    channel = MECHANISMS[name].make(domain, 1.0)
+    assert channel.satisfies(ab.LDP(1.0)).holds and not channel.satisfies(ab.LDP(0.99)).holds
+    assert type(channel.with_epsilon(2.0)) is type(channel)
+    assert channel.with_epsilon(2.0).epsilon == 2.0
+    held = [-1, 0.3, 3, 2.9] * 100
+    reports = channel.release(held, seed=3)
+    again = channel.read_texts(channel.spell(reports))
+    np.testing.assert_allclose(again, reports, rtol=1e-12)
+    with pytest.raises(ab.AnonbayesError, match="Column 'r', row 1: "):
+        channel.read_texts([channel.spell(reports)[0], "?"], where="Column 'r'")
+    copy = pickle.loads(pickle.dumps(channel))
+    assert copy.mean(reports) == channel.mean(reports)
+    report = channel.reporter(seed=1)
+    assert channel.mean([report(1.5) for _ in range(50)]).n == 50
+    with pytest.raises(ab.AnonbayesError, match=r"Column 'x', row 1"):
+        channel.release([0.0, 3.5])
 
 
 def test_names_and_aliases_are_distinct():
@@ -112,16 +138,19 @@ def test_options_that_do_not_fit_are_named():
 DEVICE = """
 import sys
 from anonbayes import Domain
-from anonbayes.channels import {name}
+from anonbayes.channels import BinnedDomain, {name}
 from anonbayes.channels.registry import make_channel
 heavy = {{"pandas", "scipy", "numba", "xarray", "pymc", "pytensor", "matplotlib", "arviz"}}
 domain = Domain("x", ["a", "b", "c"])
 for mechanism, more in (
     ("rr", {{}}), ("urr", {{"sensitive": ["a"]}}), ("oue", {{}}), ("rappor", {{}}),
-    ("olh", {{}}), ("ss", {{}}),
+    ("olh", {{}}), ("ss", {{}}), ("hr", {{}}), ("l_osue", {{}}),
 ):
     channel = make_channel(mechanism, domain, 1.0, **more)
     channel.reporter()("a"), channel.release(["a", "b"])
+for mechanism in ("sw", "pm", "duchi"):
+    channel = make_channel(mechanism, BinnedDomain("x", 0, 1, 5), 1.0)
+    channel.reporter()(0.3), channel.release([0.2, 0.9])
 print(sorted(heavy & {{module.split(".")[0] for module in sys.modules}}))
 """
 

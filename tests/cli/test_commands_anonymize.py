@@ -71,8 +71,8 @@ def test_report_measures_utility(run_json, people, trees, tmp_path, monkeypatch)
 def test_empty_cells(run_json, refused, tmp_path):
     (tmp_path / "people.csv").write_text("age;diagnosis\n30;flu\n;cold\n31;flu\n33;cold\n")
     said = refused(*ASK, "-k", 2, "--out", "x.csv")
-    assert "Column 'age', row 1: the cell is empty (rows like it: 1)" in said
-    assert "--missing 'category' or 'drop'" in said
+    assert "column 'age', row 1 (the first is 0)" in said and "age 1" in said
+    assert "--missing: 'category'" in said and "'drop'" in said
     found = run_json(*ASK, "-k", 2, "--out", "x.csv", "--missing", "category")
     assert found["rows"] == 4 and found["k"] >= 2
     assert run_json(*ASK, "-k", 1, "--out", "y.csv", "--missing", "drop")["rows"] == 3
@@ -92,7 +92,7 @@ def test_empty_cells(run_json, refused, tmp_path):
         (["-k", 2, "--quasi-identifier", "agee"], "Nearest known: 'age'"),
         (["-k", 2, "--sep", ","], "'diagnosis'"),
         (["-k", 2, "--report", "x.csv"], "Two outputs have the same name"),
-        (["-k", 2, "--missing", "unknown"], "--missing 'unknown' is not known"),
+        (["-k", 2, "--missing", "unknown"], "--missing 'unknown' has no meaning"),
     ],
 )
 def test_bad_input(refused, people, more, said):

@@ -41,7 +41,11 @@ def test_estimate_undoes_release(run, run_json, held, tmp_path, mechanism):
         "channel", "estimate", "r.csv", *own, "--method", "empirical", "--level", 0.999
     )
     channel = make_mechanism(
-        mechanism, epsilon=3.0, values=VALUES, sensitive=["a"] if "utility" in mechanism else None
+        mechanism,
+        epsilon=3.0,
+        values=VALUES,
+        column="answer",
+        sensitive=["a"] if "utility" in mechanism else None,
     )
     # What the device sends is what the file says.
     sent = channel.release(held, seed=5)
@@ -157,7 +161,7 @@ def test_bad_columns(refused, held, tmp_path):
     assert "Column 'answer', row 950: 'd' is none of the values" in said
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;b\n;c\n")
     estimate = ["channel", "estimate", "r.csv"]
-    assert "row 2: the cell is empty" in refused(*estimate, *options("rappor"))
+    assert "row 2 (the first is 0): the cell is empty" in refused(*estimate, *options("rappor"))
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;e\n")
     assert "row 1: '01x1' is not a text of 4 zeros" in refused(*estimate, *options("rappor"))
     assert "row 0: '0101' is not a/b/y" in refused(*estimate, *options("local_hashing"))

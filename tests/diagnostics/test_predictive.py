@@ -115,7 +115,7 @@ def test_adult_shows_marital_status_with_age_and_sex(shared_data):
     post = ab.fit(
         table, evidence="independent", draws=20, tune=20, chains=2, seed=1, progressbar=False
     )
-    found = predictive_check(post, draws=40).table
+    found = post.check(draws=40).table
     assert list(found.index[:2]) == [("age", "marital-status"), ("sex", "marital-status")]
     assert (found["p_value"].iloc[:2] == 1 / 41).all()
 

@@ -16,8 +16,8 @@ DOMAIN = ab.Domain("x", range(6))
     "channel",
     [
         ab.RandomizedResponse(DOMAIN, 1.0),
-        ab.UtilityOptimizedRR(DOMAIN, [0, 3], 0.8),
-        ab.UtilityOptimizedRR(DOMAIN, [], 0.8),
+        ab.UtilityOptimizedRR(DOMAIN, 0.8, sensitive=[0, 3]),
+        ab.UtilityOptimizedRR(DOMAIN, 0.8, sensitive=[]),
     ],
 )
 def test_empirical_estimate_solves_the_linear_system(channel):
@@ -36,8 +36,8 @@ def test_empirical_estimate_solves_the_linear_system(channel):
         ab.RandomizedResponse(DOMAIN, 0.5),
         ab.RAPPOR(DOMAIN, 0.5),
         ab.UnaryEncoding.optimal(DOMAIN, 0.5),
-        ab.UtilityOptimizedRR(DOMAIN, [0, 3], 0.5),
-        ab.UtilityOptimizedRAPPOR(DOMAIN, [0, 3], 0.5),
+        ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=[0, 3]),
+        ab.UtilityOptimizedRAPPOR(DOMAIN, 0.5, sensitive=[0, 3]),
     ],
     ids=lambda c: type(c).__name__,
 )
@@ -70,7 +70,7 @@ def test_water_filling_is_the_maximum(counts, sensitive, epsilon):
     """The certified gap is zero, and no other engine finds a better point."""
     domain = ab.Domain("x", range(len(counts)))
     chosen = [s for s in sensitive if s < len(counts)]
-    channel = ab.UtilityOptimizedRR(domain, chosen, epsilon)
+    channel = ab.UtilityOptimizedRR(domain, epsilon, sensitive=chosen)
     likelihood = channel.likelihood_of_counts(counts)
     p = closed_forms.water_filling(counts, channel.miss, channel.hit - channel.miss)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
@@ -81,7 +81,7 @@ def test_water_filling_is_the_maximum(counts, sensitive, epsilon):
 
 
 def test_water_filling_agrees_with_a_general_optimizer():
-    channel = ab.UtilityOptimizedRR(DOMAIN, [0, 1, 2, 3], 1.0)
+    channel = ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=[0, 1, 2, 3])
     counts = np.array([40, 25, 8, 3, 15, 9])
     p = closed_forms.water_filling(counts, channel.miss, channel.hit - channel.miss)
     found = optimize.minimize(

@@ -11,9 +11,9 @@ SENSITIVE = range(8)
 P = np.random.default_rng(2).dirichlet(np.full(30, 0.5))
 CHANNELS = {
     "RR": ab.RandomizedResponse(DOMAIN, 2.0),
-    "uRR": ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 1.0),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=SENSITIVE),
     "RAPPOR": ab.RAPPOR(DOMAIN, 3.0),
-    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, SENSITIVE, 1.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=SENSITIVE),
     "tilted": ab.BitChannel(DOMAIN, np.linspace(0.5, 0.9, 30), np.linspace(0.05, 0.3, 30)),
 }
 
@@ -125,7 +125,7 @@ def test_the_warm_start_saves_iterations():
 
 
 def test_likelihood_of_an_excluded_report_is_zero():
-    channel = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 1.0)
+    channel = ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=SENSITIVE)
     only_first = np.eye(30)[0]
     assert channel.log_likelihood(only_first, [20]) == -np.inf
 

@@ -11,7 +11,7 @@ METHODS = ["empirical", "threshold", "shrinkage", "mle", "em"]
 def channels(domain):
     return {
         "RR": ab.RandomizedResponse(domain, 1.0),
-        "uRR": ab.UtilityOptimizedRR(domain, domain.values[:5], 1.0),
+        "uRR": ab.UtilityOptimizedRR(domain, 1.0, sensitive=domain.values[:5]),
         "OUE": ab.UnaryEncoding.optimal(domain, 1.0),
         "OLH": ab.LocalHashing.optimal(domain, 1.0),
         "SS": ab.SubsetSelection(domain, 1.0),
@@ -55,7 +55,7 @@ def test_reports_read_with_another_budget_do_not_fit(name):
     values = np.random.default_rng(1).choice(10, 5000, p=truth)
     sender = channels(domain)[name].with_epsilon(4.0)
     if name == "OLH":
-        sender = ab.LocalHashing(domain, 4, 4.0)
+        sender = ab.LocalHashing(domain, 4.0, g=4)
     if name == "SS":
         sender = ab.SubsetSelection(domain, 4.0, d=channels(domain)[name].d)
     with pytest.warns(ab.errors.MisfitWarning, match="do not fit .*epsilon=1"):

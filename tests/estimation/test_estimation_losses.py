@@ -11,11 +11,11 @@ from anonbayes.estimation.losses import expected_loss, worst_case_distribution
 DOMAIN = ab.Domain("x", range(8))
 CHANNELS = [
     ab.RandomizedResponse(DOMAIN, 1.0),
-    ab.UtilityOptimizedRR(DOMAIN, [0, 1, 2], 1.0),
+    ab.UtilityOptimizedRR(DOMAIN, 1.0, sensitive=[0, 1, 2]),
     ab.RAPPOR(DOMAIN, 1.0),
     ab.UnaryEncoding.optimal(DOMAIN, 1.0),
-    ab.UtilityOptimizedRAPPOR(DOMAIN, [0, 1, 2], 1.0),
-    ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, [0, 1, 2], 1.0),
+    ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=[0, 1, 2]),
+    ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, 1.0, sensitive=[0, 1, 2]),
 ]
 
 
@@ -69,7 +69,7 @@ def test_no_distribution_is_worse_than_the_worst(seed, size, norm):
 def test_worst_cases_of_urr_are_those_of_the_paper(k_s, k_n, epsilon):
     """ULDP Props. 5, 6, 16 and 17, written out; K_S > K_N is covered too."""
     k, n, e = k_s + k_n, 1000, np.exp(epsilon)
-    channel = ab.UtilityOptimizedRR(ab.Domain("x", range(k)), range(k_s), epsilon)
+    channel = ab.UtilityOptimizedRR(ab.Domain("x", range(k)), epsilon, sensitive=range(k_s))
     unit = np.sqrt(2 / (n * np.pi))
     if epsilon < np.log(k_n + 1):
         l1 = unit * (k_s * np.sqrt(k_s + e - 2) / (e - 1) + np.sqrt(k_s * k_n / (e - 1) + k_n - 1))
@@ -90,7 +90,9 @@ def test_worst_cases_of_urr_are_those_of_the_paper(k_s, k_n, epsilon):
 def test_worst_cases_of_urap_are_those_of_the_paper(k_s, k_n, epsilon):
     """ULDP Props. 8 and 19, inside their range of epsilon."""
     assert epsilon < 2 * np.log(k_n / 2 + 1)
-    channel = ab.UtilityOptimizedRAPPOR(ab.Domain("x", range(k_s + k_n)), range(k_s), epsilon)
+    channel = ab.UtilityOptimizedRAPPOR(
+        ab.Domain("x", range(k_s + k_n)), epsilon, sensitive=range(k_s)
+    )
     n, half = 500, np.exp(epsilon / 2)
     l1 = np.sqrt(2 / (n * np.pi)) * (
         np.exp(epsilon / 4) * k_s / (half - 1) + np.sqrt(half * k_n / (half - 1) - 1)
@@ -103,10 +105,10 @@ def test_worst_cases_of_urap_are_those_of_the_paper(k_s, k_n, epsilon):
 def test_best_theta_beats_its_neighbours_and_the_classic_one():
     for k_s, epsilon in ((1, 1.0), (5, 0.3), (76, 1.0), (76, 4.0)):
         domain = ab.Domain("x", range(k_s + 400))
-        best = ab.UtilityOptimizedRAPPOR.optimal(domain, range(k_s), epsilon)
+        best = ab.UtilityOptimizedRAPPOR.optimal(domain, epsilon, sensitive=range(k_s))
         loss = best.worst_case_loss(1)
         for theta in (best.theta - 1e-3, best.theta + 1e-3, None):
-            other = ab.UtilityOptimizedRAPPOR(domain, range(k_s), epsilon, theta)
+            other = ab.UtilityOptimizedRAPPOR(domain, epsilon, sensitive=range(k_s), theta=theta)
             assert loss <= other.worst_case_loss(1) * (1 + 1e-12)
 
 

@@ -15,7 +15,7 @@ def test_high_privacy_loss_is_the_limit_of_the_exact_one(mechanism, norm):
     domain = ab.Domain("x", range(60))
     ratios = []
     for epsilon in (0.1, 0.01, 0.001):
-        channel = KINDS[mechanism](domain, range(20), epsilon)
+        channel = KINDS[mechanism](domain, epsilon, sensitive=range(20))
         exact = channel.worst_case_loss(1000, norm=norm)
         ratios.append(exact / losses.high_privacy_loss(mechanism, 20, epsilon, 1000, norm=norm))
     errors = np.abs(np.array(ratios) - 1)
@@ -27,7 +27,7 @@ def test_low_privacy_loss_is_reached_when_little_is_sensitive(norm):
     size = 40_000
     domain = ab.Domain("x", range(size))
     for kind in KINDS.values():
-        channel = kind(domain, range(3), np.log(size))
+        channel = kind(domain, np.log(size), sensitive=range(3))
         exact = channel.worst_case_loss(1000, norm=norm)
         assert exact == pytest.approx(losses.low_privacy_loss(size, 1000, norm=norm), rel=0.03)
     # Plain randomized response pays twice (l1) or four times (l2) as much.
@@ -42,9 +42,9 @@ def test_urap_is_order_optimal_and_urr_is_not(norm, constant):
     for k_s in (5, 50, 500):
         domain = ab.Domain("x", range(2 * k_s))
         rate = losses.minimax_rate(k_s, 1e-4, 1000, norm=norm)
-        bits = ab.UtilityOptimizedRAPPOR(domain, range(k_s), 1e-4)
+        bits = ab.UtilityOptimizedRAPPOR(domain, 1e-4, sensitive=range(k_s))
         assert bits.worst_case_loss(1000, norm=norm) / rate == pytest.approx(constant, rel=0.01)
-    response = ab.UtilityOptimizedRR(domain, range(k_s), 1e-4)
+    response = ab.UtilityOptimizedRR(domain, 1e-4, sensitive=range(k_s))
     assert response.worst_case_loss(1000, norm=norm) / rate > 5 * constant
 
 
@@ -52,7 +52,7 @@ def test_urap_is_order_optimal_and_urr_is_not(norm, constant):
 def test_high_privacy_loss_against_simulation(mechanism):
     """At epsilon = 0.05 and the worst distribution; the approximation is good to 6 %."""
     domain = ab.Domain("x", range(12))
-    channel = KINDS[mechanism](domain, range(5), 0.05)
+    channel = KINDS[mechanism](domain, 0.05, sensitive=range(5))
     rng = np.random.default_rng(3)
     worst = channel.worst_case_distribution(norm="l2")
     squares = []
@@ -66,7 +66,7 @@ def test_high_privacy_loss_against_simulation(mechanism):
 
 
 def test_non_private_loss_against_the_identity():
-    channel = ab.UtilityOptimizedRR(ab.Domain("x", range(7)), [], 1.0)
+    channel = ab.UtilityOptimizedRR(ab.Domain("x", range(7)), 1.0, sensitive=[])
     for norm in ("l1", "l2"):
         assert channel.worst_case_loss(50, norm=norm) == pytest.approx(
             losses.non_private_loss(7, 50, norm=norm)

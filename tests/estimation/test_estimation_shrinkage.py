@@ -135,7 +135,7 @@ def test_it_beats_the_unbiased_estimate_and_mostly_the_threshold(shape, make):
     channel = {
         "RR": ab.RandomizedResponse(domain, 2.0),
         "OUE": ab.UnaryEncoding.optimal(domain, 1.0),
-        "uRAP": ab.UtilityOptimizedRAPPOR(domain, range(100), 1.0),
+        "uRAP": ab.UtilityOptimizedRAPPOR(domain, 1.0, sensitive=range(100)),
     }[make]
     losses = {"empirical": [], "threshold": [], "shrinkage": []}
     for _ in range(runs):
@@ -172,7 +172,7 @@ def test_rare_kinds_share_a_prior_and_large_kinds_have_their_own():
 def test_edges():
     one = ab.RandomizedResponse(ab.Domain("x", ["only"]), 1.0)
     assert one.estimate(["only"] * 5, method="shrinkage").p.tolist() == [1.0]
-    sure = ab.UtilityOptimizedRR(ab.Domain("x", "abc"), [], 1.0)
+    sure = ab.UtilityOptimizedRR(ab.Domain("x", "abc"), 1.0, sensitive=[])
     found = sure.estimate(["a"] * 6 + ["b"] * 4, method="shrinkage")
     assert found.p.sum() == pytest.approx(1.0) and found.p[0] > found.p[1] > found.p[2] >= 0
     silent = ab.RAPPOR(ab.Domain("x", "abcd"), 1.0)

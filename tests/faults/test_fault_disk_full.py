@@ -165,3 +165,31 @@ def test_links_and_permissions_stay(found, tmp_path):
     assert (tmp_path / "link.json").is_symlink()
     assert (tmp_path / "real.json").read_text().startswith("{")
     assert (tmp_path / "real.json").stat().st_mode & 0o777 == 0o640
+
+
+def modes(folder):
+    """Permissions of a directory and of everything in it."""
+    return {oct(p.stat().st_mode & 0o777) for p in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+@pytest.mark.parametrize("shared", [False, True])
+def test_results_are_their_owners_alone(shared, tmp_path, monkeypatch):
+    """Results and checkpoints; what is made to be handed on has the permissions of the umask."""
+    monkeypatch.setenv("ANONBAYES_SHARE_FILES", "1" if shared else "0")
+    before = os.umask(0o022)
+    try:
+        table = ab.datasets.load("table1_recoded")
+        run = tmp_path / "run"
+        post = ab.fit(table, method="gibbs", evidence="independent", draws=5, tune=1, chains=1,
+                      seed=1, progressbar=False, resume=run)  # fmt: skip
+        files.write_together(
+            tmp_path / "results", {"p.nc": post.to_netcdf, "t": lambda f: files.write_text(f, "x")}
+        )
+        assert modes(run) | modes(tmp_path / "results") == (
+            {"0o755", "0o644"} if shared else {"0o700", "0o600"}
+        )
+        files.write_files({tmp_path / "release.csv": lambda f: files.write_text(f, "x")})
+        assert (tmp_path / "release.csv").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)

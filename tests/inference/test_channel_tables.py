@@ -36,7 +36,7 @@ def bits():
 
 
 def randomized_secret():
-    channel = ab.UtilityOptimizedRR(ILL, ["hiv"], 1.5)
+    channel = ab.UtilityOptimizedRR(ILL, 1.5, sensitive=["hiv"])
     frame = pd.DataFrame(
         {
             "nat": ["M", "{M, J}", "C", "M"],

@@ -164,7 +164,7 @@ def test_draws_of_the_weights_have_names_and_survive(post, tmp_path):
     some = people().iloc[:5, :3]
     pd.testing.assert_frame_equal(again.attacker(some), post.attacker(some))
     assert pickle.loads(pickle.dumps(post)).evidence == "weighted"
-    assert "Evidence: weighted" in post._repr_html_() and "evidence='weighted'" in repr(post)
+    assert ">weighted" in post._repr_html_() and "evidence='weighted'" in repr(post)
 
 
 def test_intervals_hold_the_belief_and_grow_with_doubt():

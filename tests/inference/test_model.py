@@ -10,6 +10,10 @@ from tables import PRIOR, crossing, latent, nested
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.inference.dirichlet import from_unconstrained, resolve_prior, to_unconstrained
+from anonbayes.inference.features import Features
+from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weights import choose_evidence
+from anonbayes.inference.workflow import cell_rates
 
 SAMPLE = {"chains": 2, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
 
@@ -57,11 +61,13 @@ def test_our_step_beside_nuts_in_a_model_of_the_users_own():
     assert model.coords["age"] == ("20", "21", "22", "23")
 
 
-def test_the_model_has_the_log_density_of_the_mathematics():
-    """log f(t*, pi) of MODEL 1.2 and the Dirichlet densities, at a point."""
-    from scipy import stats
+@pytest.mark.parametrize("rows", [1, 30_001])
+def test_the_model_has_the_log_density_of_the_mathematics(rows):
+    """log f(t*, pi) of MODEL 1.2 and the Dirichlet densities, at a point, to the last digits."""
+    from scipy import special, stats
 
-    table = crossing()
+    frame = crossing().to_frame().assign(rows=rows)
+    table = ab.ReleasedTable.horizontal(frame, "ill", weights="rows")
     prior = resolve_prior(table, **PRIOR)
     rng = np.random.default_rng(4)
     pi_secret = rng.dirichlet(np.ones(2))
@@ -72,9 +78,15 @@ def test_the_model_has_the_log_density_of_the_mathematics():
         expected += sum(
             stats.dirichlet.logpdf(p, b) for p, b in zip(pi[name], prior.beta[name], strict=True)
         )
-        probability = column.evidence.matrix.toarray() @ pi[name].T
-        expected += (table.counts[name].toarray() * np.log(probability)).sum()
-    model = ab.build_model(table, **PRIOR)
+        rates = cell_rates(column.evidence, table.counts[name].sum(axis=1))
+        probability = (column.evidence.matrix.toarray() @ pi[name].T * rates.rate[:, None]).T
+        counts = table.counts[name].toarray().T
+        if rates.others:
+            probability = np.column_stack([probability, 1 - probability.sum(axis=1)])
+            counts = np.pad(counts, ((0, 0), (0, 1)))
+        expected += special.gammaln(counts.sum(axis=1) + 1).sum()
+        expected += (special.xlogy(counts, probability) - special.gammaln(counts + 1)).sum()
+    model = ab.build_model(table, **PRIOR, evidence="independent")
     point = {model.rvs_to_values[model["pi_ill"]].name: to_unconstrained(pi_secret)}
     for name in table.attributes:
         point[model.rvs_to_values[model[f"pi_{name}"]].name] = to_unconstrained(pi[name])
@@ -143,7 +155,136 @@ def test_two_tables_with_the_same_columns_in_one_model():
 def test_columns_may_be_named_like_cells_but_not_with_a_slash():
     frame = pd.DataFrame({"age": ["{1, 2}", "1"], "age_cell": ["u", "v"], "ill": ["flu", "hiv"]})
     model = ab.build_model(ab.ReleasedTable.horizontal(frame, "ill"))
-    assert (model.coords["age_cell"], model.coords["age_cell_"]) == (("u", "v"), ("{1, 2}", "1"))
+    assert (model.coords["age_cell"], model.coords["age_cell_"]) == (
+        ("u", "v"),
+        ("{1, 2}", "1", "(other cells)"),  # a 2 may be shown in clear as well
+    )
     slash = frame.rename(columns={"age": "age/years"})
     with pytest.raises(ab.AnonbayesError, match=r"'age/years'.*no slash"):
         ab.build_model(ab.ReleasedTable.horizontal(slash, "ill"))
+
+
+def predicted(model, draws=400, seed=1):
+    """Draws of what a release would show, and of everything before it."""
+    with model:
+        drawn = compat.groups(pm.sample_prior_predictive(draws, random_seed=seed))
+    return {**drawn["prior"].data_vars, **drawn["prior_predictive"].data_vars}
+
+
+def near(draws, expected):
+    """Whether the mean over draws is what it should be, up to its standard error."""
+    draws = np.asarray(draws)
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    return (np.abs(draws.mean(axis=0) - expected) < 4.5 * error + 1e-9).all()
+
+
+@pytest.mark.parametrize("make", [nested, crossing, latent])
+def test_releases_are_drawn_as_the_model_says(make):
+    """Cells of values drawn from the prior, value by value through the cells' rates."""
+    table = make()
+    drawn = predicted(ab.build_model(table, **PRIOR))
+    prior = resolve_prior(table, **PRIOR)
+    if make is latent:
+        # P(nat = M, report flu): rates of the cells of nat are 3/4, 1/4, 3/4, reports are sent.
+        secret = prior.alpha / prior.alpha.sum() * [0.75, 0.25]
+        nat = prior.beta["nat"][:, 1] / prior.beta["nat"].sum(axis=1)
+        assert near(drawn["released_records"].values[0][:, 0], 4 * 0.75 * (secret * nat).sum())
+        assert (drawn["released_records"].sum("record") == 4).all()
+        return
+    rows = drawn["released_ill"].values[0]
+    assert near(rows, table.n_rows * prior.alpha / prior.alpha.sum())
+    for name, column in table.columns.items():
+        rates = cell_rates(column.evidence, table.counts[name].sum(axis=1)).rate
+        share = (prior.beta[name] / prior.beta[name].sum(axis=1, keepdims=True)) @ (
+            column.evidence.matrix.toarray().T * rates
+        )
+        cells = drawn[f"released_{name}"].values[0]
+        assert (cells.sum(axis=2) == rows).all()
+        assert near(
+            cells[..., : len(rates)],
+            table.n_rows * share * (prior.alpha / prior.alpha.sum())[:, None],
+        )
+
+
+def test_overlapping_cells_are_predicted_as_often_as_they_are_seen():
+    """Values are drawn, and shown as a cell by its rate: over all values the shares come back."""
+    table = ab.anonymize.mondrian(ab.datasets.load("clinic").head(200), "diagnosis", k=8)
+    for column in table.columns.values():
+        counts = table.tally(column.codes, len(column.evidence))
+        rates = cell_rates(column.evidence, counts)
+        cells = column.evidence.matrix.toarray() * rates.rate[:, None]
+        assert (cells.sum(axis=0) < 1 + 1e-9).all()
+        # The distribution that makes the cells most likely, found by a plain search.
+        p = np.full(cells.shape[1], 1 / cells.shape[1])
+        for _ in range(3000):
+            hard = column.evidence.matrix @ p
+            p = p * (column.evidence.matrix.T @ (counts / hard)) / counts.sum()
+        np.testing.assert_allclose(cells @ p, counts / counts.sum(), atol=2e-4)
+
+
+def test_a_vertical_release_is_drawn_person_by_person():
+    """Items of a group are the values of its people in another order."""
+    qit = pd.DataFrame({"nat": ["M", "J", "C"], "gid": 1})
+    st = pd.DataFrame({"gid": 1, "ill": ["x", "x", "y"]})
+    table = ab.ReleasedTable.vertical(
+        qit, st, group="gid", sensitive="ill", domains={"nat": list("CJM"), "ill": list("xy")}
+    )
+    model = ab.build_model(table, evidence="independent")
+    pi = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]])
+    fixed = pm.do(model, {"pi_ill": np.array([0.6, 0.4]), "pi_nat": pi})
+    drawn = predicted(fixed, draws=1500)
+    secrets, items = (drawn[f"released_{name}"].values[0] for name in ("ill", "nat"))
+    owned = drawn["assignment"].values[0].astype(int)
+    assert near(secrets[:, 0] == 0, 0.6)
+    assert near(owned[:, 0], 1.0)  # each of three places alike
+    own = np.take_along_axis(items, owned, axis=1)
+    for s in (0, 1):
+        chosen = own[secrets == s]
+        assert near(chosen[:, None] == np.arange(3), pi[s])
+    again = pm.observe(pm.do(model, {"pi_nat": pi}), {"pi_ill": np.array([0.5, 0.5])})
+    assert "assignment" in again.named_vars
+
+
+@pytest.mark.parametrize("scheme", ["horizontal", "latent", "vertical"])
+def test_secrets_given_weights_are_drawn_by_the_weighted_scores(scheme):
+    people = ab.datasets.load("clinic").head(80)[["sex", "marital_status", "diagnosis"]]
+    if scheme == "vertical":
+        table = ab.anonymize.anatomy(people, "diagnosis", l=2, seed=1)
+    else:
+        channels = None
+        if scheme == "latent":
+            domain = ab.Domain("diagnosis", sorted(people["diagnosis"].unique()))
+            channels = {"diagnosis": ab.RandomizedResponse(domain, epsilon=3.0)}
+            people = people.assign(
+                diagnosis=channels["diagnosis"].release(people["diagnosis"], seed=1)
+            )
+        table = ab.ReleasedTable.horizontal(people, "diagnosis", channels=channels)
+    model = ab.build_model(table, evidence="weighted")
+    weights = {f"weight_{name}": np.array(0.0) for name in table.attributes}
+    drawn = predicted(pm.do(model, weights), draws=300)
+    secrets = drawn["secrets_diagnosis"].values[0]
+    if scheme == "vertical":  # without weights everybody is one of the population
+        share = choose_evidence(table, evidence="weighted").crossfit.secret_shares
+        shares = (secrets[..., None] == np.arange(len(share))).mean(axis=1)
+        assert near(shares, share / share.sum())
+    else:
+        counts = table.records.count
+        assert (secrets.sum(axis=2) == counts).all()
+        prior = choose_evidence(table, evidence="weighted").prior
+        features = Features.of(table, prior)
+        x = np.empty((len(counts), len(table.attributes) + 1, len(features.share)))
+        dense_features(features, x)
+        p = np.exp(x[:, 0] - x[:, 0].max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        if scheme == "latent":
+            p = p @ features.likelihood.T
+        assert near(secrets.sum(axis=1)[:, : p.shape[1]], counts @ p)
+
+
+def test_the_model_can_be_shown_as_a_graph():
+    graphviz = pytest.importorskip("graphviz", reason="needs the extra 'graph'")
+    for table in (crossing(), ab.datasets.load("table1_anatomy")):
+        graph = pm.model_to_graphviz(ab.build_model(table))
+        assert isinstance(graph, graphviz.Digraph)
+        assert "Potential" not in graph.source
+        assert all(f"released_{name}" in graph.source for name in table.domains)

@@ -114,7 +114,8 @@ def test_belief_propagation_is_exact_without_preference_and_without_doubt():
 
 
 def dealt_folds(layout, n_folds=2, threads=1):
-    return crossfit._Folds(layout, n_folds, np.random.default_rng(0), threads)
+    fold = np.random.default_rng(0).permutation(np.arange(layout.n_groups) % n_folds)
+    return crossfit._Folds(layout, fold, threads)
 
 
 def pair_weights(layout, score, g):

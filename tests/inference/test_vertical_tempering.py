@@ -75,13 +75,19 @@ def test_tempering_finds_both_modes_where_a_chain_sees_one():
     ]
     assert all(abs(p - 0.5) > 0.4 for p in plain)  # each chain is sure,
     assert max(plain) - min(plain) > 0.8  # and they contradict each other
-    run = run_vertical(
-        layout, step="tempered", draws=3000, tune=500, seed=1,
-        ladder={"hottest": 0.1},
-    )  # fmt: skip
+    run = run_vertical(layout, step="tempered", draws=3000, tune=500, seed=1)
     owned = (run.assignment[:, 0] == 0).astype(float)
     assert abs(owned.mean() - 0.5) < 4 * batch_error(owned, 25) < 0.3
     assert run.stats["round_trips"][-1] > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_hottest_chain_forgets_its_start(seed):
+    """As hot as it takes: at 0.5 the symmetric table stays in one mode, the small one does not."""
+    rng = np.random.default_rng(seed)
+    assert Ladder(two_modes(20), np.ones(12), rng).power[-1] < 0.5
+    small = small_layout()
+    assert Ladder(small, np.ones(small.n_cells), rng).power[-1] == 0.5
 
 
 def test_number_of_temperatures_follows_the_barrier():

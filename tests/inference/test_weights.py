@@ -16,7 +16,7 @@ from anonbayes import compat
 from anonbayes.inference.dirichlet import Prior, resolve_prior
 from anonbayes.inference.features import Features, cell_logs, pooled_beta
 from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weight_kernels import dense_features, log_scores
 from anonbayes.inference.weighted_model import add_weights
 from anonbayes.inference.weights import (
     CENTRE,
@@ -364,16 +364,27 @@ def test_nuts_draws_the_weights_that_newton_and_laplace_give(latent):
             1000, tune=500, chains=2, cores=1, random_seed=1, progressbar=False,
             compute_convergence_checks=False,
         )  # fmt: skip
+    # The posterior itself: Laplace draws weighted by their exact density.
     fast = found.draw(4000, np.random.default_rng(2))
+    work, one = Features.of(table, prior), np.empty(len(Features.of(table, prior).rows))
+    away, level = fast - found.eta, np.empty(len(fast))
+    for i, eta in enumerate(fast):
+        log_scores(eta, work, one)
+        level[i] = one @ work.rows - (((eta - CENTRE) / SPREAD) ** 2).sum() / 2
+    level -= away @ found.gradient - np.einsum("da,ab,db->d", away, found.precision, away) / 2
+    share = np.exp(level - level.max())
+    share /= share.sum()
+    size = 1 / (share**2).sum()
+    assert size > 1000
     for a, name in enumerate(found.names):
         drawn = compat.posterior_dataset(idata)[f"weight_{name}"].to_numpy()
         ess = float(compat.ess({"w": drawn})["w"])
-        sd = drawn.std()
-        # Monte-Carlo error of both, and a tenth of a standard deviation for the parabola.
-        assert (
-            abs(drawn.mean() - fast[:, a].mean()) < 4 * sd * np.sqrt(1 / ess + 1 / 4000) + 0.1 * sd
-        )
-        assert fast[:, a].std() == pytest.approx(sd, rel=0.2)
+        exact = share @ fast[:, a]
+        sd = np.sqrt(share @ (fast[:, a] - exact) ** 2)
+        assert abs(drawn.mean() - exact) < 4 * sd * np.sqrt(1 / ess + 1 / size)
+        # The parabola is off by less than a tenth of a standard deviation.
+        assert abs(fast[:, a].mean() - exact) < 0.1 * sd + 4 * sd / np.sqrt(size)
+        assert drawn.std() == pytest.approx(sd, rel=0.15)
 
 
 def test_simulation_based_calibration_of_the_weights():

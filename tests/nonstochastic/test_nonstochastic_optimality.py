@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import anonbayes as ab
 from anonbayes.channels.coarsening import n_bins
-from anonbayes.nonstochastic.cuts import largest_smallest_edges
+from anonbayes.nonstochastic.geometry import largest_smallest_edges
 
 ns = ab.nonstochastic
 

@@ -20,7 +20,7 @@ BUDGETS = {
 CHANNELS = {
     "OUE": ab.UnaryEncoding.optimal(DOMAIN, 0.5),
     "RR": ab.RandomizedResponse(DOMAIN, 0.7),
-    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, ["a"], 1.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a"]),
     "oneid": ab.InputDiscriminativeUE.optimal(DOMAIN, BUDGETS["finite"]),
     "minid": ab.InputDiscriminativeUE.optimal(DOMAIN, BUDGETS["finite"], "minid"),
     "oneid-inf": ab.InputDiscriminativeUE.optimal(DOMAIN, BUDGETS["one infinite"]),

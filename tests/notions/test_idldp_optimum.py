@@ -177,7 +177,7 @@ def test_high_low_budgets_give_the_best_utility_optimized_rappor():
     budgets = np.where(np.arange(size) < sensitive, epsilon, np.inf)
     ours = ab.InputDiscriminativeUE.optimal(domain, budgets)
     theirs = ab.UtilityOptimizedRAPPOR(
-        domain, range(sensitive), epsilon, best_theta(sensitive, epsilon)
+        domain, epsilon, sensitive=range(sensitive), theta=best_theta(sensitive, epsilon)
     )
     assert ours.a == pytest.approx(theirs.hit, abs=1e-7)
     assert ours.b == pytest.approx(theirs.miss, abs=1e-7)

@@ -11,11 +11,11 @@ from anonbayes.notions.ldp import Bound, Notion, audit_matrix
 DOMAIN = ab.Domain("x", list("abcd"))
 CHANNELS = {
     "RR": ab.RandomizedResponse(DOMAIN, 1.0),
-    "uRR": ab.UtilityOptimizedRR(DOMAIN, ["b", "d"], 0.5),
-    "uRR-none": ab.UtilityOptimizedRR(DOMAIN, [], 0.5),
+    "uRR": ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=["b", "d"]),
+    "uRR-none": ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=[]),
     "OUE": ab.UnaryEncoding.optimal(DOMAIN, 0.8),
     "RAPPOR": ab.RAPPOR(DOMAIN, 1.0, theta=0.4),
-    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, ["a", "c"], 1.0),
+    "uRAP": ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a", "c"]),
     "mixed": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 0.6], [0.5, 0.45, 0.03, 0.2]),
     "half-sure": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 1.0], [0.5, 0.45, 0.03, 0.2]),
 }
@@ -84,9 +84,9 @@ def test_uldp_audit_by_structure_and_by_matrix_agree(name, sensitive):
 @pytest.mark.parametrize(
     "channel",
     [
-        ab.UtilityOptimizedRR(DOMAIN, ["a", "c"], 0.7),
-        ab.UtilityOptimizedRAPPOR(DOMAIN, ["a", "c"], 0.7),
-        ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, ["a", "c"], 0.7),
+        ab.UtilityOptimizedRR(DOMAIN, 0.7, sensitive=["a", "c"]),
+        ab.UtilityOptimizedRAPPOR(DOMAIN, 0.7, sensitive=["a", "c"]),
+        ab.UtilityOptimizedRAPPOR.optimal(DOMAIN, 0.7, sensitive=["a", "c"]),
     ],
     ids=["uRR", "uRAP", "uRAP-best"],
 )
@@ -104,9 +104,9 @@ def test_utility_optimized_channels_are_exactly_as_private_as_they_say(channel):
 
 def test_the_empty_and_the_full_sensitive_set():
     for kind in (ab.UtilityOptimizedRR, ab.UtilityOptimizedRAPPOR):
-        everything = kind(DOMAIN, DOMAIN.values, 1.2)
+        everything = kind(DOMAIN, 1.2, sensitive=DOMAIN.values)
         assert everything.satisfies(ab.LDP(1.2)) and not everything.satisfies(ab.LDP(1.19))
-        nothing = kind(DOMAIN, [], 1.2)
+        nothing = kind(DOMAIN, 1.2, sensitive=[])
         assert nothing.satisfies(ab.ULDP([], 0.0)) and not nothing.satisfies(ab.LDP(9.0))
 
 

@@ -34,8 +34,8 @@ class SomeReports:
 
 def test_sequential_composition_adds_budgets():
     """ULDP Prop. 1: sufficient on the product, and not with less."""
-    one = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 0.5)
-    two = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 0.25)
+    one = ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=SENSITIVE)
+    two = ab.UtilityOptimizedRR(DOMAIN, 0.25, sensitive=SENSITIVE)
     both = joint(one.matrix(), two.matrix())
     guarantee = compose(ab.ULDP(SENSITIVE, 0.5), ab.ULDP(SENSITIVE, 0.25))
     assert guarantee == ab.ULDP(SENSITIVE, 0.75)
@@ -46,7 +46,7 @@ def test_sequential_composition_adds_budgets():
 
 def test_integration_with_ldp_data():
     """ULDP Prop. 12: protected reports of one collector joined with LDP reports of another."""
-    optimized = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 0.5).matrix()[:, :2]
+    optimized = ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=SENSITIVE).matrix()[:, :2]
     plain = ab.RandomizedResponse(DOMAIN, 0.3).matrix()
     both = joint(optimized, plain)
     guarantee = integrate(ab.ULDP(SENSITIVE, 0.5), ab.LDP(0.3))
@@ -60,7 +60,7 @@ def test_post_processing_that_preserves_types_keeps_uldp(seed):
     """ULDP Prop. 11, on random maps of each kind."""
     rng = np.random.default_rng(seed)
     before = ab.ULDP(SENSITIVE, 0.5)
-    q = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 0.5).matrix()
+    q = ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=SENSITIVE).matrix()
     kernel = np.zeros((4, 5))
     kernel[:2, :2] = rng.dirichlet([1, 1], size=2)
     kernel[2, 2] = 1.0
@@ -72,7 +72,7 @@ def test_post_processing_that_preserves_types_keeps_uldp(seed):
 
 def test_post_processing_that_mixes_types_leaves_the_one_sided_guarantee():
     before = ab.ULDP(SENSITIVE, 0.5)
-    q = ab.UtilityOptimizedRR(DOMAIN, SENSITIVE, 0.5).matrix()
+    q = ab.UtilityOptimizedRR(DOMAIN, 0.5, sensitive=SENSITIVE).matrix()
     mix = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]])
     after = post_process(before, mix, [1, 1, 0, 0], [1, 1, 0])
     assert after == ab.OSLDP(SENSITIVE, 0.5)

@@ -91,7 +91,7 @@ def test_errors_of_the_paper_in_bits():
 
 @pytest.mark.parametrize("channel", [
     ab.RandomizedResponse(ab.Domain("x", range(4)), 1.2),
-    ab.UtilityOptimizedRR(ab.Domain("x", range(4)), [0, 1], 1.2),
+    ab.UtilityOptimizedRR(ab.Domain("x", range(4)), 1.2, sensitive=[0, 1]),
     ab.LocalHashing(4, g=5, epsilon=1.2),
     ab.UnaryEncoding.optimal(ab.Domain("x", range(4)), 1.2),
 ], ids=lambda c: type(c).__name__)  # fmt: skip
@@ -177,12 +177,12 @@ def test_exact_supremum_of_other_channels_is_the_capacity():
     assert ab.pie.bound(bits, 4, kind="exact") < ab.pie.bound(bits, 4)
     others = [ab.pie.bound(bits, 4, kind=kind) for kind in ("theorem", "general")]
     assert ab.pie.bound(bits, 4) == min(others)
-    merging = ab.LocalHashing(4, 2, 1.0)
+    merging = ab.LocalHashing(4, 1.0, g=2)
     assert ab.pie.bound(merging, 9) == ab.pie.bound(merging, 9, kind="theorem")
     with pytest.raises(ChannelError, match="theorem"):
         ab.pie.bound(bits, 3, kind="exact")
     with pytest.raises(ChannelError, match="invertible"):
-        ab.pie.bound(ab.LocalHashing(4, 2, 1.0), 9, kind="exact")
+        ab.pie.bound(ab.LocalHashing(4, 1.0, g=2), 9, kind="exact")
 
 
 def test_several_reports_compose():
@@ -238,7 +238,7 @@ def test_bounds_by_budget_are_the_bounds():
     channel = ab.LocalHashing.invertible(1000, 1.0)
     frame = ab.pie.bounds_by_budget(channel, 5000, [0.5, 3.0, 9.0], t=2)
     for epsilon in frame.index:
-        made = ab.LocalHashing(1000, channel.g, epsilon)
+        made = ab.LocalHashing(1000, epsilon, g=channel.g)
         for kind in ("general", "theorem", "exact"):
             bits = ab.pie.bound(made, 5000, t=2, kind=kind)
             assert frame.loc[epsilon, kind] == pytest.approx(bits, rel=1e-12)
@@ -293,7 +293,7 @@ def test_bad_input_is_named():
 
 def test_columns_of_a_frame_belong_to_the_values_they_name():
     domain = ab.Domain("x", ["b", "a", "c"])
-    channel = ab.UtilityOptimizedRR(domain, ["b"], 1.0)
+    channel = ab.UtilityOptimizedRR(domain, 1.0, sensitive=["b"])
     joint = pd.DataFrame([[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]], columns=["a", "b", "c"])
     expected = ab.pie.information(joint[["b", "a", "c"]].to_numpy(), channel)
     assert float(ab.pie.information(joint, channel)) == float(expected)

@@ -44,7 +44,7 @@ def test_divergence_of_normals(shift, k):
     bits = ab.pie.system_entropy(rng.normal(shift, 1, 20_000), rng.normal(0, 1, 200_000), k=k)
     truth = shift**2 / 2 * np.log2(np.e)
     assert abs(bits - truth) < 4 * bits.standard_error + 0.01
-    assert bits.standard_error < 0.05
+    assert bits.standard_error < 0.07
     distances = ab.pie.system_entropy(-rng.normal(shift, 1, 20_000), -rng.normal(0, 1, 200_000))
     assert abs(distances - truth) < 4 * distances.standard_error + 0.01
 

@@ -361,7 +361,7 @@ def test_secrets_behind_a_channel():
             noisy, "s", domains={"x": domains["x"]}, channels={"s": channel}
         )
         assert not table.secrets_known
-        post = ab.fit(table, draws=100, tune=50, chains=2, seed=1, progressbar=False)
+        post = ab.fit(table, draws=400, tune=100, chains=2, seed=1, progressbar=False)
         found[epsilon] = post.assess(people)
         assert found[epsilon].leakage is None and found[epsilon].homogeneous_groups.empty
     table = ab.ReleasedTable.horizontal(clear, "s", domains=domains)

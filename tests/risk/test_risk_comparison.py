@@ -10,6 +10,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.risk.syntactic import privacy_models
 from anonbayes.risk.threat_plots import plot_relative_threat
 
 CLEAR = ab.datasets.load("clinic")
@@ -30,6 +31,31 @@ def risks():
     }
 
 
+# -- privacy models -----------------------------------------------------------------------------
+
+
+def test_privacy_models_against_counting_with_pandas():
+    table = ab.datasets.load("clinic_local")
+    frame = table.to_frame()
+    secret = frame[table.sensitive]
+    keys = [frame[name].astype(str) for name in table.attributes]
+    shown = frame[~(frame[list(table.attributes)] == "*").all(axis=1)]
+    whole = secret.value_counts(normalize=True)
+    entropy, ratio, distance = [], [], []
+    for _, of_group in shown.groupby([key[shown.index] for key in keys])[table.sensitive]:
+        n = of_group.value_counts()
+        p = n / n.sum()
+        entropy.append(np.exp(-(p * np.log(p)).sum()))
+        ratio.append(n.iloc[0] / n.iloc[1:].sum())
+        distance.append(p.reindex(whole.index, fill_value=0).sub(whole).abs().sum() / 2)
+    found = privacy_models(table, population=pd.concat([CLEAR, CLEAR]))
+    assert found["entropy_l"] == pytest.approx(min(entropy))
+    assert found["recursive_c"] == pytest.approx(max(ratio))
+    assert found["t"] == pytest.approx(max(distance))
+    # Everybody stands twice in the population, so that at most half of those who fit are in it.
+    assert 0 < found["delta_low"] <= found["delta_high"] <= 0.5
+
+
 # -- compare ------------------------------------------------------------------------------------
 
 
@@ -48,19 +74,48 @@ def test_compare_is_the_summaries_side_by_side(risks):
     assert labels == ["horizontal k=4 l=3 #1", "horizontal k=4 l=3 #2", "vertical k=3 l=3"]
 
 
-def test_efficient_releases(risks):
+def test_efficient_releases_are_not_clearly_beaten(risks):
     found = ab.compare(risks)
+    lost = found.table["two_way_error"].to_numpy(float)
     for threat in ("RGT_A", "max_Ti"):
-        points = found.table[[threat, "RF"]].to_numpy(float)
-        expected = [
-            not any(q[0] <= p[0] and q[1] >= p[1] and tuple(q) != tuple(p) for q in points)
-            for p in points
-        ]
-        assert found.efficient(threat=threat).tolist() == expected
-    twice = ab.compare([*risks.values(), risks["clinic_local"]])
-    assert twice.efficient().tolist() == [*found.efficient(), found.efficient()["clinic_local"]]
-    with pytest.raises(AnonbayesError, match="Nearest known: 'max_Ti'"):
-        found.efficient(threat="max_ti")
+        harm, noise = found.table[threat].to_numpy(float), found.noise(threat).to_numpy()
+        for i, kept in enumerate(found.efficient(threat=threat)):
+            beaten = False
+            for j in range(len(harm)):
+                worse = harm[j] - harm[i] > 2 * noise[j, i] or lost[j] - lost[i] > 0.005
+                better = harm[i] - harm[j] > 2 * noise[j, i] or lost[i] - lost[j] > 0.005
+                beaten |= better and not worse
+            assert kept == (not beaten)
+
+
+def test_ties_are_ties_and_limits_decide(risks):
+    twice = ab.compare({**risks, "again": risks["clinic_local"]})
+    both = {"clinic_local", "again"}
+    assert twice.noise().loc["again", "clinic_local"] == pytest.approx(
+        np.sqrt(2) * twice.standard_errors.loc["again", "RGT_A"]
+    )
+    assert twice.efficient()[twice.recommend().best]
+    chosen = twice.recommend(among=both)
+    assert {chosen.best, *chosen.ties} == both
+    limited = twice.recommend(among=["clinic_global", "clinic_anatomy"], limited=True)
+    lost = twice.table["two_way_error"]
+    assert lost[limited.best] <= lost[["clinic_global", "clinic_anatomy"]].min() + 0.005
+    assert twice.recommend(among=[]) is None
+
+
+def test_usefulness_is_that_of_the_tables(risks):
+    """An independent count: shares of every pair, from the cleartext with pandas."""
+    risk = risks["clinic_local"]
+    table, post = risk.post.table, risk.post
+    errors = []
+    for a, name in enumerate(table.attributes):
+        counted = pd.crosstab(CLEAR[table.sensitive], CLEAR[name], normalize="all")
+        estimated = post.secret_mean[:, None] * post.means[a]
+        frame = pd.DataFrame(estimated, table.secret.domain.values, table.domains[name].values)
+        errors.append((frame - counted.reindex_like(frame).fillna(0)).abs().to_numpy().sum() / 2)
+    line = ab.compare(risks).table.loc["clinic_local"]
+    assert line["two_way_error"] == pytest.approx(np.mean(errors))
+    assert 0 < line["margin_error"] < line["two_way_error"] and 0 < line["loss"] < 1
 
 
 def test_only_releases_of_the_same_people_compare(risks):
@@ -198,8 +253,8 @@ def test_top_rows_are_named(risks):
 def test_plane_joins_efficient_releases(risks):
     found = ab.compare(risks)
     ax = found.plot(threat="max_Ti")
-    front = found.table[found.efficient(threat="max_Ti")].sort_values("RF")
-    np.testing.assert_allclose(ax.get_lines()[0].get_xdata(), front["RF"].astype(float))
+    kept = 100 * (1 - found.table["two_way_error"][found.efficient(threat="max_Ti")])
+    np.testing.assert_allclose(ax.get_lines()[0].get_xdata(), np.sort(kept.astype(float)))
 
 
 def test_pictures_of_a_release_that_threatens_nobody():
@@ -244,3 +299,17 @@ def test_random_worlds_of_anatomy_with_repeated_records():
         best = np.isclose(belief, belief.max())
         right += best[row["s"]] / best.sum()
     assert risk.summary["GT_RW"] == pytest.approx(right / n)
+
+
+def test_other_stakes_cannot_be_compared(risks):
+    """Not even on the very same frame, and not when both are matrices."""
+    post = risks["clinic_local"].post
+    n = len(post.table.secret.domain)
+    harm = post.assess(CLEAR, harm=[post.table.secret.domain.values[0]])
+    one, two = (post.assess(CLEAR, gain=np.diag(np.arange(k, n + k))) for k in (1.0, 2.0))
+    for pair in ([risks["clinic_local"], harm], [one, two]):
+        with pytest.raises(TableError, match=r"harm= or gain="):
+            ab.compare(pair)
+    assert (
+        len(ab.compare([one, post.assess(CLEAR, gain=np.diag(np.arange(1.0, n + 1)))]).table) == 2
+    )

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from anonbayes.cli.options import complete_preset
 from anonbayes.risk.comparison import THREATS
+from anonbayes.risk.limits import PRESETS
 from anonbayes.risk.measures import LIMITS
+from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS, AssessmentLimits, Preset, Threats
 from anonbayes.scenario.keys import ScenarioError, Section, build
 from anonbayes.scenario.load import KINDS, request
-from anonbayes.scenario.release_assessment import Assessment, AssessmentLimits, Threats
+from anonbayes.scenario.release_assessment import Assessment
 from anonbayes.scenario.starter import readme, schema
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -68,7 +71,8 @@ def test_every_problem_is_listed_at_once():
         ({"limits": {"max_threatened": 1.5}}, "must be at most 1"),
         ({"limits": {"max_cost": 1.5}}, "must be at most 1"),
         ({"limits": {"max_relative_threat": 0}}, "must be larger than 0"),
-        ({"limits": {"max_belief": 0.5}}, "needs [[victims]]"),
+        ({"limits": {"at_most": {"Ti_q59": 2.0}}}, "'Ti_q59' is no measure"),
+        ({"limits": {"preset": "ema"}}, "ema_0070"),
         ({"victims": {"name": "x"}}, "victims must be a list"),
         ({"victims": [{"name": "x"}, {"name": "x"}]}, "same name"),
         ({"sweep": {"release.k": 2}}, "sweep.release.k must be a list"),
@@ -118,10 +122,11 @@ def test_every_key_is_explained():
 
 
 def test_keys_follow_the_measures():
-    others = {"max_belief", "require_convergence"}
+    others = {"at_most", "at_least", "preset", "require_convergence", *IDENTITY_LIMITS}
     assert set(AssessmentLimits.model_fields) - others == set(LIMITS)
     (choices,) = (f.annotation for n, f in Threats.model_fields.items() if n == "measure")
     assert set(choices.__args__) == set(THREATS)
+    assert set(Preset.__args__) == set(PRESETS) == {name for name, _ in complete_preset("")}
 
 
 def test_options_make_the_request_of_a_file():

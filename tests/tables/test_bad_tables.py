@@ -21,7 +21,7 @@ def twice(frame):
         (GOOD.iloc[:0], {}, "empty .0 rows, 3 columns"),
         (pd.DataFrame(), {}, "empty"),
         (pd.DataFrame(index=range(3)), {}, "empty .3 rows, 0 columns"),
-        ({"x": [1]}, {}, "must be a pandas DataFrame, got dict"),
+        ({"x": [1]}, {}, "must be a data frame"),
         (twice(GOOD), {}, "'x' stands twice"),
         (GOOD.set_axis(["x", 7, "s"], axis=1), {}, "7 is not text"),
         (GOOD.set_axis(["x", None, "s"], axis=1), {}, "(None|nan) is not text"),

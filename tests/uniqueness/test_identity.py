@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 
 import numpy as np
@@ -12,7 +13,15 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from anonbayes.uniqueness.mixture import POOLING_MEAN, POOLING_SD, QUADRATURE, match_probability
+from anonbayes.uniqueness.mixture import (
+    POOLING_MEAN,
+    POOLING_SD,
+    count_tables,
+    draw_theta,
+    splits_of,
+)
+from anonbayes.uniqueness.people_beyond import QUADRATURE, match_probability
+from anonbayes.uniqueness.sample import minimal_uniques, read_sample
 
 QUIET = {"progressbar": False}
 
@@ -57,7 +66,7 @@ def test_intervals_cover_the_numbers_of_known_populations():
         places = rng.choice(4000, 400, replace=False)
         shared, own = truth_of(population, places)
         who = ab.identity(
-            population.iloc[places], population=4000, draws=200, chains=2, seed=seed, **QUIET
+            population.iloc[places], population=4000, draws=150, chains=1, seed=seed, **QUIET
         )
         alone = population.groupby(list(population.columns)).size()
         truth = {
@@ -75,25 +84,33 @@ def test_intervals_cover_the_numbers_of_known_populations():
     assert abs(np.mean(errors)) < 0.05
 
 
-def prior_mixtures(rng, n, margins):
+def dirichlet(rng, shapes):
+    """Dirichlet draws along the last axis, by gammas whose small shapes do not underflow."""
+    logs = np.log(rng.gamma(shapes + 1.0)) - rng.exponential(size=shapes.shape) / shapes
+    draws = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return draws / draws.sum(axis=-1, keepdims=True)
+
+
+def prior_mixtures(rng, n, lengths):
     """Mixtures of three products drawn from the prior, in plain NumPy."""
     concentration = rng.gamma(1.0, 1.0, n)
     stick = rng.beta(1.0, np.maximum(concentration, 1e-9)[:, None], (n, 2))
     weights = np.stack([stick[:, 0], (1 - stick[:, 0]) * stick[:, 1]], axis=1)
     weights = np.column_stack([weights, 1 - weights.sum(axis=1)])
     thetas = []
-    for margin in margins:
+    for length in lengths:
         kappa = np.exp(rng.normal(POOLING_MEAN, POOLING_SD, n))
-        draws = rng.gamma(kappa[:, None, None] * margin, 1.0, (n, 3, len(margin))) + 1e-300
-        thetas.append(draws / draws.sum(axis=2, keepdims=True))
+        gamma = rng.gamma(1.0, 1.0, n)
+        margin = dirichlet(rng, np.tile(gamma[:, None] / length, (1, length)))
+        shapes = np.maximum(kappa[:, None] * margin, 1e-12)
+        thetas.append(dirichlet(rng, np.tile(shapes[:, None, :], (1, 3, 1))))
     return weights, thetas
 
 
 def test_gibbs_agrees_with_importance_sampling():
     """Share of each record in the population, from 400,000 draws of the prior."""
     frame = pd.DataFrame({"x": list("aaabbbba"), "y": list("uuvwwwvu")})
-    margins = [(np.array([4, 4]) + 0.5) / 9, (np.array([3, 2, 3]) + 0.5) / 9.5]
-    weights, (x, y) = prior_mixtures(np.random.default_rng(1), 400_000, margins)
+    weights, (x, y) = prior_mixtures(np.random.default_rng(1), 400_000, (2, 3))
     cells = np.einsum("nc,nci,ncj->nij", weights, x, y)
     rows = frame.apply(lambda r: ("ab".index(r["x"]), "uvw".index(r["y"])), axis=1)
     likelihood = np.prod([cells[:, i, j] for i, j in rows], axis=0)
@@ -103,16 +120,98 @@ def test_gibbs_agrees_with_importance_sampling():
         np.sum(likelihood**2 * (cells[:, i, j] - w) ** 2)
         for (i, j), w in zip(rows, want, strict=True)
     ]
-    who = ab.identity(frame, population=1008, classes=3, draws=8000, chains=2, seed=1, **QUIET)
+    settings = {"classes": 3, "draws": 8000, "chains": 2, "seed": 1}
+    who = ab.identity(frame, population=1008, domains={"x": "ab", "y": "uvw"}, **settings, **QUIET)
     share = (who.rows["people"] - who.rows["sample_frequency"]).to_numpy() / 1000
     # sweeps are correlated: at least one in twenty counts
     error = np.sqrt(np.array(spread) + 0.01 / (2 * 8000 / 20))
     assert (np.abs(share - want) < 4 * error).all(), (share, want, error)
 
 
+def test_one_attribute_of_known_values_is_dirichlet():
+    """With nothing but one column, the posterior mean of a share lies between two closed forms.
+
+    Whatever the margin, ``kappa`` and the classes: all shares are shrunk from those of the sample
+    towards each other, so a rare value gains and a common one loses, and their order stays.
+    """
+    frame = pd.DataFrame({"x": ["a"] * 60 + ["b"] * 30 + ["c"] * 10})
+    who = ab.identity(
+        frame, population=1100, domains={"x": "abc"}, draws=400, chains=2, seed=1, **QUIET
+    )
+    share = (who.rows["people"] - who.rows["sample_frequency"]).groupby(frame["x"]).first() / 1000
+    assert share.sum() == pytest.approx(1, abs=1e-9)  # closed: nothing is left for others
+    assert 1 / 3 < share["a"] < 0.62 and 0.09 < share["c"] < 1 / 3
+    open_ = ab.identity(frame, population=1100, draws=400, chains=2, seed=1, **QUIET)
+    left = (open_.rows["people"] - open_.rows["sample_frequency"]).groupby(frame["x"]).first()
+    assert 0.9 < left.sum() / 1000 < 1  # open: a little is
+
+
+@pytest.mark.parametrize(("rows", "weight"), [(1, 0.3), (5, 0.3), (40, 2.5), (300, 40.0)])
+def test_tables_of_a_restaurant(rows, weight):
+    """Mean and variance of a sum of independent coins."""
+    chance = weight / (weight + np.arange(rows))
+    rng = np.random.default_rng(rows)
+    drawn = np.array([count_tables(rows, weight, rng) for _ in range(4000)])
+    sd = np.sqrt((chance * (1 - chance)).sum())
+    assert abs(drawn.mean() - chance.sum()) <= 4 * sd / np.sqrt(4000)
+    assert drawn.std() == pytest.approx(sd, rel=0.08)
+
+
+def test_numbers_are_halved_and_parts_add_up():
+    """Shares of a tree: means of Beta variables, multiplied down to each value."""
+    assert splits_of(5, 0, ordered=True).depth == [1, 2, 2, 3]
+    frame = pd.DataFrame({"x": [1, 2, 2, 3, 5, 6, 6, 6, 4, 4]})
+    sample = read_sample(
+        frame, weights=None, attributes=None, household=None, strata=None,
+        domains={"x": list(range(1, 7))},
+    )  # fmt: skip
+    records = sample.records
+    rng = np.random.default_rng(3)
+    margin = np.full(len(records.slot_first), 0.5)
+    kappa = np.full(len(records.pool_mean), 4.0)
+    counts = np.array([frame["x"].between(a + 1, b).sum() for a, b in zip(
+        records.slot_first, records.slot_last, strict=True)], dtype=float)  # fmt: skip
+    theta = np.empty((20_000, 6))
+    draw_theta(np.tile(counts, (20_000, 1)), records, margin, kappa, theta, rng)
+    assert np.allclose(theta.sum(axis=1), 1)
+
+    def half(own, other):
+        return (2 + own) / (4 + own + other)
+
+    left, right = half(4, 6), half(6, 4)  # 1 to 3 against 4 to 6
+    want = [
+        left * half(1, 3), left * half(3, 1) * half(2, 1), left * half(3, 1) * half(1, 2),
+        right * half(2, 4), right * half(4, 2) * half(1, 3), right * half(4, 2) * half(3, 1),
+    ]  # fmt: skip
+    assert np.abs(theta.mean(axis=0) - want).max() < 4 * theta.std(axis=0).max() / np.sqrt(20_000)
+
+
+def test_minimal_uniques_are_those_of_all_sets():
+    """Against every set of attributes, looked at by itself."""
+    rng = np.random.default_rng(2)
+    cells = np.unique(rng.integers(0, 3, (25, 4)), axis=0)
+    rows = rng.choice([1, 1, 2], len(cells))
+    people = np.repeat(cells, rows, axis=0)
+    smallest, sets, score, parts = minimal_uniques(cells, rows, 3)
+    for d, cell in enumerate(cells):
+        singled = [
+            s
+            for k in (1, 2, 3)
+            for s in itertools.combinations(range(4), k)
+            if (people[:, s] == cell[list(s)]).all(axis=1).sum() == 1
+        ]
+        minimal = [s for s in singled if not any(set(t) < set(s) for t in singled)]
+        assert sets[d] == len(minimal)
+        assert smallest[d] == min(map(len, minimal), default=0)
+        worth = [{1: 3 * 2 * 1, 2: 2 * 1, 3: 1}[len(s)] for s in minimal]
+        assert score[d] == sum(worth)
+        for a in range(4):
+            assert parts[d, a] == sum(w for s, w in zip(minimal, worth, strict=True) if a in s)
+
+
 def test_the_pymc_model_has_the_same_likelihood():
     frame = pd.DataFrame({"x": list("aaabb"), "y": list("uuvwv")})
-    model = ab.identity_model(frame, classes=2)
+    model = ab.identity_model(frame, classes=2, domains={"x": "ab", "y": "uvw"})
     start = model.initial_point()
     for name in ("x", "y"):  # uniform in both classes
         start[f"theta_{name}_simplex__"] = 0 * start[f"theta_{name}_simplex__"]
@@ -196,7 +295,8 @@ def test_same_seed_same_numbers_and_copies():
     pd.testing.assert_frame_equal(runs[0].summary, runs[1].summary)
     pd.testing.assert_frame_equal(runs[0].rows, pickle.loads(pickle.dumps(runs[1])).rows)
     assert "4,000 people" in str(copy.deepcopy(runs[0])) and "<table" in runs[0]._repr_html_()
-    assert ab.diagnose(runs[0].idata).table is not None
+    judged = ab.diagnose(runs[0])  # numbers that do not depend on the order of classes
+    assert "classes_used" not in judged.table.index and "bits" in judged.table.index
 
 
 @pytest.mark.parametrize(
@@ -225,3 +325,75 @@ def test_constant_columns_and_all_different_rows():
     who = ab.identity(frame, population=500, draws=30, seed=1, **QUIET)
     assert who.summary.loc["sample_uniques", "estimate"] == 50
     assert 0 <= who.summary.loc["unique_in_population", "low"] <= 50
+
+
+def test_strata_may_be_sampled_as_densely_as_one_likes():
+    """Everybody of a small stratum is in the sample, a tenth of the large one."""
+    rng = np.random.default_rng(4)
+    town = np.repeat(["small", "large"], [500, 5000])
+    x = np.where(town == "small", rng.choice(40, 5500), rng.choice(25, 5500) + 30)
+    population = pd.DataFrame({"x": x, "town": town})
+    dense = population[:500]
+    thin = population[500:].sample(500, random_state=1)
+    sample = pd.concat([dense, thin])
+    who = ab.identity(
+        sample, population={"small": 500, "large": 5000}, strata="town", draws=150, seed=1, **QUIET
+    )
+    assert who.population == 5500
+    shared = population.groupby(["x", "town"]).size()
+    people = shared.loc[list(zip(sample["x"], sample["town"], strict=True))].to_numpy()
+    estimate = who.rows["people"].to_numpy()
+    # everybody is known
+    assert estimate[:500] == pytest.approx(who.rows["sample_frequency"].to_numpy()[:500])
+    # 200 people each; without strata it would be 4500 / 50 + 20 = 110
+    assert estimate[500:].mean() == pytest.approx(people[500:].mean(), rel=0.1)
+    line = who.summary.loc["population_uniques"]
+    assert line["low"] <= (shared == 1).sum() <= line["high"]
+    gains = who.contributions([0, 1])
+    assert gains.abs().max().max() <= 1 and list(gains) == ["x", "town"]
+    for wrong, words in (
+        (5500, "'small'"), ({"small": 500}, "'large'"), ({"small": 400, "large": 9000}, "fewer"),
+        ({"small": 500, "large": 5000, "tiny": 3}, "'tiny'"),
+    ):  # fmt: skip
+        with pytest.raises(AnonbayesError, match=words):
+            ab.identity(sample, population=wrong, strata="town", **QUIET)
+
+
+def test_intervals_of_rows_are_those_of_a_known_population():
+    """The chance given the true share lies in a row's interval nine times in ten, or nearly."""
+    rng = np.random.default_rng(8)
+    theta = rng.dirichlet(np.full(60, 0.8))
+    sample = pd.DataFrame({"x": [f"v{i}" for i in rng.choice(60, 300, p=theta)]})
+    who = ab.identity(sample, population=3000, draws=300, chains=2, seed=1, **QUIET)
+    one = who.rows.drop_duplicates().assign(x=sample["x"])
+    share = theta[one["x"].str[1:].astype(int)]
+    right = [match_probability(f, 2700.0, p, *QUADRATURE)
+             for f, p in zip(one["sample_frequency"], share, strict=True)]  # fmt: skip
+    inside = (one["match_low"] <= right) & (right <= one["match_high"])
+    assert inside.mean() > 0.9 - 3 * np.sqrt(0.9 * 0.1 / len(one))
+    assert (who.rows["unique_low"] <= who.rows["unique"]).all()
+    assert (who.rows["unique"] <= who.rows["unique_high"]).all()
+
+
+def test_tables_of_more_cells_than_can_be_counted():
+    """Forty columns of ten values have 10^40 cells; records of 300 columns underflow a product."""
+    rng = np.random.default_rng(3)
+    wide = pd.DataFrame(rng.choice(list("abcdefghij"), (60, 300))).rename(columns=str)
+    for n in (40, 300):
+        who = ab.identity(
+            wide.iloc[:, :n], population=10**9, draws=2, tune=3, chains=1, seed=1, **QUIET
+        )
+        assert who.summary.loc["unique_in_population", "estimate"] == 60
+    with pytest.raises(AnonbayesError, match="largest"):
+        who.minimal_uniques()
+
+
+def test_pie_is_asked_of_the_same_posterior():
+    frame = pd.DataFrame({"x": list("aabbbc"), "y": list("uuvvvw")})
+    said = ab.pie.release_information(
+        ab.identity(frame, population=6, draws=20, seed=1, **QUIET)
+    ).summary
+    assert said["bits"] == pytest.approx((6 * np.log2(6) - 2 * 1 - 3 * np.log2(3)) / 6)
+    assert said["possible_bits"] == pytest.approx(np.log2(6)) and said["error"] == pytest.approx(
+        0.5
+    )

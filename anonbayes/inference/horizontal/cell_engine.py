@@ -519,7 +519,11 @@ class HorizontalEngine:
         self.rows = None if rows is None else HiddenRows.of(table, self.layout, rows)
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Draw a start from the prior, so that chains begin apart; fill urns from the data."""
+        """Draw a start from the prior, so that chains begin apart; fill urns from the data.
+
+        Latent secrets start from their own reports: many attributes drawn from the prior would
+        outvote these, and copies of a record would hold each other where chance has put them.
+        """
         layout, rng = self.layout, generators[0]
         pi_secret = np.empty((1, layout.n_secrets))
         dirichlet_rows(self.alpha[None, :], pi_secret, rng)
@@ -535,7 +539,7 @@ class HorizontalEngine:
             rng,
         )
         live = {"pi_secret": pi_secret[0], "pi": pi}
-        if len(self.urns.attribute):
+        if len(self.urns.attribute) or layout.is_latent:
             self._sweep(live, 1, rng, first=True)
         width = int(self.urns.entry_first[-1])
         return live | {"sum": np.zeros(width), "n": np.zeros(1), "blocks": np.zeros((0, width))}

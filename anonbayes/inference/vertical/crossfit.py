@@ -55,7 +55,7 @@ from anonbayes.inference.vertical.group_layout import (
     VerticalLayout,
 )
 
-__all__ = ["CANDIDATES", "CrossFit", "cross_fit"]
+__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "fold_spread", "left_out_ownership"]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -250,8 +250,6 @@ class CrossFit:
         ``pi_S``.
     population : array, shape (n_cells,)
         ``pi_a|s`` from the cross-fitted beliefs of all groups, flat.
-    lift_shapes : array, shape (n_cells,)
-        ``kappa_a`` plus expected counts: the shape of each lift's gamma posterior.
     left_out_lifts : array, shape (folds, n_cells)
         Log lifts by which each fold was judged: learned without it.
     group_scores : array, shape (G, 3)
@@ -271,7 +269,6 @@ class CrossFit:
     fold: Ints
     secret_shares: Floats
     population: Floats
-    lift_shapes: Floats
     left_out_lifts: Floats
     group_scores: Floats
     turns: int
@@ -321,14 +318,12 @@ class CrossFit:
 class _Folds:
     """A table dealt into folds, and the sums over its groups that the driver asks for."""
 
-    def __init__(
-        self, layout: VerticalLayout, n_folds: int, rng: np.random.Generator, threads: int
-    ) -> None:
+    def __init__(self, layout: VerticalLayout, fold: Ints, threads: int | None) -> None:
         self.layout = layout
-        self.n = n_folds
-        self.fold = rng.permutation(np.arange(layout.n_groups) % n_folds)
+        self.n = n_folds = int(fold.max()) + 1
+        self.fold = fold
         self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
-        self.threads = Threads(threads)
+        self.threads = Threads(threads or os.cpu_count() or 1)
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
@@ -559,7 +554,8 @@ def cross_fit(
     """
     _check(layout, folds, rounds)
     n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
-    dealt = _Folds(layout, n_folds, np.random.default_rng(seed), threads or os.cpu_count() or 1)
+    fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
+    dealt = _Folds(layout, fold, threads)
     start = dealt.random_worlds()
     n = layout.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
@@ -580,6 +576,38 @@ def cross_fit(
     return _result(
         dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1
     )
+
+
+def fold_spread(lifts: Floats) -> Floats:
+    """Spread of log lifts over the folds, so that normal mixtures of it have their error.
+
+    Each fold's lifts were learned without it. By the jackknife the covariance of lifts learned from
+    all rows is ``(F - 1) / F sum_f d_f d_f'``, with ``d_f`` their distance to the mean: that of
+    ``sum_f z_f fold_spread(lifts)[f]`` with independent normal ``z``.
+
+    Examples
+    --------
+    >>> fold_spread(np.array([[1.0], [3.0]])).round(3).tolist()
+    [[-0.707], [0.707]]
+    """
+    return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
+
+
+def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
+    """``P(item belongs to value)`` of every group under the scores of its fold.
+
+    `score` (folds, n_cells) has weighted log lifts, or ``log pi`` of a single population.
+
+    Examples
+    --------
+    >>> layout = VerticalLayout([[0], [1]], [0, 1], [0, 2], [2], 2)
+    >>> owned = left_out_ownership(layout, np.zeros(1, dtype=int), np.log([[0.8, 0.2, 0.2, 0.8]]))
+    >>> layout.ownership(owned).toarray().round(3).tolist()  # 0.8^2 / (0.8^2 + 0.2^2)
+    [[0.941, 0.059], [0.059, 0.941]]
+    """
+    owner = np.zeros(layout.n_links)
+    _Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)
+    return owner
 
 
 def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
@@ -652,7 +680,6 @@ def _result(
         fold=dealt.fold,
         secret_shares=np.exp(dealt.base),
         population=_population(dealt, lifts),
-        lift_shapes=pooling[dealt.attribute] + expected,
         left_out_lifts=lift,
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,

@@ -37,6 +37,12 @@ from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout
 FIRST_ROUND = 32
 """Sweeps before the ladder is tuned for the first time; each later round is twice as long."""
 
+HOTTEST = (0.5, 0.25, 0.1, 0.0)
+"""Inverse temperatures that are tried for the hottest chain; at 0 all tables are equally likely."""
+
+PROBES, FORGETS = 6, 0.5
+"""Chains that try a temperature, and the share of variance between them that is too much."""
+
 NO_OWNER = np.empty(0)
 
 
@@ -119,7 +125,8 @@ class Ladder:
     rng
         Source of the replicas' own generators; results do not depend on `threads`.
     hottest
-        Smallest inverse temperature. Low enough that a chain there forgets its start, no lower.
+        Smallest inverse temperature. Low enough that a chain there forgets its start, no lower;
+        None finds it: the first of `HOTTEST` at which short chains from random starts agree.
     temperatures
         Number of temperatures; None lets the warm-up choose it, up to `most`.
     threads
@@ -132,14 +139,14 @@ class Ladder:
         beta: Floats,
         rng: np.random.Generator,
         *,
-        hottest: float = 0.5,
+        hottest: float | None = None,
         temperatures: int | None = None,
         most: int = 64,
         threads: int = 1,
         block: int = MAX_BLOCK,
         sub_block: int = SUB_BLOCK,
     ) -> None:
-        if not 0.0 <= hottest < 1.0:
+        if hottest is not None and not 0.0 <= hottest < 1.0:
             raise ModelError(f"hottest={hottest} must lie in [0, 1).")
         counts = {"temperatures": temperatures, "most": most, "threads": threads}
         for name, value in counts.items():
@@ -155,6 +162,8 @@ class Ladder:
         self._lattice = lattice(max(block, sub_block))
         self._workers = Threads(threads)
         self._spawned = rng.spawn(self.most + 1)
+        if hottest is None:
+            hottest = self._find_hottest()
         self._set_ladder(np.linspace(1.0, hottest, temperatures or min(most, 24)))
         n = len(self.power)
         self.assignments = np.stack([layout.random_assignment(g) for g in self._spawned[:n]])
@@ -163,6 +172,36 @@ class Ladder:
         self.exchanges = Exchanges.fresh(n)
         self.sweeps = 0
         self.round_length, self.round_start = FIRST_ROUND, 0
+
+    def _find_hottest(self) -> float:
+        """Return the first of `HOTTEST` at which chains forget where they have started.
+
+        Short chains from random starts are compared by the counts of their tables: the variance of
+        the chains' means, over that within chains, summed over all cells. Where chains agree it is
+        their autocorrelation time over their length; where each stays in a mode of its own it is
+        large, whether or not the modes are equally likely.
+        """
+        generators = self._spawned[: min(PROBES, self.most)]
+        for power in HOTTEST[:-1]:
+            tables = retempered(self._tables, power)
+            means, inside = [], 0.0
+            for rng in generators:
+                assignment = self.layout.random_assignment(rng)
+                counts = self.layout.counts(assignment)
+                seen = np.empty((FIRST_ROUND, len(counts)))
+                for sweep in range(FIRST_ROUND):
+                    collapsed_sweep(
+                        self.layout.arrays, self._lattice, tables, counts, assignment,
+                        self.block, self.sub_block, NO_OWNER, rng,
+                    )  # fmt: skip
+                    seen[sweep] = counts
+                later = seen[FIRST_ROUND // 4 :]
+                means.append(later.mean(axis=0))
+                inside += float(later.var(axis=0, ddof=1).sum()) / len(generators)
+            between = float(np.var(means, axis=0, ddof=1).sum()) if len(means) > 1 else 0.0
+            if between <= FORGETS * inside:
+                return power
+        return HOTTEST[-1]
 
     def start_from(self, assignment: Ints) -> None:
         """Put every replica at `assignment`."""

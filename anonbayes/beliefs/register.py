@@ -1,0 +1,507 @@
+"""A register: cleartext rows of other people of the same population, in an attacker's hands.
+
+Their rows inform the population, not the groups of the release (MODEL 1.10). With independent
+evidence they add to the counts behind every distribution, and the attack is that of Groups (8).
+
+With weighted evidence whole records tell more than margins do. What the release says about a record
+is the start, and the people of the register correct it, by value and by pair of values,
+
+    p(s | r)  ~  p_release(s | r)  prod_v (kappa_v + observed_v(s)) / (kappa_v + expected_v(s)),
+
+where *observed* are the register's people with the value or pair v and secret s, and *expected*
+those that the belief so far would have there. ``kappa_v`` maximises the score of the register's
+people, each taken out of the counts; a correction must be clearly better to be made, so that a
+small register changes nothing.
+
+A row of a released group with cells y and secret s is the victim's with odds
+``p(s | r) / m(y, s)``, where ``m(y, s)`` adds up ``p(s | r')`` over the people of the register in
+the cells: no product over attributes is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from scipy import sparse, stats
+from scipy.optimize import minimize_scalar
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.beliefs.index import IndexedRecords, accumulate, pair_values
+from anonbayes.beliefs.victims import Victims
+from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
+from anonbayes.inference.weights import weighted_joint
+from anonbayes.tables.evidence import Column, Evidence
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["RecordLift", "Register", "join_register", "read_register"]
+
+PRIOR_ROWS = 100.0
+"""People for whom the product model stands beside the register's; scores hardly depend on it."""
+KAPPA_RANGE = (0.1, 1e5)
+MOST_PASSES = 5
+CLEARLY = 3.0
+"""Standard errors by which a correction must be better: the best of many looks good by chance."""
+SEARCH = {"xatol": 0.2}
+LEAST_TV = 0.05
+"""Difference of margins, as a total variation, below which nobody is warned."""
+LEAST_P = 1e-3
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def read_register(
+    table: ReleasedTable, register: pd.DataFrame | ReleasedTable, *, weights: str | None = None
+) -> ReleasedTable:
+    """Read the rows of a register with the values that the release knows.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The release.
+    register : pandas.DataFrame or ReleasedTable
+        One row per person: every attribute of the release, and its sensitive column, in clear.
+    weights : str, optional
+        Column that says how many people a row stands for.
+
+    Returns
+    -------
+    ReleasedTable
+        The register as a table whose cells are values, its distinct rows counted.
+
+    Warns
+    -----
+    PopulationWarning
+        If its secrets, or values that the release shows in disjoint cells, are not distributed as
+        in the release.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "ill": ["flu", "cold"]})
+    >>> table = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 30)})
+    >>> read_register(table, pd.DataFrame({"age": [21, 28], "ill": ["flu", "flu"]})).n_rows
+    2
+    """
+    if table.scheme != "horizontal" or not table.secrets_known:
+        raise TableError("register= needs a horizontal table whose sensitive values are shown.")
+    domains = dict(table.domains)
+    if isinstance(register, ReleasedTable):
+        other = register
+        for name in (*table.attributes, table.sensitive):
+            if other.domains.get(name) != domains[name]:
+                raise TableError(
+                    f"Register: column {name!r} has another domain than the release; read it with "
+                    "domains=table.domains."
+                )
+    elif isinstance(register, pd.DataFrame):
+        wanted = [*table.attributes, table.sensitive]
+        for name in wanted:
+            if name not in register.columns:
+                raise TableError(
+                    f"Register: column {name!r} is missing. {nearest(name, register.columns)}"
+                )
+        wanted += [] if weights is None else [weights]
+        if extra := [c for c in register.columns if c not in wanted]:
+            raise TableError(
+                f"Register: column {extra[0]!r} is no attribute of the release; leave it out."
+            )
+        if not len(register):
+            raise TableError("The register has no rows.")
+        try:
+            other = ReleasedTable.horizontal(
+                register, table.sensitive, domains=domains, weights=weights
+            )
+        except CellError as error:
+            raise CellError(
+                f"Register: {error} Leave such people out, or read the release with domains= that "
+                "has the value."
+            ) from None
+    else:
+        raise TableError(
+            f"register= must be a DataFrame or a ReleasedTable, got {type(register).__name__}."
+        )
+    for column in (*other.columns.values(), other.secret):
+        coarse = np.flatnonzero(column.evidence.sizes != 1)
+        if len(coarse):
+            row = int(np.flatnonzero(column.codes == coarse[0])[0])
+            raise TableError(
+                f"Register: column {column.domain.name!r}, row {row}: "
+                f"{column.evidence.labels[coarse[0]]!r} is not a single value. A register is in "
+                "clear; a second release is not a register."
+            )
+    other = other.reduced()
+    _compare_margins(table, other)
+    return other
+
+
+def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
+    """Warn where release and register cannot be samples of one population."""
+    columns = [(table.sensitive, table.secret, register.secret)]
+    columns += [(n, c, register.columns[n]) for n, c in table.columns.items()]
+    for name, shown, clear in columns:
+        if np.bincount(shown.evidence.matrix.indices, minlength=1).max(initial=0) > 1:
+            continue  # which of several cells a value shows depends on the rest of its row
+        ours = table.tally(shown.codes, len(shown.evidence)).astype(float)
+        values = register.tally(clear.codes, len(clear.evidence)) @ clear.evidence.matrix
+        theirs = np.asarray(shown.evidence.matrix @ values, dtype=float)
+        kept = ours + theirs > 0
+        pair = np.stack([ours[kept], theirs[kept]])
+        if pair.shape[1] < 2 or not pair.sum(axis=1).all():
+            continue
+        shares = pair / pair.sum(axis=1, keepdims=True)
+        distance = 0.5 * float(np.abs(shares[0] - shares[1]).sum())
+        chance = stats.chi2_contingency(pair, correction=False).pvalue
+        if distance > LEAST_TV and chance < LEAST_P:
+            worst = int(np.argmax(np.abs(shares[0] - shares[1])))
+            label = shown.evidence.labels[np.flatnonzero(kept)[worst]]
+            warnings.warn(
+                f"The register is not of the population of the release: {name!r} differs by "
+                f"{distance:.0%} (total variation). {label!r} has {shares[0, worst]:.1%} of the "
+                f"release and {shares[1, worst]:.1%} of the register. What the register teaches "
+                "may not hold for the people of the release.",
+                PopulationWarning,
+                stacklevel=4,
+            )
+
+
+def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTable:
+    """Lines of a release, then those of a register, which belong to no group.
+
+    The cells of the release keep their numbers, so what is found for the cells of the whole is
+    found for those of the release.
+    """
+
+    def joined(one: Column, two: Column) -> Column:
+        single = np.flatnonzero(one.evidence.sizes == 1)
+        place = np.full(len(one.domain), -1)
+        place[one.evidence.matrix.indices[one.evidence.matrix.indptr[single]]] = single
+        values = two.evidence.matrix.indices
+        new = np.flatnonzero(place[values] < 0)
+        place[values[new]] = len(one.evidence) + np.arange(len(new))
+        cells = sparse.vstack([one.evidence.matrix, two.evidence.matrix[new]], format="csr")
+        labels = (*one.evidence.labels, *(two.evidence.labels[i] for i in new))
+        codes = np.concatenate([one.codes.astype(np.int64), place[values][two.codes]])
+        return Column(Evidence(one.domain, labels, sparse.csr_array(cells)), codes)
+
+    def lines(of: ReleasedTable) -> Ints:
+        ones = np.ones(of.n_lines, dtype=np.int64)
+        return ones if of.weights is None else of.weights.astype(np.int64)
+
+    outside = np.full(register.n_lines, -1, dtype=np.int32)
+    return ReleasedTable(
+        scheme="horizontal",
+        sensitive=table.sensitive,
+        columns={n: joined(c, register.columns[n]) for n, c in table.columns.items()},
+        secret=joined(table.secret, register.secret),
+        group_codes=np.concatenate([table.group_codes, outside]),
+        group_labels=table.group_labels,
+        group_name=table.group_name,
+        weights=np.concatenate([lines(table), lines(register)]),
+    )
+
+
+# -- belief about whole records -----------------------------------------------------------------
+
+
+class RecordLift(NamedTuple):
+    """What values tell beyond what is believed so far, by the people of a register.
+
+    Attributes
+    ----------
+    attributes : tuple of int
+        None, one or two attributes, whose values are read together.
+    keys : numpy.ndarray
+        Combinations of values of the register, ascending.
+    ratio : numpy.ndarray
+        ``(kappa + observed) / (kappa + expected)``, shape ``(len(keys), S)``.
+    kappa : float
+        People that it takes to be believed by half.
+    gain, error : float
+        Held-out log score that it adds, in nats per person, and its standard error.
+    """
+
+    attributes: tuple[int, ...]
+    keys: Ints
+    ratio: Floats
+    kappa: float
+    gain: float
+    error: float
+
+    def factor(self, codes: Ints, sizes: Ints) -> Floats:
+        """Factors of records; one for combinations that the register does not have."""
+        key = combined(codes, self.attributes, sizes)
+        place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
+        return np.where((self.keys[place] == key)[:, None], self.ratio[place], 1.0)
+
+
+def combined(codes: Ints, attributes: tuple[int, ...], sizes: Ints) -> Ints:
+    """One number for the values of some attributes."""
+    key = np.zeros(len(codes), dtype=np.int64)
+    for a in attributes:
+        key = key * sizes[a] + codes[:, a]
+    return key
+
+
+@dataclass(frozen=True, eq=False)
+class Register:
+    """What a register adds to a release. Made by ``fit(table, register=...)``.
+
+    Attributes
+    ----------
+    population : ReleasedTable
+        The release and the register, from which the population was learned.
+    people : ReleasedTable
+        The register.
+    share : numpy.ndarray
+        ``pi_S``.
+    means : tuple of numpy.ndarray
+        Mean of each attribute's distribution, ``(S, K_a)``.
+    eta : numpy.ndarray or None
+        Weights of the attributes; None with independent evidence, which asks for nothing else.
+    """
+
+    population: ReleasedTable
+    people: ReleasedTable
+    share: Floats
+    means: tuple[Floats, ...]
+    eta: Floats | None
+
+    @classmethod
+    def of(cls, post: Posterior, people: ReleasedTable) -> Register:
+        """Register of a posterior of release and register together."""
+        if post.simulated:
+            cuts = [(chain, slice(0, post.n_draws)) for chain in range(post.n_chains)]
+            means = tuple(post.batch_means(n, cuts).mean(axis=0) for n in post.table.attributes)
+        else:
+            means = tuple(post.means)
+        return cls(post.table, people, post.secret_mean, means, post.eta)
+
+    @cached_property
+    def records(self) -> IndexedRecords:
+        """Distinct records of the register."""
+        return IndexedRecords.of(self.people)
+
+    @cached_property
+    def codes(self) -> Ints:
+        """Values of the distinct records, shape ``(records, A)``."""
+        cells = self.records.index.codes
+        values = [m.indices[cells[:, a]] for a, m in enumerate(self.records.evidence)]
+        return np.stack(values, axis=1).astype(np.int64)
+
+    @property
+    def sizes(self) -> Ints:
+        """Size of each attribute's domain."""
+        return np.array([mean.shape[1] for mean in self.means])
+
+    @cached_property
+    def lifts(self) -> tuple[RecordLift, ...]:
+        """What the register's people tell beyond the release, in the order of learning."""
+        counts, codes = self.records.secrets, self.codes
+        record, secret = np.nonzero(counts)
+        entry = _Entries(record, secret, counts[record, secret])
+        belief = self._alone(codes)
+        n = range(codes.shape[1])
+        candidates = [(), *((a,) for a in n), *itertools.combinations(n, 2)]
+        first = [self._lift(which, belief, entry) for which in candidates]
+        order = [lift.attributes for lift in sorted(first, key=lambda lift: -lift.gain)]
+        taken: list[RecordLift] = []
+        for _ in range(MOST_PASSES):
+            before = len(taken)
+            for which in order:
+                lift = self._lift(which, belief, entry)
+                if lift.gain > CLEARLY * lift.error:
+                    taken.append(lift)
+                    belief = belief * lift.factor(codes, self.sizes)
+                    belief /= belief.sum(axis=1, keepdims=True)
+            if len(taken) == before:
+                break
+        return tuple(taken)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether beliefs differ from those of the posterior without it, which then stand."""
+        return self.eta is not None and bool(self.lifts)
+
+    def _lift(self, which: tuple[int, ...], belief: Floats, entry: _Entries) -> RecordLift:
+        """Best correction of a belief by the counts of some attributes' values."""
+        counts = self.records.secrets
+        rows = counts.sum(axis=1)
+        keys, cell = np.unique(combined(self.codes, which, self.sizes), return_inverse=True)
+        gather = sparse.csr_array(
+            (np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(len(keys), len(cell))
+        )
+        observed, expected = gather @ counts, gather @ (belief * rows[:, None])
+        before = np.log(belief[entry.record, entry.secret])
+        score = np.empty(len(before))
+
+        def gained(log_kappa: float) -> float:
+            kappa = float(np.exp(log_kappa))
+            _score_left_out(kappa, belief, cell, observed, expected, entry, score)
+            return float((score - before) @ entry.people)
+
+        best = minimize_scalar(
+            lambda k: -gained(k), bounds=np.log(KAPPA_RANGE), method="bounded", options=SEARCH
+        )
+        gain, kappa, n = gained(best.x), float(np.exp(best.x)), float(rows.sum())
+        spread = float((score - before) ** 2 @ entry.people) - gain**2 / n
+        ratio = (kappa + observed) / (kappa + expected)
+        return RecordLift(which, keys, ratio, kappa, gain / n, float(np.sqrt(max(spread, 0.0))) / n)
+
+    def belief(self, codes: Ints) -> Floats:
+        """``p(s | r)`` of records, given by the codes of their values."""
+        out = self._alone(codes)
+        for lift in self.lifts:
+            out *= lift.factor(codes, self.sizes)
+        return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+    def _alone(self, codes: Ints) -> Floats:
+        """Belief from each attribute by itself: ``softmax(L)``."""
+        known = [mean.T[codes[:, a]] for a, mean in enumerate(self.means)]
+        joint = np.maximum(weighted_joint(self.share, known, self.eta).relative()[0], 1e-300)
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def expected(self) -> Floats:
+        """People of the register by record and secret, as believed: ``n_r p(s | r)``."""
+        return self.records.counts[:, None] * self.belief(self.codes)
+
+    def joint(self, victims: Victims) -> Floats:
+        """Product model's ``p(known, s)``, which stands for `PRIOR_ROWS` people."""
+        known = [
+            (weight @ mean.T)[code]
+            for weight, mean, code in zip(victims.weights, self.means, victims.codes.T, strict=True)
+        ]
+        return weighted_joint(self.share, known, self.eta).plain
+
+    def mass(self, victims: Victims, per_record: Floats | None = None) -> Floats:
+        """Sum ``n_r p(s | r)``, or what is given per record, over those that fit the victims."""
+        records, compatible = self.records, self.records.match(victims)
+        fit = [
+            pair_values(weight, cells, pairs)[:, None]
+            for weight, cells, pairs in zip(
+                victims.weights, records.evidence, compatible, strict=True
+            )
+        ]
+        of_record = self.expected if per_record is None else per_record
+        return accumulate(victims, records.index, compatible, fit, of_record)[0].plain
+
+    def learner(self, victims: Victims) -> Floats:
+        """Unnormalised belief of a learner who holds the register."""
+        out = np.empty((len(victims), len(self.share)))
+        whole, values = whole_records(victims)
+        out[whole] = self.belief(values[whole])
+        if not whole.all():
+            rest = subset(victims, ~whole)
+            out[~whole] = self.mass(rest) + PRIOR_ROWS * self.joint(rest)
+        return out
+
+    @property
+    def words(self) -> str:
+        """What it adds, in a sentence."""
+        told = ""
+        if self.eta is not None:
+            told = " It adds nothing clear to what the release tells about a record."
+            if self.lifts:
+                times = "once" if len(self.lifts) == 1 else f"{len(self.lifts)} times"
+                told = (
+                    f" It corrects what the release tells about a record {times}, for "
+                    f"{sum(lift.gain for lift in self.lifts):.3f} nats per person."
+                )
+        return (
+            f"Learner and attacker also hold a register of {self.people.n_rows:,} other people."
+            + told
+        )
+
+    def remark(self, victims: Victims, record: Ints, secret: Ints, people: Ints) -> str | None:
+        """Say that the people asked about are in the register, if they are: then it is linkage.
+
+        People of the same population share record and secret with somebody of the register by
+        chance, as often as the register's own people do with each other.
+
+        Parameters
+        ----------
+        victims : Victims
+            Their records.
+        record, secret, people : numpy.ndarray
+            Distinct pairs of record and secret, and how many people have each.
+        """
+        whole, values = whole_records(victims)
+        known = whole[record]
+        if not known.any():
+            return None
+        _, place = np.unique(np.concatenate([self.codes, values]), axis=0, return_inverse=True)
+        counts = np.zeros((int(place.max()) + 1, len(self.share)))
+        counts[place[: len(self.codes)]] = self.records.secrets
+        inside = counts[place[len(self.codes) :][record], secret] > 0
+        n = float(people[known].sum())
+        share = float((people * inside)[known].sum()) / n
+        chance = float(counts[counts > 1].sum() / counts.sum())
+        error = np.sqrt(max(chance * (1 - chance), 0.25 / n) / n)
+        if share - chance < max(0.1, 5 * error):
+            return None
+        return (
+            f"{share:.0%} of the people of the cleartext are in the register with the same values "
+            f"and secret (by chance it would be {chance:.0%}). Whoever holds such a register looks "
+            "people up; it should hold other people only."
+        )
+
+
+def whole_records(victims: Victims) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], Ints]:
+    """Victims of whom every value is known, and the codes of these values."""
+    whole = np.ones(len(victims), dtype=bool)
+    values = np.zeros((len(victims), len(victims.weights)), dtype=np.int64)
+    for a, weight in enumerate(victims.weights):
+        code = victims.codes[:, a]
+        whole &= np.diff(weight.indptr)[code] == 1
+        values[:, a] = weight.indices[np.minimum(weight.indptr[code], len(weight.indices) - 1)]
+    return whole, values
+
+
+def subset(victims: Victims, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Victims:
+    """Some of the victims."""
+    codes = victims.codes[chosen]
+    return Victims(codes, victims.weights, np.arange(len(codes)), None)
+
+
+class _Entries(NamedTuple):
+    """Distinct pairs of record and secret, and the people behind each."""
+
+    record: Ints
+    secret: Ints
+    people: Floats
+
+
+@njit(cache=True, nogil=True)
+def _score_left_out(
+    kappa: float,
+    belief: Floats,
+    cell: Ints,
+    observed: Floats,
+    expected: Floats,
+    entry: _Entries,
+    score: Floats,
+) -> None:
+    """Log score of each entry's secret, one of its people taken out of the counts of the cell."""
+    for i in range(len(entry.record)):
+        r, own = entry.record[i], entry.secret[i]
+        c = cell[r]
+        total, of_own = 0.0, 0.0
+        for s in range(belief.shape[1]):
+            seen = observed[c, s] - (1.0 if s == own else 0.0)
+            foreseen = max(expected[c, s] - belief[r, s], 0.0)
+            part = belief[r, s] * (kappa + seen) / (kappa + foreseen)
+            total += part
+            if s == own:
+                of_own = part
+        score[i] = np.log(of_own / total)

@@ -1,0 +1,264 @@
+"""Several attributes of each person: split the budget among them, or report one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anonbayes.arrays import Ints
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.randomness import generator, randomness
+from anonbayes.channels.registry import make_channel
+from anonbayes.channels.response import UtilityOptimizedRR
+from anonbayes.channels.unary import OnesChannel
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError, one_of
+from anonbayes.estimation.closed_forms import Estimate, check_informative, check_level
+from anonbayes.notions.ldp import check_epsilon
+
+__all__ = ["AttributeReports", "Attributes"]
+
+
+@dataclass(frozen=True)
+class AttributeReports:
+    """What people sent about several attributes.
+
+    Attributes
+    ----------
+    asked : ndarray of int, or None
+        Position of the attribute that each person reported; None when everybody reported all.
+    reports : mapping of str to reports
+        By attribute, those of the people who reported it, in their order.
+    n : int
+        Number of people.
+    """
+
+    asked: Ints | None
+    reports: Mapping[str, Any]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+
+class Attributes:
+    """Mechanism for several attributes of each person, under one budget.
+
+    Parameters
+    ----------
+    domains : sequence of Domain
+        The attributes.
+    epsilon : float
+        Budget of everything that one person sends.
+    how : {"sample", "split"}
+        ``"sample"``: each device draws one attribute, whatever its values, and spends the whole
+        budget on it. ``"split"``: it reports every attribute with an equal part of the budget; the
+        parts compose. Sampling is the more accurate for shares of single attributes (Nguyen et al.
+        2016; Wang et al. 2019); joint shares need split reports.
+    mechanism : str, optional
+        Name of a mechanism for every attribute. By default randomized response for fewer than
+        ``3 exp(budget) + 2`` values and optimal bits for more (Wang et al. 2017).
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> sex, region = ab.Domain("sex", "fm"), ab.Domain("region", range(4))
+    >>> survey = ab.Attributes([sex, region], epsilon=2.0, how="split")
+    >>> survey.channels["sex"].epsilon, survey.ldp_budget()
+    (1.0, 2.0)
+    >>> people = {"sex": list("fm") * 2000, "region": [0, 1, 2, 3] * 1000}
+    >>> sent = survey.release(people, seed=1)
+    >>> survey.estimate(sent)["sex"].p.round(1)
+    array([0.5, 0.5])
+    >>> survey.joint(sent, "sex", "region").p.reshape(2, 4).round(1) + 0.0
+    array([[0.3, 0. , 0.2, 0. ],
+           [0. , 0.3, 0. , 0.3]])
+    """
+
+    def __init__(
+        self,
+        domains: Sequence[Domain],
+        epsilon: float,
+        *,
+        how: str = "sample",
+        mechanism: str | None = None,
+    ) -> None:
+        one_of("how", how, ("sample", "split"))
+        self.epsilon, self.how = check_epsilon(epsilon), how
+        names = [domain.name for domain in domains]
+        if not names or len(set(names)) < len(names):
+            raise ChannelError(f"Attributes need names of their own, got {names}.")
+        each = self.epsilon / len(names) if how == "split" else self.epsilon
+        self.channels: dict[str, PureChannel] = {
+            domain.name: make_channel(mechanism or _usual(len(domain), each), domain, each)
+            for domain in domains
+        }
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    def release(self, values: Mapping[str, Any], *, seed: Any = None) -> AttributeReports:
+        """Reports of people from a data frame, or a mapping of columns of equal length.
+
+        Parameters
+        ----------
+        values : mapping of str to sequence
+            True values by attribute.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        columns = {name: channel._encode(self._column(values, name))
+                   for name, channel in self.channels.items()}  # fmt: skip
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) != 1:
+            raise ChannelError(
+                f"All attributes need a value of each person, got {sorted(lengths)}."
+            )
+        n = lengths.pop()
+        asked = None
+        if self.how == "sample":
+            asked = randomness(seed, "asked", "/".join(columns)).integers(0, len(columns), n)
+        sent = {}
+        for i, (name, channel) in enumerate(self.channels.items()):
+            codes = columns[name] if asked is None else columns[name][asked == i]
+            own = None if seed is None else generator(seed, "release", name)
+            released = channel.release_codes(codes, seed=own)  # type: ignore[attr-defined]
+            is_code = isinstance(channel, UtilityOptimizedRR)
+            sent[name] = channel.domain.decode(released) if is_code else released
+        return AttributeReports(asked, sent, n)
+
+    def _column(self, values: Mapping[str, Any], name: str) -> Any:
+        try:
+            return values[name]
+        except (KeyError, TypeError):
+            raise ChannelError(f"There is no column {name!r} among the values.") from None
+
+    # -- the analyst -----------------------------------------------------------------------------
+
+    def estimate(
+        self, sent: AttributeReports, *, method: str = "mle", **settings: Any
+    ) -> dict[str, Estimate]:
+        """Shares of every attribute, from the people who reported it; see `Channel.estimate`."""
+        return {
+            name: channel.estimate(sent.reports[name], method=method, **settings)
+            for name, channel in self.channels.items()
+        }
+
+    def joint(
+        self,
+        sent: AttributeReports,
+        first: str,
+        second: str,
+        *,
+        method: str = "empirical",
+        level: float = 0.95,
+    ) -> Estimate:
+        """Shares of pairs of values of two attributes, from split reports.
+
+        A report gives each value ``x`` the number ``a(x) = (1[supported] - miss) / (hit - miss)``,
+        whose mean is 1 for the value held and 0 for any other. Noise of two attributes is
+        independent, so ``a1(x) a2(z)`` is unbiased for holding both. Limits are normal, with the
+        variance of these products.
+
+        Parameters
+        ----------
+        sent : AttributeReports
+            What `release` returned, with ``how="split"``.
+        first, second : str
+            The attributes.
+        method : {"empirical", "norm_sub"}
+            Unbiased, or the distribution nearest to it.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Estimate
+            Over all pairs of values, those of the first attribute changing slowest.
+        """
+        from anonbayes.estimation.structured import normal_quantile
+
+        one_of("method", method, ("empirical", "norm_sub"))
+        check_level(level)
+        if self.how != "split":
+            raise ChannelError(
+                "Nobody reported two attributes: joint shares need how='split', or one attribute "
+                "whose values are the pairs."
+            )
+        if sent.n == 0:
+            raise ChannelError("There are no reports to estimate from.")
+        one, two = (self._known(name) for name in (first, second))
+        if first == second:
+            raise ChannelError(f"Give two different attributes, not {first!r} twice.")
+        rows, columns = (_supported(c, sent.reports[c.domain.name]) for c in (one, two))
+        both = np.asarray((rows.T @ columns).todense(), dtype=float)
+        up, across = (np.asarray(part.sum(axis=0)).ravel() for part in (rows, columns))
+        p = _products(both, up, across, sent.n, _scores(one), _scores(two))
+        square = _products(both, up, across, sent.n, *(
+            (yes**2, no**2) for yes, no in (_scores(one), _scores(two))
+        ))  # fmt: skip
+        half = normal_quantile(level) * np.sqrt(np.maximum(square - p**2, 0.0) / sent.n)
+        pairs = Domain(f"{first}, {second}", [(a, b) for a in one.domain for b in two.domain])
+        limits = np.stack([np.minimum(p, np.maximum(p - half, 0.0)),
+                           np.maximum(p, np.minimum(p + half, 1.0))], axis=-1)  # fmt: skip
+        raw = Estimate(
+            pairs, "empirical", sent.n, p.ravel(), interval=limits.reshape(-1, 2), level=level
+        )
+        return raw if method == "empirical" else raw.consistent()
+
+    def _known(self, name: str) -> PureChannel:
+        one_of("attribute", name, self.channels)
+        return self.channels[name]
+
+    # -- guarantees ------------------------------------------------------------------------------
+
+    def ldp_budget(self) -> float:
+        """LDP budget of all that one person sends: a sum when split, the largest when sampled."""
+        budgets = [channel.ldp_budget() for channel in self.channels.values()]
+        return math.fsum(budgets) if self.how == "split" else max(budgets)
+
+
+def _usual(size: int, epsilon: float) -> str:
+    """Mechanism of least variance among randomized response and optimal bits."""
+    small = size < 3.0 * math.exp(min(epsilon, 50.0)) + 2.0
+    return "randomized_response" if small else "unary_encoding"
+
+
+def _supported(channel: PureChannel, reports: Any) -> Any:
+    """Which values each report supports, a sparse matrix with a row for each person."""
+    from scipy import sparse
+
+    if isinstance(channel, OnesChannel):
+        return channel.read(reports).to_csr().astype(np.int64)
+    if isinstance(channel, UtilityOptimizedRR):
+        codes = channel.report_codes(reports)
+        shape = (len(codes), len(channel.domain))
+        return sparse.csr_array(
+            (np.ones(len(codes), dtype=np.int64), (np.arange(len(codes)), codes)), shape=shape
+        )
+    raise ChannelError(
+        f"Joint shares need randomized response or bits, not {type(channel).__name__}."
+    )
+
+
+def _scores(channel: PureChannel) -> tuple[Any, Any]:
+    """``a(x)`` of a report that supports ``x``, and of one that does not."""
+    gain = check_informative(channel.hit, channel.miss)
+    return (1.0 - channel.miss) / gain, -channel.miss / gain
+
+
+def _products(both: Any, up: Any, across: Any, n: int, one: Any, two: Any) -> Any:
+    """Mean over people of a product of two scores, for every pair of values."""
+    (yes1, no1), (yes2, no2) = one, two
+    only_up, only_across = up[:, None] - both, across[None, :] - both
+    neither = n - up[:, None] - across[None, :] + both
+    total = (
+        np.outer(yes1, yes2) * both
+        + np.outer(yes1, no2) * only_up
+        + np.outer(no1, yes2) * only_across
+        + np.outer(no1, no2) * neither
+    )
+    return total / n

@@ -1,0 +1,244 @@
+"""Hadamard response: the report is one column of a Hadamard matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Ints, read_numbers
+from anonbayes.channels.base import MAX_MATRIX, ReportEvidence, by_appearance, check_matrix_size
+from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.randomness import Codes, limit, words
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.domains import Domain
+from anonbayes.errors import ChannelError
+from anonbayes.estimation.closed_forms import shares_of
+from anonbayes.notions.ldp import check_epsilon
+
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import MixtureLikelihood
+    from anonbayes.estimation.structured import HadamardLikelihood
+
+__all__ = ["HadamardResponse"]
+
+
+class HadamardResponse(PureChannel):
+    """Hadamard response (Acharya, Sun and Zhang 2019, with one block): a number below ``B``.
+
+    ``B`` is the least power of two above ``K``. Value ``x`` owns row ``x + 1`` of the Hadamard
+    matrix of order ``B``, and is supported by the half of the columns where that row is +1. With
+    ``e = exp(epsilon)`` a column that supports the value is reported with probability
+    ``2 e / (B (e + 1))``, any other with ``2 / (B (e + 1))``: epsilon-LDP. Rows are orthogonal, so
+    half of the columns that support one value support another: ``hit = e / (e + 1)`` and
+    ``miss = 1/2``. A report takes ``log2 B`` bits, and a server counts ``n`` reports in
+    ``O(n + K log K)`` by a fast transform. Errors are those of the best mechanisms for small
+    budgets; from about ``epsilon = 1.5`` on, others are more accurate (`choose_channel`).
+
+    Parameters
+    ----------
+    domain : Domain
+        The values.
+    epsilon : float
+        Budget, finite and not negative.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> channel = ab.HadamardResponse(ab.Domain("x", "abc"), epsilon=1.0)
+    >>> channel.release(["a", "b", "c"], seed=1).tolist()
+    [1, 0, 2]
+    >>> channel.satisfies(ab.LDP(1.0)).holds
+    True
+    >>> channel.counts([2, 1, 0, 0]).tolist()
+    [3, 3, 2]
+    """
+
+    def __init__(self, domain: Domain, epsilon: float) -> None:
+        self.domain, self.epsilon = domain, check_epsilon(epsilon)
+        self.columns = 1 << len(domain).bit_length()
+        size, shrink = (len(domain),), math.exp(-self.epsilon)
+        self._own = 1.0 / (1.0 + shrink)
+        self.hit: Floats = np.broadcast_to(self._own, size)
+        self.miss: Floats = np.broadcast_to(0.5, size)
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> Ints:
+        """Column of each value, a number from 0 to ``B - 1``.
+
+        Parameters
+        ----------
+        values : iterable
+            True values.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        return self.release_codes(self._encode(values), seed=seed)
+
+    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
+        """Release on codes instead of values."""
+        source, rows = self._source(seed), codes.astype(np.int64) + 1
+        column = source.integers(0, self.columns, len(rows))
+        inside = source.random(len(rows)) < self._own
+        # Flipping a bit that the row has takes one half of the columns one-to-one to the other.
+        turn = odd(rows & column) == inside
+        return np.where(turn, column ^ (rows & -rows), column)
+
+    def reporter(self, *, seed: Any = None) -> Callable[[object], int]:
+        """Return a function that reports one value; see `Channel.reporter`."""
+        codes = Codes(self.domain)
+        kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
+        last, inside = self.columns - 1, limit(self._own)
+
+        def report(value: object) -> int:
+            row = 1 + (codes[value] if type(value) is kind else index(value))
+            column = next(draw) & last
+            if bool((row & column).bit_count() & 1) == (next(draw) < inside):
+                column ^= row & -row
+            return column
+
+        return report
+
+    # -- the analyst -----------------------------------------------------------------------------
+
+    def read(self, reports: Any) -> Ints:
+        """Return the reports as an array; raise `ChannelError` for one that is no column."""
+        if isinstance(reports, SupportCounts):
+            raise ChannelError(
+                "Support counts do not determine the likelihood of Hadamard reports; give the "
+                "reports, or use method='empirical', 'threshold', 'shrinkage' or 'norm_sub'."
+            )
+        array = read_numbers("reports", reports, error=ChannelError)
+        if array.ndim != 1:
+            raise ChannelError(f"Reports are a list of numbers, got an array of {array.shape}.")
+        wrong = np.flatnonzero(~((array >= 0) & (array < self.columns) & (array % 1 == 0)))
+        if len(wrong):
+            row = int(wrong[0])
+            raise ChannelError(
+                f"Report {row} is {array[row]:g}; {self!r} sends whole numbers from 0 to "
+                f"{self.columns - 1}."
+            )
+        return array.astype(np.int64)
+
+    def counts(self, reports: Any) -> Ints:
+        """Count the reports that support each value, by a fast Walsh-Hadamard transform."""
+        seen = np.bincount(self.read(reports), minlength=self.columns)
+        turned = estimation.structured.walsh_hadamard(seen)
+        counted: Ints = (turned[0] + turned[1 : len(self.domain) + 1]) // 2
+        return counted
+
+    def fast_likelihood(self, reports: Any) -> HadamardLikelihood:
+        """Likelihood of the distribution, in ``O(K log K)`` per pass."""
+        return estimation.structured.HadamardLikelihood(
+            weights=np.bincount(self.read(reports), minlength=self.columns),
+            theta=math.tanh(self.epsilon / 2),
+            rows=np.arange(1, len(self.domain) + 1),
+        )
+
+    def likelihood(self, reports: Any) -> MixtureLikelihood:
+        """Likelihood of the distribution, with a row for each distinct report."""
+        seen = np.bincount(self.read(reports), minlength=self.columns)
+        column = np.flatnonzero(seen)
+        return self._rows(column, seen[column])
+
+    def _rows(self, column: Ints, weights: Ints) -> MixtureLikelihood:
+        size = len(self.domain)
+        if len(column) * size > MAX_MATRIX:
+            raise ChannelError(
+                f"The likelihood of {len(column)} distinct reports of {self!r} has more than "
+                f"{MAX_MATRIX} entries; use method='mle' or 'shrinkage', which need none of them."
+            )
+        inside = ~odd(column[:, None] & np.arange(1, size + 1))
+        return estimation.likelihood.MixtureLikelihood(
+            weights=weights,
+            floor=np.full(len(column), math.exp(-self.epsilon)),
+            log_scale=np.full(len(column), math.log(2.0 * self._own / self.columns)),
+            tilt=np.ones(size),
+            gain=np.full(size, -math.expm1(-self.epsilon)),
+            indptr=np.concatenate([[0], np.cumsum(inside.sum(axis=1))]),
+            indices=np.nonzero(inside)[1],
+        )
+
+    def evidence(self, reports: Any) -> ReportEvidence:
+        """Likelihood vector of the true value behind each report."""
+        codes, distinct = by_appearance(self.read(reports))
+        rows = self._rows(distinct, np.ones(len(distinct), dtype=np.int64))
+        return ReportEvidence(codes, distinct.tolist(), rows.matrix())
+
+    def matrix(self) -> Floats:
+        """``Q``, shape (K, B)."""
+        check_matrix_size(self, self.columns)
+        rows = np.arange(1, len(self.domain) + 1)[:, None]
+        own = 2.0 * self._own / self.columns
+        return np.where(odd(rows & np.arange(self.columns)), own * math.exp(-self.epsilon), own)
+
+    def apply(self, p: npt.ArrayLike) -> Floats:
+        """Distribution of the reports, ``p Q``, in ``O(K log K)``."""
+        return self.fast_likelihood(np.zeros(0)).probabilities(shares_of(p, self.domain))
+
+    # -- guarantees ------------------------------------------------------------------------------
+
+    def log_ratios(self) -> tuple[Floats, Floats]:
+        """``epsilon`` and zero: a column that supports ``x`` and not ``x'``."""
+        size = (len(self.domain),)
+        return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
+
+    def describe_report(self, x: int, other: int) -> int:
+        """Return a column that supports `x` and not `other`."""
+        own, row = x + 1, other + 1
+        only = row & ~own
+        if only:
+            return only & -only
+        # All bits of the other row are in the own one too: take one of them and one of the rest.
+        return (row & -row) | (own ^ row) & -(own ^ row)
+
+    def with_epsilon(self, epsilon: float) -> HadamardResponse:
+        """Return the channel with another budget."""
+        return HadamardResponse(self.domain, epsilon)
+
+    def total_variation(self) -> float | None:
+        """Two rows differ in half of the columns; see `Channel.total_variation`."""
+        return math.tanh(self.epsilon / 2) / 2.0 if len(self.domain) > 1 else None
+
+    def common_mass(self) -> float:
+        """``sum_y min_x Q(y|x)``: only column 0 supports every value."""
+        return self._mass(1)
+
+    def total_maximum(self) -> float:
+        """``sum_y max_x Q(y|x)``: with three values or more every column supports some."""
+        return self._mass(self.columns - (len(self.domain) < 3))
+
+    def _mass(self, supporting: int) -> float:
+        """Probability of all columns when so many have that of one that supports the value."""
+        rest = (self.columns - supporting) * math.exp(-self.epsilon)
+        return (supporting + rest) * 2.0 * self._own / self.columns
+
+    # -- reports in files ------------------------------------------------------------------------
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Ints:
+        """Reports that texts of whole numbers spell."""
+        for row, text in enumerate(texts):
+            if not (text.isascii() and text.isdigit() and int(text) < self.columns):
+                raise ChannelError(
+                    f"{where}, row {row}: {text!r} is no whole number from 0 to {self.columns - 1}."
+                )
+        return np.array([int(text) for text in texts], dtype=np.int64)
+
+
+def odd(words: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each number has an odd number of binary ones.
+
+    Examples
+    --------
+    >>> odd(np.array([0, 1, 3, 7])).tolist()
+    [False, True, False, True]
+    """
+    folded = words
+    for shift in (32, 16, 8, 4, 2, 1):
+        folded = folded ^ (folded >> shift)
+    return (folded & 1).astype(bool)

@@ -1,0 +1,367 @@
+"""Channels from any matrix of probabilities: PRAM, and invariant PRAM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Ints, read_whole
+from anonbayes.channels.base import (
+    MAX_MATRIX,
+    Channel,
+    ReportEvidence,
+    by_appearance,
+    check_reports,
+)
+from anonbayes.channels.randomness import Codes, limit, words
+from anonbayes.channels.reports import SupportCounts
+from anonbayes.domains import Domain, list_of
+from anonbayes.errors import ChannelError, nearest, one_of
+from anonbayes.estimation.closed_forms import Estimate, check_level, norm_sub, shares_of
+from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matrix_ratios
+
+if TYPE_CHECKING:
+    from anonbayes.estimation.likelihood import DenseLikelihood
+
+__all__ = ["MatrixChannel"]
+
+# A smaller singular value of the matrix, relative to the largest, is none.
+RANK = 1e-10
+
+
+class MatrixChannel(Channel):
+    """Channel given by its matrix ``Q``, row by row: the post-randomization method (PRAM).
+
+    Statistical offices publish microdata whose values were changed at random by a matrix that they
+    publish too (Gouweleeuw et al. 1998). Any mechanism whose reports can be listed is such a
+    channel, one that a questionnaire or a sensor imposes as well.
+
+    Parameters
+    ----------
+    domain : Domain
+        The true values.
+    matrix : array-like, shape (K, number of reports)
+        ``Q[x, y]``, the probability of report ``y`` from value ``x``. Each row sums to one.
+    reports : sequence, optional
+        The reports, one for each column; by default the values themselves.
+
+    Attributes
+    ----------
+    epsilon : float
+        Budget of plain local differential privacy, computed from the matrix; infinite when some
+        report excludes a value.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> status = ab.Domain("status", ["single", "married", "widowed"])
+    >>> q = [[0.9, 0.1, 0.0], [0.05, 0.9, 0.05], [0.0, 0.2, 0.8]]
+    >>> pram = ab.MatrixChannel(status, q)
+    >>> pram.release(["single", "widowed", "widowed"], seed=1).tolist()
+    ['single', 'married', 'widowed']
+    >>> pram.estimate(["single"] * 40 + ["married"] * 50 + ["widowed"] * 10).p.round(3)
+    array([0.417, 0.488, 0.094])
+    >>> asked = ab.MatrixChannel(status, [[0.6, 0.4], [0.2, 0.8], [0.3, 0.7]], ["yes", "no"])
+    >>> round(asked.epsilon, 4)
+    1.0986
+    """
+
+    methods = ("empirical", "mle", "em", "bayes")
+
+    def __init__(
+        self, domain: Domain, matrix: npt.ArrayLike, reports: Sequence[Hashable] | None = None
+    ) -> None:
+        self.domain = domain
+        q = check_matrix(matrix, domain)
+        labels = tuple(domain.values) if reports is None else tuple(list_of("reports", reports))
+        if len(labels) != q.shape[1] or len(set(labels)) != len(labels):
+            raise ChannelError(
+                f"The matrix has {q.shape[1]} columns: give as many different reports, got "
+                f"{len(labels)}."
+            )
+        #: The reports, in the order of the columns.
+        self.labels: tuple[Any, ...] = labels
+        self._q: Floats = q / q.sum(axis=1, keepdims=True)
+        self._q.flags.writeable = False
+        self._place = {label: i for i, label in enumerate(labels)}
+        self.epsilon = self.ldp_budget()
+
+    @classmethod
+    def invariant(cls, domain: Domain, epsilon: float, *, p: npt.ArrayLike) -> MatrixChannel:
+        """Invariant PRAM: shares of released values are expected to be those of the true ones.
+
+        A report of randomized response is replaced by a draw from what it says of the value when
+        values have distribution `p` (the two-stage form of Gouweleeuw et al. 1998), so that
+        ``p Q = p``: tables of one variable can be made from the release as if nothing had been done
+        to it. The inner budget is the one at which the whole satisfies epsilon-LDP exactly.
+
+        Parameters
+        ----------
+        domain : Domain
+            The values; they are also the reports.
+        epsilon : float
+            Budget, finite and positive.
+        p : array-like, mapping or pandas.Series
+            Distribution of the true values, each share positive.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> answers = ab.Domain("smokes", ["daily", "sometimes", "never"])
+        >>> p = [0.2, 0.1, 0.7]
+        >>> pram = ab.MatrixChannel.invariant(answers, epsilon=2.0, p=p)
+        >>> pram.apply(p).round(12).tolist(), pram.satisfies(ab.LDP(2.0)).holds
+        ([0.2, 0.1, 0.7], True)
+        """
+        budget, shares = check_epsilon(epsilon), shares_of(p, domain)
+        if budget == 0 or not (shares > 0).all():
+            raise ChannelError(
+                "Invariant PRAM needs epsilon > 0 and a positive share of every value; got "
+                f"epsilon={epsilon!r} and a smallest share of {shares.min():.6g}."
+            )
+        if len(domain) == 1:
+            return cls(domain, [[1.0]])
+
+        def two_stage(inner: float) -> Floats:
+            shrink, size = math.exp(-inner), len(domain)
+            q = np.full((size, size), shrink) + (1.0 - shrink) * np.eye(size)
+            q /= 1.0 + (size - 1) * shrink
+            back = (q * shares[:, None] / (shares @ q)).T
+            whole: Floats = q @ back
+            return whole
+
+        def spent(q: Floats) -> float:
+            return float(np.max(np.log(q.max(axis=0)) - np.log(q.min(axis=0))))
+
+        low, high = 0.0, budget
+        while spent(two_stage(high)) < budget:
+            low, high = high, 2.0 * high
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if spent(two_stage(middle)) < budget else (low, middle)
+        made = cls(domain, two_stage(low))
+        made.epsilon = budget
+        return made
+
+    # -- the user's device -----------------------------------------------------------------------
+
+    @cached_property
+    def _ladder(self) -> Floats:
+        ladder = np.cumsum(self._q, axis=1)
+        # Nothing beyond the last possible report of a value, whatever rounding says.
+        last = self._q.shape[1] - 1 - np.argmax(self._q[:, ::-1] > 0, axis=1)
+        ladder[np.arange(self._q.shape[1]) >= last[:, None]] = 2.0
+        return ladder
+
+    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+        """Report of each value, drawn from its row.
+
+        Parameters
+        ----------
+        values : iterable
+            True values.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        codes = self._encode(values)
+        uniform = self._source(seed).random(len(codes))
+        places = np.empty(len(codes), dtype=np.int64)
+        for x in np.unique(codes):
+            rows = codes == x
+            places[rows] = np.searchsorted(self._ladder[x], uniform[rows], side="right")
+        out = np.empty(len(self.labels), dtype=object)
+        out[:] = self.labels
+        return out[places]
+
+    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+        """Return a function that reports one value; see `Channel.reporter`."""
+        from bisect import bisect_right
+
+        codes, labels = Codes(self.domain), self.labels
+        draw = words(self._source(seed, "reporter"))
+        ladders = [[limit(min(c, 1.0)) for c in row] for row in self._ladder.tolist()]
+        last = [row.index(2.0) for row in self._ladder.tolist()]
+
+        def report(value: object) -> Any:
+            x = codes[value] if type(value) is codes.kind else codes.index(value)
+            return labels[min(bisect_right(ladders[x], next(draw)), last[x])]
+
+        return report
+
+    # -- the analyst -----------------------------------------------------------------------------
+
+    def matrix(self) -> Floats:
+        """``Q``, shape (K, number of reports)."""
+        return self._q
+
+    def report_codes(self, reports: Iterable[object]) -> Ints:
+        """Column of each report; raise `ChannelError` for one that the channel cannot produce."""
+        check_reports(reports)
+        sent = list_of("reports", reports)
+        try:
+            return np.fromiter(map(self._place.__getitem__, sent), dtype=np.int64, count=len(sent))
+        except (KeyError, TypeError):
+            known = self._place
+            row = next(
+                i for i, r in enumerate(sent) if not isinstance(r, Hashable) or r not in known
+            )
+            raise ChannelError(
+                f"Report {row}: {sent[row]!r} is none of the channel's reports. "
+                f"{nearest(sent[row], self.labels)}"
+            ) from None
+
+    def report_counts(self, reports: Any) -> Ints:
+        """Count the reports of each column; `SupportCounts` hold such counts already."""
+        if not isinstance(reports, SupportCounts):
+            return np.bincount(self.report_codes(reports), minlength=len(self.labels))
+        if len(reports.counts) != len(self.labels) or reports.counts.sum() != reports.n:
+            raise ChannelError(
+                f"{self!r} has {len(self.labels)} reports: give a count of each, which sum to "
+                f"{reports.n}."
+            )
+        return reports.counts
+
+    def likelihood(self, reports: Any) -> DenseLikelihood:  # type: ignore[override]
+        """Likelihood of the distribution, from the counts of the reports alone."""
+        rows = np.ascontiguousarray(self._q.T)
+        return estimation.likelihood.DenseLikelihood(self.report_counts(reports), rows)
+
+    def evidence(self, reports: Any) -> ReportEvidence:
+        """Likelihood vector of the true value behind each report: columns of ``Q``."""
+        from scipy import sparse
+
+        codes, seen = by_appearance(self.report_codes(reports))
+        rows = sparse.csr_array(self._q.T[seen])
+        return ReportEvidence(codes, [self.labels[i] for i in seen], rows)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """Weights ``W`` with ``Q W = 1``: the mean weight of the reports is unbiased."""
+        left, singular, right = np.linalg.svd(self._q, full_matrices=False)
+        if len(singular) < len(self.domain) or singular[-1] < RANK * singular[0]:
+            raise ChannelError(
+                f"The matrix of {self!r} does not tell all distributions apart (a row is a mixture "
+                "of others), so there is no unbiased estimate; use method='mle' or 'bayes'."
+            )
+        inverse: Floats = (right.T / singular) @ left.T
+        return inverse
+
+    def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
+        counts = self.report_counts(reports)
+        if counts.sum() == 0:
+            raise ChannelError("There are no reports to estimate from.")
+        n = int(counts.sum())
+        p = counts @ self._inverse / n
+        return Estimate(
+            self.domain, "empirical", n, p, interval=self._interval(reports, level), level=level
+        )
+
+    def _interval(self, reports: Any, level: float) -> Floats | None:
+        """Limits of the mean weight of reports, Wilson's for weights of two kinds.
+
+        A weight is scaled to lie between 0 and 1. Where the mean is ``m``, its variance is taken to
+        be as large a part of ``m (1 - m)`` as in the sample.
+        """
+        check_level(level)
+        try:
+            weights = self._inverse
+        except ChannelError:
+            return None
+        counts = self.report_counts(reports)
+        n = int(counts.sum())
+        low, span = weights.min(axis=0), np.ptp(weights, axis=0)
+        scaled = (weights - low) / np.where(span > 0, span, 1.0)
+        mean = counts @ scaled / n
+        variance = np.maximum(counts @ scaled**2 / n - mean**2, 0.0)
+        most = mean * (1.0 - mean)
+        part = np.clip(np.divide(variance, most, out=np.ones_like(most), where=most > 0), 1e-12, 1)
+        z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2 * part / n
+        centre = (mean + z2 / 2) / (1 + z2)
+        half = np.sqrt(z2 * (most + z2 / 4)) / (1 + z2)
+        limits = np.stack([centre - half, centre + half], axis=1)
+        return np.clip(low[:, None] + limits * span[:, None], 0.0, 1.0)
+
+    def misfit(self, reports: Any) -> float:
+        """Probability, at most, of counts as far from all distributions as these (Pearson)."""
+        from scipy import special
+
+        likelihood = self.likelihood(reports)
+        begin = np.full(likelihood.size, 1.0 / likelihood.size)
+        best = estimation.em.maximize(likelihood, begin, tolerance=1e-3).p
+        expected = likelihood.n * likelihood.probabilities(best)
+        if expected.min() < 5:  # too few for the approximation
+            return float("nan")
+        score = float(np.sum((likelihood.weights - expected) ** 2 / expected))
+        return float(special.chdtrc(len(expected) - 1, score))
+
+    # -- losses and guarantees -------------------------------------------------------------------
+
+    def expected_loss(
+        self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
+    ) -> float:
+        """Return the expected loss of the empirical estimate from `n` reports.
+
+        Parameters
+        ----------
+        p, n, norm, sampled
+            As for `PureChannel.expected_loss`.
+        """
+        one_of("norm", norm, ("l1", "l2"))
+        number = read_whole("n", n, least=1, error=ChannelError)
+        shares, weights = shares_of(p, self.domain), self._inverse
+        second = self._q @ weights**2
+        own = shares**2 if sampled else shares
+        variance = np.maximum(shares @ second - own, 0.0) / number
+        if norm == "l2":
+            return float(variance.sum())
+        return float(np.sqrt(2.0 * variance / np.pi).sum())
+
+    def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
+        """Distribution with the largest expected squared error.
+
+        The loss is ``a p - p p`` up to a factor, so that its maximum is the distribution nearest to
+        ``a / 2``.
+        """
+        if norm != "l2":
+            raise ChannelError(f"The worst case of {self!r} is known for norm='l2' only.")
+        total = (self._q @ self._inverse**2).sum(axis=1)
+        return norm_sub(total / 2.0)
+
+    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
+        """Largest expected loss of the empirical estimate over all distributions."""
+        return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
+
+    def total_variation(self) -> float | None:
+        """See `Channel.total_variation`."""
+        size = len(self._q)
+        if size == 1 or self._q.size * size > MAX_MATRIX:
+            return None
+        pairs = np.array([np.abs(self._q - row).sum(axis=1) / 2.0 for row in self._q])
+        apart = pairs[~np.eye(size, dtype=bool)]
+        return float(apart.max()) if np.ptp(apart) < 1e-12 else None
+
+    def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
+        """Log ratios of each report; see `Channel.ratios`."""
+        return matrix_ratios(self._q, self.labels, protected=protected)
+
+    @property
+    def notion(self) -> LDP:
+        """Local differential privacy with the budget of the matrix."""
+        return LDP(self.epsilon)
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
+        """Reports that texts spell."""
+        known = {str(label): label for label in self.labels}
+        for row, text in enumerate(texts):
+            if text not in known:
+                raise ChannelError(
+                    f"{where}, row {row}: {text!r} is none of the reports. {nearest(text, known)}"
+                )
+        return [known[text] for text in texts]

@@ -1,0 +1,473 @@
+"""Cross-fitted lifts of a table whose cells cross: what they say about secrets (MODEL 1.9).
+
+No row may testify for itself, nor may the rows that were generalized with it: they share all its
+cells, so that their chance would enter every attribute at once. Rows are therefore dealt into
+folds, those of a small group into the same one, and a fold is judged by the lifts
+``lam_a(k|s) = pi_a|s(k) / m_a(k)`` that the rows of the *other* folds give.
+
+A cell that covers several values says only that one of them is behind it. Soft EM shares it out,
+starting from the marginal, and a lift is pooled by itself: with ``c`` expected rows of value ``k``
+among the ``n_s`` of secret ``s``,
+
+    ``lam_a(k|s) = (kappa_a + c) / (kappa_a + n_s m_a(k))``,
+
+the posterior mean of a lift with a gamma prior of mean 1 and shape ``kappa_a``. How sharp the lifts
+may become inside a cell is a question of the number of rounds: to the end, EM reads noise, and the
+way the cells were cut, as if it were the population. The release itself answers it. Neighbouring
+groups are joined, the coarser table is attacked, and since it is known from which group each row
+came, the attack can be scored. The number of rounds that tells these apart best is taken.
+
+Nested cells have a posterior in closed form, and reports of a channel a known likelihood: they need
+none of this.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.features import Features, cell_logs
+from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, fold_spread
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["WEIGHT_PRIOR", "CellLifts", "has_crossing_sets", "lift_cells"]
+
+WEIGHT_PRIOR = (1.0, 0.5)
+"""Mean and standard deviation of the normal prior of a weight: the product model, within reason."""
+
+ROUNDS = (1, 3, 10)
+"""Rounds of soft EM that are tried."""
+
+POOLING = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Shapes of the lifts' prior that are tried."""
+
+FOLDS = 20
+MOST_NUMBERS = 20_000_000
+"""Numbers that the lifts of one attribute may take up over all folds; else there are fewer."""
+
+SEARCH_LINES = 8000
+"""Lines on which pooling is chosen; more would change nothing."""
+
+SEARCH_GROUPS = 2000
+"""Groups that are joined and told apart again."""
+
+SWEEPS, STEPS = 2, 3
+
+
+class CellLifts(NamedTuple):
+    """Lifts of a horizontal table.
+
+    Attributes
+    ----------
+    features : Features
+        Of every line, a distinct record in a fold, by the rows of the other folds.
+    record : numpy.ndarray
+        Record of each line.
+    rounds : int
+        Rounds of EM.
+    kappa : numpy.ndarray
+        Pooling of each attribute.
+    mean : list of numpy.ndarray
+        ``pi_a|s(k)`` from all rows, ``(S, K)`` each.
+    spread : list of numpy.ndarray
+        How log lifts differ between the folds, ``(folds, S, K)``; see `fold_spread`.
+    """
+
+    features: Features
+    record: Ints
+    rounds: int
+    kappa: Floats
+    mean: list[Floats]
+    spread: list[Floats]
+
+
+class _Attribute(NamedTuple):
+    """One attribute: its cells, and the rows that every fold leaves, in columns ``(fold, s)``.
+
+    The last block of columns has all rows.
+    """
+
+    cells: sparse.csr_array
+    inside: sparse.csr_array
+    marginal: Floats
+    counts: Floats
+    chance: Floats
+
+    @classmethod
+    def of(cls, cells: sparse.csr_array, marginal: Floats, counts: Floats) -> _Attribute:
+        """With ``m(k) E_y(k)``, and the rows per value if it told nothing, ``n_s m(k)``."""
+        inside = sparse.csr_array(cells.multiply(marginal[None, :]))
+        return cls(cells, inside, marginal, counts, marginal[:, None] * counts.sum(axis=0))
+
+    def expected(self, rounds: tuple[int, ...]) -> list[Floats]:
+        """Expected rows per value after so many rounds of EM from the marginal."""
+        inside = self.inside
+        turned = sparse.csr_array(inside.T)
+        pooling, chance = POOLING_PRIOR[0], self.chance
+        lift = np.ones((len(self.marginal), self.counts.shape[1]))
+        found = []
+        for turn in range(1, max(rounds) + 1):
+            share = self.counts / np.maximum(inside @ lift, np.finfo(float).tiny)
+            rows = lift * (turned @ share)
+            if turn in rounds:
+                found.append(rows)
+            lift = (pooling + rows) / (pooling + chance)
+        return found
+
+    def lifts(self, expected: Floats, kappa: float) -> Floats:
+        """Pooled lifts of the first columns; their mean under the marginal is one."""
+        lift = (kappa + expected) / (kappa + self.chance[:, : expected.shape[1]])
+        return np.asarray(lift / (self.marginal @ lift))
+
+    def cell_logs(self, lifts: Floats, cells: sparse.csr_array | None = None) -> Floats:
+        """Log lifts of the cells, in the same columns; of other cells if given."""
+        inside = self.inside
+        if cells is not None:
+            inside = sparse.csr_array(cells.multiply(self.marginal[None, :]))
+        known = np.asarray(inside.sum(axis=1)).ravel()
+        return np.log(np.maximum(inside @ lifts / known[:, None], np.finfo(float).tiny))
+
+
+class _Lines(NamedTuple):
+    """Distinct records dealt into folds."""
+
+    record: Ints
+    fold: Ints
+    rows: Floats
+    n_folds: int
+
+    def left(self, cell: Ints, n_cells: int, secret: Ints, n_secrets: int) -> Floats:
+        """Rows per cell and secret that each fold leaves, and last those of all folds."""
+        keys = (self.fold * n_cells + cell) * n_secrets + secret
+        own = np.bincount(keys, self.rows, minlength=self.n_folds * n_cells * n_secrets)
+        own = own.reshape(self.n_folds, n_cells, n_secrets)
+        whole = own.sum(axis=0)
+        return np.concatenate([whole - own, whole[None]])
+
+
+class _Problem(NamedTuple):
+    """Attributes and lines of a table, and what is needed to score beliefs about them."""
+
+    attributes: list[_Attribute]
+    codes: Ints
+    lines: _Lines
+    secret: Ints
+    share: Floats
+
+
+def has_crossing_sets(table: ReleasedTable) -> bool:
+    """Whether cells are sets of values some of which cross, and secrets are known."""
+    cells = [column.evidence for column in table.columns.values()]
+    sets = all((e.matrix.data == 1.0).all() for e in cells)
+    return table.secrets_known and sets and not all(e.is_nested for e in cells)
+
+
+def lift_cells(table: ReleasedTable, prior: Prior) -> CellLifts:
+    """Learn the lifts of a horizontal table from the release alone.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A horizontal table with known secrets.
+    prior : Prior
+        Its ``alpha``.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> from anonbayes.inference.dirichlet import resolve_prior
+    >>> table = ab.datasets.load("table1_recoded")
+    >>> lifts = lift_cells(table, resolve_prior(table))
+    >>> [mean.shape for mean in lifts.mean], lifts.rounds
+    ([(5, 4), (5, 22)], 1)
+    """
+    problem = _problem(table)
+    rounds = _choose_rounds(problem, table)
+    expected = [a.expected((rounds,))[0] for a in problem.attributes]
+    kappa, _ = _search(problem, expected)
+    logs, means, spreads = [], [], []
+    size = len(problem.share)
+    for attribute, rows, pooling in zip(problem.attributes, expected, kappa, strict=True):
+        lift = attribute.lifts(rows, pooling)
+        cell = attribute.cell_logs(lift[:, :-size])
+        logs.append(cell.reshape(len(cell), -1, size))
+        means.append(np.ascontiguousarray((attribute.marginal[:, None] * lift[:, -size:]).T))
+        by_fold = np.log(lift[:, :-size]).T.reshape(-1, size, len(lift))
+        spreads.append(fold_spread(by_fold))
+    return CellLifts(
+        _features(problem, logs, table, prior), problem.lines.record, rounds, kappa, means, spreads
+    )
+
+
+def _features(
+    problem: _Problem, logs: list[Floats], table: ReleasedTable, prior: Prior
+) -> Features:
+    """Cells are told apart by fold, so that the features of all folds are one set."""
+    lines, size = problem.lines, len(problem.share)
+    secret_rows = problem.share * table.n_rows
+    stacked, codes, start = [], np.empty((len(lines.record), len(logs)), dtype=np.int64), 0
+    for a, cell in enumerate(logs):
+        n_cells, folds = cell.shape[:2]
+        stacked.append(cell.transpose(1, 0, 2).reshape(-1, size))
+        codes[:, a] = start + lines.fold * n_cells + problem.codes[lines.record, a]
+        start += n_cells * folds
+    whole = np.concatenate(stacked) if stacked else np.empty((0, size))
+    out = np.minimum(secret_rows, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.log1p(-out / (prior.alpha + secret_rows)) / np.where(out > 0, out, 1.0)
+    return Features(
+        np.log(prior.alpha + secret_rows),
+        np.where(out > 0, step, 0.0),
+        whole,
+        np.zeros_like(whole),
+        codes,
+        lines.rows,
+        problem.secret[lines.record],
+        np.empty((0, size)),
+    )
+
+
+# -- folds ------------------------------------------------------------------------------------
+
+
+def _groups(codes: Ints) -> Ints:
+    """Number of the distinct line of each row."""
+    key = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return key.ravel()
+
+
+def _deal(group: Ints, count: Floats, n_folds: int, rng: np.random.Generator) -> _Lines:
+    """Deal rows into folds: groups as a whole, unless they have more rows than there are folds."""
+    total = np.bincount(group, count)
+    start = rng.permutation(np.arange(len(total)) % n_folds)
+    small = total[group] <= n_folds
+    record = [np.flatnonzero(small)]
+    fold = [start[group[small]]]
+    rows = [count[small]]
+    large = np.flatnonzero(~small)
+    if len(large):
+        before = np.cumsum(count) - count  # so that a group's records start at different folds
+        first = (start[group[large]] + before[large].astype(np.int64)) % n_folds
+        whole, rest = np.divmod(count[large], n_folds)
+        place = (np.arange(n_folds)[None, :] - first[:, None]) % n_folds
+        part = whole[:, None] + (place < rest[:, None])
+        at, where = np.nonzero(part)
+        record.append(large[at])
+        fold.append(where)
+        rows.append(part[at, where])
+    return _Lines(np.concatenate(record), np.concatenate(fold), np.concatenate(rows), n_folds)
+
+
+def _problem(table: ReleasedTable) -> _Problem:
+    records, size = table.records, len(table.secret.domain)
+    count = records.count.astype(np.float64)
+    widest = max((len(c.evidence) + len(c.domain) for c in table.columns.values()), default=1)
+    n_folds = int(np.clip(MOST_NUMBERS // (size * widest), 5, FOLDS))
+    codes = np.ascontiguousarray(records.codes, dtype=np.int64)
+    lines = _deal(_groups(codes), count, n_folds, np.random.default_rng(0))
+    secret = table.secret.evidence.matrix.indices[records.secret].astype(np.int64)
+    attributes = []
+    for a, column in enumerate(table.columns.values()):
+        cells = len(column.evidence)
+        rows = lines.left(codes[lines.record, a], cells, secret[lines.record], size)
+        ones = np.ones((1, len(column.domain)))
+        total = rows[-1].sum(axis=1, keepdims=True)
+        marginal = cell_logs(column.evidence, total, ones).mean[0]
+        attributes.append(_Attribute.of(column.evidence.matrix, marginal, _columns(rows)))
+    share = np.bincount(secret, count, minlength=size) / count.sum()
+    return _Problem(attributes, codes, lines, secret, share)
+
+
+def _columns(rows: Floats) -> Floats:
+    """Blocks of folds side by side: a line per cell."""
+    return np.ascontiguousarray(rows.transpose(1, 0, 2).reshape(rows.shape[1], -1))
+
+
+# -- pooling ----------------------------------------------------------------------------------
+
+
+def _search(problem: _Problem, expected: list[Floats]) -> tuple[Floats, Floats]:
+    """Pooling and weights, attribute by attribute, by the score of the lines held out."""
+    lines, size = problem.lines, len(problem.share)
+    some = np.arange(len(lines.record))
+    if len(some) > SEARCH_LINES:
+        some = np.sort(np.random.default_rng(0).choice(some, SEARCH_LINES, replace=False))
+    fold, rows = lines.fold[some], lines.rows[some]
+    record = lines.record[some]
+    secret = problem.secret[record]
+    n = len(problem.attributes)
+    mean, spread = WEIGHT_PRIOR
+    kappa, eta = np.full(n, POOLING_PRIOR[0]), np.full(n, mean)
+
+    def feature(a: int, pooling: float) -> Floats:
+        attribute = problem.attributes[a]
+        lift = attribute.lifts(expected[a][:, :-size], pooling)
+        cell = attribute.cell_logs(lift).reshape(attribute.cells.shape[0], -1, size)
+        return cell[problem.codes[record, a], fold]
+
+    used = [feature(a, kappa[a]) for a in range(n)]
+    base = np.log(np.maximum(problem.share, np.finfo(float).tiny)) + sum(
+        (mean * x for x in used), np.zeros((len(some), size))
+    )
+    for _ in range(SWEEPS):
+        for a in range(n):
+            base -= eta[a] * used[a]
+            best = (-np.inf, kappa[a], eta[a], used[a])
+            for pooling in POOLING:
+                x = feature(a, pooling)
+                value, weight = _best_weight(base, x, rows, secret, eta[a], mean, spread)
+                value -= 0.5 * (np.log(pooling / POOLING_PRIOR[0]) / POOLING_PRIOR[1]) ** 2
+                if value > best[0]:
+                    best = (value, pooling, weight, x)
+            _, kappa[a], eta[a], used[a] = best
+            base += eta[a] * used[a]
+    return kappa, eta
+
+
+@njit(cache=True, nogil=True)
+def _best_weight(base, x, rows, secret, start, mean, spread):  # type: ignore[no-untyped-def]
+    """Newton's method for the weight of one attribute beside the others; value there."""
+    n_secrets = base.shape[1]
+    eta, value = start, -np.inf
+    for step in range(STEPS + 1):
+        now, slope, bend = 0.0, 0.0, 0.0
+        for i in range(len(rows)):
+            top = -np.inf
+            for s in range(n_secrets):
+                top = max(top, base[i, s] + eta * x[i, s])
+            total, first, second = 0.0, 0.0, 0.0
+            for s in range(n_secrets):
+                e = np.exp(base[i, s] + eta * x[i, s] - top)
+                total += e
+                first += e * x[i, s]
+                second += e * x[i, s] * x[i, s]
+            first /= total
+            z = secret[i]
+            now += rows[i] * (base[i, z] + eta * x[i, z] - top - np.log(total))
+            slope += rows[i] * (x[i, z] - first)
+            bend += rows[i] * (second / total - first * first)
+        away = (eta - mean) / spread
+        value = now - 0.5 * away * away
+        if step == STEPS:
+            break
+        eta = max(0.0, eta + (slope - away / spread) / (bend + 1.0 / spread**2))
+    return value, eta
+
+
+# -- how sharp --------------------------------------------------------------------------------
+
+
+def _choose_rounds(problem: _Problem, table: ReleasedTable) -> int:
+    """Rounds of EM that best tell apart the members of neighbouring groups, once joined."""
+    if all((np.diff(a.cells.indptr) == 1).all() for a in problem.attributes):
+        return ROUNDS[0]  # every cell is a value
+    group = _groups(problem.codes)
+    n_groups = int(group.max(initial=-1)) + 1
+    count = table.records.count.astype(np.float64)
+    if n_groups < 4:
+        return ROUNDS[0]
+    if n_groups > SEARCH_GROUPS:
+        taken = np.zeros(n_groups, dtype=bool)
+        taken[np.random.default_rng(0).choice(n_groups, SEARCH_GROUPS, replace=False)] = True
+        keep = taken[group]
+        group, count = np.unique(group[keep], return_inverse=True)[1].ravel(), count[keep]
+        codes, secret = problem.codes[keep], problem.secret[keep]
+        n_groups = SEARCH_GROUPS
+    else:
+        codes, secret = problem.codes, problem.secret
+    first = np.unique(group, return_index=True)[1]
+    cells = codes[first]
+    pair = _pairs(problem, cells)
+    coarse, unions = _joined(problem, cells, pair, group, secret, count)
+    size = len(problem.share)
+    rows = np.bincount(group * size + secret, count, minlength=n_groups * size)
+    rows = rows.reshape(n_groups, size)
+    joint = np.zeros((int(pair.max()) + 1, size))
+    np.add.at(joint, pair, rows)
+    expected = [a.expected(ROUNDS) for a in coarse.attributes]
+    scores = []
+    for t in range(len(ROUNDS)):
+        kappa, eta = _search(coarse, [e[t] for e in expected])
+        inside = np.zeros((n_groups, size))
+        for a, attribute in enumerate(coarse.attributes):
+            lift = attribute.lifts(expected[a][t], kappa[a])[:, -size:]
+            fine = attribute.cell_logs(lift, problem.attributes[a].cells)[cells[:, a]]
+            inside += eta[a] * (fine - attribute.cell_logs(lift)[unions[a][pair]])
+        belief = joint[pair] * np.exp(inside)
+        belief /= belief.sum(axis=1, keepdims=True)
+        scores.append(float((rows * np.log(np.where(rows > 0, belief, 1.0))).sum()))
+    return ROUNDS[int(np.argmax(scores))]
+
+
+def _pairs(problem: _Problem, cells: Ints) -> Ints:
+    """Join neighbouring groups: halve them along the widest attribute until two or three are left.
+
+    Where a group lies is told by the marginal's distribution function.
+    """
+    place = np.empty(cells.shape)
+    for a, attribute in enumerate(problem.attributes):
+        level = np.cumsum(attribute.marginal)
+        mass = np.maximum(attribute.cells @ attribute.marginal, np.finfo(float).tiny)
+        place[:, a] = (attribute.inside @ level / mass)[cells[:, a]]
+    out = np.empty(len(cells), dtype=np.int64)
+    waiting, number = [np.arange(len(cells))], 0
+    while waiting:
+        some = waiting.pop()
+        if len(some) <= 3:
+            out[some] = number
+            number += 1
+            continue
+        order = some[np.argsort(place[some, np.ptp(place[some], axis=0).argmax()], kind="stable")]
+        half = max(2, len(order) // 2 // 2 * 2)
+        waiting += [order[:half], order[half:]]
+    return out
+
+
+def _joined(
+    problem: _Problem, cells: Ints, pair: Ints, group: Ints, secret: Ints, count: Floats
+) -> tuple[_Problem, list[Ints]]:
+    """The table with neighbouring groups joined, and the cell of each pair by attribute."""
+    n_pairs, size = int(pair.max()) + 1, len(problem.share)
+    member = sparse.csr_array(
+        (np.ones(len(pair)), (pair, np.arange(len(pair)))), shape=(n_pairs, len(pair))
+    )
+    keys, at = np.unique(pair[group] * size + secret, return_inverse=True)
+    together = np.bincount(at.ravel(), count).astype(np.float64)
+    of_pair, of_secret = np.divmod(keys, size)
+    lines = _deal(
+        of_pair, together, min(problem.lines.n_folds, FOLDS // 2), np.random.default_rng(0)
+    )
+    attributes, unions = [], []
+    for a, attribute in enumerate(problem.attributes):
+        union = sparse.csr_array(member @ attribute.cells[cells[:, a]])
+        union.data = np.minimum(union.data, 1.0)
+        union.sort_indices()
+        ends = zip(union.indptr[:-1], union.indptr[1:], strict=True)
+        label = [union.indices[i:j].tobytes() for i, j in ends]
+        numbers = {text: i for i, text in enumerate(dict.fromkeys(label))}
+        code = np.array([numbers[text] for text in label], dtype=np.int64)
+        first = np.unique(code, return_index=True)[1]
+        rows = lines.left(code[of_pair[lines.record]], len(first), of_secret[lines.record], size)
+        matrix = sparse.csr_array(union[first])
+        marginal = _marginal(matrix, rows[-1].sum(axis=1))
+        attributes.append(_Attribute.of(matrix, marginal, _columns(rows)))
+        unions.append(code)
+    codes = np.column_stack([u[of_pair] for u in unions])
+    return _Problem(attributes, codes, lines, of_secret, problem.share), unions
+
+
+def _marginal(cells: sparse.csr_array, rows: Floats) -> Floats:
+    """Distribution behind the cells of all rows: a hundred rounds of EM with weights of one."""
+    share = np.full(cells.shape[1], 1.0 / cells.shape[1])
+    turned = sparse.csr_array(cells.T)
+    for _ in range(100):
+        share = 1.0 + share * (turned @ (rows / np.maximum(cells @ share, np.finfo(float).tiny)))
+        share /= share.sum()
+    return np.asarray(share)

@@ -1,0 +1,269 @@
+"""Posteriors from files and from models of the user's own, and how a notebook shows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from html import escape
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from anonbayes import compat
+from anonbayes.arrays import Floats
+from anonbayes.errors import FileError, ModelError, nearest
+from anonbayes.figures import make_axes
+from anonbayes.formats import Table
+from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.stacking import Draws, redraw
+from anonbayes.inference.weights import Evidenced, EvidenceWeights
+from anonbayes.tables.readers import table_from_dataset, table_to_dataset
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["own_draws", "plot_weights", "read_stored", "shown", "version_of", "write_stored"]
+
+TABLE_GROUP = "released_table"
+AVERAGES_GROUP = "averages"
+EVIDENCE_GROUP = "evidence"
+REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
+"""Attributes of a file without draws: how many there were."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Files.
+
+
+class Stored(NamedTuple):
+    """What a file holds; `redrawn` are draws, statistics and averages where it has none."""
+
+    table: ReleasedTable
+    taken: Evidenced
+    content: Mapping[str, xr.Dataset]
+    attrs: Mapping[str, Any]
+    method: str
+    step: str | None
+    redrawn: tuple[Draws, Draws, Draws] | None
+
+
+def read_stored(path: str | os.PathLike[str]) -> Stored:
+    """Read what `Posterior.to_netcdf` wrote; see `Posterior.from_netcdf`."""
+    content, attrs = compat.read_groups(path)
+    if TABLE_GROUP not in content:
+        raise ModelError(
+            f"{str(path)!r} holds no released table; it was not written by Posterior.to_netcdf."
+        )
+    try:
+        table = table_from_dataset(content.pop(TABLE_GROUP))
+        constant = content["constant_data"]
+        prior = Prior(
+            constant["alpha"].to_numpy(),
+            {name: constant[f"beta_{name}"].to_numpy() for name in table.attributes},
+        )
+        redrawn = REDRAW_DRAWS in attrs and "posterior" not in content
+        for name in () if redrawn else table.domains:
+            content["posterior"][f"pi_{name}"]
+        if table.scheme == "vertical":
+            content[AVERAGES_GROUP]["ownership"]
+        fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
+        weights = None
+        if EVIDENCE_GROUP in content:
+            weights = EvidenceWeights.from_dataset(content[EVIDENCE_GROUP])
+        evidence = str(attrs.get("evidence", "independent"))
+        if evidence == "weighted" and weights is None:
+            raise KeyError(EVIDENCE_GROUP)
+    except KeyError as error:
+        raise FileError(
+            f"{str(path)!r} is not what Posterior.to_netcdf wrote: something is missing "
+            f"({error}). {compat.REMAKE}"
+        ) from None
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise FileError(
+            f"The table in {str(path)!r} is damaged ({error}). {compat.REMAKE}"
+        ) from error
+    if table.fingerprint != fingerprint:
+        raise FileError(
+            f"{str(path)!r} holds draws that belong to another table: they were made for the "
+            f"fingerprint {fingerprint}, and its table has {table.fingerprint}."
+        )
+    taken = Evidenced(evidence, prior, weights, bool(attrs.get("pooled", 0)))
+    drawn = None
+    if redrawn:
+        size = {"chains": int(attrs.pop(REDRAW_CHAINS)), "draws": int(attrs.pop(REDRAW_DRAWS))}
+        drawn = redraw(table, taken, attrs, content.get(AVERAGES_GROUP), **size)
+    return Stored(table, taken, content, attrs, str(method), str(step) or None, drawn)
+
+
+def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) -> str:
+    """Write what `read_stored` reads; see `Posterior.to_netcdf`."""
+    if post.register is not None:
+        raise ModelError(
+            "A posterior with a register is not written: its file would hold the register's "
+            "people. Keep the files and fit again."
+        )
+    groups, attrs = dict(post.groups), dict(post.attrs)
+    hidden = any("row" in variable.dims for variable in post.draws.data_vars.values())
+    whole = not (hidden or attrs.get("interrupted", 0) or attrs.get("thinned", 0))
+    lifted = post.method == "crossfit" and post.table.scheme == "horizontal"
+    if not draws and whole and (post.method == "exact" or lifted):
+        kept = ("constant_data", EVIDENCE_GROUP, *([AVERAGES_GROUP] if lifted else []))
+        groups = {k: v for k, v in groups.items() if k in kept}
+        attrs |= {REDRAW_CHAINS: post.n_chains, REDRAW_DRAWS: post.n_draws}
+    groups[TABLE_GROUP] = table_to_dataset(post.table)
+    return str(compat.write_groups(groups, path, attrs=attrs))
+
+
+def version_of(package: str) -> str:
+    """Version that is noted in a file."""
+    if package == "anonbayes":
+        from anonbayes import __version__
+
+        return __version__
+    return metadata.version(package)
+
+
+# -------------------------------------------------------------------------------------------------
+# Draws of a model of the user's own: what is checked, and what beliefs need beyond them.
+
+
+def own_draws(
+    table: ReleasedTable, idata: Any, prior: Prior, seed: int | np.random.Generator | None
+) -> tuple[dict[str, Floats], dict[str, npt.NDArray[np.float32]] | None]:
+    """Draws of the table's distributions, and of a vertical table who owns what given them."""
+    given = compat.posterior_dataset(idata)
+    shapes: dict[str, tuple[int, ...]] = {f"pi_{table.sensitive}": (len(prior.alpha),)}
+    shapes.update({f"pi_{name}": weights.shape for name, weights in prior.beta.items()})
+    draws = {name: checked_draws(given, name, shape) for name, shape in shapes.items()}
+    if table.scheme != "vertical":
+        return draws, None
+    return draws, {"ownership": ownership_given(table, draws, seed)}
+
+
+def checked_draws(given: xr.Dataset, name: str, shape: tuple[int, ...]) -> Floats:
+    """Draws of a variable, if they are distributions of the right size."""
+    if name not in given:
+        hint = nearest(name, [str(known) for known in given.data_vars])
+        raise ModelError(f"The draws have no variable {name!r}. {hint}")
+    draws = given[name].to_numpy()
+    if draws.shape[2:] != shape or 0 in draws.shape:
+        raise ModelError(
+            f"{name!r} has the shape {draws.shape}; wanted are (chain, draw, "
+            f"{', '.join(map(str, shape))})."
+        )
+    if not (np.isfinite(draws).all() and (draws >= 0).all()):
+        raise ModelError(f"{name!r} has draws that are negative or no numbers.")
+    if np.abs(draws.sum(axis=-1) - 1).max() > 1e-6:
+        raise ModelError(f"{name!r} has draws that do not add up to one.")
+    return np.asarray(draws, dtype=float)
+
+
+def ownership_given(
+    table: ReleasedTable,
+    draws: Mapping[str, Floats],
+    seed: int | np.random.Generator | None,
+) -> npt.NDArray[np.float32]:
+    """Probabilities of who owns which values given each draw, averaged in up to 100 batches."""
+    from anonbayes.inference.vertical.chain import sweep_given_parameters
+    from anonbayes.inference.vertical.group_engine import layout_of
+
+    layout, rng = layout_of(table), np.random.default_rng(seed)
+    pi = np.concatenate(
+        [
+            draws[f"pi_{name}"].reshape(*draws[f"pi_{name}"].shape[:2], -1)
+            for name in table.attributes
+        ],
+        axis=2,
+    )
+    chains, n = pi.shape[:2]
+    cuts = np.array_split(np.arange(n), min(n, 100))
+    kept = np.empty((chains, len(cuts), layout.n_links), dtype=np.float32)
+    for chain in range(chains):
+        assignment = np.arange(layout.n_rows)
+        for block, places in enumerate(cuts):
+            owner = np.zeros(layout.n_links)
+            for draw in places:
+                logs = np.log(np.maximum(pi[chain, draw], np.finfo(float).tiny))
+                sweep_given_parameters(layout, "block", logs, assignment, rng, owner=owner)
+            kept[chain, block] = owner / len(places)
+    return kept
+
+
+# -------------------------------------------------------------------------------------------------
+# In a notebook.
+
+
+def plot_weights(post: Posterior, ax: Axes | None) -> Axes:
+    """`Posterior.plot_weights`."""
+    frame = post.weights.iloc[::-1]
+    ax = make_axes(ax, 5.4, 0.8 + 0.42 * len(frame))
+    place = np.arange(len(frame))
+    ax.barh(place + 0.2, frame["alone"], height=0.38, color="0.75", label="alone")
+    ax.barh(place - 0.2, frame["added"], height=0.38, color="C0", label="beside the others")
+    ax.set_yticks(place, [str(name) for name in frame.index])
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set(
+        xlabel="gain in held-out log score (nats per row)",
+        title=f"What each attribute tells about {post.table.sensitive}",
+    )
+    ax.legend(frameon=False, loc="lower right")
+    return ax
+
+
+METHODS = {
+    "exact": "exact (closed form)",
+    "gibbs": "Gibbs sampling",
+    "nuts": "NUTS",
+    "crossfit": "cross-fitting",
+    "draws": "draws of a model of your own",
+}
+BAR = (
+    '<div style="background:#0072B2;height:0.7em;width:{:.0f}px;display:inline-block"></div> {:.2f}'
+)
+
+
+def shown(post: Posterior) -> str:
+    """Method, evidence, weights and diagnostics at a glance, as HTML."""
+    table = post.table
+    facts = [
+        ["released", f"{table.n_rows:,} rows, {table.scheme}; secret: {table.sensitive}"],
+        ["method", METHODS.get(post.method, post.method) + (f", {post.step}" if post.step else "")],
+        ["draws", f"{post.n_chains} chains of {post.n_draws:,}"],
+        ["chains", _agreement(post)],
+        ["evidence", f"{post.evidence}; {post.evidence_reason}"],
+    ]
+    told = ""
+    if post.evidence_weights is not None:
+        weights = "".join(
+            f'<tr><td style="text-align:left">{escape(str(name))}</td>'
+            f'<td style="text-align:left">{BAR.format(90 * min(weight, 1.5), weight)}</td>'
+            f'<td>± {error:.2f}</td><td style="text-align:left">{escape(str(meaning))}</td></tr>'
+            for name, weight, error, meaning in post.weights[
+                ["weight", "se", "meaning"]
+            ].itertuples()
+        )
+        told = (
+            '<table><thead><tr><th style="text-align:left">attribute</th>'
+            '<th style="text-align:left">weight</th><th>s.e.</th><th></th></tr></thead>'
+            f"<tbody>{weights}</tbody></table>"
+        )
+    return f"<div>{Table(['', ''], facts, 'Posterior', frozenset({1})).to_html()}{told}</div>"
+
+
+def _agreement(post: Posterior) -> str:
+    """Whether chains agree, by a number that costs nothing; `diagnose` examines everything."""
+    if not post.simulated:
+        return "independent draws; nothing to converge"
+    stats = post.groups.get("sample_stats", xr.Dataset())
+    key = next((k for k in ("energy", "log_likelihood") if k in stats), None)
+    if key is None or post.n_chains < 2 or post.n_draws < 4:
+        return "not compared; see ab.diagnose(post)"
+    rhat = float(compat.rhat({"level": stats[key].to_numpy()})["level"])
+    words = "agree" if rhat < 1.01 else ("nearly agree" if rhat < 1.1 else "disagree")
+    return f"{words} (R-hat of the log density {rhat:.3f}); see ab.diagnose(post)"

@@ -1,0 +1,440 @@
+"""What a Bayesian workflow asks of a posterior: likelihood by row, prior, observed and predicted.
+
+Everything here is a group of ``post.idata`` that ArviZ knows what to do with. `cell_rates` is what
+predictions, here and in `build_model`, need beyond the likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numba import njit
+from scipy.special import gammaln, log_ndtr, logsumexp
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import AnonbayesError, ModelError
+from anonbayes.inference.dirichlet import WEIGHT, coords_of
+from anonbayes.inference.features import Features, cell_logs
+from anonbayes.inference.vertical.block import (
+    MAX_BLOCK,
+    Lattice,
+    Space,
+    group_marginals,
+    lattice,
+    marginal_space,
+)
+from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR
+from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weights import CENTRE, SPREAD, choose_evidence
+from anonbayes.tables.evidence import Evidence
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = [
+    "OTHERS",
+    "CellRates",
+    "cell_rates",
+    "draw_codes",
+    "observed_data",
+    "with_log_likelihood",
+    "with_predictive",
+]
+
+OTHERS = "(other cells)"
+"""Label of the cells that a release like this one would show, and this one does not."""
+NEGLIGIBLE = 5e-6
+MOST_NUMBERS = 20_000_000
+"""Numbers in a group of draws by row: 160 MB."""
+LEAST_DRAWS = 100
+CHUNK = 2_000_000
+TINY = np.finfo(float).tiny
+
+
+# -------------------------------------------------------------------------------------------------
+# How values become cells.
+
+
+class CellRates(NamedTuple):
+    """How often a value that fits a cell is released as that cell.
+
+    Attributes
+    ----------
+    rate : numpy.ndarray
+        ``c_y``: a value k is released as y with probability ``c_y E_y(k)``, whichever k it is.
+    others : bool
+        Whether some value would now and then be released as a cell that the table does not have.
+    """
+
+    rate: Floats
+    others: bool
+
+
+def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
+    """Find the mechanism under which cells are what the likelihood takes them for.
+
+    That a cell tells no more than its members (MODEL 1.1) is coarsening at random: which of the
+    values in it is the true one does not change the probability ``c_y`` of the cell. Reports of a
+    channel, and cells that do not overlap, have ``c_y = 1``. Where cells overlap, ``c_y`` is such
+    that the cells are as frequent as they are: ``n_y / (n p(y))`` at the distribution ``p`` under
+    which they are most likely. It multiplies the likelihood by a constant; predictions need it.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The distinct cells.
+    counts : numpy.ndarray
+        Rows of each.
+
+    References
+    ----------
+    R. D. Gill, M. J. van der Laan, J. M. Robins (1997). Coarsening at random: characterizations,
+    conjectures, counter-examples. Proc. First Seattle Symposium in Biostatistics.
+
+    Examples
+    --------
+    Of two people with a 1, one is shown as a 1, and one as "1 or 2", as is the one with a 2.
+
+    >>> from anonbayes import Domain
+    >>> cells = Evidence.from_members(Domain("x", [1, 2]), [[0], [0, 1]], ["1", "{1, 2}"])
+    >>> cell_rates(cells, np.array([1, 2])).rate.round(3).tolist()
+    [0.333, 0.667]
+    """
+    covered = np.asarray(evidence.matrix.sum(axis=0)).ravel()
+    if covered.max() <= 1.0 + NEGLIGIBLE:
+        return CellRates(np.ones(len(evidence)), bool(covered.min() < 1.0 - NEGLIGIBLE))
+    rows = np.asarray(counts, dtype=float)[:, None]
+    weak = np.full((1, len(evidence.domain)), 1e-6)
+    mean = cell_logs(evidence, rows, weak).mean[0]
+    share = rows[:, 0] / max(rows.sum(), 1.0)
+    rate = share / np.maximum(evidence.matrix @ mean, np.finfo(float).tiny)
+    covered = evidence.matrix.T @ rate
+    rate /= covered.max()
+    return CellRates(rate, bool(covered.min() < covered.max() * (1.0 - NEGLIGIBLE)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Likelihood row by row, and the prior.
+
+
+def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posterior:
+    """`Posterior.with_log_likelihood`."""
+    table = post.table
+    vertical = table.scheme == "vertical"
+    if post.method == "crossfit" and not vertical:
+        raise ModelError(
+            "Cells that cross were cross-fitted and have no likelihood by row; post.scores holds "
+            "rows out. With evidence='independent' they have one."
+        )
+    units = layout_of(table).n_groups if vertical else table.n_rows
+    fitting = MOST_NUMBERS // (units * post.n_chains)
+    if draws is None and fitting < min(post.n_draws, LEAST_DRAWS):
+        raise ModelError(
+            f"{units:,} rows by {post.n_chains} chains leave room for {fitting} draws of each. "
+            "Give draws= if memory allows, or take a random part of the rows."
+        )
+    whole = thinned(post, min(post.n_draws, fitting) if draws is None else draws)
+    if vertical:
+        name, dim, values = _by_group(whole)
+    else:
+        name, dim, values = _by_row(whole)
+    shape = (whole.n_chains, whole.n_draws)
+    likelihood = xr.Dataset(
+        {name: (("chain", "draw", dim), values.reshape(*shape, -1))},
+        coords=_draw_coords(whole) | {dim: np.arange(values.shape[1])},
+    )
+    priors = {k: (("chain", "draw"), v.reshape(shape)) for k, v in _log_prior(whole).items()}
+    added = {
+        "log_likelihood": likelihood,
+        "log_prior": xr.Dataset(priors, coords=_draw_coords(whole)),
+    }
+    return replace(whole, groups={**whole.groups, **added})
+
+
+def thinned(post: Posterior, draws: int) -> Posterior:
+    """Posterior with so many draws of each chain, evenly spaced."""
+    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
+        raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
+    if draws >= post.n_draws:
+        return post
+    places = np.linspace(0, post.n_draws - 1, draws).round().astype(int)
+    groups = {
+        name: content.isel(draw=places) if content.sizes.get("draw") == post.n_draws else content
+        for name, content in post.groups.items()
+    }
+    return replace(post, groups=groups, attrs={**post.attrs, "thinned": 1})
+
+
+def _draw_coords(post: Posterior) -> dict[str, Any]:
+    return {dim: post.draws[dim].to_numpy() for dim in ("chain", "draw")}
+
+
+def _flat(post: Posterior, name: str) -> Floats:
+    """Draws of a variable, chains one after the other."""
+    values = post.draws[name].to_numpy()
+    return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=float)
+
+
+def _chunks(n: int, width: int) -> Iterator[slice]:
+    step = max(1, CHUNK // max(width, 1))
+    return (slice(first, min(first + step, n)) for first in range(0, n, step))
+
+
+def _by_row(post: Posterior) -> tuple[str, str, Floats]:
+    """Log likelihood of every row given each draw, shape ``(draws, rows)``."""
+    table, records = post.table, post.table.records
+    lines = np.arange(table.n_lines)
+    if table.weights is not None:
+        lines = np.repeat(lines, table.weights)
+    each = records.inverse[lines]
+    total = post.n_chains * post.n_draws
+    size = len(table.secret.domain)
+    out = np.empty((total, len(each)))
+    if post.evidence == "weighted":
+        features = Features.of(table, post.prior)
+        x = np.empty((len(records.count), len(table.attributes) + 1, size))
+        dense_features(features, x)
+        eta = np.column_stack(
+            [np.ones(total), *(_flat(post, f"{WEIGHT}{name}") for name in table.attributes)]
+        )
+        for cut in _chunks(total, x.size):
+            score = np.einsum("da,ras->drs", eta[cut], x)
+            score -= logsumexp(score, axis=2, keepdims=True)
+            out[cut] = _own_secret(score, features.secret, features.likelihood)[:, each]
+        return "secret", "row", out
+    log_secret = np.log(np.maximum(_flat(post, f"pi_{table.sensitive}"), TINY))
+    matrix = table.secret.evidence.matrix
+    known = table.secrets_known
+    own = matrix.indices[records.secret] if known else records.secret
+    likelihood = np.empty((0, size)) if known else matrix.toarray()
+    pis = {name: _flat(post, f"pi_{name}") for name in table.attributes}
+    for cut in _chunks(total, len(records.count) * size):
+        score = np.repeat(log_secret[cut, None, :], len(records.count), axis=1)
+        for a, (name, column) in enumerate(table.columns.items()):
+            pi = pis[name][cut]
+            cells = column.evidence.matrix @ pi.reshape(-1, pi.shape[2]).T
+            cells = cells.reshape(-1, *pi.shape[:2]).transpose(1, 0, 2)
+            score += np.log(np.maximum(cells, TINY))[:, records.codes[:, a]]
+        out[cut] = _own_secret(score, own, likelihood)[:, each]
+    return "release", "row", out
+
+
+def _own_secret(score: Floats, secret: Ints, likelihood: Floats) -> Floats:
+    """Score of the secret that each record shows, or of its report with the secret summed out."""
+    if not len(likelihood):
+        return np.asarray(score[:, np.arange(len(secret)), secret])
+    with np.errstate(divide="ignore"):
+        return np.asarray(logsumexp(score + np.log(likelihood)[secret], axis=2))
+
+
+def _by_group(post: Posterior) -> tuple[str, str, Floats]:
+    """Log likelihood of every group of a vertical table, who owns what summed out."""
+    table = post.table
+    layout = layout_of(table)
+    if layout.group_sizes.max() > MAX_BLOCK:
+        raise ModelError(
+            f"A group has {layout.group_sizes.max()} rows; the orders of more than {MAX_BLOCK} "
+            "cannot be summed."
+        )
+    total = post.n_chains * post.n_draws
+    steps = lattice(int(layout.group_sizes.max()))
+    space = marginal_space(steps.block, steps.block)
+    rng = np.random.default_rng(0)  # never asked: groups are small
+    out = np.empty((total, layout.n_groups))
+    orders = gammaln(layout.group_sizes + 1.0)
+    weighted = post.evidence == "weighted"
+    if weighted:
+        prior = post.prior
+        crossfit = choose_evidence(
+            table, evidence="weighted", alpha=prior.alpha, beta=dict(prior.beta)
+        ).crossfit
+        assert crossfit is not None
+        apart, lifts = crossfit.features(layout)
+        own = [lift.T[apart.items[:, a]] for a, lift in enumerate(lifts)]
+        eta = [_flat(post, f"{WEIGHT}{name}") for name in table.attributes]
+        share = np.log(crossfit.secret_shares)
+    else:
+        secret = np.log(np.maximum(_flat(post, f"pi_{table.sensitive}"), TINY))
+        pis = [_flat(post, f"pi_{name}") for name in table.attributes]
+    for d in range(total):
+        score = np.zeros((layout.n_rows, layout.n_secrets))
+        if weighted:
+            score += share + sum(weight[d] * lift for weight, lift in zip(eta, own, strict=True))
+            score -= logsumexp(score, axis=1, keepdims=True)
+        else:
+            for a, pi in enumerate(pis):
+                score += np.log(np.maximum(pi[d], TINY)).T[layout.items[:, a]]
+        _sum_orders(score, layout.secrets, layout.offsets, steps, space, rng, out[d])
+        if not weighted:
+            out[d] += np.add.reduceat(secret[d][layout.secrets], layout.offsets[:-1])
+    return ("secret" if weighted else "release"), "group", out - orders
+
+
+@njit(cache=True, nogil=True)
+def _sum_orders(
+    score: Floats,
+    secrets: Ints,
+    offsets: Ints,
+    steps: Lattice,
+    space: Space,
+    rng: np.random.Generator,
+    out: Floats,
+) -> None:
+    """``log sum_sigma prod_l exp(score[sigma(l), s_l])`` of every group."""
+    for g in range(len(offsets) - 1):
+        first, n = offsets[g], offsets[g + 1] - offsets[g]
+        for x in range(n):
+            for m in range(n):
+                space.weight[x, m] = score[first + m, secrets[first + x]]
+        out[g] = group_marginals(steps, space, n, 1, rng)
+
+
+def _log_prior(post: Posterior) -> dict[str, Floats]:
+    """Log density of each variable under its prior, given each draw."""
+    if post.evidence == "weighted":  # what is known of the weights is all that these data change
+        vertical = post.table.scheme == "vertical"
+        mean, spread = WEIGHT_PRIOR if vertical else (CENTRE, SPREAD)
+        z = {
+            name: (_flat(post, f"{WEIGHT}{name}") - mean) / spread for name in post.table.attributes
+        }
+        norm = 0.5 * np.log(2 * np.pi) + np.log(spread) + log_ndtr(mean / spread)
+        return {f"{WEIGHT}{name}": -0.5 * value**2 - norm for name, value in z.items()}
+    priors = {post.table.sensitive: post.prior.alpha, **post.prior.beta}
+    out = {}
+    for name, weight in priors.items():
+        log_pi = np.log(np.maximum(_flat(post, f"pi_{name}"), TINY))
+        density = ((weight - 1) * log_pi).sum(axis=-1)
+        density = density + gammaln(weight.sum(axis=-1)) - gammaln(weight).sum(axis=-1)
+        out[f"pi_{name}"] = density if density.ndim == 1 else density.sum(axis=-1)
+    return out
+
+
+# -------------------------------------------------------------------------------------------------
+# What was seen, and what the model would have expected to see.
+
+
+class _Counted(NamedTuple):
+    """Cells of one attribute as `build_model` counts them: labels, rates, and counts by secret."""
+
+    labels: list[str]
+    matrix: Floats
+    counts: Ints
+
+
+def _counted(table: ReleasedTable, name: str) -> _Counted:
+    evidence = table.columns[name].evidence
+    counts = table.counts[name].toarray().T.astype(np.int64)
+    rates = cell_rates(evidence, counts.sum(axis=0))
+    matrix = evidence.matrix.toarray() * rates.rate[:, None]
+    labels = [str(label) for label in evidence.labels]
+    if rates.others:
+        matrix = np.vstack([matrix, np.maximum(1.0 - matrix.sum(axis=0), 0.0)])
+        counts = np.pad(counts, ((0, 0), (0, 1)))
+        labels.append(OTHERS)
+    return _Counted(labels, matrix, counts)
+
+
+def observed_data(table: ReleasedTable) -> xr.Dataset:
+    """What was released, in the form and under the names of `build_model`'s variables.
+
+    Counts of the cells of each attribute by secret; of a vertical table the codes row by row. Of
+    secrets behind a channel, counts of their reports.
+    """
+    secret = table.sensitive
+    if table.scheme == "vertical":
+        layout = layout_of(table)
+        rows: dict[str, Any] = {f"released_{secret}": ("row", layout.secrets)}
+        for a, name in enumerate(table.attributes):
+            rows[f"released_{name}"] = ("row", layout.items[:, a])
+        return xr.Dataset(rows, coords={"row": np.arange(layout.n_rows)})
+    if not table.secrets_known:
+        labels = [str(label) for label in table.secret.evidence.labels]
+        counts = table.tally(table.secret.codes, len(labels))
+        reports = f"{secret}_cell"
+        return xr.Dataset({f"released_{secret}": (reports, counts)}, coords={reports: labels})
+    content: dict[str, Any] = {f"released_{secret}": (secret, table.secret_counts)}
+    coords: dict[str, Any] = {secret: list(coords_of(table)[secret])}
+    for name in table.attributes:
+        cells = _counted(table, name)
+        content[f"released_{name}"] = ((secret, f"{name}_cell"), cells.counts)
+        coords[f"{name}_cell"] = cells.labels
+    return xr.Dataset(content, coords=coords)
+
+
+def with_predictive(
+    post: Posterior, *, draws: int, seed: int | np.random.Generator | None
+) -> Posterior:
+    """`Posterior.with_predictive`."""
+    observed = observed_data(post.table)
+    chosen = thinned(post, draws)
+    rng = np.random.default_rng(seed)
+    shape = (chosen.n_chains, chosen.n_draws)
+    drawn = _predicted(chosen, rng)
+    predictive = xr.Dataset(
+        {
+            name: (
+                ("chain", "draw", *observed[name].dims),
+                values.reshape(*shape, *values.shape[1:]),
+            )
+            for name, values in drawn.items()
+        },
+        coords={**_draw_coords(chosen), **observed.coords},
+    )
+    return replace(post, groups={**post.groups, "posterior_predictive": predictive})
+
+
+def _predicted(post: Posterior, rng: np.random.Generator) -> Mapping[str, Ints]:
+    """Releases drawn given each draw, under the names of `observed_data`."""
+    table = post.table
+    pi_secret = _flat(post, f"pi_{table.sensitive}")
+    pis = {name: _flat(post, f"pi_{name}") for name in table.attributes}
+    if table.scheme == "vertical":
+        layout = layout_of(table)
+        drawn = {
+            f"released_{name}": np.empty((len(pi_secret), layout.n_rows), dtype=np.int64)
+            for name in table.domains
+        }
+        for d, share in enumerate(pi_secret):
+            secrets = rng.choice(len(share), size=layout.n_rows, p=share / share.sum())
+            drawn[f"released_{table.sensitive}"][d] = secrets
+            owner = secrets[layout.random_assignment(rng)]
+            for name, pi in pis.items():
+                drawn[f"released_{name}"][d] = draw_codes(pi[d], owner, rng)
+        return drawn
+    if not table.secrets_known:
+        evidence = table.secret.evidence
+        rates = cell_rates(evidence, table.tally(table.secret.codes, len(evidence))).rate
+        p = pi_secret @ (evidence.matrix.toarray() * rates[:, None]).T
+        return {f"released_{table.sensitive}": rng.multinomial(table.n_rows, _normal(p))}
+    rows = rng.multinomial(table.n_rows, _normal(pi_secret))
+    out = {f"released_{table.sensitive}": rows}
+    for name, pi in pis.items():
+        p = pi @ _counted(table, name).matrix.T
+        out[f"released_{name}"] = rng.multinomial(rows, _normal(p))
+    return out
+
+
+def _normal(p: Floats) -> Floats:
+    return np.asarray(p / p.sum(axis=-1, keepdims=True))
+
+
+def draw_codes(p: Floats, line: Ints, rng: np.random.Generator) -> Ints:
+    """Draw a code from the distribution in row ``line[j]`` of `p`, for every j.
+
+    Examples
+    --------
+    >>> draw_codes(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1]), np.random.default_rng(1))
+    array([1, 0])
+    """
+    below = np.cumsum(p, axis=-1)
+    drawn = rng.random(np.shape(line)) * below[line, -1]
+    out = np.empty(np.shape(line), dtype=np.int64)
+    for s in range(len(below)):
+        out[line == s] = np.searchsorted(below[s], drawn[line == s], side="right")
+    return np.asarray(np.minimum(out, below.shape[1] - 1))

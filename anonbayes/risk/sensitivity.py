@@ -1,0 +1,237 @@
+"""What another prior would change: threats over a range of Dirichlet weights.
+
+The prior is a choice, and somebody else may choose another. Where cells are nested, beliefs are
+closed forms (MODEL 1.3), so that a dozen priors cost little more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.errors import AnonbayesError
+from anonbayes.figures import make_axes
+from anonbayes.formats import Table, number
+from anonbayes.inference.dirichlet import Prior, PriorLike
+from anonbayes.inference.fit import fit
+from anonbayes.inference.posterior import Posterior
+from anonbayes.inference.weights import choose_evidence
+from anonbayes.risk.assess import threats_of
+from anonbayes.risk.measures import MEASURES, Evaluation
+from anonbayes.risk.people import Truth, read_truth
+from anonbayes.risk.threats import Gain, read_gain
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anonbayes.risk.assessment import RiskAssessment
+
+__all__ = ["Sensitivity", "sensitivity", "sensitivity_of"]
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+FOLLOWED = {name: MEASURES[name] for name in ("GT_A", "RGT_A", "Ti_q50", "max_Ti", "log_loss_A")}
+"""Measures that are followed."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sensitivity:
+    """Measures over a range of priors. Made by `sensitivity`.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        One line per prior, the choice itself first: ``alpha`` and ``beta`` are the factors by
+        which the chosen weights of the secrets, and of the other values, are multiplied;
+        columns ``GT_A, RGT_A, Ti_q50, max_Ti, log_loss_A``.
+    evidence : str
+        Kind of evidence, the same for all.
+    """
+
+    table: pd.DataFrame
+    evidence: str
+
+    @property
+    def range(self) -> pd.DataFrame:
+        """Smallest, chosen and largest value of each measure."""
+        return pd.DataFrame(
+            {
+                "low": self.table.min(),
+                "chosen": self.table.iloc[0],
+                "high": self.table.max(),
+            }
+        )
+
+    @property
+    def text(self) -> str:
+        """The finding in plain words."""
+        factors = self.table.index.to_frame().to_numpy()
+        span = f"{number(factors.min(), 2)} to {number(factors.max(), 2)} times"
+        parts = []
+        for name, measure in FOLLOWED.items():
+            values = self.range.loc[name].to_numpy(float).tolist()
+            low, chosen, high = map(measure.show, values)
+            parts.append(f"{measure.title.lower()} {low} to {high} ({chosen} as chosen)")
+        return f"With prior weights of {span} the chosen ones: {'; '.join(parts)}."
+
+    def plot(self, *, measure: str = "GT_A", ax: Axes | None = None) -> Axes:
+        """Plot a measure against the factor, for the secrets, the other values, and both.
+
+        Parameters
+        ----------
+        measure : str
+            Column of `table`.
+        ax : matplotlib axes, optional
+            Where to draw.
+        """
+        if measure not in self.table:
+            raise AnonbayesError(
+                f"measure={measure!r} is not followed; take one of {', '.join(FOLLOWED)}."
+            )
+        ax = make_axes(ax, 5.4, 3.4)
+        lines = self.table.reset_index()
+        for label, kept in (
+            ("weights of the secrets", lines["beta"] == 1),
+            ("of the other values", lines["alpha"] == 1),
+            ("of both", lines["alpha"] == lines["beta"]),
+        ):
+            part = lines[kept].assign(factor=lines[["alpha", "beta"]].prod(axis=1))
+            if label == "of both":
+                part = part.assign(factor=part["alpha"])
+            part = part.sort_values("factor")
+            ax.plot(part["factor"], part[measure], marker="o", label=label)
+        ax.set(xscale="log", xlabel="factor of the prior weights", ylabel=FOLLOWED[measure].title)
+        ax.legend(frameon=False)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Sensitivity({len(self.table)} priors, evidence={self.evidence!r})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, measure in FOLLOWED.items():
+            values = self.range.loc[name].to_numpy(float).tolist()
+            rows.append([f"{measure.title} ({name})", *map(measure.show, values)])
+        head = ["", "lowest", "as chosen", "highest"]
+        title = f"Prior sensitivity, {len(self.table)} priors"
+        return f"<div>{Table(head, rows, title).to_html()}</div>"
+
+
+def sensitivity(
+    table: ReleasedTable,
+    people: pd.DataFrame,
+    *,
+    alpha: PriorLike = 1.0,
+    beta: PriorLike | None = None,
+    evidence: str = "auto",
+    factors: Sequence[float] | Any = FACTORS,
+    harm: Iterable[Any] | None = None,
+    gain: pd.DataFrame | npt.ArrayLike | None = None,
+    weights: str | None = None,
+    group: str | None = None,
+    draws: int = 200,
+    seed: int | np.random.Generator | None = 0,
+) -> Sensitivity:
+    """How far the threats to people depend on the prior.
+
+    The chosen weights of the secrets, those of the other values, and both, are multiplied by each
+    of the factors. Nested cells have closed forms; other tables are sampled anew for every prior.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        What was released.
+    people : pandas.DataFrame
+        The people behind it, in clear, as for `Posterior.assess`.
+    alpha, beta, evidence
+        The choice around which to look; see `fit`.
+    factors : sequence of float, or a distribution of PreliZ
+        What the weights are multiplied by; of a distribution (``pz.Gamma``, ``pz.LogNormal``) the
+        quantiles from 5 % to 95 %. 1 is always among them.
+    harm, gain, weights, group
+        As in `Posterior.assess`.
+    draws : int
+        Draws of each of two chains, where beliefs have no closed form.
+    seed : int, Generator or None
+        Of these, the same for every prior.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> people = ab.datasets.load("clinic").head(300)[["sex", "marital_status", "diagnosis"]]
+    >>> table = ab.ReleasedTable.horizontal(people, "diagnosis")
+    >>> found = ab.sensitivity(table, people, evidence="independent")
+    >>> found.range.loc["max_Ti"].round(2).to_dict()
+    {'low': 2.5, 'chosen': 2.89, 'high': 3.65}
+    """
+    taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+    problem = read_gain(table.secret.domain, harm=harm, gain=gain)
+    truth = read_truth(table, people, weights=weights, group=group)
+    return _over(table, taken.prior, taken.evidence, truth, problem, factors, draws, seed)
+
+
+def sensitivity_of(risk: RiskAssessment, *, factors: Sequence[float] = FACTORS) -> Sensitivity:
+    """`sensitivity` of an assessment, around the prior that it has."""
+    post = risk.post
+    return _over(
+        post.table, post.prior, post.evidence, risk.truth, risk.gain, factors, 200, 0
+    )  # fmt: skip
+
+
+def _over(
+    table: ReleasedTable,
+    prior: Prior,
+    evidence: str,
+    truth: Truth,
+    gain: Gain,
+    factors: Sequence[float] | Any,
+    draws: int,
+    seed: int | np.random.Generator | None,
+) -> Sensitivity:
+    entropy = int(np.random.default_rng(seed).integers(2**31))
+    size = {"draws": 1, "chains": 1} if table.is_nested else {"draws": draws, "chains": 2}
+    lines = {}
+    for one, two in _grid(_factors(factors)):
+        post = fit(
+            table,
+            alpha=prior.alpha * one,
+            beta={name: weight * two for name, weight in prior.beta.items()},
+            evidence=evidence,
+            seed=entropy,
+            progressbar=False,
+            **size,  # type: ignore[arg-type]
+        )
+        lines[(one, two)] = _measured(post, truth, gain)
+    frame = pd.DataFrame.from_dict(lines, orient="index", columns=list(FOLLOWED))
+    frame.index = pd.MultiIndex.from_tuples(list(lines), names=["alpha", "beta"])
+    return Sensitivity(frame, evidence)
+
+
+def _measured(post: Posterior, truth: Truth, gain: Gain) -> list[float]:
+    records, _ = threats_of(post, truth, gain, "predictive")
+    found = Evaluation(records.threats, truth.pair_count, cast(Any, None), np.nan)
+    return [measure.of(found) for measure in FOLLOWED.values()]
+
+
+def _factors(given: Sequence[float] | Any) -> list[float]:
+    values = [float(x) for x in given.ppf(np.array(QUANTILES))] if hasattr(given, "ppf") else given
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise AnonbayesError(f"factors={given!r} must be positive numbers.") from None
+    if array.ndim != 1 or not len(array) or not (np.isfinite(array) & (array > 0)).all():
+        raise AnonbayesError(f"factors={given!r} must be positive numbers, such as (0.5, 1, 2).")
+    return sorted({1.0, *array.tolist()})
+
+
+def _grid(factors: list[float]) -> list[tuple[float, float]]:
+    out = [(1.0, 1.0)]
+    for f in factors:
+        out += [(f, 1.0), (1.0, f), (f, f)]
+    return list(dict.fromkeys(out))

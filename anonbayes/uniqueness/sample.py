@@ -1,0 +1,336 @@
+"""A sample of people as distinct records, and the population that it was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.domains import Domain, factorize, gaps
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.tables.evidence import Evidence
+from anonbayes.tables.groups import distinct_rows
+from anonbayes.tables.table import ReleasedTable
+from anonbayes.uniqueness.mixture import UNSEEN, SampleRecords, record_arrays
+from anonbayes.uniqueness.people_beyond import Beyond
+
+__all__ = ["Sample", "beyond_sample", "minimal_uniques", "read_sample"]
+
+FEWEST_NUMBERS = 6
+"""Fewest values of a column of numbers that is divided like a scale."""
+MOST_SETS = 50_000
+"""Most sets of attributes among which those that single out a row are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A sample as distinct records, and what its rows are called.
+
+    Attributes
+    ----------
+    attributes : tuple of str
+        What makes a record.
+    evidence : list of Evidence
+        Cells of each attribute.
+    unseen : list of int
+        Values of each attribute that stand for those which the sample has missed.
+    ordered : list of bool
+        Whether its values are numbers, or ordered otherwise.
+    records : SampleRecords
+        Distinct records.
+    line_of_row : ndarray
+        Record of each row.
+    mass : ndarray
+        Sampling weight of each row, 1 where there are none.
+    size : int
+        Rows.
+    index : pandas.Index
+        What the rows are called.
+    """
+
+    attributes: tuple[str, ...]
+    evidence: list[Evidence]
+    unseen: list[int]
+    ordered: list[bool]
+    records: SampleRecords
+    line_of_row: Ints
+    mass: Floats
+    size: int
+    index: pd.Index
+
+
+def read_sample(
+    data: pd.DataFrame | ReleasedTable,
+    *,
+    weights: str | None,
+    attributes: Sequence[str] | None,
+    household: str | None,
+    strata: str | None,
+    domains: Mapping[str, Sequence[Any]] | None,
+) -> Sample:
+    """Read a data frame or a release; the stratum is an attribute whose values are all seen."""
+    if isinstance(data, ReleasedTable):
+        given = {"weights": weights, "household": household, "strata": strata, "domains": domains}
+        if named := [name for name, value in given.items() if value is not None]:
+            raise AnonbayesError(
+                f"{named[0]}= is for data frames; a release is taken as it was published."
+            )
+        names = _chosen(attributes, list(data.columns))
+        columns = [data.columns[name] for name in names]
+        evidence = [c.evidence for c in columns]
+        codes = [c.codes.astype(np.int64) for c in columns]
+        rows_of = np.ones(len(codes[0])) if data.weights is None else data.weights.astype(float)
+        mass_of, index = rows_of, pd.Index(range(len(rows_of)))
+        unseen = [0] * len(names)
+    else:
+        names, evidence, codes = _read_frame(
+            data, attributes, (weights, household), strata, domains
+        )
+        rows_of, index = np.ones(len(data)), data.index
+        mass_of = _read_weights(data, weights)
+        unseen = [0 if name in (domains or {}) or name == strata else UNSEEN for name in names]
+    n = int(rows_of.sum())
+    line_of_row, first, _ = distinct_rows(codes)
+    line_of_row = np.asarray(line_of_row, dtype=np.int64)
+    lines = np.stack([code[first] for code in codes], axis=1)
+    mass = np.bincount(line_of_row, weights=mass_of)
+    effective = float(n) if weights is None else mass_of.sum() ** 2 / (mass_of**2).sum()
+    rows = np.bincount(line_of_row, weights=rows_of).astype(np.int64)
+    ordered = [_is_ordered(e.domain) for e in evidence]
+    records = record_arrays(evidence, unseen, ordered, lines, rows, mass * effective / mass.sum())
+    return Sample(
+        tuple(map(str, names)), evidence, unseen, ordered, records, line_of_row, mass_of, n, index
+    )
+
+
+def _is_ordered(domain: Domain) -> bool:
+    """Whether the values are numbers in rising order, and enough of them for a tree."""
+    numbers = _numbers(domain.values)
+    return (
+        numbers is not None and len(domain) >= FEWEST_NUMBERS and bool((np.diff(numbers) > 0).all())
+    )
+
+
+def _numbers(values: Sequence[Any]) -> Floats | None:
+    """Return the values as numbers, texts of numbers included; None if they are none."""
+    if any(isinstance(value, bool | np.bool_) for value in values):
+        return None
+    try:
+        numbers = np.array([float(value) for value in values])
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    """Sort numbers, and add whole numbers between them that the sample has missed."""
+    numbers = _numbers(values)
+    if numbers is None or len(values) < FEWEST_NUMBERS or len(set(numbers)) < len(numbers):
+        return values
+    ordered = [values[place] for place in np.argsort(numbers)]
+    low, high = numbers.min(), numbers.max()
+    if (numbers == np.round(numbers)).all() and high - low < 2 * len(values):
+        kind: Any = str if isinstance(values[0], str) else type(values[0])
+        seen = dict(zip(np.sort(numbers).tolist(), ordered, strict=True))
+        ordered = [seen.get(float(i), kind(i)) for i in range(int(low), int(high) + 1)]
+    return ordered
+
+
+def _read_frame(
+    frame: pd.DataFrame,
+    attributes: Sequence[str] | None,
+    others: tuple[str | None, ...],
+    strata: str | None,
+    domains: Mapping[str, Sequence[Any]] | None,
+) -> tuple[tuple[str, ...], list[Evidence], list[Ints]]:
+    if not isinstance(frame, pd.DataFrame):
+        raise TableError(f"A data frame or a ReleasedTable is needed, got {type(frame).__name__}.")
+    if not len(frame):
+        raise TableError("The table has no rows.")
+    for other in (*others, strata, *(domains or {})):
+        if other is not None and other not in frame:
+            raise TableError(f"There is no column {other!r}. {nearest(other, frame.columns)}")
+    names = _chosen(attributes, [c for c in frame.columns if c not in others])
+    if strata is not None and strata not in names:
+        names = (*names, strata)
+    evidence, codes = [], []
+    for name in names:
+        column = frame[name]
+        missing = gaps(column, where=f"Column {name!r}")
+        if missing.any():
+            raise TableError(
+                f"Column {name!r}: row {int(missing.argmax())} (from 0) has no value; drop such "
+                'rows or give them a value of their own, as `frame.fillna("unknown")` does.'
+            )
+        code, values = factorize(column, where=f"Column {name!r}")
+        known = (domains or {}).get(name)
+        domain = Domain(str(name), _in_order(values) if known is None else known)
+        members = [np.array([place]) for place in domain.encode(values)]
+        evidence.append(Evidence.from_members(domain, members, values))
+        codes.append(np.asarray(code, dtype=np.int64))
+    return names, evidence, codes
+
+
+def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    if attributes is None:
+        chosen = tuple(known)
+    else:
+        chosen = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        for name in chosen:
+            if name not in known:
+                raise TableError(f"There is no attribute {name!r}. {nearest(name, known)}")
+    if not chosen:
+        raise TableError("A record needs at least one attribute.")
+    if len(set(chosen)) < len(chosen):
+        raise TableError(f"Attributes stand twice in {list(chosen)}.")
+    return chosen
+
+
+def _read_weights(frame: pd.DataFrame, weights: str | None) -> Floats:
+    if weights is None:
+        return np.ones(len(frame))
+    try:
+        values = frame[weights].to_numpy(dtype=float)
+    except (TypeError, ValueError):
+        raise TableError(f"Column {weights!r}: sampling weights must be numbers.") from None
+    bad = ~(np.isfinite(values) & (values > 0))
+    if bad.any():
+        place = int(bad.argmax())
+        raise TableError(
+            f"Column {weights!r}: row {place} (from 0) has the weight {values[place]!r}; a weight "
+            "says how many people a row stands for and must be above 0."
+        )
+    return values
+
+
+# -------------------------------------------------------------------------------------------------
+# The population.
+
+
+def beyond_sample(
+    sample: Sample,
+    population: int | Mapping[Any, int] | None,
+    *,
+    weighted: bool,
+    strata: str | None,
+) -> Beyond:
+    """Count the people who are not in the sample, in all or by stratum."""
+    if strata is not None:
+        return _beyond_strata(sample, population, strata)
+    if isinstance(population, Mapping):
+        raise AnonbayesError("population= by stratum needs strata=, the column of the strata.")
+    if population is None:
+        if not weighted:
+            raise AnonbayesError(
+                "population= says how many people there are, those of the sample included; or "
+                "weights= names the column of sampling weights."
+            )
+        population = round(sample.mass.sum())
+    size = _whole(population, "population")
+    if size < sample.size:
+        raise AnonbayesError(
+            f"A population of {size:,} is smaller than the sample of {sample.size:,} rows"
+            + (" (the sum of the weights)." if weighted else ".")
+        )
+    others = size - sample.size
+    return Beyond(np.full(len(sample.records.rows), others), -1, np.array([others]))
+
+
+def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
+    a = sample.attributes.index(str(strata))
+    domain, records = sample.evidence[a].domain, sample.records
+    if not isinstance(population, Mapping):
+        raise AnonbayesError(
+            f"strata={strata!r} needs the people of each stratum: population={{value: people}} "
+            f"with the values {', '.join(map(repr, domain.values[:5]))}"
+            f"{', ...' if len(domain) > 5 else ''}."
+        )
+    value = records.cell_values[records.cell_start[records.cells[:, a]]] - records.value_start[a]
+    rows = np.bincount(value, weights=records.rows, minlength=len(domain)).astype(np.int64)
+    if unknown := [stratum for stratum in population if stratum not in domain.values]:
+        raise AnonbayesError(
+            f"population: nobody of the sample is of stratum {unknown[0]!r}, of which nothing "
+            f"can be learnt; leave it out, or join it with another in column {strata!r}."
+        )
+    others = np.zeros(len(domain), dtype=np.int64)
+    for place, stratum in enumerate(domain.values):
+        if stratum not in population:
+            raise AnonbayesError(f"population: how many people has stratum {stratum!r}?")
+        size = _whole(population[stratum], f"population of stratum {stratum!r}")
+        if size < rows[place]:
+            raise AnonbayesError(
+                f"population: {size:,} people of stratum {stratum!r} are fewer than its "
+                f"{rows[place]:,} rows."
+            )
+        others[place] = size - rows[place]
+    return Beyond(others[value], a, others)
+
+
+def _whole(number: Any, what: str) -> int:
+    try:
+        if not isinstance(number, bool) and int(number) == number and number >= 1:
+            return int(number)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise AnonbayesError(f"{what} must be a whole number of people, got {number!r}.")
+
+
+# -------------------------------------------------------------------------------------------------
+# Sets of attributes that single out a row of the sample (SUDA).
+
+
+def minimal_uniques(cells: Ints, rows: Ints, largest: int) -> tuple[Ints, Ints, Floats, Floats]:
+    """Count each record's minimal sample uniques.
+
+    A record is unique on a set of attributes when no other row has the same cells there; the set
+    is minimal when no part of it does. Whoever is unique on a set is so on every larger one, so
+    sets one attribute smaller decide.
+
+    Parameters
+    ----------
+    cells : ndarray
+        Cells, one line per distinct record.
+    rows : ndarray
+        Rows of each record; a record of several rows is unique on no set.
+    largest : int
+        Largest set to look at.
+
+    Returns
+    -------
+    smallest, sets, score, of_attribute
+        Size of the smallest set (0: none up to `largest`), number of sets, the sum of their scores,
+        and this sum over the sets that each attribute is part of. As in SUDA, a set of size ``k``
+        among ``A`` attributes has the score ``prod_{i=k}^{largest} (A - i)`` (factors below 1 left
+        out), so that small sets count more.
+    """
+    n, n_attributes = cells.shape
+    smallest, sets = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    score, of_attribute = np.zeros(n), np.zeros((n, n_attributes))
+    codes = [np.asarray(pd.factorize(cells[:, a])[0], dtype=np.int64) for a in range(n_attributes)]
+    keys: dict[tuple[int, ...], Ints] = {(): np.zeros(n, dtype=np.int64)}
+    alone: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {(): np.full(n, rows.sum() == 1)}
+    for size in range(1, largest + 1):
+        worth = float(np.prod([max(n_attributes - i, 1) for i in range(size, largest + 1)]))
+        new_keys, new_alone = {}, {}
+        for chosen in combinations(range(n_attributes), size):
+            key = keys[chosen[:-1]] * (codes[chosen[-1]].max() + 1) + codes[chosen[-1]]
+            key = np.asarray(pd.factorize(key)[0], dtype=np.int64)
+            unique = np.bincount(key, weights=rows)[key] == 1
+            smaller = np.zeros(n, dtype=bool)
+            for left_out in range(size):
+                smaller |= alone[chosen[:left_out] + chosen[left_out + 1 :]]
+            minimal = unique & ~smaller
+            smallest[minimal & (smallest == 0)] = size
+            sets += minimal
+            score[minimal] += worth
+            for a in chosen:
+                of_attribute[minimal, a] += worth
+            new_keys[chosen], new_alone[chosen] = key, unique
+        keys, alone = new_keys, new_alone
+    return smallest, sets, score, of_attribute

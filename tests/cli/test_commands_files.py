@@ -1,0 +1,220 @@
+"""Files as people have them: read back what was written, whatever wrote the table in clear."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from anonbayes.cli.shared import ask, release_keys
+from anonbayes.scenario.load import prepare
+
+SCHEMES = {
+    "mondrian": ["--k", "5", "--l", "2", "--keep-order"],
+    "recode": ["--k", "5", "--suppression", "0.5", "--keep-order", "--hierarchies", "trees"],
+    "anatomy": ["--l", "2", "--anatomy", "st.csv"],
+}
+
+
+def hospital(n=90):
+    """Text, whole numbers, decimals, days and codes with leading zeros."""
+    rng = np.random.default_rng(3)
+    day = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 200, n), unit="D")
+    return pd.DataFrame(
+        {
+            "Geschlecht": rng.choice(["männlich", "weiblich"], n),
+            "Alter": rng.integers(18, 92, n).astype(str),
+            "BMI": [f"{x:.1f}" for x in rng.normal(26, 4, n)],
+            "Aufnahme": day.strftime("%Y-%m-%d"),
+            "PLZ": rng.choice(["01067", "04109", "20095", "22041"], n),
+            "Diagnose": rng.choice(["Grippe", "Fraktur", "Röteln"], n),
+        }
+    )
+
+
+def with_gaps(frame):
+    out = frame.copy()
+    out.loc[::9, "BMI"] = ""
+    out.loc[4::11, "Geschlecht"] = ""
+    out.loc[2::13, "Aufnahme"] = ""
+    return out
+
+
+def trees(folder, frame):
+    (folder / "trees").mkdir()
+    for name in frame.columns.drop("Diagnose"):
+        values = sorted({*frame[name], "missing"} - {""})
+        lines = [f"{v};{'low' if v < values[len(values) // 2] else 'high'};*" for v in values]
+        (folder / "trees" / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_back(file, *, anatomy=None, hierarchies=None, missing="error", cleartext="people.csv"):
+    keys = release_keys(
+        file, sensitive=["Diagnose"], hierarchies=hierarchies, anatomy=anatomy,
+        group="group" if anatomy else None, drop=None, domain=None, sep="auto", missing=missing,
+    )  # fmt: skip
+    return prepare(ask("assessment", keys | {"cleartext.file": cleartext}, name="x"))
+
+
+@pytest.mark.parametrize("missing", ["error", "category", "drop"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_release_is_read_back_from_files_alone(run, tmp_path, scheme, missing):
+    frame = hospital()
+    frame = frame if missing == "error" else with_gaps(frame)
+    frame.to_csv(tmp_path / "people.csv", sep=";", index=False)
+    trees(tmp_path, frame)
+    how = ["--scheme", scheme, "--missing", missing, *SCHEMES[scheme]]
+    run("anonymize", "people.csv", "--sensitive", "Diagnose", "--out", "out.csv", "--seed", 1, *how)
+    own = {"trees": tmp_path / "trees"} if scheme == "recode" else {}
+    again = read_back(
+        tmp_path / "out.csv",
+        anatomy=tmp_path / "st.csv" if scheme == "anatomy" else None,
+        hierarchies=own.get("trees"),
+        missing=missing,
+    )
+    made = ask(
+        "assessment",
+        {
+            "cleartext.file": "people.csv", "cleartext.missing": missing, "seed": 1,
+            "release.scheme": scheme, "release.sensitive": ["Diagnose"], "release.l": 2,
+            "release.k": None if scheme == "anatomy" else 5,
+            "release.suppression": 0.5 if scheme == "recode" else None, **(
+                {"release.hierarchies": own["trees"]} if own else {}
+            ),
+        },
+    ).settings  # fmt: skip
+    if scheme == "recode":
+        made = made.model_copy(update={"release": made.release.model_copy(update={"l": 1})})
+    table = made.make().table
+    # Same values, and with rows in order the same cells: the same numbers follow.
+    assert {n: set(d.labels) for n, d in again.table.domains.items()} == {
+        n: set(d.labels) for n, d in table.domains.items()
+    }
+    assert again.table.n_rows == table.n_rows == again.truth.n_rows
+    if scheme != "anatomy":
+        for name, column in table.columns.items():
+            other = again.table.columns[name]
+            mine = column.evidence.sizes[column.codes]
+            assert (mine == other.evidence.sizes[other.codes]).all(), name
+
+
+@pytest.mark.parametrize("kind", ["tab", "comma", "parquet", "stata", "spss", "german"])
+def test_tables_of_other_programs(run, tmp_path, kind):
+    frame = hospital()
+    typed = frame.astype({"Alter": int, "BMI": float})
+    typed["Aufnahme"] = pd.to_datetime(typed["Aufnahme"])
+    more = []
+    if kind == "tab":
+        frame.to_csv(tmp_path / (name := "people.tsv"), sep="\t", index=False)
+        more = ["--sep", "tab"]
+    elif kind == "comma":
+        frame.to_csv(tmp_path / (name := "people.csv"), index=False)
+    elif kind == "parquet":
+        typed.to_parquet(tmp_path / (name := "people.parquet"))
+    elif kind == "stata":
+        typed.to_stata(tmp_path / (name := "people.dta"), write_index=False, version=118)
+    elif kind == "spss":
+        pytest.importorskip("pyreadstat").write_sav(typed, tmp_path / (name := "people.sav"))
+    else:
+        comma = frame.assign(BMI=frame["BMI"].str.replace(".", ","))
+        comma.to_csv(tmp_path / (name := "people.csv"), sep=";", index=False, encoding="cp1252")
+        more = ["--encoding", "cp1252", "--decimal", ","]
+    how = ["--sensitive", "Diagnose", "--k", "5", "--keep-order", "--out", "out.csv", *more]
+    run("anonymize", name, *how)
+    frame.to_csv(tmp_path / "plain.csv", sep=";", index=False)
+    again = read_back(tmp_path / "out.csv", cleartext="plain.csv")
+    assert set(again.table.domains["BMI"].values) == set(map(float, frame["BMI"]))
+    assert "männlich" in again.table.domains["Geschlecht"]
+    # And with the very file as cleartext.
+    if kind != "german":
+        assert read_back(tmp_path / "out.csv", cleartext=name).table.n_rows == len(frame)
+
+
+def test_excel_is_read_or_its_reader_is_named(refused, tmp_path):
+    (tmp_path / "people.xlsx").write_bytes(b"PK")
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        message = refused("init", "people.xlsx")
+        assert "openpyxl" in message and "CSV" in message
+    else:
+        assert "people.xlsx" in refused("init", "people.xlsx")
+
+
+def test_what_is_dropped_is_said_and_only_used_columns_count(run, tmp_path, caplog):
+    frame = with_gaps(hospital()).assign(Notiz="")
+    frame.to_csv(tmp_path / "people.csv", sep=";", index=False)
+    chosen = [x for c in ("Alter", "BMI") for x in ("--quasi-identifier", c)]
+    with caplog.at_level(logging.WARNING):
+        run("anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--missing", "drop",
+            *chosen, "--out", "out.csv")  # fmt: skip
+    n = int((frame["BMI"] == "").sum())
+    assert f"{n} of 90 rows" in caplog.text and f"BMI {n}" in caplog.text
+    assert len(pd.read_csv(tmp_path / "out.csv", sep=";")) == 90 - n
+
+
+def test_all_gaps_are_named_at_once(refused, tmp_path):
+    with_gaps(hospital()).to_csv(tmp_path / "people.csv", sep=";", index=False)
+    message = refused(
+        "anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "o"
+    )
+    assert all(name in message for name in ("BMI 10", "Geschlecht 8", "Aufnahme 7", "--missing"))
+    assert "row 4 (the first is 0)" in message
+
+
+def test_a_released_table_is_noticed_by_init(run, refused, tmp_path):
+    hospital().to_csv(tmp_path / "people.csv", sep=";", index=False)
+    run("anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "out.csv")
+    assert "anonbayes assess" in refused("init", "out.csv")
+
+
+def test_frames_of_other_libraries():
+    import anonbayes as ab
+
+    pa = pytest.importorskip("pyarrow")
+    frame = ab.datasets.load("table1")
+    table = ab.anonymize.mondrian(pa.Table.from_pandas(frame), "Dis", 2)
+    assert table.n_rows == len(frame)
+
+
+def test_help_is_not_greeted_by_warnings_of_libraries(tmp_path):
+    code = "import anonbayes as ab; ab.fit(ab.datasets.load('table1_recoded'), seed=1)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert "Warning" not in done.stderr
+
+
+def test_gates_refuse_what_they_cannot_vouch_for(run, refused, tmp_path):
+    """Part of the people, beliefs, any measure, and a published threshold."""
+    run("datasets", "export", "clinic")
+    run("datasets", "export", "clinic_local")
+    people = pd.read_csv(tmp_path / "clinic.csv", sep=";", dtype=str)
+    people.head(900).to_csv(tmp_path / "part.csv", sep=";", index=False)
+    ask = ["assess", "clinic_local.csv", "--sensitive", "diagnosis", "--hierarchies",
+           "clinic_hierarchies", "--draws", 20, "--evidence", "independent", "--out", "r",
+           "--force"]  # fmt: skip
+    assert "--allow-partial" in refused(*ask, "--cleartext", "part.csv")
+    run(*ask, "--cleartext", "part.csv", "--allow-partial")
+    whole = [*ask, "--cleartext", "clinic.csv"]
+    said = run(*whole, "--max-belief", 0.5, "--at-most", "Ti_q95=1", code=3)
+    assert "belief in a true secret" in said and "above the limit" in said
+    assert "above the limit of 9.0%" in run(*whole, "--preset", "ema_0070", code=3)
+    assert "'Ti_q95'" in refused(*whole, "--at-most", "Ti_q59=1")
+
+
+def test_hierarchies_are_built_and_read(run, tmp_path):
+    hospital().to_csv(tmp_path / "people.csv", sep=";", index=False)
+    run("hierarchy", "people.csv", "--column", "Alter", "--widths", "5,20", "--out", "t/Alter.csv")
+    run("hierarchy", "people.csv", "--column", "PLZ", "--prefix", 2, "--out", "t/PLZ.csv")
+    lines = (tmp_path / "t" / "Alter.csv").read_text().splitlines()
+    first = sorted(hospital()["Alter"].astype(int))[0]
+    narrow, wide = first - first % 5, first - first % 20
+    assert lines[0] == f"{first};[{narrow}, {narrow + 5});[{wide}, {wide + 20});*"
+    assert "01067;010**;0****;*" in (tmp_path / "t" / "PLZ.csv").read_text()
+    chosen = [x for c in ("Alter", "PLZ") for x in ("--quasi-identifier", c)]
+    run("anonymize", "people.csv", "--sensitive", "Diagnose", "--scheme", "recode", "--k", "3",
+        "--hierarchies", "t", *chosen, "--out", "out.csv")  # fmt: skip
+    assert len(pd.read_csv(tmp_path / "out.csv", sep=";")) == 90

@@ -1,0 +1,127 @@
+"""Workers of a cluster that die at random moments of `fit` and `assess`.
+
+    python -m tests.faults.dask_kills --kills 100 --seed 1
+
+Every piece of work ends with the numbers of one machine or with an error of ours; anything else,
+such as a `KeyError` or `CommClosedError` of Dask's, is foreign. The short form is a test in
+`tests/inference/test_cluster_fit.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import anonbayes as ab
+from anonbayes.cluster import local_client
+from anonbayes.errors import AnonbayesError
+from anonbayes.inference import run as running
+
+SETTINGS: dict[str, Any] = {"draws": 60, "tune": 20, "chains": 2, "seed": 1, "progressbar": False}
+
+
+def people() -> pd.DataFrame:
+    """Cleartext of ninety people in groups of three different illnesses."""
+    rng = np.random.default_rng(2)
+    ill = np.concatenate([rng.permutation(["flu", "hiv", "cold", "none"])[:3] for _ in range(30)])
+    return pd.DataFrame(
+        {"age": rng.integers(20, 26, 90), "sex": rng.choice(["f", "m"], 90)}
+    ).assign(ill=ill, g=np.repeat(np.arange(30), 3))
+
+
+def works() -> dict[str, Any]:
+    """Pieces of work, each a function of a client, or of None for this machine."""
+    clear = people()
+    vertical = ab.ReleasedTable.vertical(
+        clear[["age", "sex", "g"]], clear[["g", "ill"]], group="g", sensitive="ill"
+    )
+    crossing = clear.drop(columns="g").astype({"age": object})
+    crossing["age"] = [{age, 20 + (age + 1) % 6} for age in clear["age"]]
+    horizontal = ab.ReleasedTable.horizontal(crossing, "ill", domains={"age": range(20, 26)})
+    post = ab.fit(horizontal, evidence="independent", **SETTINGS)
+
+    def fit(table: ab.ReleasedTable, client: Any, **more: Any) -> np.ndarray:
+        found = ab.fit(table, client=client, **SETTINGS, **more)
+        return found.draws["pi_age"].to_numpy()
+
+    return {
+        "fit of groups": lambda client: fit(vertical, client, step="block"),
+        "fit of cells": lambda client: fit(horizontal, client, evidence="independent"),
+        "assess": lambda client: (
+            post.assess(clear.drop(columns="g"), client=client).rows["p_A"].to_numpy()
+        ),
+    }
+
+
+class Killer(threading.Thread):
+    """Kills a worker now and then, until it has killed as many as it should."""
+
+    def __init__(self, client: Any, kills: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.client, self.wanted, self.done = client, kills, 0
+        self.rng, self.over = random.Random(seed), threading.Event()
+
+    def run(self) -> None:
+        while self.done < self.wanted and not self.over.wait(self.rng.uniform(0.02, 1.5)):
+            with contextlib.suppress(Exception):  # asking may fail while workers come and go
+                info = self.client.scheduler_info(n_workers=-1)["workers"]
+                pids = list(self.client.run(os.getpid, workers=list(info)[:1]).values())
+                for pid in pids:
+                    os.kill(pid, signal.SIGKILL)
+                    self.done += 1
+
+
+def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str], int]:
+    """Work until so many workers have died; count how the pieces of work ended."""
+    import dask
+    import distributed  # noqa: F401  its settings must be there before one of them is changed
+
+    todo = works()
+    expected = {name: work(None) for name, work in todo.items()}
+    running.TASK_SECONDS = 0.02
+    counts: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 10_000}),
+        local_client(2) as some,
+    ):
+        killer = Killer(some, kills, seed)
+        killer.start()
+        while killer.done < kills and time.monotonic() < end:
+            for name, work in todo.items():
+                try:
+                    same = np.array_equal(work(some), expected[name])
+                    counts["result" if same else f"other numbers in {name}"] += 1
+                except AnonbayesError:
+                    counts["our error"] += 1
+                except Exception as error:
+                    counts[f"foreign {type(error).__name__} in {name}: {error}"[:200]] += 1
+        killer.over.set()
+        killer.join(60)
+    return counts, killer.done
+
+
+def main() -> int:
+    """Print what was counted; end with 1 if anything was foreign."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    told = parser.parse_args()
+    counts, done = run(told.kills, told.seed)
+    print(f"{done} workers killed; pieces of work: {dict(counts)}")
+    return bool(set(counts) - {"result", "our error"})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
