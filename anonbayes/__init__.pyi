@@ -60,6 +60,9 @@ from .notions.uldp import compose as compose
 from .notions.uldp import integrate as integrate
 from .notions.uldp import post_process as post_process
 from .reporting.page import report as report
+from .risk.actors import Actor as Actor
+from .risk.actors import Attackers as Attackers
+from .risk.actors import attackers as attackers
 from .risk.assessment import RiskAssessment as RiskAssessment
 from .risk.comparison import Comparison as Comparison
 from .risk.comparison import compare as compare

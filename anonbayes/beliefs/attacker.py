@@ -17,9 +17,9 @@ from anonbayes.beliefs.index import (
     pair_values,
     records_of,
 )
-from anonbayes.beliefs.learner import weight_draws
+from anonbayes.beliefs.learner import learner_weights, weight_draws
 from anonbayes.beliefs.register import PRIOR_ROWS, Register, subset, whole_records
-from anonbayes.beliefs.victims import Victims, batch_slices
+from anonbayes.beliefs.victims import Victims, batch_slices, by_secret, in_terms_of
 from anonbayes.inference.weights import tempered_fit, weighted_joint
 from anonbayes.tables.table import ReleasedTable
 
@@ -33,7 +33,10 @@ __all__ = [
     "item_fits",
     "matched",
     "random_world_weights",
+    "told_by",
+    "worlds_apart",
 ]
+TINY = np.finfo(float).tiny
 
 
 # -------------------------------------------------------------------------------------------------
@@ -76,6 +79,12 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that the knowledge fits nobody.
     """
+    if post.editions is not None and post.editions.apart:
+        alone, batches, records = attacker_weights(replace(post, editions=None), victims)
+        told = np.ones_like(alone)
+        for other in post.editions.apart:
+            told *= told_by(other, post.table, victims)
+        return alone * told, None if batches is None else batches * told, records
     victims, rows, compatible = matched(post.table, victims)
     if post.table.scheme == "vertical":
         return _vertical(post, victims, rows, compatible)
@@ -160,15 +169,48 @@ def _mean_share(
     return tempered_fit(own, share(register.share @ mean), float(register.eta[a]))
 
 
-def random_world_weights(table: ReleasedTable, victims: Victims) -> tuple[Floats, Ints]:
-    """Unnormalised random-worlds belief of each distinct victim, and its compatible records."""
+def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
+    """What a further release adds to the belief about each victim of a table: ``p_A / p_L``.
+
+    A release none of whose rows fits a victim does not hold the victim, and says nothing.
+    """
+    out = np.ones((len(victims), len(table.secret.domain)))
+    there = in_terms_of(victims, table, other.table)
+    attacker, _, records = attacker_weights(other, there)
+    learner, _ = learner_weights(other, there, "predictive")
+    inside = records > 0
+    ratio = attacker[inside] / attacker[inside].sum(axis=1, keepdims=True)
+    ratio /= np.maximum(learner[inside] / learner[inside].sum(axis=1, keepdims=True), TINY)
+    out[inside] = by_secret(ratio, other.table, table)
+    return out
+
+
+def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
+    """Random worlds of all releases: `random_world_weights`, intersected with the further ones."""
+    joint = None if post.editions is None else post.editions.joint
+    owned = None if joint is None else joint.worlds
+    weights, found = random_world_weights(post.table, victims, owned)
+    for other in () if post.editions is None else post.editions.apart:
+        told, records = worlds_apart(other, in_terms_of(victims, post.table, other.table))
+        inside = records > 0
+        weights[inside] *= by_secret(told[inside], other.table, post.table)
+    return weights, found
+
+
+def random_world_weights(
+    table: ReleasedTable, victims: Victims, owned: sparse.csr_array | None = None
+) -> tuple[Floats, Ints]:
+    """Unnormalised random-worlds belief of each distinct victim, and its compatible records.
+
+    `owned` says of a vertical table whose an item can be, if more is known than its groups.
+    """
     victims, rows, compatible = matched(table, victims)
     fit = []
     for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
         share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
         fit.append(pair_values(weight, share, pairs)[:, None])
     if table.scheme == "vertical":
-        secrets = rows.gather(_group_shares(table))
+        secrets = rows.gather(_group_shares(table) if owned is None else owned)
     elif table.secrets_known:
         secrets = rows.secrets
     else:
@@ -357,7 +399,8 @@ def _vertical(
     ]
     found = parts[0][1]
     batches = np.stack(Scaled.relative(*(weights for weights, _ in parts)))
-    return np.mean(batches, axis=0), batches if post.simulated else None, found
+    simulated = post.simulated and post.editions is None
+    return np.mean(batches, axis=0), batches if simulated else None, found
 
 
 def item_fits(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.attacker import attacker_weights, random_world_weights
+from anonbayes.beliefs.attacker import attacker_weights, worlds_apart
 from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
@@ -88,7 +88,7 @@ def random_worlds_belief(
     """See `Posterior.random_worlds`."""
     victims = read_victims(post.table, victim, group=group)
     extra = secret_weights(post.table, secret)
-    weights, found = random_world_weights(post.table, victims)
+    weights, found = worlds_apart(post, victims)
     _check_found(victims, found)
     return _labelled(post.table, victims, weights, None, extra, "random worlds")
 

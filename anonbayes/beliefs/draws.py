@@ -50,6 +50,8 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
     table = post.table
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
         raise ModelError(f"draws={draws!r} must be a whole number of at least 2.")
+    if post.editions is not None:
+        raise ModelError("Intervals are those of one release; fit it alone.")
     total = post.n_chains * post.n_draws
     places = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int))
     known = victims.weights, victims.codes.T

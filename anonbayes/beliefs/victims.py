@@ -12,13 +12,21 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.domains import is_missing, weights_by_value
+from anonbayes.domains import Domain, is_missing, weights_by_value
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
 from anonbayes.tables.build import check_frame, distinct_rows
 from anonbayes.tables.cells import CellParser
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Victims", "batch_slices", "group_codes", "read_victims", "standard_error"]
+__all__ = [
+    "Victims",
+    "batch_slices",
+    "by_secret",
+    "group_codes",
+    "in_terms_of",
+    "read_victims",
+    "standard_error",
+]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -177,6 +185,48 @@ def read_victims(
         index,
         None if known is None else known[first],
     )
+
+
+def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) -> Victims:
+    """Victims of one table in the values of another; attributes of the other only are unknown.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> table = ab.datasets.load("table1_recoded")
+    >>> victims = read_victims(table, {"Nat": "M"})
+    >>> in_terms_of(victims, table, table).weights[0].toarray().tolist()
+    [[0.0, 0.0, 0.0, 1.0]]
+    """
+    codes, weights = [], []
+    for name in other.attributes:
+        domain = other.domains[name]
+        if name not in table.columns:
+            codes.append(np.zeros(len(victims), dtype=np.int64))
+            weights.append(sparse.csr_array(np.ones((1, len(domain)))))
+            continue
+        a = table.attributes.index(name)
+        codes.append(victims.codes[:, a])
+        weights.append(
+            sparse.csr_array(victims.weights[a] @ same_values(table.domains[name], domain))
+        )
+    return Victims(np.stack(codes, axis=1), tuple(weights), victims.inverse, victims.index)
+
+
+def same_values(one: Domain, two: Domain) -> sparse.csr_array:
+    """Ones where two domains have the same value, however typed, shape ``(K_one, K_two)``."""
+    place = {label: k for k, label in enumerate(two.labels)}
+    pairs = [(k, place[label]) for k, label in enumerate(one.labels) if label in place]
+    rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    shape = (len(one), len(two))
+    return sparse.csr_array((np.ones(len(pairs)), (rows, columns)), shape=shape)
+
+
+def by_secret(
+    told: npt.NDArray[np.float64], one: ReleasedTable, two: ReleasedTable
+) -> npt.NDArray[np.float64]:
+    """Columns by secret of one table as columns of another; a secret it lacks has weight 0."""
+    return np.asarray(told @ same_values(one.secret.domain, two.secret.domain))
 
 
 def group_codes(

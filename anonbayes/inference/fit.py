@@ -7,6 +7,7 @@ import logging
 import os
 import warnings
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
+from anonbayes.beliefs.editions import (
+    People,
+    join_editions,
+    merge_by_key,
+    padded,
+    person_codes,
+)
 from anonbayes.beliefs.register import Register, join_register, read_register
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
@@ -46,12 +54,13 @@ HORIZONTAL_STEPS = ("tree", "counts")
 
 
 def fit(
-    table: ReleasedTable,
+    table: ReleasedTable | Sequence[ReleasedTable],
     *,
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
     evidence: str = "auto",
     register: pd.DataFrame | ReleasedTable | None = None,
+    people: People = "records",
     method: str = "auto",
     step: str | None = None,
     draws: int = 1000,
@@ -70,8 +79,9 @@ def fit(
 
     Parameters
     ----------
-    table : ReleasedTable
-        What was released.
+    table : ReleasedTable, or several
+        What was released. Several releases are about the same people: the result is that of the
+        first, whose attacker also holds the others (MODEL 1.10, `Editions`).
     alpha, beta : float, array, mapping or callable
         Dirichlet weights of the prior; see `resolve_prior`. ``beta="pooled"`` lets rare secrets
         borrow from the population. By default `beta` is one with independent evidence, and pooled
@@ -85,6 +95,10 @@ def fit(
     register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of *other* people of the population, whom an attacker knows. They inform the
         population, not the groups (MODEL 1.10); horizontal tables only. See `Register`.
+    people : {"records"} or sequence of sequences
+        Of several releases: who is who. By default rows of vertical tables with equal records may
+        be the same person; otherwise the key of each row, table by table, in the order of
+        ``table.to_frame()``.
     method : {"auto", "exact", "gibbs", "nuts", "crossfit"}
         ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
         table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
@@ -138,17 +152,30 @@ def fit(
     >>> post.attacker({"Nat": "M"}).round(3).to_dict()
     {'Flu': 0.4, 'Heart': 0.6}
     """
+    if isinstance(table, Sequence):
+        settings: dict[str, Any] = {
+            "alpha": alpha, "beta": beta, "evidence": evidence, "method": method, "step": step,
+            "draws": draws, "tune": tune, "chains": chains, "cores": cores, "client": client,
+            "seed": seed, "thin": thin, "progressbar": progressbar, **kwargs,
+        }  # fmt: skip
+        if register is not None or resume is not None or keep_cleartext is not False:
+            raise ModelError(
+                "register=, resume= and keep_cleartext= are not available with several releases."
+            )
+        return _fit_several(table, people, settings)
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
+    if people != "records":
+        raise ModelError("people= says who is who in several releases; fit has got one.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
     if client is not None:
         check_client(client)
     coords_of(table)  # refuses reserved names before anything runs
     if register is not None:
-        people = read_register(table, register)
+        others = read_register(table, register)
         if keep_cleartext is not False:
             raise ModelError("keep_cleartext= is not available with register=.")
-        whole = join_register(table, people)
+        whole = join_register(table, others)
         evidence = choose_evidence(whole, evidence=evidence, alpha=alpha, beta=beta).evidence
         post = fit(
             table if evidence == "weighted" else whole,
@@ -168,7 +195,7 @@ def fit(
             progressbar=progressbar,
             **kwargs,
         )
-        return replace(post, table=table, register=Register.of(post, people))
+        return replace(post, table=table, register=Register.of(post, others))
     rows = rows_to_keep(table, keep_cleartext)
     if table.scheme == "vertical":
         chain = [("step", step), ("resume", resume), ("keep_cleartext", rows)]
@@ -254,6 +281,23 @@ def fit(
             "interrupted": int(interrupted),
         },
     )
+
+
+def _fit_several(
+    tables: Sequence[ReleasedTable], people: People, settings: dict[str, Any]
+) -> Posterior:
+    """Posterior of the first of several releases about the same people."""
+    for table in tables:
+        if not isinstance(table, ReleasedTable):
+            raise ModelError(f"fit needs released tables, got {type(table).__name__}.")
+    if len(tables) < 2:
+        raise ModelError(f"fit got a list of {len(tables)} releases; give two or more, or a table.")
+    by_key = not isinstance(people, str)
+    if by_key and any(table.scheme == "horizontal" for table in tables):
+        return fit(merge_by_key(tables, people), **settings)
+    person_codes([t for t in tables if t.scheme == "vertical"] or tables[:1], people)
+    first = padded(tables)
+    return join_editions([fit(table, **settings) for table in (first, *tables[1:])], people)
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -23,6 +23,7 @@ from anonbayes.beliefs.belief import (
     learner_belief,
     random_worlds_belief,
 )
+from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
 from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import ModelError
@@ -73,8 +74,8 @@ class Posterior:
         How attributes add up: in full as in Groups, or with the `weights` (MODEL 1.9).
     evidence_weights : EvidenceWeights or None
         What the release says about weights; None where it was not asked.
-    register : Register or None
-        What an attacker's register of other people adds.
+    register, editions : Register or None, Editions or None
+        What a register of other people adds, and further releases about the same people.
     """
 
     table: ReleasedTable
@@ -86,6 +87,7 @@ class Posterior:
     evidence: str = "independent"
     evidence_weights: EvidenceWeights | None = None
     register: Register | None = None
+    editions: Editions | None = None
 
     @property
     def population(self) -> ReleasedTable:
@@ -132,8 +134,8 @@ class Posterior:
     def plot_weights(self, *, ax: Axes | None = None) -> Axes:
         """Plot how much each attribute tells alone, and what it adds to the others.
 
-        Both in nats per row of held-out log score: where the second bar is much shorter, the
-        attribute repeats what the others tell. Empty where independent evidence was asked for.
+        In nats per row of held-out log score; an attribute whose second bar is much shorter repeats
+        what the others tell. Empty where independent evidence was asked for.
 
         Examples
         --------
@@ -206,7 +208,7 @@ class Posterior:
 
     @property
     def draws(self) -> xr.Dataset:
-        """The draws as a Dataset with dimensions chain and draw first."""
+        """The draws, with dimensions chain and draw first."""
         return self.groups["posterior"]
 
     @property
@@ -237,6 +239,8 @@ class Posterior:
         """
         if self.table.scheme != "vertical":
             raise ModelError("Only in a vertical table is it hidden who owns which values.")
+        if self.editions is not None and self.editions.joint is not None:
+            return [self.editions.joint.owned]
         from anonbayes.inference.vertical.group_engine import layout_of
 
         layout = layout_of(self.table)
@@ -248,10 +252,7 @@ class Posterior:
         ]
 
     def batch_means(self, name: str, cuts: Sequence[tuple[int, slice]]) -> Floats:
-        """``E[pi_<name>]`` by batch of draws, shape ``(batches, S, K)``.
-
-        Where weights are small it is the mean of ``E[pi | counts]``: draws miss what is rare.
-        """
+        """``E[pi_<name>]`` by batch, ``(batches, S, K)``; from ``E[pi | counts]`` where kept."""
         averaged = self.averaged(f"mean_{name}", cuts)
         if averaged is not None:
             return averaged.reshape(len(cuts), len(self.secret_mean), -1)

@@ -108,6 +108,8 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
             "A posterior with a register is not written: its file would hold the register's "
             "people. Keep the files and fit again."
         )
+    if post.editions is not None:
+        raise ModelError("A posterior of several releases is not written; keep the tables.")
     groups, attrs = dict(post.groups), dict(post.attrs)
     hidden = any("row" in variable.dims for variable in post.draws.data_vars.values())
     whole = not (hidden or attrs.get("interrupted", 0) or attrs.get("thinned", 0))

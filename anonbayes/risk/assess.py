@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.attacker import attacker_weights, candidate_rows, random_world_weights
+from anonbayes.beliefs.attacker import attacker_weights, candidate_rows, worlds_apart
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import BATCHES, Victims
@@ -23,7 +23,7 @@ from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
 from anonbayes.risk.calibration import score
 from anonbayes.risk.faithfulness import faithfulness, ideal_of
 from anonbayes.risk.measures import Evaluation, evaluate
-from anonbayes.risk.people import Truth, check_same_secrets, read_truth, truth_columns
+from anonbayes.risk.people import Knowledge, Truth, check_same_secrets, read_truth, truth_columns
 from anonbayes.risk.threats import (
     Gain,
     PairThreats,
@@ -151,7 +151,7 @@ def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicat
     post, gain = question.post, question.gain
     victims = replace(question.victims, codes=block.codes, group=block.group)
     record, secret = block.record, block.secret
-    worlds, _ = random_world_weights(post.table, victims)
+    worlds, _ = worlds_apart(post, victims)
     lost = np.flatnonzero(worlds[record, secret] <= 0)
     if len(lost):
         return _Lost(lost, bool(worlds[record[lost[0]]].sum() > 0))
@@ -214,8 +214,12 @@ def assess(
     group: str | None = None,
     client: Any = None,
     truth: Truth | None = None,
+    knowledge: Knowledge | None = None,
 ) -> RiskAssessment:
-    """See `Posterior.assess`; `truth` spares the work of encoding the cleartext again."""
+    """See `Posterior.assess`; `truth` spares the work of encoding the cleartext again.
+
+    `knowledge` says what is known of people instead of their values; see `Actor`.
+    """
     if client is not None:
         check_client(client)
     if not isinstance(samples, int | np.integer) or samples < 2:
@@ -228,11 +232,13 @@ def assess(
             raise AnonbayesError("group= needs a pandas dataframe; a Dask dataframe is counted.")
         cleartext, weights = _counted(table, cleartext, weights, client)
     if truth is None:
-        truth = read_truth(table, cleartext, weights=weights, group=group)
+        truth = read_truth(table, cleartext, weights=weights, group=group, knowledge=knowledge)
     remarks = [check_same_secrets(table, truth)]
     if post.register is not None:
         pairs = truth.pair_record, truth.pair_secret, truth.pair_count
         remarks += [post.register.words, post.register.remark(truth.victims, *pairs)]
+    if post.editions is not None:
+        remarks.append(post.editions.words)
     best = ideal_of(post, truth)
     records, replicates = threats_of(post, truth, problem, kind, client)
     by_ideal = pair_threats(

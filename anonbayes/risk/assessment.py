@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.attacker import attacker_weights, random_world_weights
+from anonbayes.beliefs.attacker import attacker_weights, worlds_apart
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
@@ -448,7 +448,7 @@ class RiskAssessment:
             return pair_threats(belief, truth.pair_record, truth.pair_secret, self.gain)
 
         fixed = {
-            "RW": threats(random_world_weights(post.table, truth.victims)[0]),
+            "RW": threats(worlds_apart(post, truth.victims)[0]),
             "I": threats(ideal_of(post, truth).weights(truth.victims)),
         }
         drawn = [m for m in MEASURES.values() if m.beliefs]

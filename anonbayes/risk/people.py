@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from anonbayes.tables.groups import tally
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
+    "Knowledge",
     "Truth",
     "check_all_known",
     "check_same_secrets",
@@ -30,6 +31,8 @@ __all__ = [
     "read_truth",
     "truth_columns",
 ]
+
+Knowledge = Callable[[Domain, Ints], tuple[Ints, sparse.csr_array] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,8 @@ class Truth:
         How many people each row stands for, when the cleartext came as counted records.
     group : numpy.ndarray or None
         Code of every row's group in a vertical release, where the attacker knows it.
+    knowledge : callable or None
+        What is known of an attribute, where it is not the value itself; see `exact_victims`.
     """
 
     codes: Ints
@@ -63,6 +68,7 @@ class Truth:
     pair: Ints
     weights: Ints | None = None
     group: Ints | None = None
+    knowledge: Knowledge | None = None
 
     @property
     def n_rows(self) -> int:
@@ -74,7 +80,8 @@ class Truth:
         assert self.victims.index is not None
         group = None if self.group is None else self.group[rows]
         index = self.victims.index[rows]
-        return _truth(table, index, self.codes[rows], self.secret[rows], None, group)
+        codes, secret = self.codes[rows], self.secret[rows]
+        return _truth(table, index, codes, secret, None, group, self.knowledge)
 
     def name_pair(self, pair: int) -> str:
         """Label of the first row of a pair, for messages."""
@@ -88,6 +95,7 @@ def read_truth(
     *,
     weights: str | None = None,
     group: str | None = None,
+    knowledge: Knowledge | None = None,
 ) -> Truth:
     """Encode a cleartext frame in the domains of a released table.
 
@@ -102,6 +110,8 @@ def read_truth(
         Column that says how many people a row stands for.
     group : str, optional
         Column that names each person's group in a vertical release, where the attacker knows it.
+    knowledge : callable, optional
+        What is known of an attribute instead of its value; see `exact_victims`.
 
     Examples
     --------
@@ -123,7 +133,8 @@ def read_truth(
     if group is not None:
         check_column(cleartext, group, "group")
         known = group_codes(table, cleartext[group], len(cleartext), cleartext.index)
-    return _truth(table, cleartext.index, np.stack(codes, axis=1), secret, people, known)
+    whole = np.stack(codes, axis=1)
+    return _truth(table, cleartext.index, whole, secret, people, known, knowledge)
 
 
 def _truth(
@@ -133,12 +144,15 @@ def _truth(
     secret: Ints,
     people: Ints | None,
     group: Ints | None = None,
+    knowledge: Knowledge | None = None,
 ) -> Truth:
-    victims = exact_victims(list(codes.T), table, index=index, group=group)
+    victims = exact_victims(list(codes.T), table, index=index, group=group, knowledge=knowledge)
     pair, first, _ = distinct_rows([victims.inverse, secret])
     count = tally(pair, people, len(first))
     records = victims.inverse[first]
-    return Truth(codes, secret, victims, records, secret[first], count, pair, people, group)
+    return Truth(
+        codes, secret, victims, records, secret[first], count, pair, people, group, knowledge
+    )
 
 
 def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
@@ -224,10 +238,20 @@ def exact_victims(
     *,
     index: pd.Index | None = None,
     group: Ints | None = None,
+    knowledge: Knowledge | None = None,
 ) -> Victims:
-    """Victims of whom every attribute is known, from value codes; no text is parsed."""
+    """Victims of whom every attribute is known, from value codes; no text is parsed.
+
+    `knowledge` is called with the domain and the codes of an attribute, and says what is known
+    instead, if anything: for each row a row of a matrix ``P(what is known | value)``.
+    """
     known, weights = [], []
     for code, name in zip(codes, table.attributes, strict=True):
+        other = None if knowledge is None else knowledge(table.domains[name], code)
+        if other is not None:
+            known.append(other[0])
+            weights.append(other[1])
+            continue
         shown = np.bincount(code, minlength=len(table.domains[name])) > 0
         values = np.flatnonzero(shown)
         known.append((np.cumsum(shown) - 1)[code])

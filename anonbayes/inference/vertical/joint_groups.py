@@ -1,0 +1,476 @@
+"""Several vertical tables of the same people, read together (MODEL 1.10).
+
+Every group says which secrets its people share out. A person stands in a group of each table, and
+the two sets of groups cross: that is a code with a check per group, and like one it is decoded by
+belief propagation. A group tells each of its people which secret is left, given what the other
+groups say about the rest (the subset recursion of `block`, exactly); the people hand that on to
+their groups in the other tables. Where nobody says who is who, equal records are matched: the
+people of one record are permuted between the tables, and the same recursion sums over their
+permutations. Small tables are summed over completely instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.errors import TableError
+from anonbayes.inference.vertical.block import (
+    MAX_BLOCK,
+    Lattice,
+    group_marginals,
+    lattice,
+    marginal_space,
+    widest_group,
+)
+from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
+
+__all__ = ["Edition", "Joint", "join_groups", "link_sides", "link_tops"]
+
+ROUNDS, SETTLED, DAMPING = 100, 1e-4, 0.5
+"""Rounds of messages at most, change that ends them, and share of a message that stays."""
+
+SWEEPS = 150
+"""Sweeps over the pieces of a group that is too large for the recursion."""
+
+MOST_PEOPLE, MOST_WORLDS = 24, 200_000
+"""Tables up to this size are summed over completely, unless there are more cleartexts than that."""
+
+MOST_ALIKE = 64
+"""People with one record, beyond which it hardly helps to ask who of them is whom."""
+
+TINY = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Beliefs about the items of a vertical table, from several vertical tables.
+
+    Attributes
+    ----------
+    owned, worlds : scipy.sparse.csr_array
+        ``P(item belongs to secret)``, shape ``(N, S)``: by the model, and by intersecting the
+        groups' secrets (random worlds).
+    linked : float
+        Share of the items that have a single counterpart in every other release.
+    exact : bool
+        Whether all cleartexts were summed over.
+    rounds, change : int, float
+        Rounds of messages, and how far the last one moved a belief.
+    """
+
+    owned: sparse.csr_array
+    worlds: sparse.csr_array
+    linked: float
+    exact: bool
+    rounds: int
+    change: float
+
+    def narrowed(self, size: int) -> Joint:
+        """The same with the first secrets only, where no other can be."""
+        return replace(self, owned=self.owned[:, :size], worlds=self.worlds[:, :size])
+
+
+class Edition(NamedTuple):
+    """A vertical table among several: its layout, who its items are, and what their values tell.
+
+    Items with the same code in `person` may be the same person; -1 is somebody of this table only.
+    `told` has a weight for each link, ``(item, secret of its group)``.
+    """
+
+    layout: VerticalLayout
+    person: Ints
+    told: Floats
+
+
+class LinkSide(NamedTuple):
+    """One edition in the kernels: where each item's links begin, and the secret of every link."""
+
+    links: Ints
+    columns: Ints
+
+
+class _Match(NamedTuple):
+    """People, or records, that two editions share: their items in each, as pointers and items."""
+
+    one: int
+    two: int
+    pointer_one: Ints
+    item_one: Ints
+    pointer_two: Ints
+    item_two: Ints
+
+
+def join_groups(editions: Sequence[Edition]) -> list[Joint]:
+    """Beliefs about the items of vertical tables of the same people, one per table.
+
+    Examples
+    --------
+    >>> layout = VerticalLayout([[0], [0]], [0, 1], [0, 2], [1], 3)
+    >>> other = VerticalLayout([[0], [0], [0]], [0, 2, 1], [0, 2, 3], [1], 3)
+    >>> first = Edition(layout, np.array([0, 1]), np.ones(layout.n_links))
+    >>> second = Edition(other, np.array([0, 2, 1]), np.ones(other.n_links))
+    >>> join_groups([first, second])[0].owned.toarray().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    sides = [link_sides(edition.layout) for edition in editions]
+    matches = list(_matches(editions))
+    worlds = _intersections(editions, sides, matches)
+    found = _all_worlds(editions) or _propagate(editions, sides, matches)
+    return [
+        Joint(
+            edition.layout.ownership(_shares(edition.layout, belief)),
+            edition.layout.ownership(_shares(edition.layout, world)),
+            _linked(editions, e),
+            found.exact,
+            found.rounds,
+            found.change,
+        )
+        for e, (edition, belief, world) in enumerate(
+            zip(editions, found.beliefs, worlds, strict=True)
+        )
+    ]
+
+
+class _Found(NamedTuple):
+    """Beliefs on the links of every edition, and how they were found."""
+
+    beliefs: list[Floats]
+    exact: bool
+    rounds: int = 0
+    change: float = 0.0
+
+
+def link_sides(layout: VerticalLayout) -> LinkSide:
+    """Links of a layout as the kernels read them."""
+    columns = layout.ownership(np.zeros(layout.n_links)).indices
+    return LinkSide(layout.arrays.links, np.asarray(columns, dtype=np.int64))
+
+
+def _matches(editions: Sequence[Edition]) -> Iterator[_Match]:
+    """Pair the people of a release with the last release before it that has them."""
+    size = max(int(e.person.max(initial=-1)) for e in editions) + 1
+    last = np.full(size, -1)
+    for two, edition in enumerate(editions):
+        there = np.zeros(size, dtype=bool)
+        there[edition.person[edition.person >= 0]] = True
+        for one in range(two):
+            shared = np.flatnonzero(there & (last == one))
+            if len(shared):
+                yield _Match(one, two, *_items(editions[one], shared), *_items(edition, shared))
+        last[there] = two
+
+
+def _items(edition: Edition, people: Ints) -> tuple[Ints, Ints]:
+    order = np.argsort(edition.person, kind="stable")
+    codes = edition.person[order]
+    start, stop = (np.searchsorted(codes, people, side=side) for side in ("left", "right"))
+    pointer = np.concatenate([[0], np.cumsum(stop - start)])
+    return pointer, order[np.arange(pointer[-1]) + np.repeat(start - pointer[:-1], stop - start)]
+
+
+def _linked(editions: Sequence[Edition], which: int) -> float:
+    """Share of the items of an edition that have a single counterpart in each of the others."""
+    own = editions[which].person
+    single = own >= 0
+    for edition in editions:
+        known = edition.person[edition.person >= 0]
+        single &= np.bincount(known, minlength=int(own.max(initial=0)) + 1)[own] == 1
+    return float(single.mean())
+
+
+def _shares(layout: VerticalLayout, values: Floats) -> Floats:
+    links = layout.arrays.links
+    return values / np.repeat(np.add.reduceat(values, links[:-1]), np.diff(links))
+
+
+def _intersections(
+    editions: Sequence[Edition], sides: list[LinkSide], matches: list[_Match]
+) -> list[Floats]:
+    """Random worlds of every edition, times those of its counterparts in all others."""
+    shares = [_shares(e.layout, _slots(e.layout)) for e in editions]
+    size = max(int(e.person.max(initial=-1)) for e in editions) + 1
+    everybody = np.arange(size)
+    lists = [_items(edition, everybody) for edition in editions]
+    out = [share.copy() for share in shares]
+    for one in range(len(editions)):
+        for two in range(len(editions)):
+            if one != two:
+                average(*lists[one], *lists[two], sides[one], sides[two], shares[two], out[one])
+    for edition, values in zip(editions, out, strict=True):
+        lost = np.flatnonzero(np.add.reduceat(values, edition.layout.arrays.links[:-1]) <= 0)
+        if len(lost):
+            raise TableError(
+                f"Row {int(lost[0])} of a release shares no sensitive value with its counterpart "
+                f"in another ({len(lost):,} rows like this): these are not the same people, or not "
+                "the same secrets. Check the keys, and that the values are spelled alike."
+            )
+    return out
+
+
+def _slots(layout: VerticalLayout) -> Floats:
+    """Slots of its group that have the secret of a link."""
+    arrays, sizes = layout.arrays, layout.group_sizes
+    first = np.repeat(arrays.links[layout.offsets[:-1]], sizes)  # links of each group's first item
+    count = np.bincount(first + arrays.ranks, minlength=layout.n_links).astype(float)
+    own = np.arange(layout.n_links) - np.repeat(arrays.links[:-1], np.diff(arrays.links))
+    begin = np.repeat(arrays.links[layout.offsets[:-1]][layout.groups], np.diff(arrays.links))
+    return count[begin + own]
+
+
+def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list[_Match]) -> _Found:
+    """Belief propagation: groups and matched people tell each other what is left."""
+    lattices = [lattice(min(MAX_BLOCK, int(e.layout.group_sizes.max()))) for e in editions]
+    widths = (max(np.diff(m.pointer_one).max(), np.diff(m.pointer_two).max()) for m in matches)
+    steps = lattice(min(MAX_BLOCK, int(max(widths, default=1))))
+    ones = [np.ones(e.layout.n_links) for e in editions]
+    by_group = list(ones)
+    before, after = list(ones), list(ones)  # messages of matches with earlier and later editions
+    beliefs = [e.told for e in editions]
+    unused = np.random.default_rng(0)  # nothing is cut into pieces there
+    change, turn = np.inf, 0
+    for turn in range(1, ROUNDS + 1):
+        change = 0.0
+        for e, edition in enumerate(editions):
+            known = np.maximum(edition.told * before[e] * after[e], TINY)
+            known = np.maximum(known / link_tops(sides[e], known), TINY)
+            owner = np.zeros(edition.layout.n_links)
+            rng = np.random.default_rng((e, turn))
+            share_out(edition.layout.arrays, lattices[e], np.log(known), owner, SWEEPS, rng)
+            new = owner / known
+            new = np.maximum(new / link_tops(sides[e], new), TINY)
+            by_group[e] = by_group[e] ** DAMPING * new ** (1 - DAMPING)
+            belief = _shares(edition.layout, known * by_group[e])
+            change = max(change, float(np.abs(belief - beliefs[e]).max()))
+            beliefs[e] = belief
+        before, after = [o.copy() for o in ones], [o.copy() for o in ones]
+        told = [e.told * g for e, g in zip(editions, by_group, strict=True)]
+        # A match hears from a release everything but what it said itself.
+        for m in matches:
+            match_people(
+                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
+                sides[m.one], told[m.one] * before[m.one], after[m.one],
+                sides[m.two], told[m.two], before[m.two], unused,
+            )  # fmt: skip
+        for m in reversed(matches):
+            match_people(
+                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
+                sides[m.one], told[m.one] * before[m.one], after[m.one],
+                sides[m.two], told[m.two] * after[m.two], before[m.two], unused,
+            )  # fmt: skip
+        if change < SETTLED:
+            break
+    return _Found(beliefs, False, turn, change)
+
+
+def link_tops(side: LinkSide, values: Floats) -> Floats:
+    """Largest value of each item, on all of its links."""
+    return np.repeat(np.maximum.reduceat(values, side.links[:-1]), np.diff(side.links))
+
+
+@njit(cache=True, nogil=True)
+def share_out(
+    arrays: Arrays,
+    lattice: Lattice,
+    score: Floats,
+    owner: Floats,
+    sweeps: int,
+    rng: np.random.Generator,
+) -> None:
+    """Add ``P(item belongs to secret)`` of every group, given log weights of the links."""
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    space = marginal_space(lattice.block, widest_group(offsets))
+    for g in range(len(offsets) - 1):
+        lo = offsets[g]
+        n = offsets[g + 1] - lo
+        for x in range(n):
+            for m in range(n):
+                space.weight[x, m] = score[links[lo + m] + ranks[lo + x]]
+        group_marginals(lattice, space, n, sweeps, rng)
+        for x in range(n):
+            for m in range(n):
+                owner[links[lo + m] + ranks[lo + x]] += space.marginal[x, m]
+
+
+@njit(cache=True, nogil=True)
+def average(
+    pointer_one: Ints, item_one: Ints, pointer_two: Ints, item_two: Ints,
+    one: LinkSide, two: LinkSide, source: Floats, target: Floats,
+) -> None:  # fmt: skip
+    """Multiply `target` by the average of `source` over the counterparts of each item."""
+    for p in range(len(pointer_one) - 1):
+        n = pointer_two[p + 1] - pointer_two[p]
+        if n == 0:
+            continue
+        for x in range(pointer_one[p], pointer_one[p + 1]):
+            i = item_one[x]
+            for link in range(one.links[i], one.links[i + 1]):
+                total = 0.0
+                for y in range(pointer_two[p], pointer_two[p + 1]):
+                    j = item_two[y]
+                    for other in range(two.links[j], two.links[j + 1]):
+                        if two.columns[other] == one.columns[link]:
+                            total += source[other]
+                target[link] *= total / n
+
+
+@njit(cache=True, nogil=True)
+def match_people(
+    pointer_one: Ints, item_one: Ints, pointer_two: Ints, item_two: Ints, lattice: Lattice,
+    one: LinkSide, told_one: Floats, to_one: Floats,
+    two: LinkSide, told_two: Floats, to_two: Floats, rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Set what the counterparts of each item say, summed over who may be whom.
+
+    Of ``n`` people with one record, a permutation between the releases has the weight
+    ``prod_i W[i, sigma(i)]``, ``W[i, j] = sum_s told_one(i, s) told_two(j, s)``: the probability
+    that they agree. Who is in one of the two only is matched with somebody of whom nothing is told.
+    """
+    widest = 1
+    for p in range(len(pointer_one) - 1):
+        n = max(pointer_one[p + 1] - pointer_one[p], pointer_two[p + 1] - pointer_two[p])
+        widest = max(widest, min(n, MOST_ALIKE))
+    space = marginal_space(lattice.block, widest)
+    agree = np.empty((widest, widest))
+    room = np.empty(max(one.columns.max(), two.columns.max()) + 1)
+    for p in range(len(pointer_one) - 1):
+        a, b = pointer_one[p], pointer_two[p]
+        n_one, n_two = pointer_one[p + 1] - a, pointer_two[p + 1] - b
+        n = max(n_one, n_two)
+        if n > MOST_ALIKE:
+            own, other = item_one[a : a + n_one], item_two[b : b + n_two]
+            _hear_all(own, other, one, to_one, two, told_two, room)
+            _hear_all(other, own, two, to_two, one, told_one, room)
+            continue
+        for x in range(n):
+            for y in range(n):
+                total = 0.0
+                if x >= n_one or y >= n_two:
+                    total = 1.0
+                else:
+                    i, j = item_one[a + x], item_two[b + y]
+                    for k in range(one.links[i], one.links[i + 1]):
+                        for m in range(two.links[j], two.links[j + 1]):
+                            if one.columns[k] == two.columns[m]:
+                                total += told_one[k] * told_two[m]
+                agree[x, y] = max(total, TINY)
+                space.weight[x, y] = np.log(agree[x, y])
+        if n == 1:
+            space.marginal[0, 0] = agree[0, 0]
+        else:
+            group_marginals(lattice, space, n, 0, rng)
+        for x in range(n):
+            for y in range(n):
+                agree[x, y] = space.marginal[x, y] / agree[x, y]
+        _hear(n_one, n_two, n, agree, False, item_one[a:], item_two[b:], one, to_one, two, told_two)
+        _hear(n_two, n_one, n, agree, True, item_two[b:], item_one[a:], two, to_two, one, told_one)
+
+
+@njit(cache=True, nogil=True)
+def _hear(
+    n_own: int, n_other: int, n: int, part: Floats, turned: bool, own: Ints, other: Ints,
+    mine: LinkSide, to: Floats, theirs: LinkSide, told: Floats,
+) -> None:  # fmt: skip
+    """What each item of one side hears from the other; the largest value of an item is one."""
+    for x in range(n_own):
+        i = own[x]
+        top = 0.0
+        for k in range(mine.links[i], mine.links[i + 1]):
+            to[k] = 0.0
+            for y in range(n):
+                share = part[y, x] if turned else part[x, y]
+                if y >= n_other:
+                    to[k] += share
+                    continue
+                for m in range(theirs.links[other[y]], theirs.links[other[y] + 1]):
+                    if theirs.columns[m] == mine.columns[k]:
+                        to[k] += share * told[m]
+            top = max(top, to[k])
+        for k in range(mine.links[i], mine.links[i + 1]):
+            to[k] = to[k] / top if top > 0.0 else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _hear_all(
+    own: Ints, other: Ints, mine: LinkSide, to: Floats, theirs: LinkSide, told: Floats, room: Floats
+) -> None:
+    """What items hear from very many counterparts: their average, whoever is whom."""
+    room[:] = 0.0
+    for j in other:
+        for m in range(theirs.links[j], theirs.links[j + 1]):
+            room[theirs.columns[m]] += told[m]
+    for i in own:
+        top = 0.0
+        for k in range(mine.links[i], mine.links[i + 1]):
+            to[k] = room[mine.columns[k]]
+            top = max(top, to[k])
+        for k in range(mine.links[i], mine.links[i + 1]):
+            to[k] = to[k] / top if top > 0.0 else 1.0
+
+
+def _all_worlds(editions: Sequence[Edition]) -> _Found | None:
+    """Sum over all cleartexts that fit every edition; None where they are too many, or ties."""
+    if sum(e.layout.n_rows for e in editions) > MOST_PEOPLE:
+        return None
+    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for e, edition in enumerate(editions):
+        for item, code in enumerate(edition.person.tolist()):
+            places.setdefault((0, code) if code >= 0 else (e + 1, item), []).append((e, item))
+    people = list(places.values())
+    if any(len({e for e, _ in person}) < len(person) for person in people):
+        return None
+    left = [
+        [np.bincount(part, minlength=e.layout.n_secrets) for part in _by_group(e.layout)]
+        for e in editions
+    ]
+    links = [[dict(_links(e.layout, i)) for i in range(e.layout.n_rows)] for e in editions]
+    beliefs = [np.zeros(e.layout.n_links) for e in editions]
+    worlds = 0
+
+    def visit(number: int, weight: float, path: list[tuple[int, int]]) -> None:
+        nonlocal worlds
+        if worlds > MOST_WORLDS:
+            return
+        if number == len(people):
+            worlds += 1
+            for e, link in path:
+                beliefs[e][link] += weight
+            return
+        person = people[number]
+        e, item = person[0]
+        for secret in links[e][item]:
+            here = [(e, links[e][item].get(secret)) for e, item in person]
+            stock = [left[e][editions[e].layout.groups[item]] for e, item in person]
+            if any(link is None for _, link in here) or any(part[secret] == 0 for part in stock):
+                continue
+            for part in stock:
+                part[secret] -= 1
+            told = float(np.prod([editions[e].told[link] for e, link in here]))
+            visit(number + 1, weight * told, path + here)  # type: ignore[operator]
+            for part in stock:
+                part[secret] += 1
+
+    visit(0, 1.0, [])
+    if worlds == 0:
+        raise TableError(
+            "No cleartext fits all releases: these are not the same people, or not the same "
+            "secrets. Check the keys, and that the values are spelled alike."
+        )
+    return None if worlds > MOST_WORLDS else _Found(beliefs, True)
+
+
+def _by_group(layout: VerticalLayout) -> list[Ints]:
+    return np.split(layout.secrets, layout.offsets[1:-1])
+
+
+def _links(layout: VerticalLayout, item: int) -> Iterator[tuple[int, int]]:
+    """Secrets that an item may have, and where their links are."""
+    side = link_sides(layout)
+    for link in range(side.links[item], side.links[item + 1]):
+        yield int(side.columns[link]), link

@@ -1,0 +1,367 @@
+"""Named attackers: what each knows of the people of a table, and what each finds out (MODEL 1.10).
+
+Every assessment is that of somebody who knows something. An `Actor` says what: which attributes,
+exactly, coarsely or noisily; the group; a register of other people; other releases about the same
+people; a prior of their own. `attackers` assesses one release against several of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from anonbayes.arrays import Ints
+from anonbayes.beliefs.editions import People
+from anonbayes.channels.randomness import randomness
+from anonbayes.domains import Domain
+from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.figures import make_axes
+from anonbayes.formats import share
+from anonbayes.inference.dirichlet import PriorLike
+from anonbayes.inference.fit import fit
+from anonbayes.risk.assess import assess
+from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from anonbayes.channels.base import Channel
+    from anonbayes.inference.posterior import Posterior
+
+__all__ = ["Actor", "Attackers", "attackers"]
+
+SHOWN = {
+    "right": "secrets guessed right",
+    "learner_right": "without the table",
+    "cost": "due to the table",
+    "stated": "certainty stated",
+    "log_loss": "log loss",
+    "doubled": "at least twice as certain",
+    "sure": "sure beyond 90 %",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Actor:
+    """An attacker, by what is known.
+
+    Parameters
+    ----------
+    name : str
+        How the attacker is called.
+    knows : sequence of str, optional
+        Attributes of a victim that are known; all by default.
+    coarse : mapping, optional
+        Attributes of which only a coarser label is known: the level of the attribute's hierarchy,
+        or a label for each value.
+    noisy : mapping of str to Channel, optional
+        Attributes that are known through a channel, such as `RandomizedResponse`.
+    group : str, optional
+        Column of the cleartext that names the group of a vertical table, which is known, too.
+    register : pandas.DataFrame, optional
+        Cleartext rows of other people; see `fit`.
+    also : sequence of ReleasedTable
+        Further releases about the same people; see `fit`.
+    people : {"records"} or sequence of sequences
+        Who is who in them; see `fit`.
+    alpha, beta : optional
+        A prior of one's own; that of the others by default.
+    about : str
+        The assumption, in a sentence.
+
+    Examples
+    --------
+    >>> Actor.neighbour("age", "sex").knows
+    ('age', 'sex')
+    """
+
+    name: str
+    knows: Sequence[str] | None = None
+    coarse: Mapping[str, int | Mapping[Any, Any]] = field(default_factory=dict)
+    noisy: Mapping[str, Channel] = field(default_factory=dict)
+    group: str | None = None
+    register: pd.DataFrame | None = None
+    also: Sequence[ReleasedTable] = ()
+    people: People = "records"
+    alpha: PriorLike | None = None
+    beta: PriorLike | None = None
+    about: str = ""
+
+    @classmethod
+    def stranger(cls) -> Actor:
+        """Somebody who has a person's whole record, and nothing else."""
+        return cls("stranger", about="Knows all attributes of a person, and that they are in the "
+                   "table.")  # fmt: skip
+
+    @classmethod
+    def neighbour(cls, *attributes: str, name: str = "neighbour") -> Actor:
+        """Somebody who knows some attributes of a person."""
+        if not attributes:
+            raise AnonbayesError("Name the attributes that a neighbour knows, such as 'age'.")
+        return cls(name, attributes, about=f"Knows {', '.join(attributes)} of a person, and that "
+                   "they are in the table.")  # fmt: skip
+
+    @classmethod
+    def insider(cls, group: str = "group") -> Actor:
+        """Somebody who knows a person's group in an Anatomy: a column of the cleartext."""
+        return cls("insider", group=group, about="Knows all attributes of a person, and the group "
+                   "of the Anatomy that they are in.")  # fmt: skip
+
+    @classmethod
+    def register_holder(cls, register: pd.DataFrame) -> Actor:
+        """Somebody who holds the cleartext of other people of the population."""
+        return cls("register holder", register=register, about="Knows all attributes of a person, "
+                   f"and {len(register):,} other people of the population in clear.")  # fmt: skip
+
+    @classmethod
+    def collector(cls, *also: ReleasedTable, people: People = "records") -> Actor:
+        """Somebody who holds further releases about the same people."""
+        return cls("collector", also=also, people=people, about="Knows all attributes of a person, "
+                   f"and holds {len(also)} more of the releases about them.")  # fmt: skip
+
+    def check(self, table: ReleasedTable) -> None:
+        """Raise `AnonbayesError` if something is known of what the table does not have."""
+        for name in (*(self.knows or ()), *self.coarse, *self.noisy):
+            if name not in table.columns:
+                raise AnonbayesError(
+                    f"Attacker {self.name!r} knows {name!r}, which is no attribute of the release. "
+                    f"{nearest(name, table.attributes)}"
+                )
+        for name, level in self.coarse.items():
+            if isinstance(level, int):
+                _labels(self, table.domains[name], level)
+
+    def knowledge(self, domain: Domain, codes: Ints, seed: int) -> Known | None:
+        """What is known of an attribute, row by row; None where it is the value itself.
+
+        Parameters
+        ----------
+        domain : Domain
+            The attribute.
+        codes : numpy.ndarray
+            Codes of the true values.
+        seed : int
+            Of the noise.
+        """
+        name = domain.name
+        if name in self.noisy:
+            channel = self.noisy[name]
+            stream = randomness(seed, f"what {self.name} sees of {name}")
+            reports = channel.release(
+                list(domain.decode(codes)), seed=int(stream.integers(0, 2**62, 1)[0])
+            )
+            seen, _, matrix = channel.evidence(reports)
+            return np.asarray(seen, dtype=np.int64), sparse.csr_array(matrix)
+        if name in self.coarse:
+            labels = _labels(self, domain, self.coarse[name])
+            cell, distinct = pd.factorize(pd.Index(labels, tupleize_cols=False))
+            members = (np.ones(len(cell)), (cell, np.arange(len(cell))))
+            shape = (len(distinct), len(domain))
+            return cell.astype(np.int64)[codes], sparse.csr_array(members, shape=shape)
+        if self.knows is not None and name not in self.knows:
+            unknown = sparse.csr_array(np.ones((1, len(domain))))
+            return np.zeros(len(codes), dtype=np.int64), unknown
+        return None
+
+
+Known = tuple[Ints, sparse.csr_array]
+
+
+def _labels(actor: Actor, domain: Domain, level: int | Mapping[Any, Any]) -> list[Any]:
+    if isinstance(level, Mapping):
+        lacking = [value for value in domain.values if value not in level]
+        if lacking:
+            raise AnonbayesError(
+                f"Attacker {actor.name!r}: coarse= has no label for {lacking[0]!r} of "
+                f"{domain.name!r} ({len(lacking)} values)."
+            )
+        return [level[value] for value in domain.values]
+    tree = domain.hierarchy
+    if tree is None or not 0 <= level <= tree.depth:
+        known = "it has no hierarchy" if tree is None else f"it has levels 0 to {tree.depth}"
+        raise AnonbayesError(
+            f"Attacker {actor.name!r} knows level {level} of {domain.name!r}, but {known}; give a "
+            "label for each value instead."
+        )
+    if level == 0:
+        return list(domain.values)
+    place = {str(leaf): i for i, leaf in enumerate(tree.leaves)}
+    return [tree.label(place[label], level) for label in domain.labels]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Attackers:
+    """One release and several attackers. Made by `attackers`.
+
+    Attributes
+    ----------
+    actors : tuple of Actor
+        Who they are.
+    risks : mapping of str to RiskAssessment
+        The assessment of each, by name.
+    """
+
+    actors: tuple[Actor, ...]
+    risks: Mapping[str, RiskAssessment]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Attackers side by side, the best guesser first.
+
+        ``right`` is the share of secrets guessed right, ``learner_right`` that of somebody who
+        knows as much of a person but not that they are in the table, ``cost`` the difference (at
+        least 0); ``stated`` the mean certainty of the best guess, ``log_loss``, ``doubled`` as in
+        `RiskAssessment`; ``sure`` the share of people of whose true secret the attacker is surer
+        than 90 %.
+        """
+        lines = {}
+        for actor in self.actors:
+            risk = self.risks[actor.name]
+            score, people = risk.scores, risk.people.to_numpy()
+            sure = risk.rows["p_A"].to_numpy() > 0.9
+            lines[actor.name] = {
+                "right": score.loc["attacker", "right"],
+                "right_se": score.loc["attacker", "right_se"],
+                "learner_right": score.loc["learner", "right"],
+                "cost": risk.summary["RGT_A"],
+                "stated": score.loc["attacker", "stated"],
+                "log_loss": score.loc["attacker", "log_loss"],
+                "ece": score.loc["attacker", "ece"],
+                "max_Ti": risk.summary["max_Ti"],
+                "doubled": risk.summary["doubled"],
+                "sure": float(people[sure].sum() / people.sum()),
+                "about": actor.about,
+            }
+        frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("attacker")
+        return frame.sort_values("right", ascending=False, kind="stable")
+
+    @property
+    def text(self) -> str:
+        """A sentence per attacker."""
+        return "\n".join(
+            f"{str(name).capitalize()}: {share(line['right'])} of the secrets guessed right, "
+            f"{share(line['learner_right'])} without the table; surer than 90% of "
+            f"{share(line['sure'])}."
+            for name, line in self.table.iterrows()
+        )
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return plain types for JSON, an object per attacker."""
+        return [
+            {"attacker": str(name)}
+            | {str(k): v if isinstance(v, str) or np.isfinite(v) else None for k, v in line.items()}
+            for name, line in self.table.iterrows()
+        ]
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot how many secrets each attacker guesses right, and how many without the table.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> table, people = ab.datasets.load("table1_recoded"), ab.datasets.load("table1")
+        >>> found = ab.attackers(table, people, seed=1, draws=50, progressbar=False)
+        >>> [label.get_text() for label in found.plot().get_yticklabels()]
+        ['stranger']
+        """
+        frame = self.table.iloc[::-1]
+        ax = make_axes(ax, 6.0, 1.2 + 0.5 * len(frame))
+        places = np.arange(len(frame))
+        ax.hlines(places, frame["learner_right"], frame["right"], color="0.75", linewidth=3)
+        ax.plot(frame["learner_right"], places, "o", color="C0", label="without the table")
+        ax.errorbar(
+            frame["right"], places, xerr=2 * frame["right_se"], fmt="D", color="C3",
+            label="with it (two standard errors)",
+        )  # fmt: skip
+        ax.set_yticks(places, frame.index.tolist())
+        ax.set(xlabel="share of secrets guessed right", ylim=(-0.5, len(frame) - 0.5))
+        ax.set_xlim(0, min(1.0, max(frame["right"].max() * 1.15, 0.1)))
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=2, frameon=False)
+        return ax
+
+    def __repr__(self) -> str:
+        return f"Attackers({', '.join(actor.name for actor in self.actors)})\n{self.text}"
+
+    def _repr_html_(self) -> str:
+        shown = self.table[list(SHOWN)].rename(columns=SHOWN)
+        notes = "".join(
+            f"<li><b>{escape(actor.name)}</b>: {escape(actor.about)}</li>" for actor in self.actors
+        )
+        return f"{shown.to_html(float_format='{:.3f}'.format)}<ul>{notes}</ul>"
+
+
+def attackers(
+    table: ReleasedTable,
+    people: pd.DataFrame,
+    actors: Iterable[Actor] | None = None,
+    *,
+    harm: Iterable[Any] | None = None,
+    weights: str | None = None,
+    seed: int | None = 0,
+    post: Posterior | None = None,
+    **settings: Any,
+) -> Attackers:
+    """Assess a release against several attackers.
+
+    Attackers who differ only in what they know of a person share one posterior.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        The release.
+    people : pandas.DataFrame
+        Its cleartext, as `Posterior.assess` takes it.
+    actors : iterable of Actor, optional
+        The attackers; a stranger by default.
+    harm, weights : optional
+        As in `Posterior.assess`.
+    seed : int, optional
+        Of posteriors and of noisy knowledge.
+    post : Posterior, optional
+        The posterior of the release alone, which spares fitting it again.
+    **settings
+        Further settings of `fit`.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> table, people = ab.datasets.load("table1_recoded"), ab.datasets.load("table1")
+    >>> who = [ab.Actor.stranger(), ab.Actor.neighbour("Nat")]
+    >>> found = ab.attackers(table, people, who, seed=1, draws=50, progressbar=False)
+    >>> found.table["right"].round(2).to_dict()
+    {'stranger': 0.75, 'neighbour': 0.5}
+    """
+    chosen = (Actor.stranger(),) if actors is None else tuple(actors)
+    names = [actor.name for actor in chosen]
+    for name in names:
+        if names.count(name) > 1:
+            raise AnonbayesError(f"Two attackers are called {name!r}; give each its own name.")
+    if not chosen:
+        raise AnonbayesError("actors= is empty; name at least one attacker.")
+    for actor in chosen:
+        actor.check(table)
+    found, shared = {}, post
+    for actor in chosen:
+        own = {"alpha": actor.alpha, "beta": actor.beta, "register": actor.register}
+        more = {k: v for k, v in own.items() if v is not None}
+        if actor.also:
+            tables = [table, *actor.also]
+            of_actor = fit(tables, people=actor.people, seed=seed, **(settings | more))
+        elif more:
+            of_actor = fit(table, seed=seed, **(settings | more))
+        else:
+            shared = fit(table, seed=seed, **settings) if shared is None else shared
+            of_actor = shared
+        found[actor.name] = assess(
+            of_actor, people, harm=harm, weights=weights, group=actor.group,
+            knowledge=partial(actor.knowledge, seed=seed or 0),
+        )  # fmt: skip
+    return Attackers(chosen, found)
