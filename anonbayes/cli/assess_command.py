@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,12 @@ from anonbayes.cli.options import (
     MODEL,
     AllowPartial,
     Alpha,
+    Also,
     Anatomy,
     AsJson,
     AtLeast,
     AtMost,
+    AttackerSpecs,
     Beta,
     Chains,
     Cleartext,
@@ -42,6 +44,7 @@ from anonbayes.cli.options import (
     MaxRelativeThreat,
     MaxThreatened,
     Missing,
+    Person,
     PresetName,
     RequireConvergence,
     Seed,
@@ -53,9 +56,12 @@ from anonbayes.cli.options import (
 from anonbayes.cli.screen import is_terminal, print_json, say, show_table, working
 from anonbayes.cli.shared import (
     EXCEEDED,
+    Source,
     ask,
+    attacker_keys,
     check_free,
     command_line,
+    further_releases,
     named_as_options,
     parse_weights,
     plot_writer,
@@ -83,6 +89,9 @@ def assess(
         Path | None,
         typer.Option(help="Other people of the population in clear, whom the attacker knows."),
     ] = None,
+    also: Also = None,
+    person: Person = None,
+    attacker: AttackerSpecs = None,
     hierarchies: Hierarchies = None,
     anatomy: Anatomy = None,
     group: Group = None,
@@ -152,8 +161,8 @@ def assess(
 ) -> None:
     """Assess a release: who is threatened, how much more than anybody else, how surely.
 
-    Writes report.html, risk.json and (without --register) posterior.nc. Exit code 0; 3 when a limit
-    is exceeded; 2 on bad input.
+    Writes report.html, risk.json and (without --register and --also) posterior.nc. Exit code 0; 3
+    when a limit is exceeded; 2 on bad input.
     """
     from anonbayes.scenario.load import prepare
     from anonbayes.scenario.outputs import Place, content_of
@@ -165,7 +174,16 @@ def assess(
         release_keys(
             released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
             drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
+            person=person,
         )
+        | {
+            "also": further_releases(
+                also, hierarchies=hierarchies, group=group, sensitive=sensitive, drop=drop,
+                domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
+                person=person,
+            ),
+            "attackers": attacker_keys(attacker),
+        }
         | _cleartext_keys(cleartext, sep, encoding, decimal)
         | ({} if known_group is None else {"cleartext.group": known_group})
         | _cleartext_keys(register, sep, encoding, decimal, of="others")
@@ -266,28 +284,6 @@ SHOWN = {
     "converged": "converged",
     "acceptable": "keeps the limits",
 }
-
-
-@dataclass(frozen=True)
-class _Source:
-    """One release of the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
-
-    name: str
-    file: Path
-    anatomy: Path | None
-
-    @classmethod
-    def of(cls, text: str) -> _Source:
-        # A file may have either sign in its name; what exists is meant.
-        name, equals, rest = ("", "", text) if Path(text).exists() else text.partition("=")
-        if not equals:
-            name, rest = "", text
-        first, plus, second = (rest, "", "") if Path(rest).exists() else rest.partition("+")
-        if not first or (plus and not second) or (equals and not name):
-            raise AnonbayesError(
-                f"{text!r} is not [NAME=]FILE, or [NAME=]FILE+SENSITIVE_FILE for an Anatomy."
-            )
-        return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
 
 
 def compare(
@@ -412,8 +408,8 @@ def show_comparison(result: Result, *, title: str) -> None:
     show_table(table[names].rename(columns=SHOWN).T, title=title)
 
 
-def _sources(texts: list[str]) -> list[_Source]:
-    sources = [_Source.of(text) for text in texts]
+def _sources(texts: list[str]) -> list[Source]:
+    sources = [Source.of(text) for text in texts]
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:

@@ -20,10 +20,12 @@ __all__ = [
     "SCHEMES",
     "AllowPartial",
     "Alpha",
+    "Also",
     "Anatomy",
     "AsJson",
     "AtLeast",
     "AtMost",
+    "AttackerSpecs",
     "Beta",
     "Bins",
     "BudgetsFile",
@@ -54,6 +56,7 @@ __all__ = [
     "MaxThreatened",
     "Mechanism",
     "Missing",
+    "Person",
     "PresetName",
     "Protected",
     "RequireConvergence",
@@ -246,6 +249,32 @@ Anatomy = Annotated[
 ]
 Group = Annotated[
     str | None, typer.Option(help="Group column of an Anatomy.", rich_help_panel=FILES)
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Further release about the same people, an Anatomy as FILE+SENSITIVE_FILE; may be "
+        "repeated.",
+        rich_help_panel=FILES,
+    ),
+]
+Person = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that names people in all releases; without it equal records are matched.",
+        rich_help_panel=FILES,
+    ),
+]
+AttackerSpecs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attacker",
+        metavar="NAME[:COLUMN,...]",
+        help="Attacker to compare: stranger, insider, register, collector (of --also), or a name "
+        "with the columns known, such as neighbour:age,sex; may be repeated.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Drop = Annotated[
     list[str] | None,

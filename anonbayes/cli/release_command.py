@@ -10,6 +10,7 @@ import typer
 
 from anonbayes.cli.options import (
     FILES,
+    Also,
     Anatomy,
     AsJson,
     Decimal,
@@ -27,7 +28,14 @@ from anonbayes.cli.options import (
     complete_scheme,
 )
 from anonbayes.cli.screen import is_terminal, print_json, say, show_figures, show_table
-from anonbayes.cli.shared import ask, check_free, frame_writer, named_as_options, read_release
+from anonbayes.cli.shared import (
+    ask,
+    check_free,
+    frame_writer,
+    further_releases,
+    named_as_options,
+    read_release,
+)
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
 
@@ -75,6 +83,7 @@ def anonymize(
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
     ] = None,
+    also: Also = None,
     evidence: EvidenceKind = "auto",
     keep_order: Annotated[
         bool,
@@ -95,7 +104,8 @@ def anonymize(
     """Make a release of a table in clear: k-anonymous, l-diverse, or an Anatomy.
 
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
-    (what each shows), reidentification, measures (with --report), files.
+    (what each shows), reidentification, measures (with --report or --also), files. With --also,
+    earlier releases of the same people, it is said what an attacker finds out who holds them all.
     """
     check_free((out, anatomy, report), force=force)
     asked = ask(
@@ -118,6 +128,18 @@ def anonymize(
             "release.encoding": encoding,
             "model.evidence": evidence,
             "seed": seed,
+            "also": further_releases(
+                also,
+                hierarchies=hierarchies,
+                group=None,
+                sensitive=sensitive,
+                drop=None,
+                domain=None,
+                sep=sep,
+                encoding=encoding,
+                decimal=decimal,
+                missing=missing,
+            ),
         },
         name=out.name,
     )
@@ -130,15 +152,19 @@ def anonymize(
         table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
     )
     risk = None
-    if report is not None:
+    told: list[str] = []
+    if report is not None or also:
         result = prepared.run()
-        risk, writers[report] = result.answer.risk, result.files["report.html"]
+        risk = result.answer.risk
+        told = [] if result.answer.attackers is None else result.answer.attackers.text.splitlines()
+    if report is not None:
+        writers[report] = result.files["report.html"]
     write_files(writers)
     if as_json:
         print_json(_content(table, recoding, risk) | {"files": [str(file) for file in writers]})
         return
     _print(table, recoding, risk, title=out.name)
-    say(*map(str, writers))
+    say(*told, *map(str, writers))
     if is_terminal():
         say(
             "Next: "

@@ -6,10 +6,11 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
 from anonbayes.io.files import Writer, save_plot, write_frame
 
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXCEEDED",
+    "Source",
     "ask",
+    "attacker_keys",
     "by_name",
     "check_free",
     "command_line",
     "frame_writer",
     "full_column",
+    "further_releases",
     "known_column",
     "named_as_options",
     "parse_weights",
@@ -49,6 +53,8 @@ OPTIONS = {
     "cleartext.file": "--cleartext",
     "cleartext.partial": "--allow-partial",
     "others.file": "--register",
+    "also": "--also",
+    "also.person": "--person",
     "population.size": "--population",
     "sample.attributes": "--attribute",
     "sample.weights": "--weights",
@@ -129,9 +135,11 @@ def release_keys(
     missing: str,
     encoding: str = "utf-8",
     decimal: str = ".",
+    person: str | None = None,
 ) -> dict[str, Any]:
     """Keys of a release in files."""
     keys = {
+        "person": person,
         "file": file,
         "sensitive_file": anatomy,
         "group": group,
@@ -145,6 +153,79 @@ def release_keys(
         "hierarchies": hierarchies,
     }
     return {f"release.{name}": value for name, value in keys.items()}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One release of the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
+
+    name: str
+    file: Path
+    anatomy: Path | None
+
+    @classmethod
+    def of(cls, text: str) -> Source:
+        """Take a text apart."""
+        # A file may have either sign in its name; what exists is meant.
+        name, equals, rest = ("", "", text) if Path(text).exists() else text.partition("=")
+        if not equals:
+            name, rest = "", text
+        first, plus, second = (rest, "", "") if Path(rest).exists() else rest.partition("+")
+        if not first or (plus and not second) or (equals and not name):
+            raise AnonbayesError(
+                f"{text!r} is not [NAME=]FILE, or [NAME=]FILE+SENSITIVE_FILE for an Anatomy."
+            )
+        return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
+
+
+def further_releases(
+    texts: Iterable[str] | None, *, hierarchies: Path | None, group: str | None, **how: Any
+) -> list[dict[str, Any]]:
+    """Further releases of the same people, as a request has them: one table of keys each."""
+    found = []
+    for source in map(Source.of, texts or ()):
+        vertical = source.anatomy is not None
+        keys = release_keys(
+            source.file,
+            anatomy=source.anatomy,
+            hierarchies=None if vertical else hierarchies,
+            group=(group or "group") if vertical else None,
+            **how,
+        )
+        named = {k.removeprefix("release."): v for k, v in keys.items()}
+        found.append({k: v for k, v in named.items() if v not in (None, {})})
+    return found
+
+
+KINDS: dict[str, dict[str, bool]] = {
+    "stranger": {},
+    "insider": {"group": True},
+    "register": {"others": True},
+    "collector": {"also": True},
+}
+
+
+def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
+    """Attackers as a request has them.
+
+    Examples
+    --------
+    >>> attacker_keys(["insider", "neighbour:age,sex"])
+    [{'name': 'insider', 'group': True}, {'name': 'neighbour', 'knows': ['age', 'sex']}]
+    """
+    found = []
+    for text in texts or ():
+        name, colon, columns = text.partition(":")
+        if not name or bool(colon) != bool(columns):
+            raise AnonbayesError(f"--attacker {text!r} must be NAME, or NAME:COLUMN,COLUMN,...")
+        if not colon and name not in KINDS:
+            raise AnonbayesError(
+                f"--attacker {name}: say what is known, as in {name}:age,sex. "
+                f"{nearest(name, KINDS)}"
+            )
+        known = {"knows": columns.split(",")} if colon else KINDS[name]
+        found.append({"name": name, **known})
+    return found
 
 
 def read_release(file: Path, **options: Any) -> ReleasedTable:

@@ -24,6 +24,7 @@ from anonbayes.nonstochastic.relations import table_leakage
 from anonbayes.reporting import pictures, sections
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
 from anonbayes.reporting.words import officers_page, verdict
+from anonbayes.risk.actors import Attackers
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.comparison import Comparison, Recommendation
 from anonbayes.risk.limits import Limit
@@ -44,6 +45,7 @@ def report(
     command: str | None = None,
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
+    attackers: Attackers | None = None,
 ) -> Path:
     """Write a report on a release: one HTML file that loads nothing and sends nothing.
 
@@ -71,6 +73,8 @@ def report(
     standing_out : mapping of str to Identity, optional
         Who stands out in the population (`anonbayes.identity`) by the ``release`` and, if known, by
         the ``cleartext``; adds a section.
+    attackers : Attackers, optional
+        Attackers side by side (`anonbayes.attackers`); adds a section.
 
     Returns
     -------
@@ -102,6 +106,7 @@ def report(
         command=command,
         max_rows=max_rows,
         standing_out=standing_out,
+        attackers=attackers,
     )
     write_text(file, text)
     return file
@@ -118,6 +123,7 @@ def render(
     command: str | None = None,
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
+    attackers: Attackers | None = None,
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
@@ -153,6 +159,8 @@ def render(
         "is_command": command is not None,
         "standing_out": sections.standing_out(standing_out or {}),
         "standing_out_pictures": list(pictures.standing_out(standing_out or {})),
+        "attackers": None if attackers is None else sections.attackers_table(attackers),
+        "attackers_picture": None if attackers is None else pictures.attackers_picture(attackers),
         "risk": None,
     }
     if risk is not None:

@@ -19,6 +19,7 @@ from anonbayes.figures import apart
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.uniqueness.identity import Identity
 
@@ -157,6 +158,16 @@ def standing_out(found: Mapping[str, Identity]) -> Iterator[Picture]:
             "How often a record occurs in the table, against the probability that its owner is the "
             "only such person of the population, and that a match to somebody who has it is right.",
         )
+
+
+def attackers_picture(found: Attackers) -> Picture:
+    """Return how many secrets each attacker guesses right, with the table and without."""
+    return draw(
+        found.plot,
+        "Who is the attacker?",
+        "Share of secrets that each attacker guesses right, and the share that the same knowledge "
+        "gives away without the table.",
+    )
 
 
 def evidence_picture(post: Posterior) -> Picture | None:

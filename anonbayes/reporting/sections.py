@@ -21,6 +21,7 @@ from anonbayes.risk.sensitivity import sensitivity_of
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison
     from anonbayes.tables.table import ReleasedTable
@@ -31,6 +32,7 @@ __all__ = [
     "PopulationTable",
     "RowTable",
     "ShownMeasure",
+    "attackers_table",
     "breakdown_table",
     "by_number",
     "calibration_section",
@@ -410,6 +412,24 @@ def standing_out(found: Mapping[str, Identity]) -> Table | None:
         [[str(meaning[m]), *(cell(who, m) for who in found.values())] for m in measures],
         f"Who stands out among {first.population:,} people, with {first.probability:.0%} intervals",
     )
+
+
+def attackers_table(found: Attackers) -> Table:
+    """Attackers side by side, a line each."""
+    rows = [
+        [
+            str(name),
+            share(line["right"]),
+            share(line["learner_right"]),
+            share(line["doubled"]),
+            share(line["sure"]),
+            str(line["about"]),
+        ]
+        for name, line in found.table.iterrows()
+    ]
+    head = ["Attacker", "Secrets guessed right", "Without the table", "At least twice as certain",
+            "Surer than 90%", "Assumption"]  # fmt: skip
+    return Table(head, rows, "What each attacker finds out about the people of the table")
 
 
 def comparison_table(compared: Comparison, table: pd.DataFrame, threat: str) -> Table:

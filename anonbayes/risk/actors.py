@@ -66,7 +66,7 @@ class Actor:
         Attributes that are known through a channel, such as `RandomizedResponse`.
     group : str, optional
         Column of the cleartext that names the group of a vertical table, which is known, too.
-    register : pandas.DataFrame, optional
+    register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of other people; see `fit`.
     also : sequence of ReleasedTable
         Further releases about the same people; see `fit`.
@@ -88,7 +88,7 @@ class Actor:
     coarse: Mapping[str, int | Mapping[Any, Any]] = field(default_factory=dict)
     noisy: Mapping[str, Channel] = field(default_factory=dict)
     group: str | None = None
-    register: pd.DataFrame | None = None
+    register: pd.DataFrame | ReleasedTable | None = None
     also: Sequence[ReleasedTable] = ()
     people: People = "records"
     alpha: PriorLike | None = None

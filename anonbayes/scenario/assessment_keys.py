@@ -1,4 +1,4 @@
-"""Keys of ``kind = "assessment"``: prior and sampler, threats, victims, limits, outputs."""
+"""Keys of ``kind = "assessment"``: prior and sampler, threats, attackers, limits, outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "AssessedPopulation",
     "AssessmentLimits",
     "AssessmentOutputs",
+    "Attacker",
     "Model",
     "Threats",
     "Victim",
@@ -62,6 +63,27 @@ class Victim(Section):
     known: dict[str, Any] = key("What is known: attribute = value; left out = unknown.", dict)
     group: Any = key("Group of an Anatomy that the person is known to be in.", None)
     secret: Any = key("Sensitive value that limits.max_belief is about.", None)
+
+
+class Attacker(Section):
+    """An attacker, by what is known; several are put side by side."""
+
+    name: str = key("How the attacker is called in the results.")
+    knows: Several[str] = key("Attributes of a person that are known; by default all.", ())
+    coarse: dict[str, int] = key("Attributes of which only a level of the hierarchy is known.",
+                                 dict)  # fmt: skip
+    noisy: dict[str, float] = key(
+        "Attributes that are known through randomized response, and its epsilon.", dict
+    )
+    group: bool = key("Whether the group of an Anatomy is known, which cleartext.group names.",
+                      False)  # fmt: skip
+    others: bool = key("Whether the attacker holds the register of [others].", False)
+    also: bool = key("Whether the attacker holds the further releases of [[also]].", False)
+    alpha: Any = key("Prior weights of the sensitive values; by default those of [model].", None)
+    beta: Any = key("Prior weights of the other values; by default those of [model].", None)
+    at_most: dict[str, float] = key(
+        'Largest acceptable value of a measure, such as "right" = 0.5.', dict
+    )
 
 
 IDENTITY_LIMITS = {

@@ -78,6 +78,9 @@ class Release(Section):
     sep: str = key(SEPARATOR, AUTO)
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
+    person: str | None = key(
+        "Column of the file that names people, so that their rows in [[also]] are known.", None
+    )
     drop: Several[str] = key("Columns of the file to leave out.", ())
     domains: dict[str, Any] = key(
         'Possible values of columns, such as age = "18-99" or sex = ["f", "m"]; by default those '
@@ -123,6 +126,7 @@ class Release(Section):
             yield "@scheme 'columns' needs a table [release.columns.NAME] per column."
         meaning = {
             "parameters": self.dataset, "sensitive_file": self.file, "domains": self.file,
+            "person": self.file,
             "drop": self.file and not vertical, "hierarchies": not (self.dataset or vertical),
             "k": self.scheme in ("recode", "mondrian"),
             "l": self.scheme in ("recode", "mondrian", "anatomy"),
@@ -140,12 +144,17 @@ class Release(Section):
         """How the files are spelled."""
         return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns of the file that are no attributes."""
+        return (*self.drop, *(() if self.person is None else (self.person,)))
+
     @cached_property
     def column_names(self) -> tuple[str, ...]:
         """Attributes and sensitive columns of a released file, from its header."""
         from anonbayes.tables.build import open_source
 
-        drop = self.drop if self.sensitive_file is None else (self.group or "",)
+        drop = (*self.left_out, *(() if self.group is None else (self.group,)))
         names = open_source(self.file, drop=drop, **self.text).names
         return (*(name for name in names if name not in self.sensitive), *self.sensitive)
 
@@ -259,11 +268,13 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
         if release.missing == "drop":  # whole rows are left out before groups are made
             how["missing"] = "error"
         return read_anatomy(
-            file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group, **how
-        )
+            file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group,
+            drop=release.left_out, **how,
+        )  # fmt: skip
     return read_arx(
-        file, sensitive=release.sensitive, hierarchies=release.hierarchies, drop=release.drop, **how
-    )
+        file, sensitive=release.sensitive, hierarchies=release.hierarchies, drop=release.left_out,
+        **how,
+    )  # fmt: skip
 
 
 # -- one maker per scheme --------------------------------------------------------------------------

@@ -21,9 +21,18 @@ from anonbayes.scenario.assessment_keys import (
     AssessedPopulation,
     AssessmentLimits,
     AssessmentOutputs,
+    Attacker,
     Model,
     Threats,
     Victim,
+)
+from anonbayes.scenario.attack import (
+    Further,
+    actors_of,
+    attackers_of,
+    check_attackers,
+    limits_of,
+    read_further,
 )
 from anonbayes.scenario.keys import Section, Several, key
 from anonbayes.scenario.outputs import Result, compare_limits, stage
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.domains import Domain
     from anonbayes.inference.posterior import Posterior
+    from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison, Recommendation
     from anonbayes.risk.limits import Limit
@@ -56,6 +66,7 @@ class Assessment(Section):
     question: str = key("The question, for people.")
     seed: int | None = key("Makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
+    also: Several[Release] = key("Further releases about the same people, in files.", ())
     cleartext: PeopleInClear | None = key("The people in clear; without it only beliefs.", None)
     others: PeopleInClear | None = key(
         "A register: other people of the population in clear, whom the attacker knows.", None
@@ -64,6 +75,7 @@ class Assessment(Section):
     model: Model = key("Prior and sampler.", Model)
     threats: Threats = key("What counts as a threat.", Threats)
     victims: Several[Victim] = key("People about whom beliefs are asked.", ())
+    attackers: Several[Attacker] = key("Attackers who know more, or less, side by side.", ())
     limits: AssessmentLimits = key("What is acceptable.", AssessmentLimits)
     sweep: dict[str, list[Any]] = key(
         'Keys of this file with the values to compare, such as "release.k" = [2, 5].', dict
@@ -78,6 +90,7 @@ class Assessment(Section):
                     yield f"limits.{name} needs population.size."
         elif self.sweep:
             yield "population.size has no meaning in a sweep."
+        yield from check_attackers(self)
         if self.others is not None and self.others.group is not None:
             yield "others.group has no meaning: these people are in no group of the release."
         if self.cleartext is None:
@@ -113,7 +126,10 @@ class Assessment(Section):
     def make(self) -> PreparedAssessment:
         """Make the release from the cleartext, which then fit each other: nothing is to check."""
         people = _rows(self, [self])
-        return PreparedAssessment(self, _made(self, people), people)
+        made = _made(self, people)
+        assert people is not None
+        further = read_further(self.release, made.table, self.also, people.values())
+        return PreparedAssessment(self, made, people, further=further)
 
 
 def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None:
@@ -122,7 +138,7 @@ def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None
     if settings.cleartext is None:
         return None
     if all(one.file is not None for one in asked):
-        return read_people(settings.cleartext, asked)
+        return read_people(settings.cleartext, [*asked, *settings.also])
     if all(one.scheme is None for one in asked):
         return None
     chosen = [(*one.quasi_identifiers, *one.sensitive) for one in asked]
@@ -160,7 +176,12 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
         raise AnonbayesError(
             f"population.size: {size:,} people are fewer than the {table.n_rows:,} of the table."
         )
-    return PreparedAssessment(settings, made, people, truth, register)
+    further = read_further(
+        settings.release, table, settings.also, None if people is None else people.values()
+    )
+    if people is not None:
+        actors_of(settings.attackers, people, table, further, register)  # refuses what cannot be
+    return PreparedAssessment(settings, made, people, truth, register, further)
 
 
 def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> None:
@@ -220,12 +241,15 @@ class Assessed:
     standing_out : mapping of str to Identity
         Who stands out in the population by the ``release``, and by the ``cleartext`` if there is
         one; empty where no population was given.
+    attackers : Attackers or None
+        Attackers side by side, where some are named or hold further releases.
     """
 
     post: Posterior
     risk: RiskAssessment | None
     diagnostics: DiagnosticReport
     standing_out: Mapping[str, Identity] = field(default_factory=dict)
+    attackers: Attackers | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +261,7 @@ class PreparedAssessment:
     people: People | None
     truth: Truth | None = None
     register: ReleasedTable | None = None
+    further: Further = field(default_factory=Further)
     client: Any = None
 
     @property
@@ -253,24 +278,34 @@ class PreparedAssessment:
         with warnings.catch_warnings():
             # The verdict on the chains is part of the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            post = fit(
-                self.table, alpha=model.alpha, beta=model.beta, evidence=model.evidence,
-                register=self.register,
-                method=model.method, step=model.step, draws=model.draws, tune=model.tune,
-                chains=model.chains,
-                cores=model.cores if alone else 1, seed=settings.seed, client=self.client,
-                progressbar=alone and bar and sys.stderr.isatty(),
-            )  # fmt: skip
-        risk = None
+            how: dict[str, Any] = {
+                "alpha": model.alpha, "beta": model.beta, "evidence": model.evidence,
+                "method": model.method, "step": model.step, "draws": model.draws,
+                "tune": model.tune, "chains": model.chains, "seed": settings.seed,
+                "cores": model.cores if alone else 1, "client": self.client,
+                "progressbar": alone and bar and sys.stderr.isatty(),
+            }  # fmt: skip
+            if self.further.tables:
+                tables = [self.table, *self.further.tables]
+                post = fit(tables, people=self.further.people, **how)
+            else:
+                post = fit(self.table, register=self.register, **how)
+        risk, attackers = None, None
         if self.people is not None:
             harm, kind = _harm(settings, self.table) or None, settings.threats.kind
             with self._stage("Comparing guesses with the truth", alone and bar):
+                truth = self.truth if post.table is self.table else None
                 risk = self.people.assess(
-                    post, truth=self.truth, harm=harm, kind=kind, client=self.client
+                    post, truth=truth, harm=harm, kind=kind, client=self.client
                 )
+            if alone:
+                attackers = attackers_of(
+                    settings.attackers, self.people, post, self.table, further=self.further,
+                    register=self.register, harm=harm, **how,
+                )  # fmt: skip
         with self._stage("Judging whether the draws can be trusted", alone and bar):
             judged = diagnose(post)
-        return Assessed(post, risk, judged, self._standing_out() if alone else {})
+        return Assessed(post, risk, judged, self._standing_out() if alone else {}, attackers)
 
     def _standing_out(self) -> dict[str, Identity]:
         size = self.settings.population.size
@@ -309,11 +344,19 @@ class PreparedAssessment:
             high = released.summary["high"].to_dict()
             measures["unique_in_population_high"] = float(high["unique_in_population"])
             measures["largest_match"] = float(released.rows["match"].max())
-        limits = (*_threats(self.settings.limits, risk), *self._other_limits(measures, judged))
+        limits = (
+            *_threats(self.settings.limits, risk),
+            *self._other_limits(measures, judged),
+            *limits_of(self.settings.attackers, answer.attackers),
+        )
+        text = _words(risk, beliefs, judged, answer.standing_out)
+        if answer.attackers is not None:
+            tables["attackers"] = answer.attackers.table
+            text = f"{answer.attackers.text}\n{text}"
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
-            text=_words(risk, beliefs, judged, answer.standing_out),
+            text=text,
             measures=measures,
             tables=tables,
             limits=limits,
@@ -322,16 +365,18 @@ class PreparedAssessment:
                 "assessment": assessment,
                 "diagnostics": judged.to_dict(),
                 "identity": {name: who.to_dict() for name, who in answer.standing_out.items()},
+                "attackers": [] if answer.attackers is None else answer.attackers.to_dict(),
                 "rows": rows,
             },
             details={"engine": {"method": post.method, "step": post.step}},
             answer=answer,
-            # A file of draws would hold the register's people.
+            # A file of draws would hold the register's people, or miss the further releases.
             netcdf=None
-            if self.register is not None
+            if self.register is not None or self.further.tables
             else partial(post.to_netcdf, draws=self.settings.outputs.draws),
             plots=({} if risk is None else _plots(risk))
-            | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()},
+            | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()}
+            | ({} if answer.attackers is None else {"attackers": answer.attackers.plot}),
             files=self._report(answer, limits, command),
         )
 
@@ -363,7 +408,7 @@ class PreparedAssessment:
             "report.html": lambda path: report(
                 answer.post, answer.risk, path, show_values=wanted.show_values,
                 title=self.settings.question, diagnostics=answer.diagnostics, limits=shown,
-                command=command, standing_out=answer.standing_out,
+                command=command, standing_out=answer.standing_out, attackers=answer.attackers,
             )
         }  # fmt: skip
 

@@ -145,6 +145,7 @@ def read_anatomy(
     sep: str = ";",
     encoding: str = "utf-8",
     decimal: str = ".",
+    drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
     missing_label: Any = "missing",
     engine: str = "auto",
@@ -166,8 +167,8 @@ def read_anatomy(
         Domain, or list of values, by column.
     count : str, optional
         Column of multiplicities; a third column named count, freq or n is taken for it.
-    sep, encoding, decimal, missing, missing_label : optional
-        As in `read_arx`, but a missing cell cannot be ``"unknown"``.
+    sep, encoding, decimal, drop, missing, missing_label : optional
+        As in `read_arx`, but a missing cell cannot be ``"unknown"``; columns of `qit` are dropped.
     engine, memory_limit, temp_directory, progressbar : optional
         As in `read_arx`, without Dask. DuckDB makes large files readable one column at a time;
         all rows are kept, since each is an item of its own.
@@ -183,7 +184,10 @@ def read_anatomy(
     """
     one_of("engine", engine, ("auto", "pandas", "duckdb"))
     text = {"sep": sep, "encoding": encoding, "decimal": decimal}
-    both = [open_source(part, engine=engine, **text) for part in (qit, st)]
+    both = [
+        open_source(qit, engine=engine, drop=drop, **text),
+        open_source(st, engine=engine, **text),
+    ]
     how = (memory_limit, temp_directory)
     with (
         open_columns(both[0].source, both[0].engine, *how, progressbar=progressbar) as items,
