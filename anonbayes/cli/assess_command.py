@@ -56,7 +56,7 @@ from anonbayes.cli.options import (
 from anonbayes.cli.screen import is_terminal, print_json, say, show_table, working
 from anonbayes.cli.shared import (
     EXCEEDED,
-    Source,
+    ReleaseSource,
     ask,
     attacker_keys,
     check_free,
@@ -408,8 +408,8 @@ def show_comparison(result: Result, *, title: str) -> None:
     show_table(table[names].rename(columns=SHOWN).T, title=title)
 
 
-def _sources(texts: list[str]) -> list[Source]:
-    sources = [Source.of(text) for text in texts]
+def _sources(texts: list[str]) -> list[ReleaseSource]:
+    sources = [ReleaseSource.of(text) for text in texts]
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXCEEDED",
-    "Source",
+    "ReleaseSource",
     "ask",
     "attacker_keys",
     "by_name",
@@ -156,7 +156,7 @@ def release_keys(
 
 
 @dataclass(frozen=True)
-class Source:
+class ReleaseSource:
     """One release of the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
 
     name: str
@@ -164,7 +164,7 @@ class Source:
     anatomy: Path | None
 
     @classmethod
-    def of(cls, text: str) -> Source:
+    def of(cls, text: str) -> ReleaseSource:
         """Take a text apart."""
         # A file may have either sign in its name; what exists is meant.
         name, equals, rest = ("", "", text) if Path(text).exists() else text.partition("=")
@@ -183,7 +183,7 @@ def further_releases(
 ) -> list[dict[str, Any]]:
     """Further releases of the same people, as a request has them: one table of keys each."""
     found = []
-    for source in map(Source.of, texts or ()):
+    for source in map(ReleaseSource.of, texts or ()):
         vertical = source.anatomy is not None
         keys = release_keys(
             source.file,
