@@ -75,6 +75,14 @@ def anonymize(
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
     ] = None,
+    minimality: Annotated[
+        bool,
+        typer.Option(
+            "--minimality",
+            help="With --report: what the anonymizer's choice itself gives away (recode, "
+            "mondrian).",
+        ),
+    ] = False,
     evidence: EvidenceKind = "auto",
     keep_order: Annotated[
         bool,
@@ -116,12 +124,15 @@ def anonymize(
             "release.quasi_identifiers": quasi_identifier,
             "release.sep": sep,
             "release.encoding": encoding,
+            "threats.minimality": minimality or None,
             "model.evidence": evidence,
             "seed": seed,
         },
         name=out.name,
     )
     _check_files(scheme, anatomy, keep_order=keep_order)
+    if minimality and report is None:
+        raise AnonbayesError("--minimality needs --report, which shows what it finds.")
     with named_as_options():
         prepared = asked.settings.make()
     sep = _written_sep(people, sep, encoding)

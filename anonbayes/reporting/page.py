@@ -27,7 +27,9 @@ from anonbayes.reporting.words import officers_page, verdict
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.comparison import Comparison, Recommendation
 from anonbayes.risk.limits import Limit
+from anonbayes.risk.minimality import Downcoding
 from anonbayes.uniqueness.identity import Identity
+from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["comparison_report", "render", "report"]
 
@@ -44,6 +46,8 @@ def report(
     command: str | None = None,
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
+    membership: Membership | None = None,
+    minimality: Downcoding | str | None = None,
 ) -> Path:
     """Write a report on a release: one HTML file that loads nothing and sends nothing.
 
@@ -71,6 +75,11 @@ def report(
     standing_out : mapping of str to Identity, optional
         Who stands out in the population (`anonbayes.identity`) by the ``release`` and, if known, by
         the ``cleartext``; adds a section.
+    membership : Membership, optional
+        How surely it can be told who is in the table (`anonbayes.membership`); adds a section.
+    minimality : Downcoding or str, optional
+        What the anonymizer's choice gives away (`anonbayes.downcoding`), or why that cannot be
+        computed; adds a section.
 
     Returns
     -------
@@ -102,6 +111,8 @@ def report(
         command=command,
         max_rows=max_rows,
         standing_out=standing_out,
+        membership=membership,
+        minimality=minimality,
     )
     write_text(file, text)
     return file
@@ -118,6 +129,8 @@ def render(
     command: str | None = None,
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
+    membership: Membership | None = None,
+    minimality: Downcoding | str | None = None,
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
@@ -153,6 +166,13 @@ def render(
         "is_command": command is not None,
         "standing_out": sections.standing_out(standing_out or {}),
         "standing_out_pictures": list(pictures.standing_out(standing_out or {})),
+        "membership": membership,
+        "membership_table": None if membership is None else sections.found_table(membership),
+        "membership_picture": None if membership is None else pictures.membership(membership),
+        "minimality": None if minimality is None else str(minimality),
+        "minimality_table": sections.found_table(minimality)
+        if isinstance(minimality, Downcoding)
+        else None,
         "risk": None,
     }
     if risk is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
 LARGEST_SVG = 250_000
@@ -157,6 +158,16 @@ def standing_out(found: Mapping[str, Identity]) -> Iterator[Picture]:
             "How often a record occurs in the table, against the probability that its owner is the "
             "only such person of the population, and that a match to somebody who has it is right.",
         )
+
+
+def membership(found: Membership) -> Picture:
+    """Return how many of the table's people are found, against how many others wrongly."""
+    return draw(
+        found.plot_roc,
+        "Who is in the table?",
+        "Each point is a threshold of the stated probability. On the dashed line the table helps "
+        "nobody; far above it at the left, people are found with hardly a mistake.",
+    )
 
 
 def evidence_picture(post: Posterior) -> Picture | None:

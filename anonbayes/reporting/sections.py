@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison
+    from anonbayes.risk.minimality import Downcoding
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = [
     "Calibration",
@@ -37,6 +39,7 @@ __all__ = [
     "check_table",
     "comparison_table",
     "dependence",
+    "found_table",
     "measure_groups",
     "model_table",
     "overview_tables",
@@ -409,6 +412,21 @@ def standing_out(found: Mapping[str, Identity]) -> Table | None:
         ["", *(name.capitalize() for name in names)],
         [[str(meaning[m]), *(cell(who, m) for who in found.values())] for m in measures],
         f"Who stands out among {first.population:,} people, with {first.probability:.0%} intervals",
+    )
+
+
+def found_table(found: Membership | Downcoding) -> Table:
+    """Return the measures of an attack that asks for something else than a secret."""
+    names = ("estimate", "low", "high") if "estimate" in found.summary else ("value",)
+    lines = found.summary[["meaning", *names]].to_numpy().tolist()
+    head = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
+    return Table(
+        ["", *(head[name] for name in names)],
+        [
+            [text, *("" if math.isnan(v) else f"{v:,.4g}" for v in values)]
+            for text, *values in lines
+        ],
+        "What is found, with 95% intervals over people" if len(names) > 1 else "What is found",
     )
 
 

@@ -28,7 +28,7 @@ from anonbayes.scenario.assessment_keys import (
 from anonbayes.scenario.keys import Section, Several, key
 from anonbayes.scenario.outputs import Result, compare_limits, stage
 from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_others, read_people
-from anonbayes.scenario.release import Made, Release, make_release
+from anonbayes.scenario.release import Made, Release, make_release, what_choice_tells
 from anonbayes.tables.build import JOIN
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison, Recommendation
     from anonbayes.risk.limits import Limit
+    from anonbayes.risk.minimality import Downcoding
     from anonbayes.risk.people import Truth
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["Assessed", "Assessment", "AssessmentSweep", "PreparedAssessment"]
 
@@ -78,6 +80,12 @@ class Assessment(Section):
                     yield f"limits.{name} needs population.size."
         elif self.sweep:
             yield "population.size has no meaning in a sweep."
+        if self.limits.max_membership_tpr is not None and not (self.others and self.cleartext):
+            yield "limits.max_membership_tpr needs [others] and [cleartext]."
+        if self.threats.minimality and self.release.scheme not in ("recode", "mondrian"):
+            yield "threats.minimality needs release.scheme recode or mondrian, to make it again."
+        if self.threats.minimality and self.sweep:
+            yield "threats.minimality has no meaning in a sweep."
         if self.others is not None and self.others.group is not None:
             yield "others.group has no meaning: these people are in no group of the release."
         if self.cleartext is None:
@@ -149,18 +157,24 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
         truth = people.check(table)
         _check_cover(settings, table, truth)
         _harm(settings, table)
-    register = None if settings.others is None else read_others(settings.others, table)
+    size, register, outsiders = settings.population.size, None, None
+    if settings.others is not None:
+        if size is not None and people is not None:
+            outsiders = read_people(settings.others, [table])
+            if settings.limits.max_membership_tpr is not None:
+                outsiders.check_number()
+        if outsiders is None or table.scheme == "horizontal":
+            register = read_others(settings.others, table)
     for victim in settings.victims:
         for name, value in victim.known.items():
             _check_known(table, victim.name, name, value)
         if victim.secret is not None:
             table.secret.domain.index(victim.secret)
-    size = settings.population.size
     if size is not None and size < table.n_rows:
         raise AnonbayesError(
             f"population.size: {size:,} people are fewer than the {table.n_rows:,} of the table."
         )
-    return PreparedAssessment(settings, made, people, truth, register)
+    return PreparedAssessment(settings, made, people, truth, register, outsiders)
 
 
 def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> None:
@@ -220,12 +234,18 @@ class Assessed:
     standing_out : mapping of str to Identity
         Who stands out in the population by the ``release``, and by the ``cleartext`` if there is
         one; empty where no population was given.
+    membership : Membership or None
+        How surely it can be told who is in the table; None without population and register.
+    minimality : Downcoding, str or None
+        What the anonymizer's choice gives away, or why that cannot be computed; None if not asked.
     """
 
     post: Posterior
     risk: RiskAssessment | None
     diagnostics: DiagnosticReport
     standing_out: Mapping[str, Identity] = field(default_factory=dict)
+    membership: Membership | None = None
+    minimality: Downcoding | str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +257,7 @@ class PreparedAssessment:
     people: People | None
     truth: Truth | None = None
     register: ReleasedTable | None = None
+    outsiders: People | None = None
     client: Any = None
 
     @property
@@ -270,7 +291,24 @@ class PreparedAssessment:
                 )
         with self._stage("Judging whether the draws can be trusted", alone and bar):
             judged = diagnose(post)
-        return Assessed(post, risk, judged, self._standing_out() if alone else {})
+        if not alone:
+            return Assessed(post, risk, judged)
+        with self._stage("Asking who is in the table", bar and self.outsiders is not None):
+            members = None
+            if self.outsiders is not None and self.people is not None:
+                size = settings.population.size
+                members = self.people.membership(
+                    self.table, self.outsiders, population=size, seed=settings.seed or 0
+                )
+        with self._stage("Anonymizing again", bar and settings.threats.minimality):
+            choice = None
+            if settings.threats.minimality and self.people and settings.cleartext:
+                choice = what_choice_tells(
+                    settings.release, self.table, self.people.frame,
+                    dataset=settings.cleartext.dataset,
+                    seed=settings.seed or 0,
+                )  # fmt: skip
+        return Assessed(post, risk, judged, self._standing_out(), members, choice)
 
     def _standing_out(self) -> dict[str, Identity]:
         size = self.settings.population.size
@@ -309,11 +347,17 @@ class PreparedAssessment:
             high = released.summary["high"].to_dict()
             measures["unique_in_population_high"] = float(high["unique_in_population"])
             measures["largest_match"] = float(released.rows["match"].max())
+        members, choice = answer.membership, answer.minimality
+        if members is not None:
+            ends = members.summary.loc["tpr_at_1_percent"].to_dict()
+            measures["membership_auc"] = float(members.summary["estimate"].to_dict()["auc"])
+            measures["membership_tpr"] = float(ends["estimate"])
+            measures["membership_tpr_high"] = float(ends["high"])
         limits = (*_threats(self.settings.limits, risk), *self._other_limits(measures, judged))
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
-            text=_words(risk, beliefs, judged, answer.standing_out),
+            text=_words(answer, beliefs),
             measures=measures,
             tables=tables,
             limits=limits,
@@ -322,6 +366,8 @@ class PreparedAssessment:
                 "assessment": assessment,
                 "diagnostics": judged.to_dict(),
                 "identity": {name: who.to_dict() for name, who in answer.standing_out.items()},
+                "membership": None if members is None else members.to_dict(),
+                "minimality": choice if isinstance(choice, str | None) else choice.to_dict(),
                 "rows": rows,
             },
             details={"engine": {"method": post.method, "step": post.step}},
@@ -331,7 +377,8 @@ class PreparedAssessment:
             if self.register is not None
             else partial(post.to_netcdf, draws=self.settings.outputs.draws),
             plots=({} if risk is None else _plots(risk))
-            | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()},
+            | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()}
+            | ({} if members is None else {"membership": members.plot_roc}),
             files=self._report(answer, limits, command),
         )
 
@@ -363,7 +410,8 @@ class PreparedAssessment:
             "report.html": lambda path: report(
                 answer.post, answer.risk, path, show_values=wanted.show_values,
                 title=self.settings.question, diagnostics=answer.diagnostics, limits=shown,
-                command=command, standing_out=answer.standing_out,
+                command=command, standing_out=answer.standing_out, membership=answer.membership,
+                minimality=answer.minimality,
             )
         }  # fmt: skip
 
@@ -424,15 +472,12 @@ def _all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, 
     return (*_threats(limits, risk), *named)
 
 
-def _words(
-    risk: RiskAssessment | None,
-    beliefs: pd.DataFrame | None,
-    judged: DiagnosticReport,
-    standing_out: Mapping[str, Identity],
-) -> str:
-    lines = [] if risk is None else [risk.text]
-    if "release" in standing_out:
-        lines.append(f"Release: {standing_out['release']}")
+def _words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
+    judged = answer.diagnostics
+    lines = [] if answer.risk is None else [answer.risk.text]
+    if "release" in answer.standing_out:
+        lines.append(f"Release: {answer.standing_out['release']}")
+    lines += [str(found) for found in (answer.membership, answer.minimality) if found is not None]
     if beliefs is not None:
         for victim, of_victim in beliefs.groupby(level="victim", sort=False):
             label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
