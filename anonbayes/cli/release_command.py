@@ -103,7 +103,7 @@ def anonymize(
     """Make a release of a table in clear: k-anonymous, l-diverse, or an Anatomy.
 
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
-    (what each shows), reidentification, measures (with --report), files.
+    (what each shows), reidentification, measures (with --report), minimality, files.
     """
     check_free((out, anatomy, report), force=force)
     asked = ask(
@@ -140,15 +140,19 @@ def anonymize(
     writers = _writers(
         table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
     )
-    risk = None
+    risk = choice = None
     if report is not None:
         result = prepared.run()
+        choice = result.fields["minimality"]
         risk, writers[report] = result.answer.risk, result.files["report.html"]
     write_files(writers)
     if as_json:
-        print_json(_content(table, recoding, risk) | {"files": [str(file) for file in writers]})
+        found = _content(table, recoding, risk) | {"minimality": choice}
+        print_json(found | {"files": [str(file) for file in writers]})
         return
     _print(table, recoding, risk, title=out.name)
+    if choice is not None:
+        say(str(result.answer.minimality))
     say(*map(str, writers))
     if is_terminal():
         say(

@@ -41,6 +41,7 @@ MEASURES: Mapping[str, str] = {
     "cells_changed": "of these, cells about which the anonymizer's choice tells more",
     "cells_narrowed": "cells in which it rules values out",
     "cells_revealed": "cells of which it leaves a single value",
+    "people_known": "people whose belief could be computed: enough cleartexts have their record",
     "people_likelier": "people whose true secret becomes likelier to an attacker",
     "people_revealed": "people whose secret becomes certain by it",
     "belief_before": "attacker's mean belief in the true secret, cells at face value",
@@ -69,7 +70,8 @@ class Downcoding:
         beliefs), ``changed``.
     people : pandas.DataFrame
         A line per person of the cleartext: attacker's belief in the true secret ``before`` and
-        ``after``, ``error`` of their difference, ``likelier``; no lines without a cleartext.
+        ``after``, ``error`` of their difference, ``likelier``; missing where too few draws have
+        the person's record; no lines without a cleartext.
     method : {"enumeration", "sampling"}
         How it was computed.
     """
@@ -96,8 +98,9 @@ class Downcoding:
         if len(self.people):
             words += (
                 f" The true secret becomes likelier for {value['people_likelier']:,.0f} of "
-                f"{len(self.people):,} people: {share(value['belief_before'])} before, "
-                f"{share(value['belief_after'])} after on average over all."
+                f"{value['people_known']:,.0f} people for whom it is known: "
+                f"{share(value['belief_before'])} before, {share(value['belief_after'])} after on "
+                "average over them."
             )
         return words
 
@@ -212,11 +215,13 @@ def downcoding(
         total, kept = total + 1, kept + holds
         mass, kept_mass = mass + weight, kept_mass + weight * holds
     if kept < (1 if listing else FEWEST):
+        enough = 100 * math.ceil(1.2 * FEWEST * total / kept / 100) if kept else None
         raise AnonbayesError(
             f"{kept:,.0f} of {total:,.0f} cleartexts that fit the cells give this release, and "
             f"{FEWEST} are needed: what the anonymizer's choice gives away cannot be computed this "
             "way. Tight cells, suppressed rows and local recoding make large tables nearly "
-            "impossible to hit; take more draws, or ask about a part of the table."
+            "impossible to hit; "
+            + (f"take draws={enough:,}." if enough else "ask about a part of the table.")
         )
     cells = sums.cells(table, kinds, exact=listing)
     people = sums.people(exact=listing)
@@ -236,6 +241,7 @@ def _counts(cells: pd.DataFrame, people: pd.DataFrame, *, exact: bool) -> dict[s
         "cells_changed": float(rows[cells["changed"]].sum()),
         "cells_narrowed": float(rows[cells["left"] < cells["possible"]].sum()) if exact else np.nan,
         "cells_revealed": float(rows[cells["left"] == 1].sum()) if exact else np.nan,
+        "people_known": float(people["after"].notna().sum()),
         "people_likelier": float(people["likelier"].sum()),
         "people_revealed": float((sure & (people["before"] <= 1 - SMALL)).sum()),
         "belief_before": float(people["before"].mean()),
@@ -454,9 +460,10 @@ class _Sums:
         own, every = by[:, :, record, secret], by[:, :, record].sum(axis=-1)
         before, after, error = _differ(own, every)
         bound = _bound(len(record), exact)
-        # A record that no kept cleartext has leaves the belief as it was.
-        after = np.where(np.isnan(after), before, after)
-        likelier = after - before > bound * np.nan_to_num(error, nan=np.inf) + SMALL
+        if not exact:  # too few batches with the record tell neither a belief nor its error
+            known = (every[1] > 0).sum(axis=0) >= BATCHES / 2
+            before, after, error = (np.where(known, x, np.nan) for x in (before, after, error))
+        likelier = after - before > bound * error + SMALL
         return pd.DataFrame(
             {"before": before, "after": after, "error": error, "likelier": likelier}, index=index
         )
