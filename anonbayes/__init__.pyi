@@ -69,6 +69,8 @@ from .risk.comparison import compare as compare
 from .risk.faithfulness import Ideal as Ideal
 from .risk.faithfulness import ideal as ideal
 from .risk.limits import check_limits as check_limits
+from .risk.minimality import Downcoding as Downcoding
+from .risk.minimality import downcoding as downcoding
 from .risk.sensitivity import Sensitivity as Sensitivity
 from .risk.sensitivity import sensitivity as sensitivity
 from .risk.syntactic import reidentification_risk as reidentification_risk
@@ -79,5 +81,7 @@ from .tables.table import ReleasedTable as ReleasedTable
 from .uniqueness.identity import Identity as Identity
 from .uniqueness.identity import identity as identity
 from .uniqueness.identity import identity_model as identity_model
+from .uniqueness.membership import Membership as Membership
+from .uniqueness.membership import membership as membership
 
 __version__: str

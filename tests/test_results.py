@@ -87,6 +87,12 @@ MADE = {
         seed=1,
         progressbar=False,
     ),
+    "Membership": lambda: ab.membership(
+        loaded("table1_recoded"), loaded("table1"), register=loaded("table1")[:4], folds=2
+    ),
+    "Downcoding": lambda: ab.downcoding(
+        loaded("table1_recoded"), lambda frame: loaded("table1_recoded"), draws=100
+    ),
     "ReidentificationRisk": lambda: assessed().reidentification,
     "Answer": lambda: assessed().wp29()[0],
     "Limit": lambda: ab.check_limits(assessed(), max_threatened=0.5)[0],

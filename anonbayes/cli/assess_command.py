@@ -40,6 +40,7 @@ from anonbayes.cli.options import (
     MaxDoubled,
     MaxLogLossGain,
     MaxMatchProbability,
+    MaxMembershipTpr,
     MaxPopulationUniques,
     MaxRelativeThreat,
     MaxThreatened,
@@ -134,10 +135,14 @@ def assess(
     max_log_loss_gain: MaxLogLossGain = None,
     population: Annotated[
         int | None,
-        typer.Option(help="People in the population: who of the table stands out among them?"),
+        typer.Option(
+            help="People in the population: who of the table stands out among them, and can be "
+            "told to be in it (with --register)?"
+        ),
     ] = None,
     max_population_uniques: MaxPopulationUniques = None,
     max_match_probability: MaxMatchProbability = None,
+    max_membership_tpr: MaxMembershipTpr = None,
     max_belief: MaxBelief = None,
     at_most: AtMost = None,
     at_least: AtLeast = None,
@@ -207,6 +212,7 @@ def assess(
             "population.size": population,
             "limits.max_population_uniques": max_population_uniques,
             "limits.max_match_probability": max_match_probability,
+            "limits.max_membership_tpr": max_membership_tpr,
             "limits.max_belief": max_belief,
             "limits.at_most": _measure_limits(at_most, "--at-most"),
             "limits.at_least": _measure_limits(at_least, "--at-least"),

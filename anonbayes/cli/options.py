@@ -51,6 +51,7 @@ __all__ = [
     "MaxDoubled",
     "MaxLogLossGain",
     "MaxMatchProbability",
+    "MaxMembershipTpr",
     "MaxPopulationUniques",
     "MaxRelativeThreat",
     "MaxThreatened",
@@ -379,6 +380,14 @@ MaxPopulationUniques = Annotated[
 MaxMatchProbability = Annotated[
     float | None,
     typer.Option(help="Exit with 3 if a match to any person is likelier right (0 to 1)."),
+]
+MaxMembershipTpr = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with 3 if a larger share (0 to 1) of the table's people may be found by asking "
+        "who is in it, with 1 % of others found wrongly; needs --register and --population.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 MaxLogLossGain = Annotated[
     float | None,

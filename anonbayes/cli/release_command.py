@@ -84,6 +84,14 @@ def anonymize(
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
     ] = None,
     also: Also = None,
+    minimality: Annotated[
+        bool,
+        typer.Option(
+            "--minimality",
+            help="With --report: what the anonymizer's choice itself gives away (recode, "
+            "mondrian).",
+        ),
+    ] = False,
     evidence: EvidenceKind = "auto",
     keep_order: Annotated[
         bool,
@@ -104,8 +112,8 @@ def anonymize(
     """Make a release of a table in clear: k-anonymous, l-diverse, or an Anatomy.
 
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
-    (what each shows), reidentification, measures (with --report or --also), files. With --also,
-    earlier releases of the same people, it is said what an attacker finds out who holds them all.
+    (what each shows), reidentification, measures (with --report or --also), minimality, files. With
+    --also, earlier releases of the same people, it says what somebody finds out who has them all.
     """
     check_free((out, anatomy, report), force=force)
     asked = ask(
@@ -126,6 +134,7 @@ def anonymize(
             "release.quasi_identifiers": quasi_identifier,
             "release.sep": sep,
             "release.encoding": encoding,
+            "threats.minimality": minimality or None,
             "model.evidence": evidence,
             "seed": seed,
             "also": further_releases(
@@ -144,6 +153,8 @@ def anonymize(
         name=out.name,
     )
     _check_files(scheme, anatomy, keep_order=keep_order)
+    if minimality and report is None:
+        raise AnonbayesError("--minimality needs --report, which shows what it finds.")
     with named_as_options():
         prepared = asked.settings.make()
     sep = _written_sep(people, sep, encoding)
@@ -151,17 +162,19 @@ def anonymize(
     writers = _writers(
         table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
     )
-    risk = None
+    risk = choice = None
     told: list[str] = []
     if report is not None or also:
         result = prepared.run()
-        risk = result.answer.risk
+        risk, choice = result.answer.risk, result.fields["minimality"]
         told = [] if result.answer.attackers is None else result.answer.attackers.text.splitlines()
+        told += [] if choice is None else [str(result.answer.minimality)]
     if report is not None:
         writers[report] = result.files["report.html"]
     write_files(writers)
     if as_json:
-        print_json(_content(table, recoding, risk) | {"files": [str(file) for file in writers]})
+        found = _content(table, recoding, risk) | {"minimality": choice}
+        print_json(found | {"files": [str(file) for file in writers]})
         return
     _print(table, recoding, risk, title=out.name)
     say(*told, *map(str, writers))

@@ -28,7 +28,9 @@ from anonbayes.risk.actors import Attackers
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.comparison import Comparison, Recommendation
 from anonbayes.risk.limits import Limit
+from anonbayes.risk.minimality import Downcoding
 from anonbayes.uniqueness.identity import Identity
+from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["comparison_report", "render", "report"]
 
@@ -46,6 +48,8 @@ def report(
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
     attackers: Attackers | None = None,
+    membership: Membership | None = None,
+    minimality: Downcoding | str | None = None,
 ) -> Path:
     """Write a report on a release: one HTML file that loads nothing and sends nothing.
 
@@ -75,6 +79,11 @@ def report(
         the ``cleartext``; adds a section.
     attackers : Attackers, optional
         Attackers side by side (`anonbayes.attackers`); adds a section.
+    membership : Membership, optional
+        How surely it can be told who is in the table (`anonbayes.membership`); adds a section.
+    minimality : Downcoding or str, optional
+        What the anonymizer's choice gives away (`anonbayes.downcoding`), or why that cannot be
+        computed; adds a section.
 
     Returns
     -------
@@ -107,6 +116,8 @@ def report(
         max_rows=max_rows,
         standing_out=standing_out,
         attackers=attackers,
+        membership=membership,
+        minimality=minimality,
     )
     write_text(file, text)
     return file
@@ -124,6 +135,8 @@ def render(
     max_rows: int = 5000,
     standing_out: Mapping[str, Identity] | None = None,
     attackers: Attackers | None = None,
+    membership: Membership | None = None,
+    minimality: Downcoding | str | None = None,
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
@@ -161,6 +174,13 @@ def render(
         "standing_out_pictures": list(pictures.standing_out(standing_out or {})),
         "attackers": None if attackers is None else sections.attackers_table(attackers),
         "attackers_picture": None if attackers is None else pictures.attackers_picture(attackers),
+        "membership": membership,
+        "membership_table": None if membership is None else sections.found_table(membership),
+        "membership_picture": None if membership is None else pictures.membership(membership),
+        "minimality": None if minimality is None else str(minimality),
+        "minimality_table": sections.found_table(minimality)
+        if isinstance(minimality, Downcoding)
+        else None,
         "risk": None,
     }
     if risk is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
 LARGEST_SVG = 250_000
@@ -167,6 +168,16 @@ def attackers_picture(found: Attackers) -> Picture:
         "Who is the attacker?",
         "Share of secrets that each attacker guesses right, and the share that the same knowledge "
         "gives away without the table.",
+    )
+
+
+def membership(found: Membership) -> Picture:
+    """Return how many of the table's people are found, against how many others wrongly."""
+    return draw(
+        found.plot_roc,
+        "Who is in the table?",
+        "Each point is a threshold of the stated probability. On the dashed line the table helps "
+        "nobody; far above it at the left, people are found with hardly a mistake.",
     )
 
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison
+    from anonbayes.risk.minimality import Downcoding
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = [
     "Calibration",
@@ -39,6 +41,7 @@ __all__ = [
     "check_table",
     "comparison_table",
     "dependence",
+    "found_table",
     "measure_groups",
     "model_table",
     "overview_tables",
@@ -430,6 +433,21 @@ def attackers_table(found: Attackers) -> Table:
     head = ["Attacker", "Secrets guessed right", "Without the table", "At least twice as certain",
             "Surer than 90%", "Assumption"]  # fmt: skip
     return Table(head, rows, "What each attacker finds out about the people of the table")
+
+
+def found_table(found: Membership | Downcoding) -> Table:
+    """Return the measures of an attack that asks for something else than a secret."""
+    names = ("estimate", "low", "high") if "estimate" in found.summary else ("value",)
+    lines = found.summary[["meaning", *names]].to_numpy().tolist()
+    head = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
+    return Table(
+        ["", *(head[name] for name in names)],
+        [
+            [text, *("" if math.isnan(v) else f"{v:,.4g}" for v in values)]
+            for text, *values in lines
+        ],
+        "What is found, with 95% intervals over people" if len(names) > 1 else "What is found",
+    )
 
 
 def comparison_table(compared: Comparison, table: pd.DataFrame, threat: str) -> Table:

@@ -51,6 +51,10 @@ class Threats(Section):
 
     harm: Several[str] = key("Sensitive values that must not be inferred; by default any.", ())
     kind: Literal["predictive", "conditional"] = key("The learner's belief.", "predictive")
+    minimality: bool = key(
+        "Whether to find what the anonymizer's choice gives away (recode, mondrian): cleartexts "
+        "are anonymized again.", False,
+    )  # fmt: skip
     measure: Threat = key(
         "Measure of threat that decides which releases of a sweep are efficient.", "RGT_A"
     )
@@ -89,8 +93,9 @@ class Attacker(Section):
 IDENTITY_LIMITS = {
     "max_population_uniques": "unique_in_population_high",
     "max_match_probability": "largest_match",
+    "max_membership_tpr": "membership_tpr_high",
 }
-"""Limits on those who stand out in the population, and the measures that they limit."""
+"""Limits that need the size of the population, and the measures that they limit."""
 
 
 class AssessedPopulation(Section):
@@ -98,7 +103,8 @@ class AssessedPopulation(Section):
 
     size: int | None = key(
         "People in the population, those of the table included; then it is estimated who stands "
-        "out among them.", None, ge=1)  # fmt: skip
+        "out among them and, with others, how surely it can be told who is in the table.",
+        None, ge=1)  # fmt: skip
 
 
 class AssessmentLimits(Section):
@@ -119,6 +125,10 @@ class AssessmentLimits(Section):
     max_match_probability: float | None = key(
         "Largest probability that a match of a released row to a person of the population is "
         "right; needs population.size.", None, ge=0, le=1)  # fmt: skip
+    max_membership_tpr: float | None = key(
+        "Largest share of the table's people found by asking who is in it, with 1 % of others "
+        "found wrongly, at the upper end of the interval; needs population.size and others.",
+        None, ge=0, le=1)  # fmt: skip
     max_belief: float | None = key("Largest belief of the attacker in anybody's true secret: of "
                                    "people in the cleartext, and of victims.", None, ge=0,
                                    le=1)  # fmt: skip

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.sources import Counted
     from anonbayes.tables.table import ReleasedTable
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["People", "PeopleInClear", "read_others", "read_people", "with_numbers"]
 LABEL = "missing"
@@ -80,6 +81,26 @@ class People:
     frame: pd.DataFrame
     weights: str | None = None
     group: str | None = None
+
+    def everybody(self) -> pd.DataFrame:
+        """Return a line per person, also where distinct records were counted."""
+        if self.weights is None:
+            return self.frame
+        return self.frame.loc[self.frame.index.repeat(self.frame[self.weights])]
+
+    def check_number(self, least: int = 100) -> None:
+        """Refuse too few people outside a table for a limit on 1 % of them."""
+        if (n := len(self.everybody())) < least:
+            raise AnonbayesError(
+                f"others: {n} people are too few for limits.max_membership_tpr, which asks about "
+                f"1 % of them; {least} are needed."
+            )
+
+    def membership(self, table: ReleasedTable, others: People, **how: Any) -> Membership:
+        """Call `anonbayes.membership` with a register of others."""
+        from anonbayes.uniqueness.membership import membership
+
+        return membership(table, self.everybody(), register=others.everybody(), **how)
 
     def values(self) -> dict[str, KnownValues]:
         """Return the values that each column is known to have."""

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from anonbayes.anonymize.recode import Recoding
     from anonbayes.domains import Domain
     from anonbayes.hierarchies import Hierarchy
+    from anonbayes.risk.minimality import Downcoding
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["CHANNELS", "ColumnRelease", "Made", "Release", "make_release"]
+__all__ = ["CHANNELS", "ColumnRelease", "Made", "Release", "make_release", "what_choice_tells"]
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
 SEPARATOR = 'Separator: a character, "tab", or "auto" to look for it in the header line.'
@@ -233,6 +234,21 @@ def make_release(
     several = len(release.sensitive) > 1
     secret: Any = list(release.sensitive) if several else release.sensitive[0]
     return SCHEMES[release.scheme](release, people, secret, trees, seed)
+
+
+def what_choice_tells(
+    release: Release, table: ReleasedTable, people: pd.DataFrame, *, dataset: str | None, seed: int
+) -> Downcoding | str:
+    """Find what the anonymizer's choice gives away, or why that cannot be computed."""
+    from anonbayes.risk.minimality import downcoding
+
+    def again(frame: pd.DataFrame) -> ReleasedTable:
+        return make_release(release, frame, dataset=dataset).table
+
+    try:
+        return downcoding(table, again, cleartext=people, seed=seed)
+    except AnonbayesError as error:  # a finding, too: the rest of the report stands
+        return str(error)
 
 
 def _named(release: Release) -> ReleasedTable:

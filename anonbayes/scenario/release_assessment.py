@@ -26,6 +26,15 @@ from anonbayes.scenario.assessment_keys import (
     Threats,
     Victim,
 )
+from anonbayes.scenario.assessment_words import (
+    all_limits,
+    belief_table,
+    in_words,
+    population_shares,
+    risk_plots,
+    secret_belief,
+    threat_limits,
+)
 from anonbayes.scenario.attack import (
     Further,
     actors_of,
@@ -37,7 +46,7 @@ from anonbayes.scenario.attack import (
 from anonbayes.scenario.keys import Section, Several, key
 from anonbayes.scenario.outputs import Result, compare_limits, stage
 from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_others, read_people
-from anonbayes.scenario.release import Made, Release, make_release
+from anonbayes.scenario.release import Made, Release, make_release, what_choice_tells
 from anonbayes.tables.build import JOIN
 
 if TYPE_CHECKING:
@@ -52,9 +61,11 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison, Recommendation
     from anonbayes.risk.limits import Limit
+    from anonbayes.risk.minimality import Downcoding
     from anonbayes.risk.people import Truth
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["Assessed", "Assessment", "AssessmentSweep", "PreparedAssessment"]
 
@@ -91,6 +102,12 @@ class Assessment(Section):
         elif self.sweep:
             yield "population.size has no meaning in a sweep."
         yield from check_attackers(self)
+        if self.limits.max_membership_tpr is not None and not (self.others and self.cleartext):
+            yield "limits.max_membership_tpr needs [others] and [cleartext]."
+        if self.threats.minimality and self.release.scheme not in ("recode", "mondrian"):
+            yield "threats.minimality needs release.scheme recode or mondrian, to make it again."
+        if self.threats.minimality and self.sweep:
+            yield "threats.minimality has no meaning in a sweep."
         if self.others is not None and self.others.group is not None:
             yield "others.group has no meaning: these people are in no group of the release."
         if self.cleartext is None:
@@ -165,13 +182,19 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
         truth = people.check(table)
         _check_cover(settings, table, truth)
         _harm(settings, table)
-    register = None if settings.others is None else read_others(settings.others, table)
+    size, register, outsiders = settings.population.size, None, None
+    if settings.others is not None:
+        if size is not None and people is not None:
+            outsiders = read_people(settings.others, [table])
+            if settings.limits.max_membership_tpr is not None:
+                outsiders.check_number()
+        if outsiders is None or table.scheme == "horizontal":
+            register = read_others(settings.others, table)
     for victim in settings.victims:
         for name, value in victim.known.items():
             _check_known(table, victim.name, name, value)
         if victim.secret is not None:
             table.secret.domain.index(victim.secret)
-    size = settings.population.size
     if size is not None and size < table.n_rows:
         raise AnonbayesError(
             f"population.size: {size:,} people are fewer than the {table.n_rows:,} of the table."
@@ -181,7 +204,7 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
     )
     if people is not None:
         actors_of(settings.attackers, people, table, further, register)  # refuses what cannot be
-    return PreparedAssessment(settings, made, people, truth, register, further)
+    return PreparedAssessment(settings, made, people, truth, register, further, outsiders)
 
 
 def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> None:
@@ -243,6 +266,10 @@ class Assessed:
         one; empty where no population was given.
     attackers : Attackers or None
         Attackers side by side, where some are named or hold further releases.
+    membership : Membership or None
+        How surely it can be told who is in the table; None without population and register.
+    minimality : Downcoding, str or None
+        What the anonymizer's choice gives away, or why that cannot be computed; None if not asked.
     """
 
     post: Posterior
@@ -250,6 +277,8 @@ class Assessed:
     diagnostics: DiagnosticReport
     standing_out: Mapping[str, Identity] = field(default_factory=dict)
     attackers: Attackers | None = None
+    membership: Membership | None = None
+    minimality: Downcoding | str | None = None
 
 
 @dataclass(frozen=True)
@@ -262,6 +291,7 @@ class PreparedAssessment:
     truth: Truth | None = None
     register: ReleasedTable | None = None
     further: Further = field(default_factory=Further)
+    outsiders: People | None = None
     client: Any = None
 
     @property
@@ -305,7 +335,24 @@ class PreparedAssessment:
                 )  # fmt: skip
         with self._stage("Judging whether the draws can be trusted", alone and bar):
             judged = diagnose(post)
-        return Assessed(post, risk, judged, self._standing_out() if alone else {}, attackers)
+        if not alone:
+            return Assessed(post, risk, judged)
+        with self._stage("Asking who is in the table", bar and self.outsiders is not None):
+            members = None
+            if self.outsiders is not None and self.people is not None:
+                size = settings.population.size
+                members = self.people.membership(
+                    self.table, self.outsiders, population=size, seed=settings.seed or 0
+                )
+        with self._stage("Anonymizing again", bar and settings.threats.minimality):
+            choice = None
+            if settings.threats.minimality and self.people and settings.cleartext:
+                choice = what_choice_tells(
+                    settings.release, self.table, self.people.frame,
+                    dataset=settings.cleartext.dataset,
+                    seed=settings.seed or 0,
+                )  # fmt: skip
+        return Assessed(post, risk, judged, self._standing_out(), attackers, members, choice)
 
     def _standing_out(self) -> dict[str, Identity]:
         size = self.settings.population.size
@@ -331,32 +378,36 @@ class PreparedAssessment:
         """Ask everything that the request asks; `command` is noted in the report."""
         answer = self.answer()
         post, risk, judged = answer.post, answer.risk, answer.diagnostics
-        beliefs = _beliefs(self.settings, post)
+        beliefs = belief_table(self.settings, post)
         measures: dict[str, float] = {}
-        tables = {"population": _shares(post)}
+        tables = {"population": population_shares(post)}
         if risk is not None:
             measures |= {str(name): float(value) for name, value in risk.summary.items()}
         if beliefs is not None:
-            measures |= _secret_belief(self.settings, beliefs, post.table)
+            measures |= secret_belief(self.settings, beliefs, post.table)
             tables["beliefs"] = beliefs
         if answer.standing_out:
             released = answer.standing_out["release"]
             high = released.summary["high"].to_dict()
             measures["unique_in_population_high"] = float(high["unique_in_population"])
             measures["largest_match"] = float(released.rows["match"].max())
+        members, choice = answer.membership, answer.minimality
+        if members is not None:
+            ends = members.summary.loc["tpr_at_1_percent"].to_dict()
+            measures["membership_auc"] = float(members.summary["estimate"].to_dict()["auc"])
+            measures["membership_tpr"] = float(ends["estimate"])
+            measures["membership_tpr_high"] = float(ends["high"])
         limits = (
-            *_threats(self.settings.limits, risk),
+            *threat_limits(self.settings.limits, risk),
             *self._other_limits(measures, judged),
             *limits_of(self.settings.attackers, answer.attackers),
         )
-        text = _words(risk, beliefs, judged, answer.standing_out)
         if answer.attackers is not None:
             tables["attackers"] = answer.attackers.table
-            text = f"{answer.attackers.text}\n{text}"
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
-            text=text,
+            text=in_words(answer, beliefs),
             measures=measures,
             tables=tables,
             limits=limits,
@@ -366,6 +417,8 @@ class PreparedAssessment:
                 "diagnostics": judged.to_dict(),
                 "identity": {name: who.to_dict() for name, who in answer.standing_out.items()},
                 "attackers": [] if answer.attackers is None else answer.attackers.to_dict(),
+                "membership": None if members is None else members.to_dict(),
+                "minimality": choice if isinstance(choice, str | None) else choice.to_dict(),
                 "rows": rows,
             },
             details={"engine": {"method": post.method, "step": post.step}},
@@ -374,9 +427,10 @@ class PreparedAssessment:
             netcdf=None
             if self.register is not None or self.further.tables
             else partial(post.to_netcdf, draws=self.settings.outputs.draws),
-            plots=({} if risk is None else _plots(risk))
+            plots=({} if risk is None else risk_plots(risk))
             | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()}
-            | ({} if answer.attackers is None else {"attackers": answer.attackers.plot}),
+            | ({} if answer.attackers is None else {"attackers": answer.attackers.plot})
+            | ({} if members is None else {"membership": members.plot_roc}),
             files=self._report(answer, limits, command),
         )
 
@@ -409,91 +463,9 @@ class PreparedAssessment:
                 answer.post, answer.risk, path, show_values=wanted.show_values,
                 title=self.settings.question, diagnostics=answer.diagnostics, limits=shown,
                 command=command, standing_out=answer.standing_out, attackers=answer.attackers,
+                membership=answer.membership, minimality=answer.minimality,
             )
         }  # fmt: skip
-
-
-def _beliefs(settings: Assessment, post: Posterior) -> pd.DataFrame | None:
-    """One line per victim and sensitive value."""
-    import pandas as pd
-
-    parts = []
-    for victim in settings.victims:
-        known = {k: set(v) if isinstance(v, list) else v for k, v in victim.known.items()}
-        both = {
-            "learner": post.learner(known),
-            "attacker": post.attacker(known, group=victim.group),
-            "random_worlds": post.random_worlds(known, group=victim.group),
-        }
-        frame = pd.DataFrame(both).rename_axis(post.table.sensitive).reset_index()
-        parts.append(frame.assign(victim=victim.name).set_index(["victim", post.table.sensitive]))
-    return pd.concat(parts) if parts else None
-
-
-def _secret_belief(
-    settings: Assessment, beliefs: pd.DataFrame, table: ReleasedTable
-) -> dict[str, float]:
-    """Return the attacker's largest belief in a victim's secret, if any victim has one."""
-    domain = table.secret.domain
-    held = [
-        beliefs.loc[(v.name, domain.values[domain.index(v.secret)]), "attacker"]
-        for v in settings.victims
-        if v.secret is not None
-    ]
-    return {"max_belief": float(max(held))} if held else {}
-
-
-def _shares(post: Posterior) -> pd.DataFrame:
-    """Posterior mean and spread of the sensitive values in the population."""
-    import pandas as pd
-
-    draws = post.draws[f"pi_{post.table.sensitive}"]
-    over = ("chain", "draw")
-    return pd.DataFrame(
-        {"mean": draws.mean(over).to_numpy(), "sd": draws.std(over).to_numpy()},
-        index=pd.Index(post.table.secret.domain.labels, name=post.table.sensitive),
-    )
-
-
-def _threats(limits: AssessmentLimits, risk: RiskAssessment | None) -> tuple[Limit, ...]:
-    from anonbayes.risk.limits import check_limits
-
-    return () if risk is None else check_limits(risk, **limits.threats)
-
-
-def _all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, ...]:
-    """Limits on threats, and on the groups of the release."""
-    from anonbayes.risk.limits import check_preset
-
-    named = () if limits.preset is None else (check_preset(risk.post.table, limits.preset),)
-    return (*_threats(limits, risk), *named)
-
-
-def _words(
-    risk: RiskAssessment | None,
-    beliefs: pd.DataFrame | None,
-    judged: DiagnosticReport,
-    standing_out: Mapping[str, Identity],
-) -> str:
-    lines = [] if risk is None else [risk.text]
-    if "release" in standing_out:
-        lines.append(f"Release: {standing_out['release']}")
-    if beliefs is not None:
-        for victim, of_victim in beliefs.groupby(level="victim", sort=False):
-            label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
-            lines.append(
-                f"{victim}: an attacker holds {label[1]!r} for {line['attacker']:.1%} likely, "  # type: ignore[index]
-                f"a learner for {line['learner']:.1%}."
-            )
-    lines.append(f"Convergence {judged.verdict}: {judged.reason}")
-    return "\n".join(lines)
-
-
-def _plots(risk: RiskAssessment) -> dict[str, Any]:
-    plots: dict[str, Any] = {"group_sizes": risk.plot_group_sizes}
-    if len(risk.threatened):
-        plots |= {"beliefs": risk.plot_beliefs, "relative_threat": risk.plot_relative_threat}
-    return plots
 
 
 # -------------------------------------------------------------------------------------------------
@@ -571,7 +543,7 @@ class AssessmentSweep:
 
         limits = self.settings.limits
         kept = {
-            name: not any(limit.exceeded for limit in _all_limits(limits, risk))
+            name: not any(limit.exceeded for limit in all_limits(limits, risk))
             for name, risk in compared.assessments.items()
         }
         table = compared.table.assign(

@@ -133,6 +133,7 @@ def test_completed_names_are_those_of_the_package():
                 "--max-belief",
                 "--max-population-uniques",
                 "--max-match-probability",
+                "--max-membership-tpr",
             ],
         ),
         ("channel estimate x.csv --method ba", ["bayes"]),

@@ -1,0 +1,452 @@
+"""Is somebody in the table at all? The probability, record by record, and how well it tells.
+
+Of the ``M`` people of whom the victim may be any, ``N`` are in the table. ``n`` of its rows could
+be the victim's, and ``(M - N) p`` people outside are expected to look the same, so that
+
+    P(member | r)  =  n / (n + (M - N) E[p | release, register]).
+
+For a victim who may be anybody this is exact: it is the ratio of two expected numbers of people,
+not the expectation of a ratio. An Anatomy shows ``n`` of every record. Of a generalized table it is
+the size of the group that has the record: people with equal records are shown alike, in the
+smallest group that covers them, so that the share of the record within the group cancels.
+
+``p`` of a group has a gamma prior around what a tree of attributes (Chow and Liu 1968) learned from
+the register; how far the tree may be wrong is learned from the register, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from anonbayes.arrays import Floats, Ints, read_whole
+from anonbayes.beliefs.index import records_of
+from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.figures import SERIES, make_axes
+from anonbayes.formats import plain, share
+from anonbayes.io.files import write_text
+from anonbayes.tables.table import ReleasedTable
+from anonbayes.uniqueness.identity import Identity
+from anonbayes.uniqueness.reference import (
+    SOFT,
+    ClearRecords,
+    group_shares,
+    read_clear,
+    smallest_groups,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Membership", "membership"]
+
+MEASURES: Mapping[str, str] = {
+    "auc": "chance that a person of the table gets a higher probability than somebody outside",
+    "tpr_at_1_percent": "share of the table's people found, with 1 % of the others found wrongly",
+    "tpr_at_0_1_percent": "the same with 0.1 % of the others",
+    "auc_without_table": "as auc, from how rare a record is: what is known without the table",
+    "log_loss": "surprise at who is in the table, in nats per person of the population",
+    "log_loss_without_table": "the same for somebody who knows only how many are in it",
+    "calibration_error": "mean gap between stated probabilities and shares of people in the table",
+    "surely_members": "share of the table's people who are in it with a probability of 0.9 or more",
+    "highest": "highest probability of anybody of the table",
+}
+"""Lines of `Membership.summary` and what they say."""
+RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0_1_percent": 0.001}
+RESAMPLES = 400
+SURE = 0.9
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """How surely it can be told who is in a table. Made by `membership`.
+
+    Attributes
+    ----------
+    summary : pandas.DataFrame
+        One line per measure (see `MEASURES`): ``estimate``, and ``low`` and ``high`` of a bootstrap
+        interval over people; what depends on too few people outside is missing.
+    rows : pandas.DataFrame
+        A line per person, those of the table first: ``member``, ``probability`` of being in the
+        table, ``fitting`` rows that could be the person's, ``expected`` people outside the table
+        who look the same.
+    roc : pandas.DataFrame
+        ``threshold``, and the shares of people outside (``fpr``) and inside (``tpr``) whose
+        probability is at least that.
+    calibration : pandas.DataFrame
+        By tenths of stated probability: ``people`` of the population, mean ``stated``, ``observed``
+        share of members, and ``low`` and ``high`` of its 95 % interval.
+    population : int
+        People of whom the victim may be any.
+    reference : str
+        Where the population was learned.
+    remarks : tuple of str
+        What a reader should know before using the numbers.
+    """
+
+    summary: pd.DataFrame
+    rows: pd.DataFrame = field(repr=False)
+    roc: pd.DataFrame = field(repr=False)
+    calibration: pd.DataFrame = field(repr=False)
+    population: int
+    reference: str
+    remarks: tuple[str, ...]
+    _table: ReleasedTable = field(repr=False)
+    _share: Floats = field(repr=False)
+
+    def probability(self, people: pd.DataFrame | Mapping[str, Any]) -> pd.Series:
+        """Return the probability that people of the population are in the table.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> clinic = ab.datasets.load("clinic")
+        >>> table = ab.anonymize.anatomy(clinic[:1000], "diagnosis", 3, seed=1)
+        >>> found = ab.membership(table, clinic[:1000], register=clinic[1000:])
+        >>> values = found.probability(clinic[:2]).tolist()
+        >>> bool(0 < min(values) and max(values) < 1)
+        True
+        """
+        frame = people if isinstance(people, pd.DataFrame) else pd.DataFrame([dict(people)])
+        clear = read_clear(self._table, frame, "people")
+        group = smallest_groups(self._table, clear.codes)[clear.record]
+        fitting, expected = _people(self._table, self._share, group, self.population)
+        return pd.Series(fitting / (fitting + expected), index=frame.index, name="probability")
+
+    def plot_roc(self, *, ax: Axes | None = None) -> Axes:
+        """Plot who is found against who is found wrongly, on logarithmic scales."""
+        axes = make_axes(ax, 4.6, 4.2)
+        least = 0.5 / max(int((~self.rows["member"]).sum()), 1)
+        line = self.roc[["fpr", "tpr"]].clip(lower=least)
+        axes.plot(line["fpr"], line["tpr"], color=SERIES[1], label="with the table")
+        axes.plot([least, 1], [least, 1], "--", color="grey", label="without it")
+        ends = self.summary[["estimate", "low", "high"]].astype(float).T.to_dict("list")
+        for name, rate in RATES.items():
+            found, low, high = ends[name]
+            if not np.isnan(found):
+                bars = [[max(found - max(low, least), 0.0)], [max(high - found, 0.0)]]
+                axes.errorbar(rate, max(found, least), bars, fmt="o", color=SERIES[1], capsize=3)
+        axes.set(
+            xscale="log", yscale="log", xlim=(least, 1.0), ylim=(least, 1.2),
+            xlabel="People outside the table taken for members",
+            ylabel="People of the table found",
+            title=f"AUC {ends['auc'][0]:.3f}",
+        )  # fmt: skip
+        axes.legend(frameon=False, fontsize="small", loc="lower right")
+        return axes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in plain types, but nothing about single people."""
+        measures = plain(self.summary.drop(columns="meaning").to_dict("index"))
+        return {
+            "population": self.population,
+            "reference": self.reference,
+            "measures": measures,
+            "calibration": plain(self.calibration.to_dict("records")),
+            "remarks": list(self.remarks),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return, and write where a path is given, what `to_dict` gives."""
+        text = json.dumps(self.to_dict(), indent=1)
+        if path is not None:
+            write_text(Path(path), text + "\n")
+        return text
+
+    @property
+    def text(self) -> str:
+        """The finding in plain words."""
+        value = self.summary["estimate"]
+        members = int(self.rows["member"].sum())
+        words = [
+            f"Somebody who asks whether a person is in the table is right about a member and an "
+            f"outsider in {share(value['auc'])} of such pairs (50% is guessing).",
+            f"With 1% of the others taken for members, {share(value['tpr_at_1_percent'])} of "
+            f"{members:,} people are found; of {share(value['surely_members'])} it is at least "
+            f"{SURE:.0%} sure that they are in it.",
+        ]
+        return " ".join([*words, *self.remarks])
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.text)}</p>" + self.summary.round(4).to_html(na_rep="")
+
+
+def membership(
+    table: ReleasedTable,
+    cleartext: pd.DataFrame,
+    *,
+    register: pd.DataFrame,
+    population: int | None = None,
+    reference: Identity | None = None,
+    folds: int = 10,
+    seed: int | np.random.Generator | None = 0,
+    probability: float = 0.95,
+) -> Membership:
+    """Find how surely it can be told whether a person is in a table.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A generalized table or an Anatomy.
+    cleartext : pandas.DataFrame
+        The people of the table, in clear.
+    register : pandas.DataFrame
+        People of the same population who are not in the table, with the same attributes. They
+        teach the population, and stand for everybody outside the table when answers are scored;
+        each is scored by what the others teach.
+    population : int, optional
+        People of whom the victim may be any, those of the table included; by default those of the
+        table and of the register.
+    reference : Identity, optional
+        The population as `identity` learned it from the table, for somebody who holds no register.
+        The register then only stands for the people outside.
+    folds : int, default 10
+        The register is dealt into so many parts; people of a part, and a like share of the table's
+        people, are scored by what the other parts teach.
+    seed : int or Generator, optional
+        Deals the parts and resamples people for the intervals.
+    probability : float, default 0.95
+        Probability of the intervals.
+
+    Returns
+    -------
+    Membership
+        ``.summary``, ``.rows``, ``.roc``, ``.calibration``, ``.probability(people)``,
+        ``.plot_roc()``, ``.to_json()``.
+
+    Notes
+    -----
+    MODEL 1.10. What is taken for granted: equal records are shown alike, in the smallest group that
+    covers them (true of recoding, local recoding and strict Mondrian; a remark says where the
+    cleartext contradicts it), and people of the table are like those of the register but for
+    being in it. Sensitive values are not used.
+
+    References
+    ----------
+    .. [1] C. K. Chow, C. N. Liu (1968). Approximating discrete probability distributions with
+       dependence trees. IEEE Trans. Information Theory 14, 462-467.
+    .. [2] N. Carlini et al. (2022). Membership inference attacks from first principles. IEEE S&P.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> clinic = ab.datasets.load("clinic")
+    >>> table = ab.anonymize.anatomy(clinic[:1000], "diagnosis", 3, seed=1)
+    >>> found = ab.membership(table, clinic[:1000], register=clinic[1000:])
+    >>> bool(found.summary.loc["auc", "low"] > 0.8)
+    True
+    """
+    folds = read_whole("folds", folds, least=2)
+    if not 0 < probability < 1:
+        raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
+    members, others = (
+        read_clear(table, cleartext, "cleartext"),
+        read_clear(table, register, "register"),
+    )
+    n, size = table.n_rows, len(others.record)
+    people = n + size if population is None else read_whole("population", population)
+    if people <= n:
+        raise AnonbayesError(
+            f"population={people:,} leaves nobody outside the table, which has {n:,} rows."
+        )
+    if size < folds:
+        raise AnonbayesError(f"A register of {size} people cannot be dealt into {folds} parts.")
+    codes = np.concatenate([members.codes, others.codes])
+    group = smallest_groups(table, codes)
+    inside = group[members.record]
+    if (inside < 0).any():
+        row = int(np.flatnonzero(inside < 0)[0])
+        raise TableError(
+            f"cleartext, row {members.labels[row]}: no row of the table could be this person's: "
+            f"{cleartext.iloc[row][list(table.attributes)].to_dict()}. Is it a person of the table?"
+        )
+    rng = np.random.default_rng(seed)
+    record = np.concatenate([members.record, len(members.codes) + others.record])
+    part = np.concatenate([rng.permutation(k) % folds for k in (len(inside), size)])
+    outsider = np.arange(len(record)) >= len(inside)
+
+    def learned(taught: Any) -> tuple[Floats, Floats]:
+        """Share of each group in the population, and of each distinct record."""
+        counts = np.bincount(record[taught & outsider], minlength=len(codes)).astype(float)
+        shares, of_record = group_shares(table, codes, counts, group)
+        return (shares if alone is None else alone), of_record
+
+    alone = None if reference is None else _by_identity(reference, table)
+    fitting, expected, rarity = np.empty((3, len(record)))
+    for fold in range(folds):
+        who = part == fold
+        shares, of_record = learned(~who)
+        fitting[who], expected[who] = _people(table, shares, group[record[who]], people)
+        rarity[who] = -of_record[record[who]]
+    rows = pd.DataFrame(
+        {
+            "member": ~outsider,
+            "probability": fitting / (fitting + expected),
+            "fitting": fitting.astype(np.int64),
+            "expected": expected,
+        },
+        index=members.labels.append(others.labels),
+    )
+    summary, roc, calibration = _judge(rows, rarity, people, n, rng, probability)
+    learned_from = f"a register of {size:,} people" if reference is None else "the table alone"
+    return Membership(
+        summary=summary, rows=rows, roc=roc, calibration=calibration, population=people,
+        reference=learned_from, remarks=tuple(_remarks(table, inside, members, others)),
+        _table=table, _share=learned(outsider)[0],
+    )  # fmt: skip
+
+
+def _by_identity(who: Identity, table: ReleasedTable) -> Floats:
+    """``E[p]`` of every group of the table, as `identity` has learned it from the table."""
+    if who.sample_size != table.n_rows or who.population <= table.n_rows:
+        raise AnonbayesError(
+            "reference= must be identity(table, population=...) of the same table, with a "
+            "population larger than the table."
+        )
+    line = np.asarray(records_of(table).lines.argmax(axis=0)).ravel()
+    beyond = (who.rows["people"] - who.rows["sample_frequency"]).to_numpy()
+    out = np.empty(len(records_of(table).index.codes))
+    out[line] = beyond / (who.population - who.sample_size)
+    return out
+
+
+def _people(
+    table: ReleasedTable, shares: Floats, group: Ints, population: int
+) -> tuple[Floats, Floats]:
+    """Rows of the table that could be somebody's, and people outside who look the same."""
+    rows = records_of(table).counts
+    fitting = np.where(group < 0, 0.0, rows[group])
+    outside = (population - table.n_rows) * np.where(group < 0, 1.0, shares[group])
+    return fitting.astype(float), outside.astype(float)
+
+
+def _remarks(
+    table: ReleasedTable, inside: Ints, members: ClearRecords, others: ClearRecords
+) -> Any:
+    if len(inside) == table.n_rows:
+        shown = records_of(table).counts
+        off = 0.5 * np.abs(np.bincount(inside, minlength=len(shown)) - shown).sum() / len(inside)
+        if off > 0.001:
+            yield (
+                f"At least {share(off)} of the people are not in the smallest group that covers "
+                "them: equal records were shown differently, and the probabilities are not exact."
+            )
+    _, place = np.unique(np.concatenate([others.codes, members.codes]), axis=0, return_inverse=True)
+    place = np.ravel(place)
+    count = np.bincount(place[: len(others.codes)][others.record], minlength=place.max() + 1)
+    found = float((count[place[len(others.codes) :][members.record]] > 0).mean())
+    by_chance = float((count[place[: len(others.codes)][others.record]] > 1).mean())
+    if found - by_chance > max(0.1, 2.5 / np.sqrt(len(inside))):
+        yield (
+            f"{share(found)} of the people of the table have the record of somebody in the "
+            f"register (by chance it would be {share(by_chance)}). The register must hold people "
+            "outside the table only: whoever holds one with them in it looks them up."
+        )
+
+
+# -- how well it tells ----------------------------------------------------------------------------
+
+
+def _curve(members: Ints, others: Ints) -> tuple[Floats, Floats]:
+    """FPR and TPR from numbers of people by falling score, from (0, 0) to (1, 1)."""
+    fpr = np.concatenate([[0.0], np.cumsum(others) / others.sum()])
+    return fpr, np.concatenate([[0.0], np.cumsum(members) / members.sum()])
+
+
+def _at(rate: float, fpr: Floats, tpr: Floats) -> float:
+    """TPR at a FPR; between two points of the curve people at the threshold are named by lot."""
+    i = int(np.searchsorted(fpr, rate + SOFT, side="right")) - 1
+    if i + 1 == len(fpr):
+        return float(tpr[i])
+    part = (rate - fpr[i]) / (fpr[i + 1] - fpr[i])
+    return float(tpr[i] + max(part, 0.0) * (tpr[i + 1] - tpr[i]))
+
+
+def _judge(
+    rows: pd.DataFrame,
+    rarity: Floats,
+    population: int,
+    n: int,
+    rng: np.random.Generator,
+    probability: float,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    member, stated = rows["member"].to_numpy(), rows["probability"].to_numpy()
+    n_in, n_out = int(member.sum()), int((~member).sum())
+    levels, place = np.unique(-stated, return_inverse=True)
+    place_in, place_out = place[member], place[~member]
+
+    def rates(at_in: Ints, at_out: Ints) -> list[float]:
+        fpr, tpr = _curve(
+            np.bincount(at_in, minlength=len(levels)), np.bincount(at_out, minlength=len(levels))
+        )
+        area = float(np.diff(fpr) @ (tpr[1:] + tpr[:-1])) / 2
+        found = [_at(rate, fpr, tpr) if n_out * rate >= 1 else np.nan for rate in RATES.values()]
+        return [area, *found]
+
+    value = dict(zip(("auc", *RATES), rates(place_in, place_out), strict=True))
+    again = np.array([
+        rates(place_in[rng.integers(0, n_in, n_in)], place_out[rng.integers(0, n_out, n_out)])
+        for _ in range(RESAMPLES)
+    ])  # fmt: skip
+    tail = (1 - probability) / 2
+    low, high = np.quantile(again, [tail, 1 - tail], axis=0)
+    ends = {k: (low[i], high[i]) for i, k in enumerate(value)}
+    # Everybody of the population counts; those of register and cleartext stand for the others.
+    weight = np.where(member, n / n_in, (population - n) / n_out)
+    prior = n / population
+    truth = np.where(member, stated, 1 - stated)
+    calibration, error = _calibrated(member, stated, weight)
+    ranks = rankdata(rarity)
+    area = (ranks[member].sum() - n_in * (n_in + 1) / 2) / n_in / n_out
+    value |= {
+        "auc_without_table": float(area),
+        "log_loss": float(weight @ -np.log(np.maximum(truth, 1e-4))) / population,
+        "log_loss_without_table": float(-prior * np.log(prior) - (1 - prior) * np.log1p(-prior)),
+        "calibration_error": error,
+        "surely_members": float((stated[member] >= SURE).mean()),
+        "highest": float(stated[member].max()),
+    }
+    lines = {
+        name: (value[name], *ends.get(name, (np.nan, np.nan)), meaning)
+        for name, meaning in MEASURES.items()
+    }
+    summary = pd.DataFrame.from_dict(
+        lines, orient="index", columns=["estimate", "low", "high", "meaning"]
+    )
+    fpr, tpr = _curve(
+        np.bincount(place_in, minlength=len(levels)), np.bincount(place_out, minlength=len(levels))
+    )
+    roc = pd.DataFrame({"threshold": np.append(np.inf, -levels), "fpr": fpr, "tpr": tpr})
+    return summary, roc, calibration
+
+
+def _calibrated(member: Any, stated: Floats, weight: Floats) -> tuple[pd.DataFrame, float]:
+    """Stated against observed by tenths, and the mean gap."""
+    bins = np.minimum(np.floor(10 * stated + 1e-9), 9).astype(np.int64)
+    people, says, real, square = (
+        np.bincount(bins, x, 10) for x in (weight, weight * stated, weight * member, weight**2)
+    )
+    used = people > 0
+    people, says, real, square = people[used], says[used], real[used], square[used]
+    seen, trials, z2 = real / people, people**2 / square, 1.96**2
+    middle = (seen + z2 / 2 / trials) / (1 + z2 / trials)
+    half = np.sqrt(z2 * (seen * (1 - seen) / trials + z2 / 4 / trials**2)) / (1 + z2 / trials)
+    frame = pd.DataFrame(
+        {"people": people, "stated": says / people, "observed": seen,
+         "low": middle - half, "high": middle + half}
+    )  # fmt: skip
+    return frame, float(np.abs(says - real).sum() / people.sum())
