@@ -18,23 +18,29 @@ import numpy as np
 Server = Callable[[list], Sequence[float]]
 
 
+ATTRIBUTES = 3  # each person holds the same value of all of them
+
+
 def timed(client: Callable[[int], object], servers: dict[str, Server], values: list) -> dict:
     for value in values[:5]:  # compiles what is compiled when first called
         client(value)
     for server in servers.values():
         server([client(value) for value in values[:50]])
-    start = time.perf_counter()
+    start = time.process_time()
     reports = [client(value) for value in values]
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     found = {}
     for name, server in servers.items():
-        start = time.perf_counter()
+        start = time.process_time()
         estimate = server(reports)
-        found[name] = [time.perf_counter() - start, [float(p) for p in estimate]]
+        found[name] = [time.process_time() - start, [float(p) for p in estimate]]
     return {"client": seconds, "server": found}
 
 
 def multi_freq(values: list, k: int, epsilon: float) -> dict:
+    from multi_freq_ldpy.long_freq_est import L_OSUE, L_SUE
+    from multi_freq_ldpy.mdim_freq_est import SMP_solution, SPL_solution
+    from multi_freq_ldpy.pure_frequency_oracles import SS
     from multi_freq_ldpy.pure_frequency_oracles.GRR import (
         GRR_Aggregator_IBU,
         GRR_Aggregator_MI,
@@ -70,11 +76,56 @@ def multi_freq(values: list, k: int, epsilon: float) -> dict:
         {"clipped": lambda reports: LH_Aggregator_MI(reports, k, epsilon, True)},
         values,
     )
-    return {"RR": response, "OUE": unary(True), "RAPPOR": unary(False), "OLH": hashing}
+    subset = timed(
+        lambda v: SS.SS_Client(v, k, epsilon),
+        {
+            "clipped": lambda reports: SS.SS_Aggregator_MI(reports, k, epsilon),
+            "IBU": lambda reports: SS.SS_Aggregator_IBU(reports, k, epsilon),
+        },
+        values,
+    )
+
+    def twice(module, name: str) -> dict:
+        client, direct, iterated = (
+            getattr(module, f"{name}_{part}")
+            for part in ("Client", "Aggregator_MI", "Aggregator_IBU")
+        )
+        return timed(
+            lambda v: client(v, k, 2 * epsilon, epsilon),
+            {
+                "clipped": lambda reports: direct(reports, 2 * epsilon, epsilon),
+                "IBU": lambda reports: iterated(reports, k, 2 * epsilon, epsilon),
+            },
+            values,
+        )
+
+    def several(module, name: str) -> dict:
+        sizes, many = [k] * ATTRIBUTES, ATTRIBUTES
+        client = getattr(module, f"{name}_ADP_Client")
+        direct = getattr(module, f"{name}_ADP_Aggregator_MI")
+        return timed(
+            lambda v: client([v] * many, sizes, many, epsilon),
+            {
+                "clipped": lambda reports: np.concatenate(
+                    [np.asarray(p, dtype=float) for p in direct(reports, sizes, many, epsilon)]
+                )
+            },
+            values,
+        )
+
+    return {
+        "RR": response, "OUE": unary(True), "RAPPOR": unary(False), "OLH": hashing, "SS": subset,
+        "L-SUE": twice(L_SUE, "L_SUE"), "L-OSUE": twice(L_OSUE, "L_OSUE"),
+        "sample": several(SMP_solution, "SMP"), "split": several(SPL_solution, "SPL"),
+    }  # fmt: skip
 
 
 def pure(values: list, k: int, epsilon: float) -> dict:
     from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
+    from pure_ldp.frequency_oracles.hadamard_response import (
+        HadamardResponseClient,
+        HadamardResponseServer,
+    )
     from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer
     from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
 
@@ -102,6 +153,7 @@ def pure(values: list, k: int, epsilon: float) -> dict:
         "OLH": run(
             LHClient(epsilon, k, use_olh=True), LHServer(epsilon, k, use_olh=True), ("raw",)
         ),
+        "HR": run(HadamardResponseClient(epsilon, k, None), HadamardResponseServer(epsilon, k)),
     }
 
 

@@ -124,14 +124,11 @@ def choose_channel(
     notion: Notion = LDP(epsilon) if chosen is None else ULDP(chosen, epsilon)
     rows = []
     for name, mechanism in MECHANISMS.items():
-        if (
-            mechanism.numeric
-            or not mechanism.takes_epsilon
-            or ("sensitive" in mechanism.needs and chosen is None)
-        ):
+        options = {} if chosen is None else {"sensitive": chosen}
+        if mechanism.numeric or not set(mechanism.needs) <= options.keys():
             continue
-        options = {"sensitive": chosen} if "sensitive" in mechanism.needs else {}
-        channel = mechanism.make(domain, epsilon, **options)
+        needed = {option: options[option] for option in mechanism.needs}
+        channel = mechanism.make(domain, epsilon, **needed)
         if not channel.satisfies(notion).holds:
             continue
         if p is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from anonbayes.arrays import Ints
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import generator, randomness
+from anonbayes.channels.randomness import WORDS, randomness, words
 from anonbayes.channels.registry import make_channel
 from anonbayes.channels.response import UtilityOptimizedRR
 from anonbayes.channels.unary import OnesChannel
@@ -124,11 +124,50 @@ class Attributes:
         sent = {}
         for i, (name, channel) in enumerate(self.channels.items()):
             codes = columns[name] if asked is None else columns[name][asked == i]
-            own = None if seed is None else generator(seed, "release", name)
-            released = channel.release_codes(codes, seed=own)  # type: ignore[attr-defined]
-            is_code = isinstance(channel, UtilityOptimizedRR)
-            sent[name] = channel.domain.decode(released) if is_code else released
+            sent[name] = channel.release(channel.domain.decode(codes), seed=seed)
         return AttributeReports(asked, sent, n)
+
+    def reporter(self, *, seed: Any = None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """Return a function from one person's values to what is sent: one attribute, or all.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> survey = ab.Attributes([ab.Domain("sex", "fm"), ab.Domain("region", range(4))], 2.0)
+        >>> report = survey.reporter()
+        >>> sent = survey.collect([report({"sex": "f", "region": 3}) for _ in range(100)])
+        >>> sum(len(reports) for reports in sent.reports.values())
+        100
+        """
+        each = [(name, channel.reporter(seed=seed)) for name, channel in self.channels.items()]
+        if self.how == "split":
+            return lambda values: {name: report(values[name]) for name, report in each}
+        draw = words(randomness(seed, "asked, one by one", "/".join(self.channels)))
+        fair = WORDS - WORDS % len(each)
+
+        def ask_one(values: Mapping[str, Any]) -> dict[str, Any]:
+            while (word := next(draw)) >= fair:
+                pass
+            name, report = each[word % len(each)]
+            return {name: report(values[name])}
+
+        return ask_one
+
+    def collect(self, sent: Iterable[Mapping[str, Any]]) -> AttributeReports:
+        """Reports of people one by one, as `reporter` made them, for `estimate` and `joint`."""
+        reports: dict[str, list[Any]] = {name: [] for name in self.channels}
+        place = {name: i for i, name in enumerate(reports)}
+        expected = 1 if self.how == "sample" else len(place)
+        asked, n = [], 0
+        for n, one in enumerate(sent, 1):
+            if len(one) != expected or not place.keys() >= one.keys():
+                raise ChannelError(
+                    f"Row {n - 1} reports {list(one)}; {expected} of {list(place)} was asked for."
+                )
+            for name, report in one.items():
+                reports[name].append(report)
+                asked.append(place[name])
+        return AttributeReports(np.array(asked) if expected == 1 else None, reports, n)
 
     def _column(self, values: Mapping[str, Any], name: str) -> Any:
         try:
@@ -208,6 +247,32 @@ class Attributes:
             pairs, "empirical", sent.n, p.ravel(), interval=limits.reshape(-1, 2), level=level
         )
         return raw if method == "empirical" else raw.consistent()
+
+    # -- reports in files ------------------------------------------------------------------------
+
+    def spell(self, sent: AttributeReports) -> dict[str, list[str]]:
+        """Reports as columns of texts, empty for attributes that somebody did not report."""
+        columns = {}
+        for i, (name, channel) in enumerate(self.channels.items()):
+            column = np.full(sent.n, "", dtype=object)
+            column[slice(None) if sent.asked is None else sent.asked == i] = channel.spell(
+                sent.reports[name]
+            )
+            columns[name] = column.tolist()
+        return columns
+
+    def read_texts(self, columns: Mapping[str, Sequence[str]]) -> AttributeReports:
+        """Reports that columns of texts spell; errors name column and row."""
+        rows: list[dict[str, str]] = [
+            {name: text for name, text in zip(self.channels, texts, strict=True) if text}
+            for texts in zip(*(columns[name] for name in self.channels), strict=True)
+        ]
+        sent = self.collect(rows)
+        reports = {
+            name: self.channels[name].read_texts(texts, where=f"Column {name!r}")
+            for name, texts in sent.reports.items()
+        }
+        return AttributeReports(sent.asked, reports, sent.n)
 
     def _known(self, name: str) -> PureChannel:
         one_of("attribute", name, self.channels)

@@ -473,12 +473,12 @@ class Channel(ABC):
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
         """Reports that texts spell; errors name `where` they stand and the row."""
+        return Channel.read_values(self, texts, where=where)
+
+    def read_values(self, texts: Sequence[str], *, where: str = "values") -> Any:
+        """True values that texts spell; errors name `where` they stand and the row."""
         for text in dict.fromkeys(texts):
-            if self.domain.find(text) is None:
-                raise ChannelError(
-                    f"{where}, row {list(texts).index(text)}: {text!r} is none of the values. "
-                    f"{nearest(text, self.domain.labels)}"
-                )
+            known_value(self.domain, text, f"{where}, row {list(texts).index(text)}")
         return list(texts)
 
     # -- for subclasses ----------------------------------------------------------------------
@@ -512,6 +512,14 @@ class Channel(ABC):
         return (
             f"{type(self).__name__}({self.domain.name!r}, {len(self.domain)} values, "
             f"epsilon={self.epsilon:.6g})"
+        )
+
+
+def known_value(domain: Domain, text: str, where: str) -> None:
+    """Raise `ChannelError` for a text that is none of the values."""
+    if domain.find(text) is None:
+        raise ChannelError(
+            f"{where}: {text!r} is none of the values. {nearest(text, domain.labels)}"
         )
 
 

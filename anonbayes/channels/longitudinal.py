@@ -145,7 +145,7 @@ class LongitudinalUE(BitChannel):
         >>> channel.counts(daily).shape
         (8,)
         """
-        codes, memory = Codes(self.domain), dict[int, bytes]()
+        codes, memory, size = Codes(self.domain), dict[int, int](), len(self.domain)
         draw = self.permanent.reporter(seed=seed)
         flips = noise_rows(
             np.full(len(self.domain), 1.0 - self.kept), self._source(seed, "instantaneous")
@@ -155,8 +155,8 @@ class LongitudinalUE(BitChannel):
             code = codes.index(value)
             kept = memory.get(code)
             if kept is None:
-                kept = memory[code] = draw(value)
-            return bytes(bit ^ flip for bit, flip in zip(kept, next(flips), strict=True))
+                kept = memory[code] = int.from_bytes(draw(value), "big")
+            return (kept ^ int.from_bytes(next(flips), "big")).to_bytes(size, "big")
 
         return report
 

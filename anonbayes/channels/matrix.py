@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from anonbayes.channels.base import (
 )
 from anonbayes.channels.randomness import Codes, limit, words
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.domains import Domain, list_of
+from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import ChannelError, nearest, one_of
 from anonbayes.estimation.closed_forms import Estimate, check_level, norm_sub, shares_of
 from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matrix_ratios
@@ -47,10 +47,11 @@ class MatrixChannel(Channel):
     ----------
     domain : Domain
         The true values.
-    matrix : array-like, shape (K, number of reports)
-        ``Q[x, y]``, the probability of report ``y`` from value ``x``. Each row sums to one.
+    matrix : array-like, shape (K, number of reports), or mapping
+        ``Q[x, y]``, the probability of report ``y`` from value ``x``. Each row sums to one. A
+        mapping has the probabilities of a value's reports, by report, for each value.
     reports : sequence, optional
-        The reports, one for each column; by default the values themselves.
+        The reports, one for each column; by default the values themselves, or those of a mapping.
 
     Attributes
     ----------
@@ -76,9 +77,17 @@ class MatrixChannel(Channel):
     methods = ("empirical", "mle", "em", "bayes")
 
     def __init__(
-        self, domain: Domain, matrix: npt.ArrayLike, reports: Sequence[Hashable] | None = None
+        self,
+        domain: Domain,
+        matrix: npt.ArrayLike | Mapping[Any, Mapping[Any, float]],
+        reports: Sequence[Hashable] | None = None,
     ) -> None:
         self.domain = domain
+        if isinstance(matrix, Mapping):
+            rows = by_value(matrix, domain, what="matrix")
+            if reports is None:
+                reports = list(dict.fromkeys(report for row in rows for report in row))
+            matrix = [[row.get(report, 0.0) for report in reports] for row in rows]
         q = check_matrix(matrix, domain)
         labels = tuple(domain.values) if reports is None else tuple(list_of("reports", reports))
         if len(labels) != q.shape[1] or len(set(labels)) != len(labels):
@@ -90,15 +99,16 @@ class MatrixChannel(Channel):
         self.labels: tuple[Any, ...] = labels
         self._q: Floats = q / q.sum(axis=1, keepdims=True)
         self._q.flags.writeable = False
+        self._kept: Floats | None = None
         self._place = {label: i for i, label in enumerate(labels)}
         self.epsilon = self.ldp_budget()
 
     @classmethod
-    def invariant(cls, domain: Domain, epsilon: float, *, p: npt.ArrayLike) -> MatrixChannel:
+    def invariant(cls, domain: Domain, epsilon: float, *, shares: npt.ArrayLike) -> MatrixChannel:
         """Invariant PRAM: shares of released values are expected to be those of the true ones.
 
         A report of randomized response is replaced by a draw from what it says of the value when
-        values have distribution `p` (the two-stage form of Gouweleeuw et al. 1998), so that
+        values have these `shares` (the two-stage form of Gouweleeuw et al. 1998), so that
         ``p Q = p``: tables of one variable can be made from the release as if nothing had been done
         to it. The inner budget is the one at which the whole satisfies epsilon-LDP exactly.
 
@@ -108,23 +118,23 @@ class MatrixChannel(Channel):
             The values; they are also the reports.
         epsilon : float
             Budget, finite and positive.
-        p : array-like, mapping or pandas.Series
-            Distribution of the true values, each share positive.
+        shares : array-like, mapping or pandas.Series
+            Distribution ``p`` of the true values, each share positive.
 
         Examples
         --------
         >>> import anonbayes as ab
         >>> answers = ab.Domain("smokes", ["daily", "sometimes", "never"])
         >>> p = [0.2, 0.1, 0.7]
-        >>> pram = ab.MatrixChannel.invariant(answers, epsilon=2.0, p=p)
+        >>> pram = ab.MatrixChannel.invariant(answers, epsilon=2.0, shares=p)
         >>> pram.apply(p).round(12).tolist(), pram.satisfies(ab.LDP(2.0)).holds
         ([0.2, 0.1, 0.7], True)
         """
-        budget, shares = check_epsilon(epsilon), shares_of(p, domain)
-        if budget == 0 or not (shares > 0).all():
+        budget, p = check_epsilon(epsilon), shares_of(shares, domain, "shares")
+        if budget == 0 or not (p > 0).all():
             raise ChannelError(
                 "Invariant PRAM needs epsilon > 0 and a positive share of every value; got "
-                f"epsilon={epsilon!r} and a smallest share of {shares.min():.6g}."
+                f"epsilon={epsilon!r} and a smallest share of {p.min():.6g}."
             )
         if len(domain) == 1:
             return cls(domain, [[1.0]])
@@ -133,7 +143,7 @@ class MatrixChannel(Channel):
             shrink, size = math.exp(-inner), len(domain)
             q = np.full((size, size), shrink) + (1.0 - shrink) * np.eye(size)
             q /= 1.0 + (size - 1) * shrink
-            back = (q * shares[:, None] / (shares @ q)).T
+            back = (q * p[:, None] / (p @ q)).T
             whole: Floats = q @ back
             return whole
 
@@ -147,8 +157,14 @@ class MatrixChannel(Channel):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if spent(two_stage(middle)) < budget else (low, middle)
         made = cls(domain, two_stage(low))
-        made.epsilon = budget
+        made.epsilon, made._kept = budget, p
         return made
+
+    def with_epsilon(self, epsilon: float) -> Channel:
+        """Return invariant PRAM of the same shares with another budget; else raise."""
+        if self._kept is None:
+            return super().with_epsilon(epsilon)
+        return MatrixChannel.invariant(self.domain, epsilon, shares=self._kept)
 
     # -- the user's device -----------------------------------------------------------------------
 
@@ -352,9 +368,9 @@ class MatrixChannel(Channel):
         return matrix_ratios(self._q, self.labels, protected=protected)
 
     @property
-    def notion(self) -> LDP:
-        """Local differential privacy with the budget of the matrix."""
-        return LDP(self.epsilon)
+    def notion(self) -> LDP | None:
+        """Local differential privacy with the budget of the matrix; None without a finite one."""
+        return LDP(self.epsilon) if math.isfinite(self.epsilon) else None
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
         """Reports that texts spell."""

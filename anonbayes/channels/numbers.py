@@ -36,13 +36,16 @@ from anonbayes.notions.ldp import Ratios, check_epsilon
 
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
-    from anonbayes.estimation.structured import WindowLikelihood
+    from anonbayes.estimation.structured import Smoothed, WindowLikelihood
 
 __all__ = ["BinnedDomain", "Duchi", "MeanEstimate", "NumericChannel", "Piecewise", "WindowChannel"]
 
 # Steps between the least and the largest report of the piecewise mechanism. The last digits of a
 # floating-point sum of value and noise could tell the value; whole steps cannot.
 STEPS = 1 << 20
+
+# Bins up to which smoothing is chosen and limits are computed, by matrices of this order.
+MOST_BINS = 1024
 
 
 class BinnedDomain(Domain):
@@ -265,6 +268,24 @@ class WindowChannel(NumericChannel):
         """Likelihood of the distribution, a row for each distinct window."""
         return self.fast_likelihood(reports).mixture(most=MAX_MATRIX)
 
+    @abstractmethod
+    def stretches(self) -> Floats:
+        """Probability of each report from each value; where reports are dense, of stretches."""
+
+    def _smoothed(self, reports: Any, level: float, **settings: Any) -> Smoothed:
+        """EM with smoothing, and limits that hold those of every strength of it."""
+        check_level(level)
+        likelihood = self.fast_likelihood(reports)
+        if likelihood.n == 0:
+            raise ChannelError("There are no reports to estimate from.")
+        size = len(self.domain)
+        matrix = self.stretches() if size <= MOST_BINS else None
+        start = estimation.em.starting_point(None, size)
+        return estimation.structured.smoothed(likelihood, start, matrix, level=level, **settings)
+
+    def _interval(self, reports: Any, level: float) -> Floats | None:
+        return self._smoothed(reports, level).interval if len(self.domain) <= MOST_BINS else None
+
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report, one for each window.
 
@@ -447,6 +468,16 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         last = (2.0 * sent + (self.reach - 1.0)) / (self.reach + 1.0)
         start = np.searchsorted(held, first, side="left")
         return start.astype(np.int64), np.searchsorted(held, last, side="right").astype(np.int64)
+
+    def stretches(self) -> Floats:
+        """Probability of a report between two ends of likely stretches, from each value."""
+        left = self._left(self.scaled(self.domain.numbers))[:, None]
+        wide, density = self.reach - 1.0, (self.upper - self.lower) / 2.0
+        ends = np.unique(np.clip([left, left + wide, 0 * left + self.reach, 0 * left - self.reach],
+                                 -self.reach, self.reach))  # fmt: skip
+        middle = (ends[1:] + ends[:-1]) / 2
+        near = (middle >= left) & (middle <= left + wide)
+        return np.where(near, self.high, self.low) * density * np.diff(ends)
 
     def _variance(self, held: float) -> float:
         z = math.exp(-self.epsilon / 2)

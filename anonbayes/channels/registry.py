@@ -29,6 +29,9 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
         "d": "the number of values in a report",
         "budgets": "a budget for each value",
         "infinite": "the budget of all reports of a person together",
+        "length": "the size to which sets are padded",
+        "matrix": "the probability of each report from each value",
+        "shares": "the shares of values that reports are to keep",
     }
 )
 
@@ -52,6 +55,8 @@ class MechanismKind:
         `OPTIONS` that must and that may be given.
     numeric : bool
         Whether values are ascending numbers, such as those of a `BinnedDomain`.
+    sets : bool
+        Whether people hold sets of values.
     """
 
     name: str
@@ -61,11 +66,12 @@ class MechanismKind:
     needs: tuple[str, ...] = ()
     accepts: tuple[str, ...] = ()
     numeric: bool = False
+    sets: bool = False
 
     @property
     def takes_epsilon(self) -> bool:
-        """Whether one budget is for all values that it protects."""
-        return "budgets" not in self.needs
+        """Whether it is made for one budget, that of all values that it protects."""
+        return not {"budgets", "matrix"} & set(self.needs)
 
     def check(self, given: Mapping[str, Any], *, prefix: str = "") -> None:
         """Raise `AnonbayesError` for an option that is missing or has no meaning."""
@@ -144,6 +150,26 @@ _ALL = (
         "discriminative:InputDiscriminativeUE.optimal",
         aliases=("idue",),
         needs=("budgets",),
+    ),
+    MechanismKind(
+        "matrix",
+        "a report by a table of probabilities, such as that of a statistical office",
+        "matrix:MatrixChannel",
+        aliases=("pram",),
+        needs=("matrix",),
+    ),
+    MechanismKind(
+        "invariant_pram",
+        "a value; expected shares of the released values are the true ones",
+        "matrix:MatrixChannel.invariant",
+        needs=("shares",),
+    ),
+    MechanismKind(
+        "padded_sets",
+        "one member of a set of values; for what people have several of",
+        "sets:PaddedSets",
+        needs=("length",),
+        sets=True,
     ),
     MechanismKind(
         "longitudinal_rappor",

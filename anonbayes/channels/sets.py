@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from anonbayes.arrays import Ints, read_whole
+from anonbayes import estimation
+from anonbayes.arrays import Floats, Ints, read_whole
+from anonbayes.channels.base import known_value
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import randomness
+from anonbayes.channels.randomness import generator, randomness
 from anonbayes.channels.response import RandomizedResponse
 from anonbayes.channels.unary import UnaryEncoding
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.closed_forms import Estimate
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.estimation.closed_forms import Estimate, around
+from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, check_epsilon
 
 __all__ = ["PaddedSets"]
 
@@ -51,14 +55,24 @@ class PaddedSets:
     >>> sent = baskets.release([["bread", "milk"], ["bread"], []] * 4000, seed=1)
     >>> baskets.estimate(sent).p.round(1) + 0.0     # share of people who hold each value
     array([0.7, 0.3, 0. , 0. ])
+    >>> baskets.satisfies(ab.LDP(2.0)).holds, baskets.satisfies(ab.LDP(1.99)).holds
+    (True, False)
+
+    In a PyMC model, reports are those of `channel`, whose values are the drawn members: the share
+    of people who hold a value is `length` times that of the member,
+    ``Released("sent", baskets.channel, members, observed=sent)``.
     """
+
+    #: As of a channel: the estimator that is taken unless told otherwise.
+    default_method = "empirical"
 
     def __init__(
         self, domain: Domain, epsilon: float, *, length: int, mechanism: str | None = None
     ) -> None:
         self.domain, self.epsilon = domain, check_epsilon(epsilon)
         self.length = read_whole("length", length, least=1, error=ChannelError)
-        padded = Domain(domain.name, [*domain.values, *((PADDING, i) for i in range(self.length))])
+        slots = [f"{PADDING} {slot}" for slot in range(1, self.length + 1)]
+        padded = Domain(domain.name, [*domain.values, *slots])
         extra = self.epsilon + math.log(
             math.exp(-self.epsilon) - self.length * math.expm1(-self.epsilon)
         )
@@ -69,7 +83,15 @@ class PaddedSets:
         if mechanism is None:
             mechanism = min(kinds, key=lambda name: _noise(kinds[name]))
         one_of("mechanism", mechanism, kinds)
-        self.channel = kinds[mechanism]
+        self.mechanism, self.channel = mechanism, kinds[mechanism]
+        #: Probability that somebody who holds a value, and who does not, supports it.
+        self.miss: Floats = self.channel.miss[: len(domain)]
+        self.hit: Floats = self.miss + (self.channel.hit[: len(domain)] - self.miss) / self.length
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Estimators that `estimate` offers."""
+        return self.channel.methods
 
     def release(self, sets: Iterable[Iterable[object]], *, seed: Any = None) -> Any:
         """Report of each set, of the mechanism on values and padding.
@@ -108,20 +130,111 @@ class PaddedSets:
         chosen[member] = keys[(first + slot)[member]] % size
         return self.channel.domain.decode(chosen)
 
-    def estimate(self, reports: Any, *, level: float = 0.95) -> Estimate:
-        """Share of people whose set holds each value, with confidence limits.
+    def reporter(self, *, seed: Any = None) -> Callable[[Iterable[object]], Any]:
+        """Return a function that turns one set into one report; see `Channel.reporter`."""
+        member = None if seed is None else generator(seed, "reporter", self.domain.name)
+        report = self.channel.reporter(seed=seed)
+        return lambda held: report(self._drawn([held], member)[0])
 
-        Unbiased while no set has more than `length` members. Shares of different values need not
-        sum to one.
+    def read_values(self, texts: Sequence[str], *, where: str = "values") -> list[list[str]]:
+        """Sets that texts spell, their members with commas between them."""
+        sets = [[part.strip() for part in text.split(",") if part.strip()] for text in texts]
+        for row, members in enumerate(sets):
+            for each in members:
+                known_value(self.domain, each, f"{where}, row {row}")
+        return sets
+
+    def spell(self, reports: Any) -> list[str]:
+        """Reports as texts; see `Channel.spell`."""
+        return self.channel.spell(reports)
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
+        """Reports that texts spell; see `Channel.read_texts`."""
+        return self.channel.read_texts(texts, where=where)
+
+    def estimate(self, reports: Any, *, method: str = "empirical", **settings: Any) -> Estimate:
+        """Share of people whose set holds each value, with limits.
+
+        Shares of drawn members, times `length`: right while no set has more than `length` members.
+        Shares of different values need not sum to one.
+
+        Parameters
+        ----------
+        reports
+            What `release` returned, of many people.
+        method, **settings
+            As in `Channel.estimate`, for the shares of members and padding.
         """
-        raw = self.channel.estimate(reports, method="empirical", level=level)
-        size = len(self.domain)
+        raw = self.channel.estimate(reports, method=method, **settings)
+        size, most = len(self.domain), math.inf if method == "empirical" else 1.0
         assert raw.interval is not None
-        p, interval = self.length * raw.p[:size], self.length * raw.interval[:size]
-        limits = np.stack(
-            [np.minimum(interval[:, 0], p), np.maximum(np.minimum(interval[:, 1], 1.0), p)], axis=1
+        p = np.minimum(self.length * raw.p[:size], most)
+        limits = around(np.minimum(self.length * raw.interval[:size], 1.0), p)
+        draws = None
+        if raw.draws is not None:
+            draws = raw.draws.isel({self.domain.name: slice(size)}) * self.length
+        return replace(raw, domain=self.domain, p=p, interval=limits, draws=draws)
+
+    # -- losses and guarantees -------------------------------------------------------------------
+
+    def expected_loss(
+        self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
+    ) -> float:
+        """Return the expected loss of the empirical estimate; `p` are shares of people."""
+        shares = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
+        return estimation.losses.expected_loss(
+            shares, n, self.hit, self.miss, norm=norm, sampled=sampled
         )
-        return Estimate(self.domain, "empirical", raw.n, p, interval=limits, level=level)
+
+    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
+        """Largest expected loss: all values alike, as frequent as sets or noise allow."""
+        hit, miss, size = float(self.hit[0]), float(self.miss[0]), len(self.domain)
+        even = min(1.0, self.length / size, (0.5 - miss) / (hit - miss))
+        return self.expected_loss(np.full(size, even), n, norm=norm)
+
+    def ldp_budget(self) -> float:
+        """LDP budget of any two sets.
+
+        The full set and the empty one are the farthest apart. With randomized response a report of
+        a member is ``1 + (e - 1) / length`` times as likely from the full one; with bits, one that
+        raises all ``m`` members and no padding ``(m e + length - m) / length`` times.
+        """
+        grown, members = math.exp(self.channel.epsilon), min(self.length, len(self.domain))
+        if self.mechanism == "randomized_response":
+            members = 1
+        return math.log1p(members * (grown - 1.0) / self.length)
+
+    def satisfies(self, notion: Notion) -> Audit:
+        """Check local differential privacy of sets on the exact probabilities."""
+        if not isinstance(notion, LDP):
+            raise ChannelError(
+                f"{notion!r}: sets are protected as wholes, whatever they hold; audit LDP(epsilon)."
+            )
+        full = f"{{{', '.join(self.domain.labels[: self.length])}}}"
+        return notion.audit(_Extremes(Domain(self.domain.name, [full, "{}"]), self.ldp_budget()))
+
+    def with_epsilon(self, epsilon: float) -> PaddedSets:
+        """Return the mechanism with another budget."""
+        return PaddedSets(self.domain, epsilon, length=self.length)
+
+    def __repr__(self) -> str:
+        return (
+            f"PaddedSets({self.domain.name!r}, {len(self.domain)} values, "
+            f"epsilon={self.epsilon:.6g}, length={self.length})"
+        )
+
+
+@dataclass(frozen=True)
+class _Extremes:
+    """The two sets that are told apart best, for audits."""
+
+    domain: Domain
+    budget: float
+
+    def ratios(self, *, protected: bool = False) -> list[Ratios]:
+        return [
+            Ratios(np.full(2, self.budget), np.zeros(2), lambda x, _: f"members of set {x + 1}")
+        ]
 
 
 def _noise(channel: PureChannel) -> float:

@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import check_matrix_size
-from anonbayes.channels.numbers import BinnedDomain, MeanEstimate, WindowChannel
+from anonbayes.channels.numbers import MOST_BINS, BinnedDomain, MeanEstimate, WindowChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.estimation.closed_forms import Estimate, check_level, shares_of
+from anonbayes.estimation.closed_forms import Estimate, shares_of
 
 __all__ = ["SquareWave"]
-
-# Bins up to which smoothing is chosen and its errors computed, by matrices of this order.
-MOST_BINS = 1024
 
 
 class SquareWave(WindowChannel):
@@ -126,6 +122,10 @@ class SquareWave(WindowChannel):
         shift = np.arange(self.n_reports) - np.arange(len(self.domain))[:, None]
         return np.where((shift >= 0) & (shift <= 2 * self.b), self.high, self.low)
 
+    def stretches(self) -> Floats:
+        """``Q``: every report is a stretch of its own."""
+        return self.matrix()
+
     def apply(self, p: npt.ArrayLike) -> Floats:
         """Distribution of the reports, ``p Q``, in ``O(K)``."""
         every = np.arange(self.n_reports)
@@ -143,11 +143,11 @@ class SquareWave(WindowChannel):
         method : {"ems", "mle", "em", "bayes"}
             ``"ems"`` is EM in which every iteration ends with averaging neighbours with weights 1,
             2, 1 (`smoothing`, `iterations`, `tolerance`). How strongly, the reports choose by
-            a criterion like Akaike's; ``smoothing=1`` is the algorithm of Li et al., 0 is plain EM.
+            Akaike's criterion; ``smoothing=1`` is the algorithm of Li et al., 0 is plain EM.
             Others as in `Channel.estimate`.
         **settings
-            Of the method, and `level` for the intervals. Those of ``"ems"`` hold the limits of all
-            strengths of smoothing that fit nearly as well, and may still miss a peak of one bin.
+            Of the method, and `level` for the intervals, which hold the limits of all strengths of
+            smoothing, for every method; with `smoothing` those of this one only.
         """
         return super().estimate(reports, method=method, **settings)
 
@@ -160,26 +160,16 @@ class SquareWave(WindowChannel):
         tolerance: float = 1e-3,
         level: float = 0.95,
     ) -> Estimate:
-        check_level(level)
         if smoothing is not None and not 0 <= read_number("smoothing", smoothing) <= 1000:
             raise ChannelError(f"smoothing={smoothing!r} must be a number from 0 to 1000.")
-        likelihood = self.fast_likelihood(reports)
-        if likelihood.n == 0:
-            raise ChannelError("There are no reports to estimate from.")
-        found = estimation.structured.smoothed(
-            likelihood,
-            estimation.em.starting_point(None, len(self.domain)),
-            self.matrix() if len(self.domain) <= MOST_BINS else None,
-            strength=smoothing,
-            level=level,
-            iterations=iterations,
-            tolerance=tolerance,
+        found = self._smoothed(
+            reports, level, strength=smoothing, iterations=iterations, tolerance=tolerance
         )
         end = found.end
         return Estimate(
             self.domain,
             "ems",
-            likelihood.n,
+            len(self.read(reports)),
             end.p,
             interval=found.interval,
             level=level,

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Mask
 from anonbayes.channels.base import check_matrix_size
+from anonbayes.channels.randomness import Codes, Source, stream
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain, code_dtype
@@ -95,19 +96,45 @@ class SubsetSelection(OnesChannel):
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
         step = max(1, CHUNK // size)
         for start in range(0, n, step):
-            own = codes[start : start + step]
-            rows = np.arange(len(own))
-            keys = source.random(len(own) * size).reshape(len(own), size)
-            # The d smallest keys are the set: the own key comes first when it is to be inside.
-            keys[rows, own] = np.where(source.random(len(own)) < self.hit[0], -1.0, 2.0)
-            subset = np.argpartition(keys, self.d - 1, axis=1)[:, : self.d]
-            chosen[start : start + step] = np.sort(subset, axis=1)
+            own = codes[start : start + step].astype(np.int64)
+            inside, others = self._draw(len(own), source)
+            row, member = np.nonzero(others)
+            bits = np.zeros((len(own), size), dtype=bool)
+            bits[row, member + (member >= own[row])] = True
+            bits[np.arange(len(own)), own] = inside
+            chosen[start : start + step] = np.nonzero(bits)[1].reshape(-1, self.d)
         return BitReports.trusted(np.arange(n + 1) * self.d, chosen.ravel(), size)
+
+    def _draw(self, n: int, source: Source) -> tuple[Mask, Mask]:
+        """Whether the own value is in each of `n` sets, and bits of all others (Floyd's method)."""
+        inside = source.random(n) < self.hit[0]
+        others = len(self.domain) - 1
+        bits = np.zeros((n, others), dtype=bool)
+        for own in (0, 1):
+            rows = np.flatnonzero(inside == own)
+            for top in range(others - self.d + own, others) if len(rows) else ():
+                pick = source.integers(0, top + 1, len(rows))
+                bits[rows, np.where(bits[rows, pick], top, pick)] = True
+        return inside, bits
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
         """Return a function that reports one value as a byte 0 or 1 per bit."""
-        source = None if seed is None else self._noise(seed, "reporter")
-        return lambda value: self.release([value], seed=source).to_dense()[0].tobytes()
+        codes, source, many = Codes(self.domain), self._source(seed, "reporter"), 16
+
+        def draw() -> list[tuple[bytes, bytes]]:
+            nonlocal many  # more each time: most devices report once
+            many = min(2 * many, 2048, max(1, CHUNK // len(self.domain)))
+            drawn = zip(*self._draw(many, source), strict=True)
+            return [(b"\1" if own else b"\0", row.tobytes()) for own, row in drawn]
+
+        rows = stream(draw)
+
+        def report(value: object) -> bytes:
+            code = codes[value] if type(value) is codes.kind else codes.index(value)
+            own, others = next(rows)
+            return others[:code] + own + others[code:]
+
+        return report
 
     # -- the analyst -----------------------------------------------------------------------------
 

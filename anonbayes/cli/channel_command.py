@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from anonbayes.channels.registry import find_mechanism
 from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
     METHODS,
@@ -15,14 +17,19 @@ from anonbayes.cli.options import (
     Bins,
     BudgetsFile,
     Chains,
+    Domains,
     Draws,
     Epsilon,
     Force,
+    How,
     Infinite,
+    Length,
+    MatrixFile,
     Mechanism,
     Protected,
     Rule,
     Sep,
+    SharesFile,
     Subset,
     Symbols,
     Values,
@@ -30,6 +37,7 @@ from anonbayes.cli.options import (
 )
 from anonbayes.cli.screen import print_json, say, show_figures, show_table
 from anonbayes.cli.shared import (
+    by_name,
     check_free,
     frame_writer,
     full_column,
@@ -37,7 +45,7 @@ from anonbayes.cli.shared import (
     plot_writer,
     read_column,
 )
-from anonbayes.errors import AnonbayesError, DomainError, nearest, one_of
+from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.io.files import write_files
 
 if TYPE_CHECKING:
@@ -103,6 +111,9 @@ def describe(
     g: Symbols = None,
     d: Subset = None,
     infinite: Infinite = None,
+    length: Length = None,
+    matrix: MatrixFile = None,
+    shares: SharesFile = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
@@ -118,6 +129,7 @@ def describe(
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
         budgets=budgets, rule=rule, sep=sep, numbers=not sensitive, bins=bins, infinite=infinite,
+        length=length, matrix=matrix, shares=shares,
     )  # fmt: skip
     if reports < 1:
         raise AnonbayesError(f"--reports {reports} must be at least 1.")
@@ -148,7 +160,7 @@ def describe(
     show_figures(figures, title=mechanism)
     what = "mean" if hasattr(channel, "mean") else "shares"
     show_table(losses, title=f"Expected error of the {what} from {reports:,} reports")
-    say(*map(str, audits))
+    say(*map(str, audits) if audits else ["Some reports exclude a value: no budget of LDP holds."])
 
 
 def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -> list[Notion]:
@@ -156,7 +168,7 @@ def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -
     from anonbayes.notions.uldp import ULDP
 
     if epsilon is None:  # budgets of their own
-        return [channel.notion]
+        return [] if channel.notion is None else [channel.notion]
     if sensitive:
         return [ULDP(sensitive, epsilon), LDP(epsilon)]
     return [LDP(epsilon)]
@@ -172,12 +184,18 @@ def _losses(channel: Any, n: int) -> pd.DataFrame:
         columns = ("numbers at the lower end", "in the middle", "at the upper end")
         index = pd.Index(["standard error"], name="error")
         return pd.DataFrame([errors], index=index, columns=list(columns))
-    size = len(channel.domain)
-    even = np.full(size, 1.0 / size)
+    even = np.full(len(channel.domain), 1.0 / len(channel.domain))
+
+    def known(loss: Callable[..., float], *given: Any, norm: str) -> float:
+        try:
+            return loss(*given, norm=norm)
+        except ChannelError:  # a matrix may have no unbiased estimate, or no known worst case
+            return float("nan")
+
     rows = {
         name: {
-            "evenly held values": channel.expected_loss(even, n, norm=norm),
-            "worst case": channel.worst_case_loss(n, norm=norm),
+            "evenly held values": known(channel.expected_loss, even, n, norm=norm),
+            "worst case": known(channel.worst_case_loss, n, norm=norm),
         }
         for name, norm in (("l1", "l1"), ("squared", "l2"))
     }
@@ -191,9 +209,13 @@ def _extent(probabilities: Any) -> str:
 
 def release(
     people: Annotated[Path, typer.Argument(help="Table with a person to a line.")],
-    column: Annotated[str, typer.Option(help="Column to randomize.")],
+    column: Annotated[
+        list[str], typer.Option(help="Column to randomize; repeated: several under one budget.")
+    ],
     mechanism: Mechanism,
     out: Annotated[Path, typer.Option(help="File of reports to write.")],
+    domain: Domains = None,
+    how: How = None,
     values: Values = None,
     bins: Bins = None,
     epsilon: Epsilon = None,
@@ -201,6 +223,9 @@ def release(
     g: Symbols = None,
     d: Subset = None,
     infinite: Infinite = None,
+    length: Length = None,
+    matrix: MatrixFile = None,
+    shares: SharesFile = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
     keep: Annotated[
@@ -216,29 +241,47 @@ def release(
 ) -> None:
     """Randomize a column, as people's devices would: one report per person, in column `report`.
 
-    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y. Other
-    columns are left out unless kept. With --json: reports, column, files.
+    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y; sets of
+    values (padded_sets) have commas between their members. Several columns keep their names: each
+    person reports one of them, or all with a part of the budget (--how), and --domain lists the
+    values of each. Other columns are left out unless kept. With --json: reports, column, files.
     """
     from anonbayes.io.text import read_csv_text
 
     check_free([out], force=force)
-    channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep, column=column, bins=bins, infinite=infinite,
-    )  # fmt: skip
     frame = read_csv_text(people, sep=sep)
-    held = full_column(frame, column, people, "--column")
+    names = column if len(column) > 1 else [REPORT]
     kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
-    if REPORT in kept:
-        raise AnonbayesError(f"--keep {REPORT}: that is the name of the column of reports.")
-    _check_held(channel, held)
-    sent = channel.spell(channel.release(held.tolist(), seed=seed))
+    if set(names) & kept.keys():
+        raise AnonbayesError(f"--keep {names[0]}: that is the name of a column of reports.")
+    if len(column) > 1:
+        survey = _several(column, mechanism, epsilon, domain, how)
+        held = {name: full_column(frame, name, people, "--column") for name in column}
+        for name, channel in survey.channels.items():
+            channel.read_values(held[name].tolist(), where=f"Column {name!r}")
+        sent = survey.spell(survey.release(held, seed=seed))
+        n = len(frame)
+    else:
+        _only_several(domain, how)
+        channel = make_mechanism(
+            mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+            budgets=budgets, rule=rule, sep=sep, column=column[0], bins=bins, infinite=infinite,
+            length=length, matrix=matrix, shares=shares,
+        )  # fmt: skip
+        texts = known_column(frame, column[0], people, "--column")
+        if find_mechanism(mechanism).sets:  # nobody is missing who holds nothing
+            texts = texts.fillna("")
+        else:
+            texts = full_column(frame, column[0], people, "--column")
+        true = channel.read_values(texts.tolist(), where=f"Column {column[0]!r}")
+        sent = {REPORT: channel.spell(channel.release(true, seed=seed))}
+        n = len(true)
     write_files({out: frame_writer(_reports(sent, kept), sep)})
     if as_json:
-        print_json({"format": 1, "reports": len(sent), "column": REPORT, "files": [str(out)]})
+        print_json({"format": 1, "reports": n, "column": ", ".join(names), "files": [str(out)]})
         return
     source = "the secure source" if seed is None else f"seed {seed}: not for publication"
-    say(f"{len(sent):,} reports in column {REPORT!r}, drawn from {source}.", str(out))
+    say(f"Reports of {n:,} people in {', '.join(map(repr, names))}, drawn from {source}.", str(out))
 
 
 def _show_mean(
@@ -258,20 +301,36 @@ def _show_mean(
     show_figures(numbers, title=f"{estimate.n:,} reports, {level:.0%} interval of the mean")
 
 
-def _reports(sent: list[str], kept: dict[str, pd.Series]) -> pd.DataFrame:
+def _reports(sent: dict[str, list[str]], kept: dict[str, pd.Series]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame({**kept, REPORT: sent})
+    return pd.DataFrame({**kept, **sent})
 
 
-def _check_held(channel: Any, held: pd.Series) -> None:
-    for text in held.unique():
-        if channel.domain.find(text) is None:
-            row = int((held == text).to_numpy().argmax())
-            raise DomainError(
-                f"Column {held.name!r}, row {row}: {text!r} is none of the values. "
-                f"{nearest(text, channel.domain.labels)}"
-            )
+def _several(
+    columns: list[str], mechanism: str, epsilon: float | None, domain: Any, how: str | None
+) -> Any:
+    """Several attributes under one budget."""
+    from anonbayes.channels.attributes import Attributes
+    from anonbayes.domains import Domain
+    from anonbayes.io.text import parse_values
+
+    given = by_name(domain, option="--domain", example="sex=f,m or age=18-99") or {}
+    if epsilon is None or set(given) != set(columns):
+        raise AnonbayesError(
+            "Several columns need --epsilon, the budget of everything that one person sends, and "
+            "--domain COLUMN=VALUES for each of them."
+        )
+    domains = [Domain(name, [str(v) for v in parse_values(given[name])]) for name in columns]
+    return Attributes(
+        domains, epsilon, how=how or "sample", mechanism=find_mechanism(mechanism).name
+    )
+
+
+def _only_several(domain: Any, how: str | None) -> None:
+    for option, value in (("--domain", domain), ("--how", how)):
+        if value:
+            raise AnonbayesError(f"{option} is for several columns; give --column repeatedly.")
 
 
 def estimate(
@@ -284,9 +343,16 @@ def estimate(
     g: Symbols = None,
     d: Subset = None,
     infinite: Infinite = None,
+    length: Length = None,
+    matrix: MatrixFile = None,
+    shares: SharesFile = None,
     budgets: BudgetsFile = None,
     rule: Rule = None,
-    column: Annotated[str, typer.Option(help="Column of the reports.")] = REPORT,
+    column: Annotated[
+        list[str], typer.Option(help="Column of the reports; repeated: several attributes.")
+    ] = [REPORT],  # noqa: B006
+    domain: Domains = None,
+    how: How = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -313,20 +379,37 @@ def estimate(
 
     The options of the mechanism must be those that the devices used; reports that can hardly come
     from it are pointed out. With --json: method, reports, level, shares (value, share, lower,
-    upper), notes; with --method mean: method, reports, level, mean, lower, upper.
+    upper; of several columns also attribute), notes; with --method mean: method, reports, level,
+    mean, lower, upper.
     """
+    import pandas as pd
+
+    from anonbayes.io.text import read_csv_text
+
     one_of("method", method or "mle", METHODS)
     check_free([out, plot], force=force)
-    channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep, bins=bins, infinite=infinite,
-    )  # fmt: skip
-    texts = read_column(reports, column, sep=sep).tolist()
-    sent = channel.read_texts(texts, where=f"Column {column!r}")
+    if len(column) > 1:
+        frame = read_csv_text(reports, sep=sep)
+        survey = _several(column, mechanism, epsilon, domain, how)
+        columns = {name: known_column(frame, name, reports, "--column") for name in column}
+        parts = survey.read_texts(
+            {name: each.fillna("").tolist() for name, each in columns.items()}
+        )
+        asked = {name: (survey.channels[name], parts.reports[name]) for name in column}
+    else:
+        _only_several(domain, how)
+        channel = make_mechanism(
+            mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
+            budgets=budgets, rule=rule, sep=sep, bins=bins, infinite=infinite,
+            length=length, matrix=matrix, shares=shares,
+        )  # fmt: skip
+        texts = read_column(reports, column[0], sep=sep).tolist()
+        asked = {"": (channel, channel.read_texts(texts, where=f"Column {column[0]!r}"))}
+    channel, sent = next(iter(asked.values()))
     settings: dict[str, Any] = {"level": level}
     method = method or channel.default_method
-    has_mean = hasattr(channel, "mean")
     if method == "mean":
+        has_mean = hasattr(channel, "mean")
         one_of("method", method, ("mean", *channel.methods) if has_mean else channel.methods)
         return _show_mean(channel, sent, level, out, plot, as_json=as_json)
     if method == "bayes":
@@ -337,28 +420,39 @@ def estimate(
         raise AnonbayesError(f"--prior-weight has no meaning with --method {method}.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = channel.estimate(sent, method=method, **settings)
+        found = {
+            name: made.estimate(each, method=method, **settings)
+            for name, (made, each) in asked.items()
+        }
     notes = [str(note.message) for note in caught]
-    shares = found.summary().rename(columns={"p": "share"})
+    tables = {name: each.summary().rename(columns={"p": "share"}) for name, each in found.items()}
+    table = tables[""] if "" in tables else pd.concat(tables, names=["attribute", "value"])
     writers = {}
     if out is not None:
-        writers[out] = frame_writer(shares, sep, index=True)
+        writers[out] = frame_writer(table, sep, index=True)
     if plot is not None:
         from anonbayes.scenario.survey import plot_shares
 
-        writers[plot] = plot_writer(lambda: plot_shares(found, None))
+        if len(found) > 1:
+            raise AnonbayesError("--plot is for one column.")
+        writers[plot] = plot_writer(lambda: plot_shares(found[""], None))
     write_files(writers)
+    n = (
+        max(each.n for each in found.values())
+        if how == "split"
+        else sum(e.n for e in found.values())
+    )
     if as_json:
         print_json(
             {
                 "format": 1,
                 "method": method,
-                "reports": found.n,
+                "reports": n,
                 "level": level,
-                "shares": shares.reset_index().to_dict("records"),
+                "shares": table.reset_index().to_dict("records"),
                 "notes": notes,
             }
         )
         return
-    show_table(shares, title=f"{found.n:,} reports, {method}, {level:.0%} intervals")
+    show_table(table, title=f"{n:,} reports, {method}, {level:.0%} intervals")
     say(*notes, *map(str, writers))

@@ -20,16 +20,12 @@ def make_mechanism(
     *,
     epsilon: float | None,
     values: str | None,
-    sensitive: list[str] | None = None,
-    g: int | None = None,
-    d: int | None = None,
-    budgets: Path | None = None,
-    rule: str | None = None,
     sep: str = ";",
     column: str = "value",
     numbers: bool = False,
     bins: str | None = None,
-    infinite: float | None = None,
+    rule: str | None = None,
+    **options: Any,
 ) -> Any:
     """Return the channel that the options of a command describe.
 
@@ -37,16 +33,17 @@ def make_mechanism(
     ----------
     name : str
         A mechanism of `anonbayes.channels.registry`.
-    epsilon, values, sensitive, g, d, budgets, rule
+    epsilon, values, bins, rule
         Options of the command.
     sep : str
-        Separator of the file of budgets.
+        Separator of files.
     column : str
         Name of the domain.
     numbers : bool
         Whether ``--values 0-N`` may stay numbers, of which none is ever listed.
-    bins, infinite : optional
-        Options of commands that know numeric and longitudinal mechanisms.
+    **options
+        Those of `anonbayes.channels.registry.OPTIONS` that the command has. Budgets, matrix and
+        shares are files, which also list the values.
 
     Examples
     --------
@@ -57,28 +54,31 @@ def make_mechanism(
     from anonbayes.io.text import parse_values
 
     mechanism = find_mechanism(name)
-    given: dict[str, object] = {"sensitive": sensitive, "g": g, "d": d, "infinite": infinite}
-    if mechanism.takes_epsilon:
-        given["budgets"] = budgets
-    mechanism.check(given, prefix="--")
-    if not mechanism.takes_epsilon:
-        return _with_budgets(mechanism, budgets, rule, epsilon, values, sep=sep, column=column)
-    if rule is not None:
+    mechanism.check({**dict.fromkeys(mechanism.needs), **options}, prefix="--")
+    if (epsilon is None) == mechanism.takes_epsilon:
+        what = "needs" if mechanism.takes_epsilon else "has budgets of its own, without"
+        raise AnonbayesError(f"--mechanism {mechanism.name} {what} --epsilon.")
+    if rule is not None and "budgets" not in mechanism.needs:
         raise AnonbayesError(f"--rule has no meaning with --mechanism {name}.")
-    if epsilon is None:
-        raise AnonbayesError(f"--mechanism {name} needs --epsilon.")
     if bins is not None or mechanism.numeric:
         return mechanism.make(_numeric_domain(mechanism, bins, values, column), epsilon)
+    for option, read in READERS.items():
+        if option not in mechanism.needs:
+            continue
+        if values is not None:
+            raise AnonbayesError(f"--mechanism {mechanism.name} takes values from --{option}.")
+        listed, options[option] = read(options[option], sep, rule)
+        return mechanism.make(Domain(column, listed), epsilon, **options)
     if values is None:
         raise AnonbayesError(
             "--values is missing: list what people could hold, whether or not anybody does."
         )
-    listed = parse_values(values)
-    if numbers and isinstance(listed, range) and listed.start == 0:
-        domain: Domain = IntegerDomain(len(listed), column)
+    held = parse_values(values)
+    if numbers and isinstance(held, range) and held.start == 0:
+        domain: Domain = IntegerDomain(len(held), column)
     else:
-        domain = Domain(column, [str(value) for value in listed])
-    return mechanism.make(domain, epsilon, sensitive=sensitive, g=g, d=d, infinite=infinite)
+        domain = Domain(column, [str(value) for value in held])
+    return mechanism.make(domain, epsilon, **options)
 
 
 def _numeric_domain(
@@ -106,36 +106,50 @@ def _numeric_domain(
     return Domain(column, sorted(listed))  # type: ignore[type-var]
 
 
-def _with_budgets(
-    mechanism: MechanismKind,
-    file: Path | None,
-    rule: str | None,
-    epsilon: float | None,
-    values: str | None,
-    *,
-    sep: str,
-    column: str,
-) -> Any:
-    from anonbayes.domains import Domain
+def _budgets(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values and budgets in the file of `anonbayes budgets`."""
+    listed, table = _read(file, sep)
+    chosen = rule or (next(iter(table)) if len(table) == 1 else None)
+    if chosen not in table:
+        what = "--rule is missing" if rule is None else f"--rule {rule!r} is not in {file.name!r}"
+        raise AnonbayesError(f"{what}. {nearest(rule or '', table)}")
+    return listed, table[chosen]
+
+
+def _rows(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values, and the probabilities of their reports."""
+    listed, table = _read(file, sep)
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return listed, dict(zip(listed, rows, strict=True))
+
+
+def _shares(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values and shares, which are made to sum to one."""
+    listed, table = _read(file, sep)
+    if len(table) != 1:
+        raise AnonbayesError(f"{file.name!r} must have two columns: values and shares.")
+    (shares,) = table.values()
+    total = sum(shares)
+    return listed, [share / total for share in shares] if total else shares
+
+
+def _read(file: Path, sep: str) -> tuple[list[str], dict[str, list[float]]]:
+    """First column of a file as texts, all others as numbers of at least 0."""
     from anonbayes.io.text import read_csv_text
 
-    if file is None or epsilon is not None or values is not None:
-        raise AnonbayesError(
-            f"--mechanism {mechanism.name} takes values and budgets from the file of "
-            "`anonbayes budgets`: give --budgets, and neither --epsilon nor --values."
-        )
     frame = read_csv_text(file, sep=sep)
-    first, *rules = frame.columns
-    chosen = rule or (rules[0] if len(rules) == 1 else None)
-    if chosen not in rules:
-        what = "--rule is missing" if rule is None else f"--rule {rule!r} is not in {file.name!r}"
-        raise AnonbayesError(f"{what}. {nearest(rule or '', rules)}")
-    budgets = []
-    for row, text in enumerate(frame[chosen]):
-        number = parse_number(text)
-        if number is None or number < 0:
-            raise AnonbayesError(
-                f"{file.name!r}, column {chosen!r}, row {row}: {text!r} is no budget."
-            )
-        budgets.append(number)
-    return mechanism.make(Domain(column, frame[first].tolist()), budgets=budgets)
+    first, *others = frame.columns
+    table: dict[str, list[float]] = {}
+    for name in others:
+        table[name] = []
+        for row, text in enumerate(frame[name]):
+            number = parse_number(text)
+            if number is None or number < 0:
+                raise AnonbayesError(
+                    f"{file.name!r}, column {name!r}, row {row}: {text!r} is no number from 0 on."
+                )
+            table[name].append(number)
+    return frame[first].tolist(), table
+
+
+READERS = {"budgets": _budgets, "matrix": _rows, "shares": _shares}

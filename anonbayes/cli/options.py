@@ -45,7 +45,10 @@ __all__ = [
     "Group",
     "Harm",
     "Hierarchies",
+    "How",
     "Infinite",
+    "Length",
+    "MatrixFile",
     "MaxBelief",
     "MaxCost",
     "MaxDoubled",
@@ -65,6 +68,7 @@ __all__ = [
     "Seed",
     "Sensitive",
     "Sep",
+    "SharesFile",
     "Subset",
     "Symbols",
     "Values",
@@ -496,6 +500,27 @@ Infinite = Annotated[
         "--infinite",
         help="Budget of all reports together (longitudinal); twice --epsilon by default.",
     ),
+]
+How = Annotated[
+    str | None,
+    typer.Option(
+        "--how",
+        help="Of several columns: sample, everybody reports one of them (default), or split, all "
+        "of them with parts of the budget.",
+    ),
+]
+Length = Annotated[
+    int | None, typer.Option("--length", help="Size to which sets are padded (padded_sets).")
+]
+MatrixFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--matrix", help="File of probabilities: a line per value, a column per report (matrix)."
+    ),
+]
+SharesFile = Annotated[
+    Path | None,
+    typer.Option("--shares", help="File with a line per value and its share (invariant_pram)."),
 ]
 BudgetsFile = Annotated[
     Path | None,

@@ -343,14 +343,15 @@ def _same_place(log_g: Floats, old: float, new: float) -> Floats:
     """
     g = np.exp(np.minimum(log_g, 700.0))
     # Far below one a gamma distribution is a power: P(g) = g^a / Gamma(a + 1).
-    small = old * log_g - math.lgamma(old + 1.0)
-    below, above = special.gammainc(old, g), special.gammaincc(old, g)
+    small, tiny = old * log_g - math.lgamma(old + 1.0), g < 1e-8
+    below = np.where(tiny, np.exp(np.minimum(small, 0.0)), special.gammainc(old, g))
+    above = np.where(tiny, 1.0 - below, special.gammaincc(old, g))
     with np.errstate(divide="ignore"):
         inside = np.where(
             below < 0.5, special.gammaincinv(new, below), special.gammainccinv(new, above)
         )
         exact = np.log(inside)
-        log_below = np.where(g < 1e-8, small, np.log(below))
+        log_below = np.where(tiny, small, np.log(below))
     power = (log_below + math.lgamma(new + 1.0)) / new
     return np.where(power < math.log(1e-8), power, exact)
 
@@ -509,7 +510,7 @@ def mixing(draws: Floats) -> tuple[float, float]:
     """
     chains, n, _ = draws.shape
     half = n // 2
-    if half < 4:
+    if half < 4 or not np.isfinite(draws).all():
         return math.inf, 0.0
     parts = np.concatenate([draws[:, :half], draws[:, n - half :]])
     worst, least = 1.0, math.inf

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.errors import ChannelError
+from anonbayes.estimation.closed_forms import around
 from anonbayes.estimation.em import Fixpoint
 from anonbayes.estimation.likelihood import MixtureLikelihood, SimplexLikelihood
 
@@ -214,17 +215,7 @@ class WindowLikelihood(_Counted):
 
 #: Strengths of smoothing that are tried, the smoothest first: numbers of averages in an iteration,
 #: and below one the share of the average in it.
-STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-
-
-#: Strengths whose score is at most so much below the best one are in the intervals: chosen by
-#: coverage in simulation, where intervals of the best strength alone missed peaks too often.
-PLAUSIBLE = 2.0
-
-
-#: Log-likelihood that a parameter in use must be worth. Akaike's criterion asks for one, and took
-#: noise for peaks now and then; one and a half had the least error in simulations.
-PENALTY = 1.5
+STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 
 
 class Smoothed(NamedTuple):
@@ -295,11 +286,11 @@ def smoothed(
 ) -> Smoothed:
     """EM with smoothing whose strength the reports choose.
 
-    Of `STRENGTHS` the one with the largest log-likelihood less `PENALTY` times the number of
-    parameters in use is taken. That number is the trace of the change of the fitted shares of the
-    reports with the observed ones (`sensitivity`). Intervals also hold the limits of all strengths
-    that are nearly the best by Akaike's criterion, whose penalty is one (`PLAUSIBLE`): one strength
-    alone leaves out what it smooths away.
+    Of `STRENGTHS` the best by Akaike's criterion is taken, the largest log-likelihood less the
+    number of parameters in use. That number is the trace of the change of the fitted shares of the
+    reports with the observed ones (`sensitivity`). Intervals hold the limits of all strengths: the
+    reports cannot tell a peak of one bin from a smooth hill, and the best strength alone covered
+    half of the bins of real populations.
 
     Parameters
     ----------
@@ -321,26 +312,20 @@ def smoothed(
         chosen = 1.0 if strength is None else strength
         return Smoothed(smoothed_em(likelihood, start, strength=chosen, **how), chosen, None)
     half = normal_quantile(level)
-    tried: list[tuple[float, float, Fixpoint, float, Floats]] = []
-    p, best = start, -np.inf
+    tried: list[tuple[float, Fixpoint, float, Floats]] = []
+    p = start
     for each in STRENGTHS if strength is None else (strength,):
         end = smoothed_em(likelihood, p, strength=each, **how)
         p = end.p
         change, total = sensitivity(matrix, p, each), p @ matrix
-        in_use = float((change * matrix).sum())
-        akaike = end.log_likelihood - in_use
+        akaike = end.log_likelihood - float((change * matrix).sum())
         variance = ((change * total) * change).sum(axis=1) - (change @ total) ** 2
         error = half * np.sqrt(np.maximum(variance, 0.0) / likelihood.n)
         limits = np.stack([p - error, p + error], axis=1)
-        tried.append((akaike - (PENALTY - 1.0) * in_use, akaike, end, each, limits))
-        best = max(best, akaike)
-        if akaike < best - 3 * PLAUSIBLE:  # less smoothing only adds parameters from here on
-            break
-    chosen_fit = max(tried, key=lambda one: one[0])
-    plausible = [one[4] for one in tried if one[1] >= best - PLAUSIBLE]
-    limits = np.concatenate([chosen_fit[4], *plausible], axis=1)
-    interval = np.clip(np.stack([limits.min(axis=1), limits.max(axis=1)], axis=1), 0.0, 1.0)
-    return Smoothed(chosen_fit[2], chosen_fit[3], interval)
+        tried.append((akaike, end, each, limits))
+    _, end, chosen, own = max(tried, key=lambda one: one[0])
+    limits = around(own, *(one[3] for one in tried))
+    return Smoothed(end, chosen, np.clip(limits, 0.0, 1.0))
 
 
 def sensitivity(matrix: Floats, p: Floats, strength: float = 1.0) -> Floats:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.channels.registry import MECHANISMS, make_channel
+from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key
@@ -23,17 +23,23 @@ if TYPE_CHECKING:
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["CHANNELS", "ColumnRelease", "Made", "Release", "make_release", "what_choice_tells"]
+__all__ = [
+    "CHANNELS",
+    "ColumnRelease",
+    "Made",
+    "MechanismOptions",
+    "Release",
+    "make_release",
+    "what_choice_tells",
+]
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
 SEPARATOR = 'Separator: a character, "tab", or "auto" to look for it in the header line.'
 ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
 DECIMAL = "Decimal mark of numbers in delimited text."
 
-CHANNELS = tuple(name for name, kind in MECHANISMS.items() if kind.takes_epsilon)
-PROTECTS_SOME = tuple(name for name in CHANNELS if "sensitive" in MECHANISMS[name].needs)
+CHANNELS = tuple(name for name, kind in MECHANISMS.items() if not kind.sets)
 NUMERIC = tuple(name for name in CHANNELS if MECHANISMS[name].numeric)
-Channel: Any = Literal[CHANNELS]  # type: ignore[valid-type]
 Shown: Any = Literal[("clear", "level", "bins", *CHANNELS)]  # type: ignore[valid-type]
 
 
@@ -41,7 +47,47 @@ Shown: Any = Literal[("clear", "level", "bins", *CHANNELS)]  # type: ignore[vali
 # The keys.
 
 
-class ColumnRelease(Section):
+class MechanismOptions(Section):
+    """What a mechanism takes beside values and budget."""
+
+    sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
+    g: int | None = key("Number of symbols (local_hashing); the best by default.", None, ge=2)
+    d: int | None = key("Values in a report (subset_selection); the best by default.", None, ge=1)
+    infinite: float | None = key("Budget of all reports of a person (longitudinal).", None, ge=0)
+    budgets: dict[str, float] = key("Budget of each value (input_discriminative_ue).", dict)
+    matrix: dict[str, dict[str, float]] = key(
+        "Probabilities of the reports of each value (matrix).", dict
+    )
+    shares: dict[str, float] = key("Weights of values that reports keep (invariant_pram).", dict)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that are given, as `make_channel` takes them."""
+        given = {name: getattr(self, name, None) for name in OPTIONS}
+        return {name: value for name, value in given.items() if value not in (None, (), {})}
+
+    def contradictions(self, mechanism: str) -> Iterator[str]:
+        """Yield what the options and a mechanism contradict each other in."""
+        kind, given = MECHANISMS[mechanism], self.options()
+        try:
+            kind.check({**dict.fromkeys(kind.needs), **given}, prefix="@")
+        except AnonbayesError as reason:
+            yield str(reason)
+
+    def channel_on(self, mechanism: str, domain: Domain, epsilon: float | None) -> Any:
+        """Make the mechanism for a domain."""
+        given = self.options()
+        for name in ("budgets", "shares"):
+            if name in given:
+                missing = [value for value in domain.labels if value not in given[name]]
+                if missing:
+                    raise AnonbayesError(f"{name} has nothing for {missing[0]!r}.")
+                numbers = [given[name][value] for value in domain.labels]
+                total = sum(numbers) if name == "shares" else 1.0
+                given[name] = [number / total for number in numbers]
+        return make_channel(mechanism, domain, epsilon, **given)
+
+
+class ColumnRelease(MechanismOptions):
     """How one column of a mixed table is released."""
 
     method: Shown = key("How its values are released.")
@@ -50,18 +96,19 @@ class ColumnRelease(Section):
     upper: float | None = key("Upper end of the last bin (bins, numbers).", None)
     bins: int | None = key("Number of bins of equal width (bins, numbers).", None, ge=1)
     epsilon: float | None = key("Privacy budget (randomized mechanisms).", None, ge=0)
-    sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
         needs = {"level": ("level",), "bins": ("lower", "upper", "bins")}
-        wanted = needs.get(self.method, ("epsilon",) if self.method in CHANNELS else ())
-        if self.method in NUMERIC:
-            wanted = ("lower", "upper", "bins", "epsilon")
-        if self.method in PROTECTS_SOME:
-            wanted = (*wanted, "sensitive")
-        for name in ("level", "lower", "upper", "bins", "epsilon", "sensitive"):
-            given = getattr(self, name) not in (None, ())
+        wanted = needs.get(self.method, ())
+        if self.method in CHANNELS:
+            yield from self.contradictions(self.method)
+            wanted = ("epsilon",) if MECHANISMS[self.method].takes_epsilon else ()
+            wanted += ("lower", "upper", "bins") if self.method in NUMERIC else ()
+        elif self.options():
+            yield f"@{next(iter(self.options()))} has no meaning with method {self.method!r}."
+        for name in ("level", "lower", "upper", "bins", "epsilon"):
+            given = getattr(self, name) is not None
             if name in wanted and not given:
                 yield f"method {self.method!r} needs @{name}."
             if given and name not in wanted:
@@ -401,11 +448,10 @@ def _channel(domain: Domain, how: ColumnRelease) -> Any:
     if how.method == "bins":
         assert how.lower is not None and how.upper is not None and how.bins is not None
         return UniformQuantizer(how.lower, how.upper, how.bins, domain=domain)
-    assert how.epsilon is not None
     if how.method in NUMERIC:
         from anonbayes.channels.numbers import BinnedDomain
 
         assert how.lower is not None and how.upper is not None and how.bins is not None
         binned = BinnedDomain(domain.name, how.lower, how.upper, how.bins)
-        return make_channel(how.method, binned, how.epsilon)
-    return make_channel(how.method, domain, how.epsilon, sensitive=how.sensitive)
+        return how.channel_on(how.method, binned, how.epsilon)
+    return how.channel_on(how.method, domain, how.epsilon)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.channels.registry import MECHANISMS, make_channel
+from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import Outputs, Result, audit_record, compare_limits
-from anonbayes.scenario.release import NUMERIC, PROTECTS_SOME, Channel
+from anonbayes.scenario.release import MechanismOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from anonbayes.estimation.closed_forms import Estimate
     from anonbayes.notions.ldp import Audit
 
-__all__ = ["PreparedSurvey", "Survey", "plot_shares"]
+__all__ = ["PreparedSurvey", "PreparedSurveys", "Survey", "plot_shares"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -41,25 +42,45 @@ class SurveyPopulation(Section):
     """Who is asked: simulated people, of whom the truth is known."""
 
     people: int = key("Number of people.", ge=1)
-    shares: dict[str, float] = key("Weight of each answer.")
+    shares: dict[str, float] = key(
+        "Weight of each answer; of padded_sets the share of people who hold it.", dict
+    )
+    attributes: dict[str, dict[str, float]] = key(
+        "Instead, the weight of each value of several attributes, which are independent.", dict
+    )
+
+    def check(self) -> Iterator[str]:
+        """Yield what the keys contradict each other in."""
+        if bool(self.shares) == bool(self.attributes):
+            yield "give either @shares or @attributes."
 
 
-class SurveyMechanism(Section):
+class SurveyMechanism(MechanismOptions):
     """What runs on people's devices."""
 
-    channel: Channel = key("The mechanism.")
-    epsilon: float = key("Privacy budget.", ge=0)
+    channel: Literal[tuple(MECHANISMS)] = key("The mechanism.")  # type: ignore[valid-type]
+    epsilon: float | None = key("Privacy budget, of everything that a person sends.", None, ge=0)
+    length: int | None = key("Size to which sets are padded (padded_sets).", None, ge=1)
     values: Several[str] = key("The possible answers; by default those of the population.", ())
-    sensitive: Several[str] = key("Answers to protect (utility-optimized channels).", ())
+    attributes: dict[str, Several[str]] = key(
+        "Possible values of several attributes, the columns of the reports.", dict
+    )
+    how: Literal["sample", "split"] = key(
+        "Of several attributes, report one at random, or all with a part of the budget.", "sample"
+    )
     tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
-        some = self.channel in PROTECTS_SOME
-        if some and not (self.sensitive or self.tags):
-            yield f"channel {self.channel!r} needs @sensitive."
-        if not some and (self.sensitive or self.tags):
-            yield f"@sensitive and @tags have no meaning with channel {self.channel!r}."
+        kind = MECHANISMS[self.channel]
+        if self.tags and "sensitive" not in kind.needs:
+            yield f"@tags has no meaning with {self.channel}."
+        elif not self.tags or self.sensitive:
+            yield from self.contradictions(self.channel)
+        if (self.epsilon is None) == kind.takes_epsilon:
+            yield f"{self.channel} {'needs' if kind.takes_epsilon else 'has no use for'} @epsilon."
+        if self.attributes and (self.values or self.tags):
+            yield "@values and @tags have no meaning with @attributes."
         if sum(tag.share for tag in self.tags.values()) > 1:
             yield "the shares of the tags sum to more than 1."
 
@@ -68,7 +89,7 @@ class SurveyReports(Section):
     """Reports that were really collected."""
 
     file: File = key("Delimited UTF-8 file with one report per line and a header.")
-    column: str = key("Column of the reports.")
+    column: str | None = key("Column of the reports; of several attributes their names.", None)
     sep: str = key("Separator of the file.", ";")
 
 
@@ -114,21 +135,29 @@ class Survey(Section):
         if (self.population is None) == (self.reports is None):
             yield "give either [population] or [reports]."
         if self.reports is not None:
-            single = ("randomized_response", "utility_optimized_rr", *NUMERIC)
-            if self.mechanism.channel not in single:
-                yield "reports from a file are single values: use a randomized response."
-            if not self.mechanism.values:
+            several = bool(self.mechanism.attributes)
+            if several == (self.reports.column is not None):
+                yield "give reports.column, or the columns of several as mechanism.attributes."
+            if not several and not self._values:
                 yield "mechanism.values is missing: list the possible answers."
             if self.mechanism.tags:
                 yield "mechanism.tags needs [population]."
             if self.limits.max_error is not None:
                 yield "limits.max_error needs [population], of which the truth is known."
+        elif self.mechanism.attributes:
+            yield "mechanism.attributes is for reports: give population.attributes."
         elif self.mechanism.values and self.population is not None:
             extra = set(self.population.shares) - set(self.mechanism.values)
             if extra:
                 yield f"population.shares has {sorted(extra)[0]!r}, which is not in the values."
 
-    def prepare(self) -> PreparedSurvey:
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """Possible answers, from the key that lists them."""
+        how = self.mechanism
+        return tuple(how.values or how.matrix or how.budgets or how.shares)
+
+    def prepare(self) -> PreparedSurvey | PreparedSurveys:
         """Read everything and find what is wrong with it before anything expensive runs."""
         return prepare(self)
 
@@ -206,9 +235,9 @@ class PreparedSurvey:
         """Estimators that were asked for, or those that fit the mechanism."""
         if self.settings.estimation.methods:
             return self.settings.estimation.methods
-        if not hasattr(self.channel, "mean"):
-            return ("empirical", "mle", "bayes")
         default: str = self.channel.default_method
+        if default == "mle":
+            return tuple(m for m in ("empirical", "mle", "bayes") if m in self.channel.methods)
         return ("bayes",) if default == "mean" else (default,)
 
     def _mean(self) -> dict[str, float]:
@@ -239,8 +268,11 @@ class PreparedSurvey:
         from anonbayes.channels.response import RandomizedResponse
 
         truth = self.truth
-        if truth is None or self.settings.mechanism.tags or hasattr(self.channel, "mean"):
+        how = self.settings.mechanism
+        if truth is None or how.tags or how.length or hasattr(self.channel, "mean"):
             return {}
+        if not math.isfinite(self.channel.epsilon):
+            return {"expected_error": self.channel.expected_loss(truth, n, norm="l1")}
         plain = RandomizedResponse(self.channel.domain, self.channel.epsilon)
         return {
             "expected_error": self.channel.expected_loss(truth, n, norm="l1", sampled=False),
@@ -254,8 +286,12 @@ class PreparedSurvey:
         from anonbayes.notions.uldp import ULDP
 
         how = self.settings.mechanism
+        if how.epsilon is None:
+            if self.channel.notion is not None:
+                yield self.channel.satisfies(self.channel.notion)
+            return
         if not how.sensitive and not how.tags:
-            yield self.channel.satisfies(LDP(how.epsilon))
+            yield self.channel.satisfies(LDP(self.channel.epsilon))
             return
         if how.sensitive:
             yield self.channel.satisfies(ULDP(how.sensitive, how.epsilon))
@@ -277,11 +313,12 @@ class PreparedSurvey:
             error = measures[f"error_{chosen.method}"]
             lines.append(f"The estimate is {error:.3f} away from the truth (l1).")
         if "expected_error" in measures:
-            lines.append(
-                f"Expected for the unbiased estimate: {measures['expected_error']:.3f}; with plain "
-                "randomized response of the same budget: "
-                f"{measures['expected_error_randomized_response']:.3f}."
-            )
+            text = f"Expected for the unbiased estimate: {measures['expected_error']:.3f}"
+            if (plain := measures.get("expected_error_randomized_response")) is not None:
+                text += f"; with plain randomized response of the same budget: {plain:.3f}"
+            lines.append(f"{text}.")
+        if not audits:
+            lines.append("Some reports exclude a value: no budget of LDP holds.")
         for audit in audits:
             word = "holds" if audit.holds else "DOES NOT HOLD"
             lines.append(
@@ -291,20 +328,74 @@ class PreparedSurvey:
         return "\n".join(lines)
 
 
-def prepare(settings: Survey) -> PreparedSurvey:
-    """Make the channel, and draw or read the reports."""
-    from anonbayes.io.text import read_columns
+@dataclass(frozen=True)
+class PreparedSurveys:
+    """A survey of several attributes under one budget.
 
-    how = settings.mechanism
-    if settings.reports is not None:
-        channel = _channel(how, how.values)
-        source, column = settings.reports, settings.reports.column
-        frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
-        reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
+    Attributes
+    ----------
+    attributes : Attributes
+        What the devices ran.
+    parts : mapping of str to PreparedSurvey
+        Channel and reports of each attribute.
+    """
+
+    attributes: Any
+    parts: Mapping[str, PreparedSurvey]
+
+    def run(self) -> Result:
+        """Estimate the shares of every attribute; the worst one counts for limits."""
+        from dataclasses import replace
+
+        found = {name: part.run() for name, part in self.parts.items()}
+        budget = self.attributes.ldp_budget()
+        words = (
+            f"{name}: {one.text.replace(chr(10), chr(10) + '  ')}" for name, one in found.items()
+        )
+        limits = []
+        for same in zip(*(one.limits for one in found.values()), strict=True):
+            worst = max(same, key=lambda limit: limit.found)
+            limits.append(replace(worst, found=budget) if worst.measure == "epsilon" else worst)
+        return Result(
+            text="\n".join([*words, f"All that one person sends has a budget of {budget:g}."]),
+            measures={
+                "epsilon": budget,
+                **{
+                    f"{name}_{m}": v for name, one in found.items() for m, v in one.measures.items()
+                },
+            },
+            tables={f"shares_{name}": one.tables["shares"] for name, one in found.items()},
+            limits=tuple(limits),
+            details={name: one.details for name, one in found.items()},
+            plots={f"shares_{name}": one.plots["shares"] for name, one in found.items()},
+        )
+
+
+def prepare(settings: Survey) -> PreparedSurvey | PreparedSurveys:
+    """Make the channel, and draw or read the reports."""
+    from anonbayes.io.text import read_columns, read_csv_text
+
+    how, source = settings.mechanism, settings.reports
+    if source is None:
+        assert settings.population is not None
+        if settings.population.attributes:
+            return _simulate_several(settings, settings.population)
+        return _simulate(settings, settings.population)
+    if how.attributes:
+        survey = _attributes(how, how.attributes)
+        frame = read_csv_text(source.file, sep=source.sep)
+        missing = [name for name in how.attributes if name not in frame]
+        if missing:
+            raise AnonbayesError(f"{source.file.name!r} has no column {missing[0]!r}.")
+        sent = survey.read_texts({name: frame[name].fillna("").tolist() for name in how.attributes})
+        return _parts(settings, survey, sent, dict.fromkeys(how.attributes))
+    channel = _channel(how, settings._values)
+    column = source.column or ""
+    frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
+    reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
+    if not MECHANISMS[how.channel].sets:
         channel.likelihood(reports)  # refuses reports that the channel cannot send
-        return PreparedSurvey(settings, channel, reports, None, {})
-    assert settings.population is not None
-    return _simulate(settings, settings.population)
+    return PreparedSurvey(settings, channel, reports, None, {})
 
 
 def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:
@@ -312,10 +403,58 @@ def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:
     from anonbayes.domains import Domain
 
     if MECHANISMS[how.channel].numeric:
-        return make_channel(how.channel, Domain(ANSWER, _numbers(values)), how.epsilon)
+        return how.channel_on(how.channel, Domain(ANSWER, _numbers(values)), how.epsilon)
     domain = Domain(ANSWER, [*values, *how.tags])
-    common = make_channel(how.channel, domain, how.epsilon, sensitive=[*how.sensitive, *how.tags])
-    return Personalized(common, how.tags) if how.tags else common
+    if not how.tags:
+        return how.channel_on(how.channel, domain, how.epsilon)
+    some = how.model_copy(update={"sensitive": (*how.sensitive, *how.tags)})
+    return Personalized(some.channel_on(how.channel, domain, how.epsilon), how.tags)
+
+
+def _attributes(how: SurveyMechanism, values: Mapping[str, Any]) -> Any:
+    from anonbayes.channels.attributes import Attributes
+    from anonbayes.domains import Domain
+
+    domains = [Domain(name, list(each)) for name, each in values.items()]
+    return Attributes(domains, how.epsilon or 0.0, how=how.how, mechanism=how.channel)
+
+
+def _parts(settings: Survey, survey: Any, sent: Any, truth: Mapping[str, Any]) -> PreparedSurveys:
+    parts = {
+        name: PreparedSurvey(settings, channel, sent.reports[name], truth[name], {})
+        for name, channel in survey.channels.items()
+    }
+    return PreparedSurveys(survey, parts)
+
+
+def _simulate_several(settings: Survey, population: SurveyPopulation) -> PreparedSurveys:
+    import numpy as np
+
+    survey = _attributes(settings.mechanism, population.attributes)
+    seeds, n = np.random.SeedSequence(settings.seed).spawn(2), population.people
+    rng, held, truth = np.random.default_rng(seeds[0]), {}, {}
+    for name, channel in survey.channels.items():
+        where = f"population.attributes.{name}"
+        p = _distribution(where, population.attributes[name], channel.domain)
+        codes = rng.choice(len(p), n, p=p)
+        held[name] = channel.domain.decode(codes)
+        truth[name] = np.bincount(codes, minlength=len(p)) / n
+    sent = survey.release(held, seed=None if settings.seed is None else seeds[1])
+    return _parts(settings, survey, sent, truth)
+
+
+def _simulate_sets(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:
+    import numpy as np
+
+    channel = _channel(settings.mechanism, settings.mechanism.values or tuple(population.shares))
+    seeds, values = np.random.SeedSequence(settings.seed).spawn(2), channel.domain.values
+    shares = np.array([population.shares.get(value, 0.0) for value in values])
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise AnonbayesError("population.shares of padded_sets must lie between 0 and 1.")
+    holds = np.random.default_rng(seeds[0]).random((population.people, len(values))) < shares
+    sets = [[values[i] for i in np.flatnonzero(row)] for row in holds]
+    sent = channel.release(sets, seed=None if settings.seed is None else seeds[1])
+    return PreparedSurvey(settings, channel, sent, holds.mean(axis=0), {})
 
 
 def _numbers(values: tuple[str, ...]) -> list[float]:
@@ -332,7 +471,9 @@ def _simulate(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:
     import numpy as np
 
     how = settings.mechanism
-    channel = _channel(how, how.values or tuple(population.shares))
+    if MECHANISMS[how.channel].sets:
+        return _simulate_sets(settings, population)
+    channel = _channel(how, settings._values or tuple(population.shares))
     size, seeds = len(channel.domain), np.random.SeedSequence(settings.seed).spawn(2)
     rng = np.random.default_rng(seeds[0])
     everyone = _distribution("population.shares", population.shares, channel.domain)

@@ -84,7 +84,7 @@ def test_losses_and_intervals_hold_in_simulation():
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0, 6.0])
 def test_invariant_pram_keeps_shares_and_spends_the_budget(epsilon):
-    channel = ab.MatrixChannel.invariant(DOMAIN, epsilon, p=P)
+    channel = ab.MatrixChannel.invariant(DOMAIN, epsilon, shares=P)
     np.testing.assert_allclose(P @ channel.matrix(), P, atol=1e-12)
     assert channel.satisfies(ab.LDP(epsilon)).holds
     assert not channel.satisfies(ab.LDP(0.99 * epsilon)).holds

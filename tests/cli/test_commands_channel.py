@@ -131,6 +131,65 @@ def test_budgets_of_their_own(run_json, run, held):
         assert line["lower"] - 1e-9 <= SHARES[line["value"]] / 1000 <= line["upper"] + 1e-9
 
 
+def test_matrices_of_files(run_json, run, refused, held, tmp_path):
+    (tmp_path / "q.csv").write_text("value;yes;no\na;0.9;0.1\nb;0.5;0.5\nc;0;1\nd;0;1\n")
+    own = ["-m", "pram", "--matrix", "q.csv"]
+    said = run("channel", "release", "people.csv", "--column", "answer", *own, "--out", "r.csv",
+               "--seed", 1)  # fmt: skip
+    assert "1,000 people" in said
+    sent = pd.read_csv(tmp_path / "r.csv", sep=";")["report"]
+    expected = 600 * 0.9 + 250 * 0.5
+    assert abs((sent == "yes").sum() - expected) < 5 * np.sqrt(600 * 0.09 + 250 * 0.25)
+    assert not run_json("channel", "describe", *own)["audits"]  # "yes" excludes c and d
+    assert "takes values from --matrix" in refused("channel", "describe", *own, "--values", "a,b")
+    (tmp_path / "p.csv").write_text("value;share\na;6\nb;2\nc;1\nd;1\n")
+    own = ["-m", "invariant_pram", "--shares", "p.csv", "--epsilon", 3]
+    (audit,) = run_json("channel", "describe", *own)["audits"]
+    assert audit["holds"] and audit["worst_ratio"] == pytest.approx(math.exp(3), rel=1e-6)
+    run("channel", "release", "people.csv", "--column", "answer", *own, "--out", "i.csv",
+        "--seed", 1)  # fmt: skip
+    found = run_json("channel", "estimate", "i.csv", *own, "--level", 0.999)
+    for line in found["shares"]:
+        assert line["lower"] - 1e-9 <= SHARES[line["value"]] / 1000 <= line["upper"] + 1e-9
+
+
+def test_sets_in_a_column(run_json, run, refused, tmp_path):
+    pd.DataFrame({"bought": ["a,b", "a", "", "c, b"] * 300}).to_csv(
+        tmp_path / "baskets.csv", sep=";", index=False
+    )
+    own = ["-m", "padded_sets", "--length", 2, "--epsilon", 3, "--values", "a,b,c"]
+    ask = ["channel", "release", "baskets.csv", "--column", "bought", "--out", "s.csv"]
+    run(*ask, *own, "--seed", 1)
+    found = run_json("channel", "estimate", "s.csv", *own, "--level", 0.999)
+    for line, truth in zip(found["shares"], (0.5, 0.5, 0.25), strict=True):
+        assert line["lower"] <= truth <= line["upper"]
+    assert run_json("channel", "describe", *own)["audits"][0]["holds"]
+    few = ["-m", "padded_sets", "--length", 2, "--epsilon", 3, "--values", "a,b"]
+    assert "row 3: 'c' is none of the values" in refused(*ask, *few, "--force")
+
+
+@pytest.mark.parametrize("how", ["sample", "split"])
+def test_several_columns_under_one_budget(run_json, run, refused, tmp_path, how):
+    rng = np.random.default_rng(1)
+    people = pd.DataFrame({"sex": rng.choice(["f", "m"], 2000, p=[0.7, 0.3]),
+                           "region": rng.integers(0, 4, 2000)})  # fmt: skip
+    people.to_csv(tmp_path / "two.csv", sep=";", index=False)
+    own = ["--column", "sex", "--column", "region", "-m", "rr", "--epsilon", 4, "--how", how]
+    known = ["--domain", "sex=f,m", "--domain", "region=0-3"]
+    run("channel", "release", "two.csv", *own, *known, "--out", "r.csv", "--seed", 1)
+    sent = pd.read_csv(tmp_path / "r.csv", sep=";", dtype=str)
+    empty = sent.isna().sum(axis=1)
+    assert (empty == (1 if how == "sample" else 0)).all()
+    found = run_json("channel", "estimate", "r.csv", *own, *known, "--level", 0.999)
+    assert found["reports"] == 2000 and len(found["shares"]) == 6
+    for line in found["shares"]:
+        truth = (people[line["attribute"]].astype(str) == line["value"]).mean()
+        assert line["lower"] - 1e-9 <= truth <= line["upper"] + 1e-9
+    assert "--domain" in refused("channel", "estimate", "r.csv", *own)
+    one = ["channel", "release", "two.csv", "--column", "sex", "--out", "x.csv", "-m", "rr"]
+    assert "--how is for several" in refused(*one, "--epsilon", 1, "--values", "f,m", "--how", how)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -145,7 +204,9 @@ def test_budgets_of_their_own(run_json, run, held):
         (["-m", "rappor", "--epsilon", 1, "--values", VALUES, "--sensitive", "a"], "no meaning"),
         (["-m", "utility_optimized_rr", "--epsilon", 1, "--values", VALUES], "needs --sensitive"),
         ([*options("utility_optimized_rr"), "--sensitive", "z"], "'z'"),
-        (["-m", "input_discriminative_ue", "--epsilon", 1], "give --budgets"),
+        (["-m", "input_discriminative_ue", "--epsilon", 1], "needs --budgets"),
+        (["-m", "padded_sets", "--epsilon", 1, "--values", VALUES], "needs --length"),
+        (["-m", "matrix", "--values", VALUES], "needs --matrix"),
         ([*options("rappor"), "--reports", 0], "at least 1"),
     ],
 )

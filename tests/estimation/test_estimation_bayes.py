@@ -130,6 +130,21 @@ def test_chains_that_do_not_mix_say_so(monkeypatch):
     assert not estimate.converged
 
 
+def test_shares_far_below_the_smallest_float_keep_their_place():
+    """Their place was lost, so that now and then a draw, and all after it, were no numbers."""
+    old, log_g = 0.0041, np.array([-1382.0, -900.0, -200.0, -30.0])
+    place = np.exp(old * log_g) / special.gamma(old + 1)  # the leading term of the series
+    # At order 1 the distribution is exponential, and its quantile has a closed form.
+    np.testing.assert_allclose(
+        bayes._same_place(log_g, old, 1.0), np.log(-np.log1p(-place)), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        bayes._same_place(bayes._same_place(log_g, old, 7.8), 7.8, old), log_g, rtol=1e-6
+    )
+    r_hat, ess = bayes.mixing(np.full((2, 100, 3), np.nan))
+    assert r_hat == np.inf and ess == 0
+
+
 def test_an_uninformative_channel_returns_the_prior():
     channel = ab.RandomizedResponse(DOMAIN, 0.0)
     estimate = channel.estimate(

@@ -205,6 +205,60 @@ def test_survey_of_real_reports(tmp_path, write):
         prepare(write(text))
 
 
+SIMULATED = 'kind = "survey"\nestimation.level = 0.999\n'
+MADE = {
+    "matrix": "mechanism.matrix = {a = {y = 0.9, n = 0.1}, b = {y = 0.2, n = 0.8}}\n",
+    "invariant_pram": "mechanism.shares = {a = 3, b = 1}\nmechanism.epsilon = 2\n",
+    "input_discriminative_ue": "mechanism.budgets = {a = 1, b = 3}\n",
+    "subset_selection": "mechanism.epsilon = 2\nmechanism.d = 1\n",
+    "longitudinal_osue": "mechanism.epsilon = 1\nmechanism.infinite = 3\n",
+    "padded_sets": "mechanism.epsilon = 2\nmechanism.length = 2\n",
+}
+
+
+@pytest.mark.parametrize("channel", MADE)
+def test_surveys_take_every_mechanism(channel, tmp_path, write):
+    mechanism = f'mechanism.channel = "{channel}"\n{MADE[channel]}'
+    people = "population = {people = 4000, shares = {a = 0.7, b = 0.3}}\n"
+    found = run(write(f'{SIMULATED}{mechanism}{people}estimation.methods = ["empirical"]\n'))
+    shares = found.tables["shares"]
+    assert (shares["empirical_lower"] <= shares["truth"] + 1e-9).all()
+    assert (shares["truth"] <= shares["empirical_upper"] + 1e-9).all()
+    assert [audit["holds"] for audit in found.details["audits"]] == [True]
+    # The same reports from a file.
+    sent = prepare(write(f"{SIMULATED}{mechanism}{people}"))
+    texts = sent.channel.spell(sent.reports)
+    (tmp_path / "r.csv").write_text("said\n" + "\n".join(texts) + "\n")
+    known = 'mechanism.values = ["a", "b"]\nreports = {file = "r.csv", column = "said"}\n'
+    again = run(write(f'{SIMULATED}{mechanism}{known}estimation.methods = ["empirical"]\n'))
+    assert again.tables["shares"]["empirical"].tolist() == pytest.approx(
+        shares["empirical"].tolist()
+    )
+
+
+@pytest.mark.parametrize("how", ["sample", "split"])
+def test_a_survey_of_several_attributes(how, tmp_path, write):
+    text = (
+        f'{SIMULATED}mechanism = {{channel = "rappor", epsilon = 4, how = "{how}"}}\n'
+        'estimation.methods = ["empirical"]\nlimits.max_epsilon = 3\n'
+    )
+    attributes = "{sex = {f = 0.7, m = 0.3}, region = {n = 1, s = 2, w = 1}}"
+    people = f"population = {{people = 4000, attributes = {attributes}}}\n"
+    found = run(write(text + people))
+    assert found.measures["epsilon"] == pytest.approx(4) and found.exceeded
+    for name in ("sex", "region"):
+        shares = found.tables[f"shares_{name}"]
+        assert (shares["empirical_lower"] <= shares["truth"]).all()
+        assert (shares["truth"] <= shares["empirical_upper"]).all()
+        assert found.measures[f"{name}_reports"] < 4000 or how == "split"
+    sent = prepare(write(text + people))
+    reports = {name: part.reports for name, part in sent.parts.items()}
+    asked = sent.parts["sex"].reports
+    assert len(asked) == (4000 if how == "split" else len(reports["sex"]))
+    with pytest.raises(AnonbayesError, match="shares or"):
+        prepare(write(text + "population = {people = 10}\n"))
+
+
 def test_personal_tags_are_spread_over_their_places():
     found = run(model("personalized_locations", 'estimation.methods=["mle"]'))
     truth = found.tables["shares"]["truth"]
