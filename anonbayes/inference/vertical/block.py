@@ -36,6 +36,8 @@ LEAST_LOG = -50.0
 
 BETHE_ROUNDS = 500
 TINY = 1e-280
+SCALINGS, ORDERS = 20, 50
+"""Rounds of scaling before orders of a large group are drawn, and how many are drawn."""
 
 
 class Lattice(NamedTuple):
@@ -395,6 +397,55 @@ def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, margina
             value -= np.log1p(odds)
         value += np.log(row) + np.log(column)
     return value
+
+
+@njit(cache=True, nogil=True)
+def estimate_orders(space: Space, n: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Estimate the log permanent of a large group; return it with its standard error.
+
+    Rows and columns of ``exp(space.weight)``, which is used up, are scaled to sums near one. Slots
+    then choose, in a random order, among the items that are left: the products of what was left to
+    choose from average to the permanent (sequential importance sampling).
+    """
+    weight, slots, items = space.weight, space.slots, space.items
+    shift = 0.0
+    for x in range(n):
+        top = weight[x, :n].max()
+        shift += top
+        for m in range(n):
+            weight[x, m] = np.exp(max(weight[x, m] - top, LEAST_LOG))
+    for _ in range(SCALINGS):
+        for m in range(n):
+            total = weight[:n, m].sum()
+            shift += np.log(total)
+            weight[:n, m] /= total
+        for x in range(n):
+            total = weight[x, :n].sum()
+            shift += np.log(total)
+            weight[x, :n] /= total
+    found = np.zeros(ORDERS)
+    for x in range(n):
+        slots[x] = x
+    for i in range(ORDERS):
+        shuffle(slots, n, rng)
+        for m in range(n):
+            items[m] = m
+        for last in range(n - 1, -1, -1):
+            row = weight[slots[last]]
+            total = 0.0
+            for m in range(last + 1):
+                total += row[items[m]]
+            found[i] += np.log(max(total, TINY))
+            target, chosen = rng.random() * total, last
+            for m in range(last):
+                target -= row[items[m]]
+                if target < 0.0:
+                    chosen = m
+                    break
+            items[chosen] = items[last]
+    top = found.max()
+    found = np.exp(found - top)
+    return shift + top + np.log(found.mean()), found.std() / found.mean() / np.sqrt(ORDERS)
 
 
 @njit(cache=True, nogil=True, forceinline=True)

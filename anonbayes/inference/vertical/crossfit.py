@@ -29,7 +29,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -300,6 +300,29 @@ class CrossFit:
             for part in layout.split(self.left_out_lifts)
         ]
         return apart, lifts
+
+    def pooled_more(self, layout: VerticalLayout, factor: float) -> CrossFit:
+        """The same with every ``kappa`` multiplied, and the weights that go with it.
+
+        Counts are those that the lifts were made of; scores stay as they are.
+        """
+        if factor == 1.0:
+            return self
+        dealt, n = _Folds(layout, self.fold, None), layout.n_attributes
+        counts = np.empty_like(self.left_out_lifts)
+        parts = zip(layout.split(self.left_out_lifts), layout.split(counts), strict=True)
+        for a, (lift, count) in enumerate(parts):
+            k, chance = self.pooling[a], dealt.secret_rows[..., None] * dealt.margins[a]
+            count[...] = np.maximum(np.exp(lift) * (k + chance) - k, 0.0)
+        objective, pooling = _Objective(dealt, counts), self.pooling * factor
+        objective.bounds[n:] = [(k, k) for k in np.log(pooling)]
+        weights = objective.maximise(np.concatenate([self.weights, np.log(pooling)]))[:n]
+        lift = dealt.lifts(counts, pooling)
+        owner, population = _beliefs(dealt, lift, weights, pooling)
+        return replace(
+            self, weights=weights, pooling=pooling, ownership=owner, population=population,
+            left_out_lifts=lift,
+        )  # fmt: skip
 
     def score(self, candidate: str) -> float:
         """Held-out log score of a candidate, summed over the groups."""
@@ -644,8 +667,7 @@ def _result(
     slope = -objective(point)[1][:n]
     weights, pooling = point[:n], np.exp(point[n:])
     lift = dealt.lifts(objective.counts, pooling)
-    owner = np.zeros(layout.n_links)
-    dealt.judge(lift * weights[dealt.attribute], owner)
+    owner, population = _beliefs(dealt, lift, weights, pooling)
     # Score: the fold's own groups have no part in the weights and the pooling either.
     score = np.empty_like(lift)
     for f, row in enumerate(objective.without_own_fold(point, hessians)):
@@ -667,8 +689,6 @@ def _result(
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
             added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
-    expected = owned_counts(layout.arrays, owner, layout.n_cells)
-    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     return CrossFit(
         weights=weights,
         precision=precision,
@@ -679,18 +699,25 @@ def _result(
         ownership=owner,
         fold=dealt.fold,
         secret_shares=np.exp(dealt.base),
-        population=_population(dealt, lifts),
+        population=population,
         left_out_lifts=lift,
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,
     )
 
 
-def _population(dealt: _Folds, lifts: Floats) -> Floats:
-    """``pi_a|s`` of log lifts, normalised."""
+def _beliefs(
+    dealt: _Folds, lift: Floats, weights: Floats, pooling: Floats
+) -> tuple[Floats, Floats]:
+    """Who owns what by the lifts of the other folds, and ``pi_a|s`` that follows."""
+    layout = dealt.layout
+    owner = np.zeros(layout.n_links)
+    dealt.judge(lift * weights[dealt.attribute], owner)
+    expected = owned_counts(layout.arrays, owner, layout.n_cells)
+    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     out = np.empty_like(lifts)
-    parts = zip(dealt.layout.split(lifts), dealt.layout.split(out), strict=True)
-    for a, (lift, pi) in enumerate(parts):
-        pi[...] = np.exp(lift) * dealt.margins[a]
+    parts = zip(layout.split(lifts), layout.split(out), strict=True)
+    for a, (part, pi) in enumerate(parts):
+        pi[...] = np.exp(part) * dealt.margins[a]
         pi /= pi.sum(axis=-1, keepdims=True)
-    return out
+    return owner, out
