@@ -78,6 +78,7 @@ POOLING_PRIOR = (1.0, 1.5)
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
 
+SMALL_ROWS = 2000
 MOST_WEIGHT = 3.0
 POOLING_BOUNDS = (0.01, 1e4)
 STEP = 1e-3
@@ -301,24 +302,39 @@ class CrossFit:
         ]
         return apart, lifts
 
-    def pooled_more(self, layout: VerticalLayout, factor: float) -> CrossFit:
-        """The same with every ``kappa`` multiplied, and the weights that go with it.
+    def objective(
+        self, layout: VerticalLayout, *, factor: float = 1.0, secrets: Ints | None = None
+    ) -> _Objective:
+        """What the weights maximise, with the counts that the lifts were made of.
 
-        Counts are those that the lifts were made of; scores stay as they are.
+        Every ``kappa`` is multiplied by `factor` and kept; `secrets` of the rows may be others.
         """
-        if factor == 1.0:
-            return self
-        dealt, n = _Folds(layout, self.fold, None), layout.n_attributes
+        dealt = _Folds(layout, self.fold, None)
         counts = np.empty_like(self.left_out_lifts)
         parts = zip(layout.split(self.left_out_lifts), layout.split(counts), strict=True)
         for a, (lift, count) in enumerate(parts):
             k, chance = self.pooling[a], dealt.secret_rows[..., None] * dealt.margins[a]
             count[...] = np.maximum(np.exp(lift) * (k + chance) - k, 0.0)
-        objective, pooling = _Objective(dealt, counts), self.pooling * factor
-        objective.bounds[n:] = [(k, k) for k in np.log(pooling)]
-        weights = objective.maximise(np.concatenate([self.weights, np.log(pooling)]))[:n]
-        lift = dealt.lifts(counts, pooling)
-        owner, population = _beliefs(dealt, lift, weights, pooling)
+        if secrets is not None:
+            other = VerticalLayout(
+                layout.items, secrets, layout.offsets, layout.sizes, layout.n_secrets
+            )
+            rows, base = dealt.secret_rows, dealt.base
+            dealt = _Folds(other, self.fold, None)
+            dealt.secret_rows, dealt.base = rows, base
+        return _Objective(dealt, counts, np.log(self.pooling * factor))
+
+    def pooled_more(self, layout: VerticalLayout, factor: float) -> CrossFit:
+        """The same with every ``kappa`` multiplied, and the weights that go with it.
+
+        Scores stay as they are.
+        """
+        if factor == 1.0:
+            return self
+        objective, pooling = self.objective(layout, factor=factor), self.pooling * factor
+        weights = objective.maximise(np.concatenate([self.weights, np.log(pooling)]))[: objective.n]
+        lift = objective.folds.lifts(objective.counts, pooling)
+        owner, population = _beliefs(objective.folds, lift, weights, pooling)
         return replace(
             self, weights=weights, pooling=pooling, ownership=owner, population=population,
             left_out_lifts=lift,
@@ -346,7 +362,8 @@ class _Folds:
         self.n = n_folds = int(fold.max()) + 1
         self.fold = fold
         self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
-        self.threads = Threads(threads or os.cpu_count() or 1)
+        small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
+        self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
@@ -460,9 +477,12 @@ class _Folds:
 
 
 class _Objective:
-    """Penalised held-out log likelihood of weights and log pooling, with its gradient."""
+    """Penalised held-out log likelihood of weights and log pooling, with its gradient.
 
-    def __init__(self, folds: _Folds, counts: Floats) -> None:
+    Where the log pooling is given, it stays.
+    """
+
+    def __init__(self, folds: _Folds, counts: Floats, pooling: Floats | None = None) -> None:
         self.folds = folds
         self.counts = counts
         self.n = folds.layout.n_attributes
@@ -471,7 +491,9 @@ class _Objective:
         self.center = np.repeat([mean, np.log(median)], self.n)
         self.precision = np.repeat([deviation**-2.0, spread**-2.0], self.n)
         low, high = np.log(POOLING_BOUNDS)
-        self.bounds = [(0.0, MOST_WEIGHT)] * self.n + [(low, high)] * self.n
+        self.free = pooling is None
+        self.bounds = [(0.0, MOST_WEIGHT)] * self.n
+        self.bounds += [(low, high)] * self.n if pooling is None else [(k, k) for k in pooling]
 
     def parts(self, point: Floats) -> tuple[Floats, Floats]:
         """Scores of the groups, and the gradient by fold; without the prior."""
@@ -498,14 +520,25 @@ class _Objective:
         )  # fmt: skip
         return np.asarray(found.x)
 
+    def laplace(self, point: Floats, hessian: Floats) -> tuple[Floats, Floats]:
+        """Precision and gradient of the weights there; the gradient of those held at zero."""
+        whole = hessian[: self.n, : self.n] - np.diag(self.precision)[: self.n, : self.n]
+        weights, slope = point[: self.n], -self(point)[1][: self.n]
+        return -_definite(whole), np.where(weights > 0, 0.0, np.minimum(slope, 0.0))
+
     def curvature(self, point: Floats) -> Floats:
-        """Hessians by fold, without the prior, from central differences of exact gradients."""
+        """Hessians by fold, without the prior, from central differences of exact gradients.
+
+        Where the pooling stays, those of the weights.
+        """
         columns = []
-        for i in range(2 * self.n):
+        size = 2 * self.n if self.free else self.n
+        for i in range(size):
             ahead, behind = point.copy(), point.copy()
             ahead[i] += STEP
             behind[i] -= STEP
-            columns.append((self.parts(ahead)[1] - self.parts(behind)[1]) / (2 * STEP))
+            change = self.parts(ahead)[1] - self.parts(behind)[1]
+            columns.append(change[:, :size] / (2 * STEP))
         hessian = np.stack(columns, axis=-1)
         return (hessian + hessian.swapaxes(-1, -2)) / 2
 
@@ -662,9 +695,7 @@ def _result(
     """Beliefs, scores and errors at the optimum."""
     layout, n = dealt.layout, dealt.layout.n_attributes
     hessians = objective.curvature(point)
-    total = hessians.sum(axis=0) - np.diag(objective.precision)
-    precision = -_definite(total[:n, :n])
-    slope = -objective(point)[1][:n]
+    precision, gradient = objective.laplace(point, hessians.sum(axis=0))
     weights, pooling = point[:n], np.exp(point[n:])
     lift = dealt.lifts(objective.counts, pooling)
     owner, population = _beliefs(dealt, lift, weights, pooling)
@@ -692,7 +723,7 @@ def _result(
     return CrossFit(
         weights=weights,
         precision=precision,
-        gradient=np.where(weights > 0, 0.0, np.minimum(slope, 0.0)),
+        gradient=gradient,
         pooling=pooling,
         alone=alone - random_worlds.sum(),
         added=added,
