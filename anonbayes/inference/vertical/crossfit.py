@@ -46,6 +46,7 @@ from anonbayes.inference.vertical.block import (
     group_marginals,
     lattice,
     marginal_space,
+    owned_counts,
     widest_group,
 )
 from anonbayes.inference.vertical.group_layout import (
@@ -204,26 +205,6 @@ def held_out(
                     owner[links[lo + m] + ranks[lo + x]] += p
 
 
-@njit(cache=True, nogil=True)
-def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
-    """Expected counts of ownership probabilities, flat."""
-    counts = np.zeros(n_cells)
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    for g in range(len(offsets) - 1):
-        for x in range(offsets[g], offsets[g + 1]):
-            first = True
-            for y in range(offsets[g], x):
-                first = first and ranks[y] != ranks[x]
-            if not first:
-                continue  # slots of equal value share one entry
-            for m in range(offsets[g], offsets[g + 1]):
-                p = owner[links[m] + ranks[x]]
-                for a in range(len(strides)):
-                    counts[cells[m, a] + secrets[x] * strides[a]] += p
-    return counts
-
-
 # ---------------------------------------------------------------------------- result
 @dataclass(frozen=True, eq=False)
 class CrossFit:
@@ -273,16 +254,6 @@ class CrossFit:
     left_out_lifts: Floats
     group_scores: Floats
     turns: int
-
-    @property
-    def covariance(self) -> Floats:
-        """Laplace covariance of the weights, before the cut at zero."""
-        return np.asarray(np.linalg.inv(self.precision))
-
-    @property
-    def standard_errors(self) -> Floats:
-        """Standard error of each weight."""
-        return np.sqrt(np.diag(self.covariance))
 
     def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
         """The table as the steps of `group_steps` take it, each fold with its own lifts.
@@ -339,18 +310,6 @@ class CrossFit:
             self, weights=weights, pooling=pooling, ownership=owner, population=population,
             left_out_lifts=lift,
         )  # fmt: skip
-
-    def score(self, candidate: str) -> float:
-        """Held-out log score of a candidate, summed over the groups."""
-        return float(self.group_scores[:, CANDIDATES.index(candidate)].sum())
-
-    def difference(self, candidate: str, other: str) -> tuple[float, float]:
-        """By how much a candidate's held-out score beats another's, and the standard error."""
-        gain = (
-            self.group_scores[:, CANDIDATES.index(candidate)]
-            - self.group_scores[:, CANDIDATES.index(other)]
-        )
-        return float(gain.sum()), float(gain.std(ddof=1) * np.sqrt(len(gain)))
 
 
 # ---------------------------------------------------------------------------- driver
@@ -421,16 +380,9 @@ class _Folds:
             f, first, last = jobs[i]
             counts = np.zeros(self.layout.n_cells)
             training_counts(
-                self.layout.arrays,
-                self.lattice,
-                score[f],
-                self.fold,
-                f,
-                first,
-                last,
-                counts,
+                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts,
                 np.random.default_rng(jobs[i]),
-            )
+            )  # fmt: skip
             return counts
 
         return self._reduce(job, [j[0] for j in jobs])
@@ -460,10 +412,6 @@ class _Folds:
         return total
 
     # -- EM ---------------------------------------------------------------------------------
-    def random_worlds(self) -> Floats:
-        """Expected counts when every order of a group is equally likely: where EM starts."""
-        return self.expected_counts(np.zeros((self.n, self.layout.n_cells)))
-
     def learn(self, start: Floats, weights: Floats, pooling: Floats, rounds: int) -> Floats:
         """Soft EM with weighted evidence."""
         counts = start
@@ -605,14 +553,15 @@ def cross_fit(
     >>> items = np.where(rng.random(600) < 0.9, secrets, (secrets + 1) % 3)[:, None]
     >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [3], 3)
     >>> fit = cross_fit(layout)
-    >>> fit.weights.shape, bool(fit.score("weighted") > fit.score("random_worlds"))
+    >>> _, weighted, random_worlds = fit.group_scores.sum(axis=0)
+    >>> fit.weights.shape, bool(weighted > random_worlds)
     ((1,), True)
     """
     _check(layout, folds, rounds)
     n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
     dealt = _Folds(layout, fold, threads)
-    start = dealt.random_worlds()
+    start = dealt.expected_counts(np.zeros((n_folds, layout.n_cells)))  # all orders alike
     n = layout.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
     best: tuple[float, Any] | None = None
@@ -629,9 +578,8 @@ def cross_fit(
             break
     assert best is not None
     objective, point = best[1]
-    return _result(
-        dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1
-    )
+    weights = layout.check_prior(1.0, beta)[1]
+    return _result(dealt, objective, point, start, weights, rounds, turn + 1)
 
 
 def fold_spread(lifts: Floats) -> Floats:
@@ -684,14 +632,9 @@ def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
 
 
 def _result(
-    dealt: _Folds,
-    objective: _Objective,
-    point: Floats,
-    start: Floats,
-    beta: Floats,
-    rounds: int,
+    dealt: _Folds, objective: _Objective, point: Floats, start: Floats, beta: Floats, rounds: int,
     turns: int,
-) -> CrossFit:
+) -> CrossFit:  # fmt: skip
     """Beliefs, scores and errors at the optimum."""
     layout, n = dealt.layout, dealt.layout.n_attributes
     hessians = objective.curvature(point)
