@@ -119,20 +119,20 @@ class Budgets:
 
     def _repr_html_(self) -> str:
         infinite = int(np.isposinf(self.epsilon).sum())
+        capped = int(self.sensitive.sum())
         facts = [
             ["rule", self.method.replace("_", " ")],
             ["largest chance to name a sender", f"{self.gamma:g} in {self.n:,}"],
-            ["values", f"{len(self):,}, {infinite:,} of them need no noise"],
-            ["sensitive, capped", f"{int(self.sensitive.sum()):,}"],
+            ["values", f"{len(self):,}, of which {infinite:,} without noise, {capped:,} capped"],
         ]
-        head = [self.domain.name, "budget (epsilon)", "users counted on", "sensitive"]
+        head = [self.domain.name, "budget (epsilon)", "users counted on", ""]
         order = np.argsort(-self.epsilon, kind="stable")[:MOST_SHOWN]
         rows = [
             [
                 str(self.domain.values[i]),
                 "∞" if np.isposinf(self.epsilon[i]) else number(float(self.epsilon[i])),
                 f"{float(self.at_least[i]):,.0f}",
-                "yes" if self.sensitive[i] else "",
+                "sensitive, capped" if self.sensitive[i] else "",
             ]
             for i in order.tolist()
         ]

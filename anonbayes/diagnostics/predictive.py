@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from scipy import sparse
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import AnonbayesError, ModelError
 from anonbayes.figures import make_axes
-from anonbayes.formats import number
+from anonbayes.formats import Table, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +79,7 @@ class PredictiveCheck:
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot a heat map of what each pair shares beyond what the model predicts.
 
-        Pairs within what chance allows (p above 0.05) are hatched out.
+        Pairs within what chance allows (p above 0.05) are dotted.
         """
         names = list(dict.fromkeys(name for pair in self.table.index for name in pair))
         place = {name: i for i, name in enumerate(names)}
@@ -102,9 +103,12 @@ class PredictiveCheck:
         return f"PredictiveCheck({len(self.table)} pairs, {self.draws} draws)"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<p>{escape(self.text)}</p>{self.table.to_html(float_format='{:.4g}'.format)}"
+        rows = [
+            [" and ".join(map(str, pair)), *(number(value, 2) for value in line)]
+            for pair, line in zip(self.table.index, self.table.to_numpy().tolist(), strict=True)
+        ]
+        head = ["nats per row that both share", "observed", "predicted", "excess", "p-value"]
+        return f"<div><p>{escape(self.text)}</p>{Table(head, rows, '').to_html()}</div>"
 
 
 def predictive_check(

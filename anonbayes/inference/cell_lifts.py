@@ -167,7 +167,13 @@ def has_crossing_sets(table: ReleasedTable) -> bool:
     return table.secrets_known and sets and not all(e.is_nested for e in cells)
 
 
-def lift_cells(table: ReleasedTable, prior: Prior) -> CellLifts:
+def lift_cells(
+    table: ReleasedTable,
+    prior: Prior,
+    *,
+    rounds: int | None = None,
+    kappa: Floats | None = None,
+) -> CellLifts:
     """Learn the lifts of a horizontal table from the release alone.
 
     Parameters
@@ -176,6 +182,8 @@ def lift_cells(table: ReleasedTable, prior: Prior) -> CellLifts:
         A horizontal table with known secrets.
     prior : Prior
         Its ``alpha``.
+    rounds, kappa : optional
+        Rounds of EM, and pooling of each attribute, where they need not be looked for.
 
     Examples
     --------
@@ -187,9 +195,9 @@ def lift_cells(table: ReleasedTable, prior: Prior) -> CellLifts:
     ([(5, 4), (5, 22)], 1)
     """
     problem = _problem(table)
-    rounds = _choose_rounds(problem, table)
+    rounds = _choose_rounds(problem, table) if rounds is None else rounds
     expected = [a.expected((rounds,))[0] for a in problem.attributes]
-    kappa, _ = _search(problem, expected)
+    kappa = _search(problem, expected)[0] if kappa is None else kappa
     logs, means, spreads = [], [], []
     size = len(problem.share)
     for attribute, rows, pooling in zip(problem.attributes, expected, kappa, strict=True):

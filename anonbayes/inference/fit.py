@@ -42,7 +42,7 @@ from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["fit"]
+__all__ = ["crossfit_posterior", "fit"]
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
@@ -219,7 +219,7 @@ def fit(
     _say_evidence(taken)
     entropy = _entropy(seed, resume)
     if method == "crossfit":
-        return _crossfit(table, taken, (chains, draws), entropy)
+        return crossfit_posterior(table, taken, (chains, draws), entropy)
     if method == "nuts":
         if resume is not None or rows is not None or client is not None:
             raise ModelError(
@@ -435,7 +435,7 @@ def _say_evidence(taken: Evidenced) -> None:
         log.info("fit: evidence=%s; %s", taken.evidence, taken.weights.reason)
 
 
-def _crossfit(
+def crossfit_posterior(
     table: ReleasedTable, taken: Evidenced, size: tuple[int, int], entropy: int
 ) -> Posterior:
     """Posterior of a cross-fitted table: its beliefs, and independent draws."""

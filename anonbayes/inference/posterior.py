@@ -199,12 +199,7 @@ class Posterior:
             return [self.trees[name].mean for name in self.table.attributes]
         if self.method != "crossfit":
             raise ModelError(f"The means of method={self.method!r} come from its draws.")
-        if self.table.scheme == "horizontal":
-            return lift_parts(self.table, self.groups[AVERAGES_GROUP], "mean")
-        from anonbayes.inference.vertical.group_engine import layout_of
-
-        flat = self.groups[AVERAGES_GROUP]["population"].to_numpy()[0, 0]
-        return layout_of(self.table).split(flat)
+        return lift_parts(self.table, self.groups[AVERAGES_GROUP], "mean")
 
     @property
     def draws(self) -> xr.Dataset:
@@ -491,9 +486,12 @@ class Posterior:
 
         The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
         ten times: so `az.loo` leaves one row out, and `az.compare` compares posteriors of the same
-        table. In a vertical table it stands group by group, since who owns what is summed out.
-        With weighted evidence it is that of the secrets given the cells, ``secret`` instead of
-        ``release``; compare it with independent evidence by `scores`, not by ``az.compare``.
+        table. In a vertical table it stands group by group, since who owns what is summed out;
+        that of groups of more than 12 rows is estimated, with the standard error
+        ``monte_carlo_error`` among the attributes of the group. With weighted evidence it is that
+        of the secrets given the cells, ``secret`` instead of ``release``, where features are those
+        of the other rows or, if they were cross-fitted, of the other folds: ``az.loo`` then agrees
+        with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``.
 
         Parameters
         ----------

@@ -6,9 +6,9 @@ draws of its posterior a truth has a uniform rank, if and only if the draws are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,11 @@ from anonbayes.errors import ModelError, one_of
 from anonbayes.figures import make_axes
 from anonbayes.formats import Table, number
 from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, draw_simplexes
-from anonbayes.inference.features import Features
 from anonbayes.inference.fit import fit
+from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
+from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weight_kernels import dense_features
-from anonbayes.inference.weights import CENTRE, SPREAD, choose_evidence, maximise
+from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence, maximise
 from anonbayes.inference.workflow import OTHERS, cell_rates, draw_codes
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable
@@ -112,7 +113,7 @@ def sbc(
     table : ReleasedTable
         A table like the one in question; a small one makes it quick.
     alpha, beta, evidence
-        As in `fit`; weighted evidence for horizontal tables.
+        As in `fit`; weighted evidence for tables whose secrets are known.
     simulations : int
         How many; a few hundred see gross errors, a few thousand subtle ones.
     draws : int
@@ -141,12 +142,12 @@ def sbc(
     rng = np.random.default_rng(seed)
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
     if evidence == "weighted":
-        if table.scheme == "vertical" or not table.secrets_known:
+        if not table.secrets_known:
             raise ModelError(
-                "Weights are checked in horizontal tables whose secrets are known; for other "
-                "models simulate from build_model(table) with pm.sample_prior_predictive."
+                "Weights are checked in tables whose secrets are known; for others simulate from "
+                "build_model(table) with pm.sample_prior_predictive."
             )
-        lines = _weights(table, taken.prior, simulations, draws, rng)
+        lines = _weights(table, taken, simulations, draws, rng)
     else:
         lines = _populations(table, taken.prior, simulations, draws, rng, settings)
     return Ranks(pd.DataFrame(list(lines)), draws)
@@ -257,34 +258,60 @@ def _released(
 
 
 def _weights(
-    table: ReleasedTable, prior: Prior, simulations: int, draws: int, rng: np.random.Generator
+    table: ReleasedTable, taken: Evidenced, simulations: int, draws: int, rng: np.random.Generator
 ) -> Iterator[dict[str, int]]:
     """Weights from their prior, secrets given the table's features, weights given the secrets."""
-    found = choose_evidence(
-        table, evidence="weighted", alpha=prior.alpha, beta=dict(prior.beta)
-    ).weights
+    found = taken.weights
     assert found is not None
-    features = Features.of(table, prior)
+    mean, spread = (CENTRE, SPREAD) if taken.crossfit is None else WEIGHT_PRIOR
+    link = _cells(table, taken) if taken.crossfit is None else _ownership(table, taken.crossfit)
+    for _ in range(simulations):
+        eta = stats.truncnorm.rvs(
+            -mean / spread, np.inf, mean, spread, size=len(found.names), random_state=rng
+        )
+        score = np.einsum("a,ras->rs", np.append(1.0, eta), link.features)
+        p = np.exp(score - logsumexp(score, axis=1, keepdims=True))
+        below = np.cumsum(p, axis=1)
+        drawn = rng.random(len(p))[:, None] * below[:, -1:]
+        mode, precision, gradient = link.fit(np.asarray((below < drawn).sum(axis=1)))
+        again = replace(found, eta=mode, precision=precision, gradient=gradient)
+        smaller = (again.draw(draws, rng) < eta).sum(axis=0)
+        yield {f"{WEIGHT}{name}": int(r) for name, r in zip(found.names, smaller, strict=True)}
+
+
+class _Link(NamedTuple):
+    """Features of rows, ``(rows, 1 + A, S)``, and the fit of weights to secrets of the rows."""
+
+    features: Floats
+    fit: Callable[[Ints], tuple[Floats, Floats, Floats]]
+
+
+def _cells(table: ReleasedTable, taken: Evidenced) -> _Link:
+    features = taken.features(table)
     rows = np.repeat(np.arange(len(features.rows)), features.rows.astype(np.int64))
-    features = features._replace(
+    alone = features._replace(
         share_step=np.zeros_like(features.share_step),
         step=np.zeros_like(features.step),
         codes=np.ascontiguousarray(features.codes[rows]),
         rows=np.ones(len(rows)),
         secret=features.secret[rows],
     )
-    x = np.empty((len(rows), len(found.names) + 1, len(features.share)))
-    dense_features(features, x)
-    for _ in range(simulations):
-        eta = stats.truncnorm.rvs(
-            -CENTRE / SPREAD, np.inf, CENTRE, SPREAD, size=len(found.names), random_state=rng
-        )
-        score = np.einsum("a,ras->rs", np.append(1.0, eta), x)
-        p = np.exp(score - logsumexp(score, axis=1, keepdims=True))
-        below = np.cumsum(p, axis=1)
-        drawn = rng.random(len(p))[:, None] * below[:, -1:]
-        secret = np.asarray((below < drawn).sum(axis=1))
-        mode, precision, gradient = maximise(features._replace(secret=secret))
-        again = replace(found, eta=mode, precision=precision, gradient=gradient)
-        smaller = (again.draw(draws, rng) < eta).sum(axis=0)
-        yield {f"{WEIGHT}{name}": int(r) for name, r in zip(found.names, smaller, strict=True)}
+    x = np.empty((len(rows), len(table.attributes) + 1, len(features.share)))
+    dense_features(alone, x)
+    return _Link(x, lambda secret: maximise(alone._replace(secret=secret)))
+
+
+def _ownership(table: ReleasedTable, found: CrossFit) -> _Link:
+    """Rows of an Anatomy: whoever fits the weights sees the secrets of a group, not whose."""
+    layout = layout_of(table)
+    apart, lifts = found.features(layout)
+    share = np.tile(np.log(found.secret_shares), (layout.n_rows, 1))
+    own = [lift.T[apart.items[:, a]] for a, lift in enumerate(lifts)]
+
+    def fit(secret: Ints) -> tuple[Floats, Floats, Floats]:
+        objective = found.objective(layout, secrets=secret)
+        point = objective.maximise(np.concatenate([found.weights, np.log(found.pooling)]))
+        hessian = objective.curvature(point).sum(axis=0)
+        return point[: objective.n], *objective.laplace(point, hessian)
+
+    return _Link(np.stack([share, *own], axis=1), fit)

@@ -14,6 +14,8 @@ from anonbayes.arrays import Floats
 from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
+from anonbayes.inference.vertical.crossfit import fold_spread
+from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weights import Evidenced
 from anonbayes.tables.table import ReleasedTable
 
@@ -97,7 +99,13 @@ def fold_draws(entropy: int, size: tuple[int, int], folds: int) -> Floats:
 
 
 def lift_parts(table: ReleasedTable, kept: xr.Dataset, kind: str) -> list[Floats]:
-    """``mean`` or ``spread`` of a cross-fitted horizontal table, ``([folds,] S, K_a)`` each."""
+    """``mean`` or ``spread`` of a cross-fitted table, ``([folds,] S, K_a)`` each."""
+    if table.scheme == "vertical":
+        layout = layout_of(table)
+        if kind == "mean":
+            return layout.split(kept["population"].to_numpy()[0, 0])
+        lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
+        return layout.split(fold_spread(lifts))
     shape = (-1,) * (kind == "spread") + (len(table.secret.domain),)
     return [
         kept[f"{kind}_{name}"].to_numpy().reshape(*shape, len(column.domain))

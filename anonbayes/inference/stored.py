@@ -113,7 +113,7 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
     groups, attrs = dict(post.groups), dict(post.attrs)
     hidden = any("row" in variable.dims for variable in post.draws.data_vars.values())
     whole = not (hidden or attrs.get("interrupted", 0) or attrs.get("thinned", 0))
-    lifted = post.method == "crossfit" and post.table.scheme == "horizontal"
+    lifted = post.method == "crossfit"
     if not draws and whole and (post.method == "exact" or lifted):
         kept = ("constant_data", EVIDENCE_GROUP, *([AVERAGES_GROUP] if lifted else []))
         groups = {k: v for k, v in groups.items() if k in kept}
@@ -225,6 +225,7 @@ METHODS = {
     "crossfit": "cross-fitting",
     "draws": "draws of a model of your own",
 }
+LEFT = '<td style="text-align:left;padding:1px 8px">'
 BAR = (
     '<div style="background:#0072B2;height:0.7em;width:{:.0f}px;display:inline-block"></div> {:.2f}'
 )
@@ -233,27 +234,28 @@ BAR = (
 def shown(post: Posterior) -> str:
     """Method, evidence, weights and diagnostics at a glance, as HTML."""
     table = post.table
+    asked = post.evidence_weights is None
+    reason = "every attribute counts in full, as asked for" if asked else post.evidence_reason
     facts = [
         ["released", f"{table.n_rows:,} rows, {table.scheme}; secret: {table.sensitive}"],
         ["method", METHODS.get(post.method, post.method) + (f", {post.step}" if post.step else "")],
         ["draws", f"{post.n_chains} chains of {post.n_draws:,}"],
         ["chains", _agreement(post)],
-        ["evidence", f"{post.evidence}; {post.evidence_reason}"],
+        ["evidence", f"{post.evidence}: {reason}"],
     ]
     told = ""
     if post.evidence_weights is not None:
         weights = "".join(
-            f'<tr><td style="text-align:left">{escape(str(name))}</td>'
-            f'<td style="text-align:left">{BAR.format(90 * min(weight, 1.5), weight)}</td>'
-            f'<td>± {error:.2f}</td><td style="text-align:left">{escape(str(meaning))}</td></tr>'
+            f"<tr>{LEFT}{escape(str(name))}</td>"
+            f"{LEFT}{BAR.format(90 * min(weight, 1.5), weight)}</td>"
+            f"{LEFT}± {error:.2f}</td>{LEFT}{escape(str(meaning))}</td></tr>"
             for name, weight, error, meaning in post.weights[
                 ["weight", "se", "meaning"]
             ].itertuples()
         )
         told = (
-            '<table><thead><tr><th style="text-align:left">attribute</th>'
-            '<th style="text-align:left">weight</th><th>s.e.</th><th></th></tr></thead>'
-            f"<tbody>{weights}</tbody></table>"
+            f"<table><tbody><tr>{LEFT}<b>attribute</b></td>{LEFT}<b>weight</b></td>"
+            f"{LEFT}<b>s.e.</b></td><td></td></tr>{weights}</tbody></table>"
         )
     return f"<div>{Table(['', ''], facts, 'Posterior', frozenset({1})).to_html()}{told}</div>"
 

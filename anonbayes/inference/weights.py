@@ -14,7 +14,7 @@ cleartext, whether the weights are worth having.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -517,6 +517,25 @@ class Evidenced(NamedTuple):
     def features(self, table: ReleasedTable) -> Features:
         """Features of a horizontal table's records to which the weights belong."""
         return Features.of(table, self.prior) if self.lifts is None else self.lifts.features
+
+    def scaled(self, table: ReleasedTable, alpha: float, beta: float) -> Evidenced:
+        """The same with prior weights multiplied by two factors; what is pooled, is pooled more."""
+        prior = Prior(
+            self.prior.alpha * alpha, {name: w * beta for name, w in self.prior.beta.items()}
+        )
+        if self.weights is None or (self.crossfit is None and self.lifts is None):
+            return self._replace(prior=prior)
+        if self.crossfit is not None:
+            found = self.crossfit.pooled_more(layout_of(table), beta)
+            eta = replace(self.weights, eta=found.weights, kappa=found.pooling)
+            return self._replace(prior=prior, weights=eta, crossfit=found)
+        assert self.lifts is not None
+        lifts = lift_cells(table, prior, rounds=self.lifts.rounds, kappa=self.lifts.kappa * beta)
+        mode, precision, gradient = maximise(lifts.features)
+        eta = replace(
+            self.weights, eta=mode, precision=precision, gradient=gradient, kappa=lifts.kappa
+        )
+        return self._replace(prior=prior, weights=eta, lifts=lifts)
 
 
 def choose_evidence(

@@ -17,12 +17,14 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import AnonbayesError, ModelError
+from anonbayes.inference.cell_lifts import has_crossing_sets, lift_cells
 from anonbayes.inference.dirichlet import WEIGHT, coords_of
 from anonbayes.inference.features import Features, cell_logs
 from anonbayes.inference.vertical.block import (
     MAX_BLOCK,
     Lattice,
     Space,
+    estimate_orders,
     group_marginals,
     lattice,
     marginal_space,
@@ -127,12 +129,7 @@ def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posteri
     """`Posterior.with_log_likelihood`."""
     table = post.table
     vertical = table.scheme == "vertical"
-    if post.method == "crossfit" and not vertical:
-        raise ModelError(
-            "Cells that cross were cross-fitted and have no likelihood by row; post.scores holds "
-            "rows out. With evidence='independent' they have one."
-        )
-    units = layout_of(table).n_groups if vertical else table.n_rows
+    units = _work(table) if vertical else table.n_rows
     fitting = MOST_NUMBERS // (units * post.n_chains)
     if draws is None and fitting < min(post.n_draws, LEAST_DRAWS):
         raise ModelError(
@@ -140,14 +137,14 @@ def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posteri
             "Give draws= if memory allows, or take a random part of the rows."
         )
     whole = thinned(post, min(post.n_draws, fitting) if draws is None else draws)
-    if vertical:
-        name, dim, values = _by_group(whole)
-    else:
-        name, dim, values = _by_row(whole)
+    name = "secret" if post.evidence == "weighted" else "release"
+    dim = "group" if vertical else "row"
+    values, error = _by_group(whole) if vertical else (_by_row(whole), 0.0)
     shape = (whole.n_chains, whole.n_draws)
     likelihood = xr.Dataset(
         {name: (("chain", "draw", dim), values.reshape(*shape, -1))},
         coords=_draw_coords(whole) | {dim: np.arange(values.shape[1])},
+        attrs={"monte_carlo_error": error},
     )
     priors = {k: (("chain", "draw"), v.reshape(shape)) for k, v in _log_prior(whole).items()}
     added = {
@@ -155,6 +152,12 @@ def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posteri
         "log_prior": xr.Dataset(priors, coords=_draw_coords(whole)),
     }
     return replace(whole, groups={**whole.groups, **added})
+
+
+def _work(table: ReleasedTable) -> int:
+    """Groups of a vertical table; those whose orders are drawn cost as much as many."""
+    sizes = layout_of(table).group_sizes
+    return int(np.where(sizes > MAX_BLOCK, sizes**2 // 4, 1).sum())
 
 
 def thinned(post: Posterior, draws: int) -> Posterior:
@@ -186,7 +189,7 @@ def _chunks(n: int, width: int) -> Iterator[slice]:
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 
-def _by_row(post: Posterior) -> tuple[str, str, Floats]:
+def _by_row(post: Posterior) -> Floats:
     """Log likelihood of every row given each draw, shape ``(draws, rows)``."""
     table, records = post.table, post.table.records
     lines = np.arange(table.n_lines)
@@ -197,8 +200,8 @@ def _by_row(post: Posterior) -> tuple[str, str, Floats]:
     size = len(table.secret.domain)
     out = np.empty((total, len(each)))
     if post.evidence == "weighted":
-        features = Features.of(table, post.prior)
-        x = np.empty((len(records.count), len(table.attributes) + 1, size))
+        features, each = _weighted_rows(post, each)
+        x = np.empty((len(features.rows), len(table.attributes) + 1, size))
         dense_features(features, x)
         eta = np.column_stack(
             [np.ones(total), *(_flat(post, f"{WEIGHT}{name}") for name in table.attributes)]
@@ -207,7 +210,7 @@ def _by_row(post: Posterior) -> tuple[str, str, Floats]:
             score = np.einsum("da,ras->drs", eta[cut], x)
             score -= logsumexp(score, axis=2, keepdims=True)
             out[cut] = _own_secret(score, features.secret, features.likelihood)[:, each]
-        return "secret", "row", out
+        return out
     log_secret = np.log(np.maximum(_flat(post, f"pi_{table.sensitive}"), TINY))
     matrix = table.secret.evidence.matrix
     known = table.secrets_known
@@ -222,7 +225,24 @@ def _by_row(post: Posterior) -> tuple[str, str, Floats]:
             cells = cells.reshape(-1, *pi.shape[:2]).transpose(1, 0, 2)
             score += np.log(np.maximum(cells, TINY))[:, records.codes[:, a]]
         out[cut] = _own_secret(score, own, likelihood)[:, each]
-    return "release", "row", out
+    return out
+
+
+def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints]:
+    """Features to which the weights belong, and the line of each row in them.
+
+    Cells that cross were cross-fitted: a record has a line in each fold that it was dealt into, and
+    its rows, which are all alike, are dealt out in their order.
+    """
+    if not (post.pooled and has_crossing_sets(post.table)):
+        return Features.of(post.table, post.prior), record
+    lifts = lift_cells(post.table, post.prior)
+    order = np.argsort(lifts.record, kind="stable")
+    out = np.empty_like(record)
+    out[np.argsort(record, kind="stable")] = np.repeat(
+        order, lifts.features.rows[order].astype(np.int64)
+    )
+    return lifts.features, out
 
 
 def _own_secret(score: Floats, secret: Ints, likelihood: Floats) -> Floats:
@@ -233,20 +253,19 @@ def _own_secret(score: Floats, secret: Ints, likelihood: Floats) -> Floats:
         return np.asarray(logsumexp(score + np.log(likelihood)[secret], axis=2))
 
 
-def _by_group(post: Posterior) -> tuple[str, str, Floats]:
-    """Log likelihood of every group of a vertical table, who owns what summed out."""
+def _by_group(post: Posterior) -> tuple[Floats, float]:
+    """Log likelihood of every group of a vertical table, who owns what summed out.
+
+    Of groups too large for that it is estimated, by the same random numbers for every draw. The
+    largest standard error comes with it.
+    """
     table = post.table
     layout = layout_of(table)
-    if layout.group_sizes.max() > MAX_BLOCK:
-        raise ModelError(
-            f"A group has {layout.group_sizes.max()} rows; the orders of more than {MAX_BLOCK} "
-            "cannot be summed."
-        )
     total = post.n_chains * post.n_draws
-    steps = lattice(int(layout.group_sizes.max()))
-    space = marginal_space(steps.block, steps.block)
-    rng = np.random.default_rng(0)  # never asked: groups are small
-    out = np.empty((total, layout.n_groups))
+    widest = int(layout.group_sizes.max())
+    steps = lattice(min(widest, MAX_BLOCK))
+    space = marginal_space(steps.block, widest)
+    out, error = np.empty((total, layout.n_groups)), 0.0
     orders = gammaln(layout.group_sizes + 1.0)
     weighted = post.evidence == "weighted"
     if weighted:
@@ -270,10 +289,12 @@ def _by_group(post: Posterior) -> tuple[str, str, Floats]:
         else:
             for a, pi in enumerate(pis):
                 score += np.log(np.maximum(pi[d], TINY)).T[layout.items[:, a]]
-        _sum_orders(score, layout.secrets, layout.offsets, steps, space, rng, out[d])
+        rng = np.random.default_rng(0)
+        found = _sum_orders(score, layout.secrets, layout.offsets, steps, space, rng, out[d])
+        error = max(error, found)
         if not weighted:
             out[d] += np.add.reduceat(secret[d][layout.secrets], layout.offsets[:-1])
-    return ("secret" if weighted else "release"), "group", out - orders
+    return out - orders, error
 
 
 @njit(cache=True, nogil=True)
@@ -285,14 +306,20 @@ def _sum_orders(
     space: Space,
     rng: np.random.Generator,
     out: Floats,
-) -> None:
-    """``log sum_sigma prod_l exp(score[sigma(l), s_l])`` of every group."""
+) -> float:
+    """``log sum_sigma prod_l exp(score[sigma(l), s_l])`` of every group; largest error of them."""
+    worst = 0.0
     for g in range(len(offsets) - 1):
         first, n = offsets[g], offsets[g + 1] - offsets[g]
         for x in range(n):
             for m in range(n):
                 space.weight[x, m] = score[first + m, secrets[first + x]]
-        out[g] = group_marginals(steps, space, n, 1, rng)
+        if n > steps.block:
+            out[g], error = estimate_orders(space, n, rng)
+            worst = max(worst, error)
+        else:
+            out[g] = group_marginals(steps, space, n, 1, rng)
+    return worst
 
 
 def _log_prior(post: Posterior) -> dict[str, Floats]:

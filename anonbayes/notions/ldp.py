@@ -80,14 +80,19 @@ class Audit:
         return self.holds
 
     def _repr_html_(self) -> str:
-        rows = [["largest ratio", number(self.worst_ratio)], ["allowed", number(self.limit)]]
+        times = number(self.worst_ratio)
+        rows = []
         if self.witness is not None:
-            rows.append(["by the report", str(self.witness.report)])
-            rows.append(["of the values", f"{self.witness.value} against {self.witness.other}"])
+            report, value, other = self.witness.report, self.witness.value, self.witness.other
+            rows.append(["worst case", f"{times} times as likely from {value} as from {other}"])
+            rows.append(["report", str(report)])
+        else:
+            rows.append(["worst case", f"{times} times as likely from one value as from another"])
+        rows.append(["allowed", f"{number(self.limit)} times"])
         if self.reason:
             rows.append(["why", self.reason])
-        verdict = "holds" if self.holds else "is violated"
-        table = Table(["", ""], rows, f"{self.notion} {verdict}", frozenset({1}))
+        verdict = "✓ {} holds" if self.holds else "✗ {} is violated"
+        table = Table(["", ""], rows, verdict.format(self.notion), frozenset({1}))
         return f"<div>{table.to_html()}</div>"
 
     def __str__(self) -> str:

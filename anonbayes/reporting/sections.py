@@ -337,8 +337,9 @@ def dependence(post: Posterior) -> str:
 
 
 def prior_range(risk: RiskAssessment) -> str:
-    """Return how far the threats depend on the prior; empty where that needs new chains."""
-    return sensitivity_of(risk).text if risk.post.method == "exact" else ""
+    """Return how far the threats depend on the prior; empty where the prior is not ours."""
+    found = sensitivity_of(risk)
+    return "" if found is None else found.text
 
 
 def evidence_section(post: Posterior) -> EvidenceSection:

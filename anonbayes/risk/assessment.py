@@ -597,9 +597,10 @@ class RiskAssessment:
 
     def __repr__(self) -> str:
         s = self.summary
+        beware = ", stated certainty is not to be believed: see .cautions" if self.cautions else ""
         return (
             f"RiskAssessment({int(s['rows']):,} rows, GT_A={s['GT_A']:.4f}, GT_L={s['GT_L']:.4f}, "
-            f"RF={s['RF']:.4f}, max_Ti={s['max_Ti']:.4g})"
+            f"RF={s['RF']:.4f}, max_Ti={s['max_Ti']:.4g}{beware})"
         )
 
     def _repr_html_(self) -> str:

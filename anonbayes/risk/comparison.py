@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ import pandas as pd
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import COLOURS, make_axes
-from anonbayes.formats import Table
+from anonbayes.formats import Table, share
 from anonbayes.risk.assessment import RiskAssessment
-from anonbayes.risk.measures import MEASURES
+from anonbayes.risk.measures import GROUPS, MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,18 @@ __all__ = ["Comparison", "Recommendation", "compare", "usefulness"]
 THREATS = tuple(measure.name for measure in MEASURES.values() if measure.is_threat)
 """Measures by which releases may be compared: the smaller, the better."""
 
+
+FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "scheme": ("Scheme", str),
+    "k": ("Smallest group", str),
+    "l": ("Fewest secrets in a group", str),
+    "groups": ("Groups", str),
+    "suppressed": ("Suppressed rows", str),
+    "margin_error": ("Margins off by", share),
+    "two_way_error": ("Two-way tables off by", share),
+    "loss": ("Values that a cell leaves open", share),
+}
+"""What is known of a release beside its measures: title, and how it is shown."""
 
 CLEAR = 0.005
 """Difference in the error of two-way tables from which on one release is the more useful."""
@@ -200,14 +213,27 @@ class Comparison:
         return f"Comparison of {len(self.table)} releases: {', '.join(map(str, self.table.index))}"
 
     def _repr_html_(self) -> str:
-        facts = [name for name in self.table if name not in MEASURES]
-        rows = [[str(name), *map(str, self.table[name])] for name in facts]
-        for name, measure in MEASURES.items():
-            if name in self.table:
-                values = self.table[name].astype(float)
-                rows.append([f"{measure.title} ({name})", *map(measure.show, values)])
-        table = Table(["", *map(str, self.table.index)], rows, f"{len(self.table)} releases")
-        return f"<div>{table.to_html()}</div>"
+        rows = [["Release"]]
+        for name, (title, show) in FACTS.items():
+            rows.append([title, *map(show, self.table[name]), name])
+        risks = self.assessments.values()
+        for group in GROUPS:
+            rows.append([group])
+            for measure in (m for m in MEASURES.values() if m.group == group):
+                values = self.table[measure.name].astype(float)
+                marks = [" *" if measure.name in risk.cautions else "" for risk in risks]
+                cells = [measure.show(v) + mark for v, mark in zip(values, marks, strict=True)]
+                rows.append([measure.title, *cells, measure.name])
+        names = [str(name) for name in self.table.index]
+        table = Table(
+            ["", *names, "symbol"], rows, f"{len(names)} releases", frozenset({len(names) + 1})
+        )
+        notes = "".join(
+            f"<p>* {escape(name)}: {escape(text)}</p>"
+            for name, risk in zip(names, risks, strict=True)
+            for text in dict.fromkeys(risk.cautions.values())
+        )
+        return f"<div>{table.to_html()}{notes}</div>"
 
 
 def compare(

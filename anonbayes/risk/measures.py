@@ -6,7 +6,7 @@ an entry; see "Add a measure" in the recipes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -464,12 +464,16 @@ LIMITS: dict[str, Measure] = {m.limit: m for m in MEASURES.values() if m.limit i
 """Measures with a largest acceptable value, by the name of the setting."""
 
 
-def evaluate(evaluation: Evaluation, replicates: Replicates) -> tuple[pd.Series, pd.Series]:
+def evaluate(
+    evaluation: Evaluation,
+    replicates: Replicates,
+    measures: Mapping[str, Measure] = MEASURES,
+) -> tuple[pd.Series, pd.Series]:
     """Every measure, and its error of simulation."""
-    value = {name: float(measure.of(evaluation)) for name, measure in MEASURES.items()}
-    error = dict.fromkeys(MEASURES, 0.0)
-    drawn = [m for m in MEASURES.values() if m.beliefs]
-    error |= {m.name: m.error(evaluation) for m in MEASURES.values() if m.error is not None}
+    value = {name: float(measure.of(evaluation)) for name, measure in measures.items()}
+    error = dict.fromkeys(measures, 0.0)
+    drawn = [m for m in measures.values() if m.beliefs]
+    error |= {m.name: m.error(evaluation) for m in measures.values() if m.error is not None}
     error |= {m.name: replicates.otherwise for m in drawn}
     if replicates.threats:
         again = [replace(evaluation, threats=evaluation.threats | t) for t in replicates.threats]

@@ -1,28 +1,31 @@
 """What another prior would change: threats over a range of Dirichlet weights.
 
 The prior is a choice, and somebody else may choose another. Where cells are nested, beliefs are
-closed forms (MODEL 1.3), so that a dozen priors cost little more than one.
+closed forms (MODEL 1.3), so that a dozen priors cost little more than one. Cross-fitted lifts are
+pooled anew from the same counts. Only other tables need chains, and have an error of simulation.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.errors import AnonbayesError
+from anonbayes.beliefs.register import Register
+from anonbayes.errors import AnonbayesError, ConvergenceWarning
 from anonbayes.figures import make_axes
 from anonbayes.formats import Table, number
-from anonbayes.inference.dirichlet import Prior, PriorLike
-from anonbayes.inference.fit import fit
+from anonbayes.inference.dirichlet import PriorLike
+from anonbayes.inference.fit import crossfit_posterior, fit
 from anonbayes.inference.posterior import Posterior
-from anonbayes.inference.weights import choose_evidence
+from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.risk.assess import threats_of
-from anonbayes.risk.measures import MEASURES, Evaluation
+from anonbayes.risk.measures import MEASURES, Evaluation, evaluate
 from anonbayes.risk.people import Truth, read_truth
 from anonbayes.risk.threats import Gain, read_gain
 from anonbayes.tables.table import ReleasedTable
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Sensitivity", "sensitivity", "sensitivity_of"]
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+SHORT_SWEEPS, SHORT_DRAWS = 100_000, (100, 300)
+"""Rows times draws of a chain in a report, and how many draws there are at least and at most."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FOLLOWED = {name: MEASURES[name] for name in ("GT_A", "RGT_A", "Ti_q50", "max_Ti", "log_loss_A")}
 """Measures that are followed."""
@@ -50,11 +55,14 @@ class Sensitivity:
         One line per prior, the choice itself first: ``alpha`` and ``beta`` are the factors by
         which the chosen weights of the secrets, and of the other values, are multiplied;
         columns ``GT_A, RGT_A, Ti_q50, max_Ti, log_loss_A``.
+    errors : pandas.DataFrame
+        Standard errors of simulation of the same; zero without chains.
     evidence : str
         Kind of evidence, the same for all.
     """
 
     table: pd.DataFrame
+    errors: pd.DataFrame
     evidence: str
 
     @property
@@ -77,7 +85,9 @@ class Sensitivity:
         for name, measure in FOLLOWED.items():
             values = self.range.loc[name].to_numpy(float).tolist()
             low, chosen, high = map(measure.show, values)
-            parts.append(f"{measure.title.lower()} {low} to {high} ({chosen} as chosen)")
+            worst = float(self.errors[name].max())
+            error = f", s.e. up to {measure.show_error(worst)}" if worst > 0 else ""
+            parts.append(f"{measure.title.lower()} {low} to {high} ({chosen} as chosen{error})")
         return f"With prior weights of {span} the chosen ones: {'; '.join(parts)}."
 
     def plot(self, *, measure: str = "GT_A", ax: Axes | None = None) -> Axes:
@@ -117,8 +127,10 @@ class Sensitivity:
         rows = []
         for name, measure in FOLLOWED.items():
             values = self.range.loc[name].to_numpy(float).tolist()
-            rows.append([f"{measure.title} ({name})", *map(measure.show, values)])
-        head = ["", "lowest", "as chosen", "highest"]
+            worst = float(self.errors[name].max())
+            error = [measure.show_error(worst)] if self.errors.to_numpy().any() else []
+            rows.append([f"{measure.title} ({name})", *map(measure.show, values), *error])
+        head = ["", "lowest", "as chosen", "highest", *(["s.e. up to"] if error else [])]
         title = f"Prior sensitivity, {len(self.table)} priors"
         return f"<div>{Table(head, rows, title).to_html()}</div>"
 
@@ -141,7 +153,9 @@ def sensitivity(
     """How far the threats to people depend on the prior.
 
     The chosen weights of the secrets, those of the other values, and both, are multiplied by each
-    of the factors. Nested cells have closed forms; other tables are sampled anew for every prior.
+    of the factors. Nested cells have closed forms. Where weighted evidence is cross-fitted, the
+    pooling ``kappa`` of its lifts is multiplied in place of `beta`, and the weights are fitted to
+    it. Other tables are sampled anew for every prior, by the same random numbers.
 
     Parameters
     ----------
@@ -157,7 +171,7 @@ def sensitivity(
     harm, gain, weights, group
         As in `Posterior.assess`.
     draws : int
-        Draws of each of two chains, where beliefs have no closed form.
+        Draws of each of two chains, after as many to settle, where beliefs have no closed form.
     seed : int, Generator or None
         Of these, the same for every prior.
 
@@ -173,50 +187,90 @@ def sensitivity(
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     truth = read_truth(table, people, weights=weights, group=group)
-    return _over(table, taken.prior, taken.evidence, truth, problem, factors, draws, seed)
+    return _over(_Chosen(table, taken, truth, problem), _factors(factors), draws, seed)
 
 
-def sensitivity_of(risk: RiskAssessment, *, factors: Sequence[float] = FACTORS) -> Sensitivity:
-    """`sensitivity` of an assessment, around the prior that it has."""
+def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
+    """`sensitivity` of an assessment, around the prior that it has; quick enough for a report.
+
+    Closed forms are looked at in all of `FACTORS`, others at the ends. None for draws of a model
+    with a prior of its own.
+    """
     post = risk.post
-    return _over(
-        post.table, post.prior, post.evidence, risk.truth, risk.gain, factors, 200, 0
-    )  # fmt: skip
+    if post.method == "draws":
+        return None
+    taken = Evidenced(post.evidence, post.prior, post.evidence_weights, post.pooled)
+    if post.method == "crossfit":
+        beta = dict(post.prior.beta) if post.table.scheme == "vertical" else None
+        taken = choose_evidence(post.table, evidence="weighted", alpha=post.prior.alpha, beta=beta)
+    factors = FACTORS if post.method == "exact" else (FACTORS[0], 1.0, FACTORS[-1])
+    chosen = _Chosen(
+        post.table, taken, risk.truth, risk.gain, str(risk.settings["kind"]), post.register
+    )
+    known = risk.summary[list(FOLLOWED)], risk.standard_errors[list(FOLLOWED)]
+    draws = int(np.clip(SHORT_SWEEPS // post.table.n_rows, *SHORT_DRAWS))
+    return _over(chosen, list(factors), draws, 0, known)
+
+
+class _Chosen(NamedTuple):
+    """Table, people and the choice around which to look."""
+
+    table: ReleasedTable
+    taken: Evidenced
+    truth: Truth
+    gain: Gain
+    kind: str = "predictive"
+    register: Register | None = None
+
+    def under(self, one: float, two: float, draws: int, seed: int) -> Posterior:
+        """Posterior with prior weights multiplied by two factors."""
+        table, known = self.table, self.register
+        taken = self.taken.scaled(table, one, two)
+        if taken.crossfit is not None or taken.lifts is not None:
+            post = crossfit_posterior(table, taken, (1, 1), seed)
+            return (
+                post if known is None else replace(post, register=Register.of(post, known.people))
+            )
+        short = {"draws": draws, "tune": draws, "chains": 2}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the errors say as much
+            return fit(
+                table,
+                alpha=taken.prior.alpha,
+                beta=dict(taken.prior.beta),
+                evidence=taken.evidence,
+                register=None if known is None else known.people,
+                seed=seed,
+                progressbar=False,
+                **({"draws": 1, "chains": 1} if table.is_nested else short),  # type: ignore[arg-type]
+            )
+
+    def measured(self, post: Posterior) -> tuple[pd.Series, pd.Series]:
+        """Followed measures and their errors."""
+        records, replicates = threats_of(post, self.truth, self.gain, self.kind)
+        found = Evaluation(records.threats, self.truth.pair_count, cast(Any, None), np.nan)
+        return evaluate(found, replicates, FOLLOWED)
 
 
 def _over(
-    table: ReleasedTable,
-    prior: Prior,
-    evidence: str,
-    truth: Truth,
-    gain: Gain,
-    factors: Sequence[float] | Any,
+    chosen: _Chosen,
+    factors: list[float],
     draws: int,
     seed: int | np.random.Generator | None,
+    known: tuple[pd.Series, pd.Series] | None = None,
 ) -> Sensitivity:
+    """Measures over the grid of factors; `known` ones of the choice itself need no second look."""
     entropy = int(np.random.default_rng(seed).integers(2**31))
-    size = {"draws": 1, "chains": 1} if table.is_nested else {"draws": draws, "chains": 2}
-    lines = {}
-    for one, two in _grid(_factors(factors)):
-        post = fit(
-            table,
-            alpha=prior.alpha * one,
-            beta={name: weight * two for name, weight in prior.beta.items()},
-            evidence=evidence,
-            seed=entropy,
-            progressbar=False,
-            **size,  # type: ignore[arg-type]
-        )
-        lines[(one, two)] = _measured(post, truth, gain)
-    frame = pd.DataFrame.from_dict(lines, orient="index", columns=list(FOLLOWED))
-    frame.index = pd.MultiIndex.from_tuples(list(lines), names=["alpha", "beta"])
-    return Sensitivity(frame, evidence)
-
-
-def _measured(post: Posterior, truth: Truth, gain: Gain) -> list[float]:
-    records, _ = threats_of(post, truth, gain, "predictive")
-    found = Evaluation(records.threats, truth.pair_count, cast(Any, None), np.nan)
-    return [measure.of(found) for measure in FOLLOWED.values()]
+    lines = _grid(factors)
+    found = [] if known is None else [known]
+    for one, two in lines[len(found) :]:
+        found.append(chosen.measured(chosen.under(one, two, draws, entropy)))
+    index = pd.MultiIndex.from_tuples(lines, names=["alpha", "beta"])
+    table, errors = (
+        pd.DataFrame([pair[i].to_numpy() for pair in found], index=index, columns=list(FOLLOWED))
+        for i in (0, 1)
+    )
+    return Sensitivity(table, errors, chosen.taken.evidence)
 
 
 def _factors(given: Sequence[float] | Any) -> list[float]:

@@ -323,11 +323,23 @@ def test_priors_in_every_form():
     assert resolve_prior(table, alpha=lambda d: [len(d), 1]).alpha.tolist() == [2.0, 1.0]
 
 
-@pytest.mark.parametrize("evidence", ["independent", "weighted"])
+@pytest.mark.parametrize("evidence", ["independent", "weighted", "crossing", "vertical"])
 def test_draws_from_a_closed_form_need_not_be_stored(evidence, tmp_path):
-    table, people = ab.datasets.load("clinic_local"), ab.datasets.load("clinic")
+    people = ab.datasets.load("clinic")
     settings = {"seed": 4, "draws": 30, "chains": 3, "thin": 2, "progressbar": False}
-    post = ab.fit(table, evidence=evidence, beta="pooled", **settings)
+    if evidence in ("crossing", "vertical"):
+        few = people.head(300)[["sex", "age", "diagnosis"]]
+        anonymize, how = {
+            "crossing": (ab.anonymize.mondrian, {"k": 5}),
+            "vertical": (ab.anonymize.anatomy, {"l": 3, "seed": 1}),
+        }[evidence]
+        table = anonymize(few, "diagnosis", **how)
+        post = ab.fit(table, evidence="weighted", **settings | {"draws": 300})
+        people = few
+        assert post.method == "crossfit"
+    else:
+        table = ab.datasets.load("clinic_local")
+        post = ab.fit(table, evidence=evidence, beta="pooled", **settings)
     post.to_netcdf(tmp_path / "whole.nc")
     post.to_netcdf(tmp_path / "small.nc", draws=False)
     whole, small = (ab.Posterior.from_netcdf(tmp_path / f"{n}.nc") for n in ("whole", "small"))

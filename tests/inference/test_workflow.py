@@ -16,6 +16,7 @@ import anonbayes as ab
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError, ModelError
 from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.inference.vertical import block
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weights import CENTRE, SPREAD
@@ -123,11 +124,13 @@ def test_groups_of_a_vertical_table_have_who_owns_what_summed_out():
         assert logs[g] == pytest.approx(np.log(expected), abs=1e-10)
 
 
-@pytest.mark.parametrize("scheme", ["horizontal", "vertical"])
+@pytest.mark.parametrize("scheme", ["horizontal", "crossing", "vertical"])
 def test_with_weights_it_is_that_of_the_secrets_in_the_model(scheme):
     """Against PyMC's own density of the secrets given the weights."""
     people = ab.datasets.load("clinic").head(60)[["sex", "marital_status", "diagnosis"]]
-    if scheme == "vertical":
+    if scheme == "crossing":
+        table = crossfitted(60)
+    elif scheme == "vertical":
         people["diagnosis"] = np.where(np.arange(60) % 2, "a", "b")
         table = ab.anonymize.anatomy(people, "diagnosis", l=2, seed=1)
     else:
@@ -145,7 +148,7 @@ def test_with_weights_it_is_that_of_the_secrets_in_the_model(scheme):
         assert found == pytest.approx(prior, abs=1e-9)
     density = model.compile_logp(vars=[model["secrets_diagnosis"]])
     logs = rich.groups["log_likelihood"]["secret"].to_numpy()[0, 1]
-    if scheme == "horizontal":
+    if scheme != "vertical":
         assert logs.sum() == pytest.approx(float(density(point)), abs=1e-8)
         return
     layout = layout_of(table)
@@ -159,6 +162,62 @@ def test_with_weights_it_is_that_of_the_secrets_in_the_model(scheme):
         ratio = np.exp(float(density(point | {"assignment": swapped})) - keep)
         expected = np.log(_keep_weight(post, table, layout, g) * (1 + ratio) / 2)
         assert logs[g] == pytest.approx(expected, abs=1e-8)
+
+
+def crossfitted(n):
+    people = ab.datasets.load("clinic").head(n)[["age", "sex", "diagnosis"]]
+    return ab.anonymize.mondrian(people, "diagnosis", k=5)
+
+
+def test_cross_fitted_rows_score_as_when_held_out():
+    """`loo` leaves a row out of the weights by importance, `scores` by a Newton step."""
+    table = crossfitted(400).reduced()
+    post = ab.fit(table, evidence="weighted", draws=250, seed=1, progressbar=False)
+    assert post.method == "crossfit"
+    rich = post.with_log_likelihood()
+    logs = rich.groups["log_likelihood"]["secret"]
+    assert logs.shape == (4, 250, 400)
+    elpd, each = pointwise(az.loo(rich.idata, pointwise=True))
+    assert elpd == pytest.approx(400 * post.scores["log_score"]["weighted"], abs=0.3)
+    # Rows of a record in one fold are alike; those of different secrets are not.
+    secret = np.repeat(table.secret_codes, table.weights)
+    margin = np.log(table.secret_counts[secret] / 400)
+    assert np.corrcoef(each, margin)[0, 1] > 0.5
+    fits = {"one": rich.idata}
+    again = ab.fit(table, evidence="weighted", alpha=30.0, draws=250, seed=1, progressbar=False)
+    fits["heavy"] = again.with_log_likelihood().idata
+    assert az.compare(fits).index[0] == "one"
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0])
+def test_orders_of_large_groups_are_estimated(spread):
+    """Against the exact sum, of groups for which it can be had."""
+    rng = np.random.default_rng(3)
+    n = block.MAX_BLOCK
+    off = []
+    for _ in range(40):
+        space = block.marginal_space(n, n)
+        logs = rng.normal(0, spread, (4, n))[rng.integers(0, 4, n)]
+        space.weight[:] = logs
+        exact = block.group_marginals(block.lattice(n), space, n, 1, rng)
+        space.weight[:] = logs
+        found, error = block.estimate_orders(space, n, rng)
+        assert 0 < error < 0.5
+        off.append((found - exact + error**2 / 2) / error)  # the logarithm of a mean is too small
+    assert abs(np.mean(off)) < 4 / np.sqrt(len(off)) and np.abs(off).max() < 6
+
+
+def test_large_groups_have_a_likelihood():
+    """All items of the one group are equal, so that every order is as good as any other."""
+    frame = pd.DataFrame({"x": "a", "s": ["u"] * 5 + ["v"] * 9, "g": 1})
+    table = ab.ReleasedTable.vertical(
+        frame[["x", "g"]], frame[["s", "g"]], group="g", sensitive="s", domains={"x": ["a", "b"]}
+    )
+    post = ab.fit(table, draws=3, tune=5, chains=1, seed=1, **QUIET)
+    logs = post.with_log_likelihood().groups["log_likelihood"]
+    both = post.draws["pi_s"].to_numpy()[0] * post.draws["pi_x"].to_numpy()[0, ..., 0]
+    np.testing.assert_allclose(logs["release"].to_numpy()[0, :, 0], np.log(both) @ [5, 9])
+    assert logs.attrs["monte_carlo_error"] < 1e-9
 
 
 def _keep_weight(post, table, layout, g):

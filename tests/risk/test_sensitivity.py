@@ -13,6 +13,7 @@ import anonbayes as ab
 from anonbayes.errors import AnonbayesError, ModelError
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.reporting.page import render
+from anonbayes.risk.sensitivity import sensitivity_of
 
 PEOPLE = ab.datasets.load("clinic").head(200)[["sex", "marital_status", "diagnosis"]]
 TOGETHER = dict.fromkeys(("married", "partnership"), "{married, partnership}")
@@ -46,30 +47,55 @@ def test_words_range_and_picture():
         found.plot(measure="GTA")
 
 
-def test_weighted_evidence_and_cells_that_cross():
+def test_weighted_evidence_in_closed_form():
     people = ab.datasets.load("clinic").head(300)[["sex", "marital_status", "diagnosis"]]
     table = ab.ReleasedTable.horizontal(people, "diagnosis")
     found = ab.sensitivity(table, people, evidence="weighted", factors=(0.5,))
     assert found.evidence == "weighted" and np.isfinite(found.table.to_numpy()).all()
     base = ab.fit(table, **QUIET | {"evidence": "weighted"}).assess(people).summary
     assert found.table["GT_A"].iloc[0] == pytest.approx(base["GT_A"])
-    crossing = people.assign(
-        marital_status=np.where(
-            people["marital_status"] == "married", "{married, single}", people["marital_status"]
-        )
-    )
-    crossing.loc[::5, "marital_status"] = "{married, widowed}"
-    truth = people.assign(marital_status="married")
-    table = ab.ReleasedTable.horizontal(
-        crossing[crossing["marital_status"].str.contains("married")], "diagnosis",
-        domains={"marital_status": people["marital_status"].unique()},
-    )  # fmt: skip
-    shown = truth.loc[crossing["marital_status"].str.contains("married")]
-    again = [
-        ab.sensitivity(table, shown, evidence="independent", factors=(2.0,), draws=30, seed=s)
-        for s in (1, 1)
-    ]
-    pd.testing.assert_frame_equal(again[0].table, again[1].table)
+    assert not found.errors.to_numpy().any()
+
+
+@pytest.mark.parametrize("scheme", ["horizontal", "vertical"])
+def test_cross_fitted_evidence_is_pooled_more_or_less(scheme):
+    """Hardly more changes nothing; pooled without end, every attribute tells nothing."""
+    people = ab.datasets.load("clinic").head(300)[["age", "sex", "diagnosis"]]
+    if scheme == "horizontal":
+        table = ab.anonymize.mondrian(people, "diagnosis", k=5)
+    else:
+        table = ab.anonymize.anatomy(people, "diagnosis", l=3, seed=1)
+    post = ab.fit(table, evidence="weighted", draws=5, seed=1, progressbar=False)
+    assert post.method == "crossfit"
+    risk = post.assess(people)
+    found = ab.sensitivity(table, people, evidence="weighted", factors=(1 + 1e-9, 1e9)).table
+    chosen = risk.summary[list(found)].to_numpy()
+    assert found.loc[(1.0, 1.0)].to_numpy() == pytest.approx(chosen, rel=1e-6)
+    assert found.loc[(1.0, 1 + 1e-9)].to_numpy() == pytest.approx(chosen, rel=2e-2)
+    assert found.loc[(1.0, 1e9), "log_loss_A"] == pytest.approx(risk.summary["log_loss_RW"])
+    quick = sensitivity_of(risk)
+    assert len(quick.table) == 7 and "s.e." not in quick.text
+    np.testing.assert_allclose(quick.table.iloc[0], chosen)
+
+
+def test_chains_state_their_error():
+    """Against long chains under the same priors, for what is no count of people."""
+    people = pd.DataFrame({"nat": list("MJMCJM"), "sex": list("fmmfmf"), "ill": list("aabaab")})
+    shown = people.assign(nat=["{M, J}", "{J, C}", "M", "{C, M}", "*", "{M, J}"])
+    table = ab.ReleasedTable.horizontal(shown, "ill")
+    given = {"evidence": "independent", "factors": (4.0,), "draws": 200, "seed": 1}
+    one, two = (ab.sensitivity(table, people, **given) for _ in range(2))
+    pd.testing.assert_frame_equal(one.table, two.table)
+    for factors in one.table.index:
+        alpha, beta = factors
+        long = ab.fit(table, alpha=alpha, beta=beta, draws=4000, **QUIET).assess(people)
+        for name in ("max_Ti", "log_loss_A"):
+            error = np.hypot(one.errors.loc[factors, name], long.standard_errors[name])
+            assert error > 0
+            assert abs(one.table.loc[factors, name] - long.summary[name]) < 5 * error, name
+    assert "s.e. up to" in one.text and "s.e. up to" in one._repr_html_()
+    own = ab.Posterior.from_draws(table, long.post.idata).assess(people)
+    assert sensitivity_of(own) is None  # whose prior we do not know
 
 
 class Dirichlet(SimpleNamespace):

@@ -36,6 +36,8 @@ LEAST_LOG = -50.0
 
 BETHE_ROUNDS = 500
 TINY = 1e-280
+SCALINGS, ORDERS = 20, 50
+"""Rounds of scaling before orders of a large group are drawn, and how many are drawn."""
 
 
 class Lattice(NamedTuple):
@@ -397,6 +399,55 @@ def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, margina
     return value
 
 
+@njit(cache=True, nogil=True)
+def estimate_orders(space: Space, n: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Estimate the log permanent of a large group; return it with its standard error.
+
+    Rows and columns of ``exp(space.weight)``, which is used up, are scaled to sums near one. Slots
+    then choose, in a random order, among the items that are left: the products of what was left to
+    choose from average to the permanent (sequential importance sampling).
+    """
+    weight, slots, items = space.weight, space.slots, space.items
+    shift = 0.0
+    for x in range(n):
+        top = weight[x, :n].max()
+        shift += top
+        for m in range(n):
+            weight[x, m] = np.exp(max(weight[x, m] - top, LEAST_LOG))
+    for _ in range(SCALINGS):
+        for m in range(n):
+            total = weight[:n, m].sum()
+            shift += np.log(total)
+            weight[:n, m] /= total
+        for x in range(n):
+            total = weight[x, :n].sum()
+            shift += np.log(total)
+            weight[x, :n] /= total
+    found = np.zeros(ORDERS)
+    for x in range(n):
+        slots[x] = x
+    for i in range(ORDERS):
+        shuffle(slots, n, rng)
+        for m in range(n):
+            items[m] = m
+        for last in range(n - 1, -1, -1):
+            row = weight[slots[last]]
+            total = 0.0
+            for m in range(last + 1):
+                total += row[items[m]]
+            found[i] += np.log(max(total, TINY))
+            target, chosen = rng.random() * total, last
+            for m in range(last):
+                target -= row[items[m]]
+                if target < 0.0:
+                    chosen = m
+                    break
+            items[chosen] = items[last]
+    top = found.max()
+    found = np.exp(found - top)
+    return shift + top + np.log(found.mean()), found.std() / found.mean() / np.sqrt(ORDERS)
+
+
 @njit(cache=True, nogil=True, forceinline=True)
 def shuffle(numbers: Ints, n: int, rng: np.random.Generator) -> None:
     """Bring the first `n` numbers into a uniformly random order."""
@@ -507,3 +558,23 @@ def add_ownership(
         rank = ranks[slots[x]]
         for m in range(n):
             owner[links[items[m]] + rank] += marginal[x, m]
+
+
+@njit(cache=True, nogil=True)
+def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
+    """Expected counts of ownership probabilities, flat."""
+    counts = np.zeros(n_cells)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    for g in range(len(offsets) - 1):
+        for x in range(offsets[g], offsets[g + 1]):
+            first = True
+            for y in range(offsets[g], x):
+                first = first and ranks[y] != ranks[x]
+            if not first:
+                continue  # slots of equal value share one entry
+            for m in range(offsets[g], offsets[g + 1]):
+                p = owner[links[m] + ranks[x]]
+                for a in range(len(strides)):
+                    counts[cells[m, a] + secrets[x] * strides[a]] += p
+    return counts

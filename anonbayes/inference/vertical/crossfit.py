@@ -29,7 +29,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from anonbayes.inference.vertical.block import (
     group_marginals,
     lattice,
     marginal_space,
+    owned_counts,
     widest_group,
 )
 from anonbayes.inference.vertical.group_layout import (
@@ -78,6 +79,7 @@ POOLING_PRIOR = (1.0, 1.5)
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
 
+SMALL_ROWS = 2000
 MOST_WEIGHT = 3.0
 POOLING_BOUNDS = (0.01, 1e4)
 STEP = 1e-3
@@ -203,26 +205,6 @@ def held_out(
                     owner[links[lo + m] + ranks[lo + x]] += p
 
 
-@njit(cache=True, nogil=True)
-def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
-    """Expected counts of ownership probabilities, flat."""
-    counts = np.zeros(n_cells)
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    for g in range(len(offsets) - 1):
-        for x in range(offsets[g], offsets[g + 1]):
-            first = True
-            for y in range(offsets[g], x):
-                first = first and ranks[y] != ranks[x]
-            if not first:
-                continue  # slots of equal value share one entry
-            for m in range(offsets[g], offsets[g + 1]):
-                p = owner[links[m] + ranks[x]]
-                for a in range(len(strides)):
-                    counts[cells[m, a] + secrets[x] * strides[a]] += p
-    return counts
-
-
 # ---------------------------------------------------------------------------- result
 @dataclass(frozen=True, eq=False)
 class CrossFit:
@@ -273,16 +255,6 @@ class CrossFit:
     group_scores: Floats
     turns: int
 
-    @property
-    def covariance(self) -> Floats:
-        """Laplace covariance of the weights, before the cut at zero."""
-        return np.asarray(np.linalg.inv(self.precision))
-
-    @property
-    def standard_errors(self) -> Floats:
-        """Standard error of each weight."""
-        return np.sqrt(np.diag(self.covariance))
-
     def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
         """The table as the steps of `group_steps` take it, each fold with its own lifts.
 
@@ -301,17 +273,43 @@ class CrossFit:
         ]
         return apart, lifts
 
-    def score(self, candidate: str) -> float:
-        """Held-out log score of a candidate, summed over the groups."""
-        return float(self.group_scores[:, CANDIDATES.index(candidate)].sum())
+    def objective(
+        self, layout: VerticalLayout, *, factor: float = 1.0, secrets: Ints | None = None
+    ) -> _Objective:
+        """What the weights maximise, with the counts that the lifts were made of.
 
-    def difference(self, candidate: str, other: str) -> tuple[float, float]:
-        """By how much a candidate's held-out score beats another's, and the standard error."""
-        gain = (
-            self.group_scores[:, CANDIDATES.index(candidate)]
-            - self.group_scores[:, CANDIDATES.index(other)]
-        )
-        return float(gain.sum()), float(gain.std(ddof=1) * np.sqrt(len(gain)))
+        Every ``kappa`` is multiplied by `factor` and kept; `secrets` of the rows may be others.
+        """
+        dealt = _Folds(layout, self.fold, None)
+        counts = np.empty_like(self.left_out_lifts)
+        parts = zip(layout.split(self.left_out_lifts), layout.split(counts), strict=True)
+        for a, (lift, count) in enumerate(parts):
+            k, chance = self.pooling[a], dealt.secret_rows[..., None] * dealt.margins[a]
+            count[...] = np.maximum(np.exp(lift) * (k + chance) - k, 0.0)
+        if secrets is not None:
+            other = VerticalLayout(
+                layout.items, secrets, layout.offsets, layout.sizes, layout.n_secrets
+            )
+            rows, base = dealt.secret_rows, dealt.base
+            dealt = _Folds(other, self.fold, None)
+            dealt.secret_rows, dealt.base = rows, base
+        return _Objective(dealt, counts, np.log(self.pooling * factor))
+
+    def pooled_more(self, layout: VerticalLayout, factor: float) -> CrossFit:
+        """The same with every ``kappa`` multiplied, and the weights that go with it.
+
+        Scores stay as they are.
+        """
+        if factor == 1.0:
+            return self
+        objective, pooling = self.objective(layout, factor=factor), self.pooling * factor
+        weights = objective.maximise(np.concatenate([self.weights, np.log(pooling)]))[: objective.n]
+        lift = objective.folds.lifts(objective.counts, pooling)
+        owner, population = _beliefs(objective.folds, lift, weights, pooling)
+        return replace(
+            self, weights=weights, pooling=pooling, ownership=owner, population=population,
+            left_out_lifts=lift,
+        )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- driver
@@ -323,7 +321,8 @@ class _Folds:
         self.n = n_folds = int(fold.max()) + 1
         self.fold = fold
         self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
-        self.threads = Threads(threads or os.cpu_count() or 1)
+        small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
+        self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
@@ -381,16 +380,9 @@ class _Folds:
             f, first, last = jobs[i]
             counts = np.zeros(self.layout.n_cells)
             training_counts(
-                self.layout.arrays,
-                self.lattice,
-                score[f],
-                self.fold,
-                f,
-                first,
-                last,
-                counts,
+                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts,
                 np.random.default_rng(jobs[i]),
-            )
+            )  # fmt: skip
             return counts
 
         return self._reduce(job, [j[0] for j in jobs])
@@ -420,10 +412,6 @@ class _Folds:
         return total
 
     # -- EM ---------------------------------------------------------------------------------
-    def random_worlds(self) -> Floats:
-        """Expected counts when every order of a group is equally likely: where EM starts."""
-        return self.expected_counts(np.zeros((self.n, self.layout.n_cells)))
-
     def learn(self, start: Floats, weights: Floats, pooling: Floats, rounds: int) -> Floats:
         """Soft EM with weighted evidence."""
         counts = start
@@ -437,9 +425,12 @@ class _Folds:
 
 
 class _Objective:
-    """Penalised held-out log likelihood of weights and log pooling, with its gradient."""
+    """Penalised held-out log likelihood of weights and log pooling, with its gradient.
 
-    def __init__(self, folds: _Folds, counts: Floats) -> None:
+    Where the log pooling is given, it stays.
+    """
+
+    def __init__(self, folds: _Folds, counts: Floats, pooling: Floats | None = None) -> None:
         self.folds = folds
         self.counts = counts
         self.n = folds.layout.n_attributes
@@ -448,7 +439,9 @@ class _Objective:
         self.center = np.repeat([mean, np.log(median)], self.n)
         self.precision = np.repeat([deviation**-2.0, spread**-2.0], self.n)
         low, high = np.log(POOLING_BOUNDS)
-        self.bounds = [(0.0, MOST_WEIGHT)] * self.n + [(low, high)] * self.n
+        self.free = pooling is None
+        self.bounds = [(0.0, MOST_WEIGHT)] * self.n
+        self.bounds += [(low, high)] * self.n if pooling is None else [(k, k) for k in pooling]
 
     def parts(self, point: Floats) -> tuple[Floats, Floats]:
         """Scores of the groups, and the gradient by fold; without the prior."""
@@ -475,14 +468,25 @@ class _Objective:
         )  # fmt: skip
         return np.asarray(found.x)
 
+    def laplace(self, point: Floats, hessian: Floats) -> tuple[Floats, Floats]:
+        """Precision and gradient of the weights there; the gradient of those held at zero."""
+        whole = hessian[: self.n, : self.n] - np.diag(self.precision)[: self.n, : self.n]
+        weights, slope = point[: self.n], -self(point)[1][: self.n]
+        return -_definite(whole), np.where(weights > 0, 0.0, np.minimum(slope, 0.0))
+
     def curvature(self, point: Floats) -> Floats:
-        """Hessians by fold, without the prior, from central differences of exact gradients."""
+        """Hessians by fold, without the prior, from central differences of exact gradients.
+
+        Where the pooling stays, those of the weights.
+        """
         columns = []
-        for i in range(2 * self.n):
+        size = 2 * self.n if self.free else self.n
+        for i in range(size):
             ahead, behind = point.copy(), point.copy()
             ahead[i] += STEP
             behind[i] -= STEP
-            columns.append((self.parts(ahead)[1] - self.parts(behind)[1]) / (2 * STEP))
+            change = self.parts(ahead)[1] - self.parts(behind)[1]
+            columns.append(change[:, :size] / (2 * STEP))
         hessian = np.stack(columns, axis=-1)
         return (hessian + hessian.swapaxes(-1, -2)) / 2
 
@@ -549,14 +553,15 @@ def cross_fit(
     >>> items = np.where(rng.random(600) < 0.9, secrets, (secrets + 1) % 3)[:, None]
     >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [3], 3)
     >>> fit = cross_fit(layout)
-    >>> fit.weights.shape, bool(fit.score("weighted") > fit.score("random_worlds"))
+    >>> _, weighted, random_worlds = fit.group_scores.sum(axis=0)
+    >>> fit.weights.shape, bool(weighted > random_worlds)
     ((1,), True)
     """
     _check(layout, folds, rounds)
     n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
     dealt = _Folds(layout, fold, threads)
-    start = dealt.random_worlds()
+    start = dealt.expected_counts(np.zeros((n_folds, layout.n_cells)))  # all orders alike
     n = layout.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
     best: tuple[float, Any] | None = None
@@ -573,9 +578,8 @@ def cross_fit(
             break
     assert best is not None
     objective, point = best[1]
-    return _result(
-        dealt, objective, point, start, layout.check_prior(1.0, beta)[1], rounds, turn + 1
-    )
+    weights = layout.check_prior(1.0, beta)[1]
+    return _result(dealt, objective, point, start, weights, rounds, turn + 1)
 
 
 def fold_spread(lifts: Floats) -> Floats:
@@ -628,24 +632,16 @@ def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
 
 
 def _result(
-    dealt: _Folds,
-    objective: _Objective,
-    point: Floats,
-    start: Floats,
-    beta: Floats,
-    rounds: int,
+    dealt: _Folds, objective: _Objective, point: Floats, start: Floats, beta: Floats, rounds: int,
     turns: int,
-) -> CrossFit:
+) -> CrossFit:  # fmt: skip
     """Beliefs, scores and errors at the optimum."""
     layout, n = dealt.layout, dealt.layout.n_attributes
     hessians = objective.curvature(point)
-    total = hessians.sum(axis=0) - np.diag(objective.precision)
-    precision = -_definite(total[:n, :n])
-    slope = -objective(point)[1][:n]
+    precision, gradient = objective.laplace(point, hessians.sum(axis=0))
     weights, pooling = point[:n], np.exp(point[n:])
     lift = dealt.lifts(objective.counts, pooling)
-    owner = np.zeros(layout.n_links)
-    dealt.judge(lift * weights[dealt.attribute], owner)
+    owner, population = _beliefs(dealt, lift, weights, pooling)
     # Score: the fold's own groups have no part in the weights and the pooling either.
     score = np.empty_like(lift)
     for f, row in enumerate(objective.without_own_fold(point, hessians)):
@@ -667,30 +663,35 @@ def _result(
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
             added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
-    expected = owned_counts(layout.arrays, owner, layout.n_cells)
-    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     return CrossFit(
         weights=weights,
         precision=precision,
-        gradient=np.where(weights > 0, 0.0, np.minimum(slope, 0.0)),
+        gradient=gradient,
         pooling=pooling,
         alone=alone - random_worlds.sum(),
         added=added,
         ownership=owner,
         fold=dealt.fold,
         secret_shares=np.exp(dealt.base),
-        population=_population(dealt, lifts),
+        population=population,
         left_out_lifts=lift,
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,
     )
 
 
-def _population(dealt: _Folds, lifts: Floats) -> Floats:
-    """``pi_a|s`` of log lifts, normalised."""
+def _beliefs(
+    dealt: _Folds, lift: Floats, weights: Floats, pooling: Floats
+) -> tuple[Floats, Floats]:
+    """Who owns what by the lifts of the other folds, and ``pi_a|s`` that follows."""
+    layout = dealt.layout
+    owner = np.zeros(layout.n_links)
+    dealt.judge(lift * weights[dealt.attribute], owner)
+    expected = owned_counts(layout.arrays, owner, layout.n_cells)
+    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     out = np.empty_like(lifts)
-    parts = zip(dealt.layout.split(lifts), dealt.layout.split(out), strict=True)
-    for a, (lift, pi) in enumerate(parts):
-        pi[...] = np.exp(lift) * dealt.margins[a]
+    parts = zip(layout.split(lifts), layout.split(out), strict=True)
+    for a, (part, pi) in enumerate(parts):
+        pi[...] = np.exp(part) * dealt.margins[a]
         pi /= pi.sum(axis=-1, keepdims=True)
-    return out
+    return owner, out
