@@ -137,22 +137,24 @@ PRESETS: Mapping[str, Preset] = {
     "health_canada": Preset(
         0.09,
         "Health Canada: public release of clinical information",
-        "Public Release of Clinical Information: guidance document (2019)",
+        "Public Release of Clinical Information: guidance document (12 March 2019)",
     ),
     "cell_size_11": Preset(
         1 / 11,
-        "US Medicare and Medicaid: no cell of fewer than 11 people",
-        "CMS cell size suppression policy",
+        "US Medicare and Medicaid: no cell of 1 to 10 people is published",
+        "CMS cell size suppression policy (ResDAC, 26 January 2024); written for tables of counts",
     ),
     "group_of_5": Preset(
         0.2,
-        "Groups of at least 5, customary for data shared under an agreement",
-        "El Emam, Guide to the De-Identification of Personal Health Information (2013)",
+        "Groups of at least 5: the rule that custodians of data have long used",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
     ),
     "group_of_20": Preset(
         0.05,
-        "Groups of at least 20, customary for sensitive data in public",
-        "El Emam, Guide to the De-Identification of Personal Health Information (2013)",
+        "Groups of at least 20: public files of patients in Canada and the US",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
     ),
 }
 """Named thresholds, each with its source."""
