@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +21,7 @@ __all__ = [
     "COLOURS",
     "SERIES",
     "apart",
+    "can_show_bars",
     "legend_below",
     "make_axes",
     "make_figure",
@@ -102,6 +102,19 @@ def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 
 def _is_empty(ax: Axes) -> bool:
     return not (ax.has_data() or ax.get_title() or ax.get_xlabel() or ax.get_ylabel())
+
+
+def can_show_bars() -> bool:
+    """Whether progress can be shown here: Jupyter needs ipywidgets for it, and warns without.
+
+    Examples
+    --------
+    >>> can_show_bars()
+    True
+    """
+    from rich.console import Console
+
+    return not Console().is_jupyter or find_spec("ipywidgets") is not None
 
 
 # -------------------------------------------------------------------------------------------------
@@ -189,6 +202,8 @@ def _power(value: float) -> str:
 
 def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
     """Write names beside points, each where it hides no other name and no point."""
+    import numpy as np
+
     ax.figure.canvas.draw()
     points = ax.transData.transform(np.column_stack([x, np.nan_to_num(y)]))
     scale = ax.figure.dpi / 72

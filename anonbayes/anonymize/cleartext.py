@@ -43,6 +43,8 @@ __all__ = [
     "whole_label",
     "whole_number",
 ]
+FEWEST_IDENTIFIERS = 100
+"""Rows from which on a column whose values are all different is taken for an identifier."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -213,13 +215,23 @@ def _domain(
     except TypeError as error:  # pandas cannot hash the cells
         raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
     scale = domain.is_numeric and not discrete
-    if not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2):
-        advice = "Bin it" if discrete else "Leave it out with quasi_identifiers=[...]"
+    many = not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2)
+    if many or _numbers_rows(domain, len(series)):
+        advice = "Bin it" if discrete else "Leave it out (quasi_identifiers=[...], --drop)"
         raise TableError(
             f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
             f"identifier. {advice}, or say that it is meant with domains={{{name!r}: [...]}}."
         )
     return domain
+
+
+def _numbers_rows(domain: Domain, n_rows: int) -> bool:
+    """Whether every row has a value of its own that says nothing: a code, or its number."""
+    if len(domain) < n_rows or n_rows < FEWEST_IDENTIFIERS or domain.holds_dates:
+        return False
+    if domain.is_numeric:
+        return bool(max(domain.values) - min(domain.values) == n_rows - 1)
+    return not any(number_of(str(value)) is not None for value in domain.values)
 
 
 def _encode(series: pd.Series, domain: Domain) -> SmallCodes:

@@ -476,7 +476,7 @@ class Channel(ABC):
         for text in dict.fromkeys(texts):
             if self.domain.find(text) is None:
                 raise ChannelError(
-                    f"{where}, row {list(texts).index(text)}: {text!r} is none of the values. "
+                    f"{where}, row {list(texts).index(text)}: {text!r} is not one of the values. "
                     f"{nearest(text, self.domain.labels)}"
                 )
         return list(texts)

@@ -10,9 +10,10 @@ import gc
 import inspect
 import signal
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 import anonbayes
 from anonbayes.cli import (
@@ -33,10 +34,24 @@ __all__ = ["app", "main"]
 TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
 
 
+class Command(TyperCommand):
+    """A command whose arguments keep their help, which older Typer loses to Click's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        hints = get_type_hints(self.callback, include_extras=True)
+        for param in self.params:
+            if isinstance(param, TyperArgument) and not param.help:
+                notes = getattr(hints.get(str(param.name)), "__metadata__", ())
+                param.help = next((note.help for note in notes if note.help), None)
+
+
 def _group(name: str, about: str, commands: dict[str, Callable[..., Any]]) -> typer.Typer:
     group = typer.Typer(name=name, help=about, no_args_is_help=True)
     for word, function in commands.items():
-        group.command(word, help=_help(function), epilog=epilog(f"{name} {word}"))(function)
+        group.command(word, cls=Command, help=_help(function), epilog=epilog(f"{name} {word}"))(
+            function
+        )
     return group
 
 
@@ -59,9 +74,12 @@ for panel, commands in {
     LOCAL: (budgets_command.budgets,),
 }.items():
     for command in commands:
-        app.command(help=_help(command), epilog=epilog(command.__name__), rich_help_panel=panel)(
-            command
-        )
+        app.command(
+            cls=Command,
+            help=_help(command),
+            epilog=epilog(command.__name__),
+            rich_help_panel=panel,
+        )(command)
 app.add_typer(
     _group(
         "channel",
@@ -78,7 +96,7 @@ app.add_typer(
 app.add_typer(
     _group(
         "pie",
-        "Bits that reports say about who sent them.",
+        "How many bits reports give away about who sent them.",
         {"bound": pie_command.bound, "traces": pie_command.traces},
     ),
     rich_help_panel=LOCAL,
@@ -131,7 +149,7 @@ def main() -> None:
             raise
         _stop(f"{str(error.filename)!r}: {error.strerror}.")
     except Stopped:
-        typer.echo("anonbayes: stopped; nothing that was not complete has been written.", err=True)
+        typer.echo("anonbayes: stopped. Only complete files have been written.", err=True)
         raise
 
 

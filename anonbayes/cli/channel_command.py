@@ -190,7 +190,7 @@ def _extent(probabilities: Any) -> str:
 
 
 def release(
-    people: Annotated[Path, typer.Argument(help="Table with a person to a line.")],
+    people: Annotated[Path, typer.Argument(help="Table in clear, one person per line.")],
     column: Annotated[str, typer.Option(help="Column to randomize.")],
     mechanism: Mechanism,
     out: Annotated[Path, typer.Option(help="File of reports to write.")],
@@ -269,13 +269,13 @@ def _check_held(channel: Any, held: pd.Series) -> None:
         if channel.domain.find(text) is None:
             row = int((held == text).to_numpy().argmax())
             raise DomainError(
-                f"Column {held.name!r}, row {row}: {text!r} is none of the values. "
+                f"Column {held.name!r}, row {row}: {text!r} is not one of the values. "
                 f"{nearest(text, channel.domain.labels)}"
             )
 
 
 def estimate(
-    reports: Annotated[Path, typer.Argument(help="File with a report to a line.")],
+    reports: Annotated[Path, typer.Argument(help="File of reports, one per line.")],
     mechanism: Mechanism,
     values: Values = None,
     bins: Bins = None,
@@ -302,7 +302,7 @@ def estimate(
         float | None,
         typer.Option(help="Weight of the prior of bayes, in people; learnt by default."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes bayes reproducible.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed that makes bayes reproducible.")] = None,
     out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
     sep: Sep = ";",

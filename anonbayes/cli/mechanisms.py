@@ -135,7 +135,7 @@ def _with_budgets(
         number = parse_number(text)
         if number is None or number < 0:
             raise AnonbayesError(
-                f"{file.name!r}, column {chosen!r}, row {row}: {text!r} is no budget."
+                f"{file.name!r}, column {chosen!r}, row {row}: {text!r} is not a budget."
             )
         budgets.append(number)
     return mechanism.make(Domain(column, frame[first].tolist()), budgets=budgets)

@@ -70,7 +70,7 @@ class PredictiveCheck:
         )
         more = int((self.table["p_value"] <= 0.05).sum()) - len(worst)
         return (
-            f"The model takes attributes for independent{given}. These go together more than it "
+            f"The model treats attributes as independent{given}. These go together more than it "
             f"says: {named}{f'; and {more} more pairs' if more > 0 else ''}. Independent evidence "
             "counts what they say twice."
         )

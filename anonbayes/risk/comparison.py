@@ -356,5 +356,5 @@ def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
 def _check_threat(threat: str) -> None:
     if threat not in THREATS:
         raise AnonbayesError(
-            f"threat={threat!r} is no measure of threat. {nearest(threat, THREATS)}"
+            f"threat={threat!r} is not a measure of threat. {nearest(threat, THREATS)}"
         )

@@ -182,11 +182,11 @@ def check_measure_limits(limits: Mapping[str, float], *, what: str) -> None:
     --------
     >>> check_measure_limits({"Ti_q59": 2.0}, what="at_most")
     Traceback (most recent call last):
-    anonbayes.errors.AnonbayesError: at_most: 'Ti_q59' is no measure. Nearest known: 'Ti_q99', ...
+    anonbayes.errors.AnonbayesError: at_most: 'Ti_q59' is not a measure. ...
     """
     for name in limits:
         if name not in MEASURES:
-            raise AnonbayesError(f"{what}: {name!r} is no measure. {nearest(name, MEASURES)}")
+            raise AnonbayesError(f"{what}: {name!r} is not a measure. {nearest(name, MEASURES)}")
 
 
 def check_limit_values(**limits: float | None) -> None:
@@ -200,7 +200,9 @@ def check_limit_values(**limits: float | None) -> None:
     """
     for name, limit in limits.items():
         if name not in LIMITS:
-            raise AnonbayesError(f"{name!r} is no limit of an assessment. {nearest(name, LIMITS)}")
+            raise AnonbayesError(
+                f"{name!r} is not a limit of an assessment. {nearest(name, LIMITS)}"
+            )
         if limit is not None:
             LIMITS[name].check_limit(limit)
 

@@ -74,7 +74,7 @@ class Checkins(Section):
 
     kind: Literal["checkins"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Users = key("Users and their places.")
     protocol: CheckinsProtocol = key("How budgets are tuned.")
     limits: CheckinsLimits = key("What is acceptable.", CheckinsLimits)

@@ -101,7 +101,7 @@ class Survey(Section):
 
     kind: Literal["survey"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     mechanism: SurveyMechanism = key("What runs on people's devices.")
     population: SurveyPopulation | None = key("Simulated people.", None)
     reports: SurveyReports | None = key("Real reports.", None)
@@ -324,7 +324,7 @@ def _numbers(values: tuple[str, ...]) -> list[float]:
     numbers = [number_place(value) for value in values]
     if None in numbers:
         wrong = values[numbers.index(None)]
-        raise AnonbayesError(f"{wrong!r} is no number: the mechanism is for numbers only.")
+        raise AnonbayesError(f"{wrong!r} is not a number: the mechanism is for numbers only.")
     return sorted(number for number in numbers if number is not None)
 
 

@@ -69,7 +69,7 @@ class TracesScenario(Section):
 
     kind: Literal["traces"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Movers = key("Users and their visits.")
     mechanism: Noise = key("What runs on their devices.")
     limits: TracesLimits = key("What is acceptable.", TracesLimits)
