@@ -17,7 +17,7 @@ from anonbayes.arrays import SmallCodes
 from anonbayes.domains import Domain, DomainsByColumn, code_dtype, gaps, is_number, number_of
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.io.text import pandas_frame
+from anonbayes.io.text import has_decimal_commas, pandas_frame
 from anonbayes.tables.build import (
     JOIN,
     check_column,
@@ -214,6 +214,11 @@ def _domain(
         domain = Domain.infer(name, series)
     except TypeError as error:  # pandas cannot hash the cells
         raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
+    if not domain.is_numeric and has_decimal_commas(domain.values):
+        raise TableError(
+            f"Column {name!r} holds numbers with a decimal comma, such as {domain.values[0]!r}; "
+            "read its file with decimal=',' (--decimal ,)."
+        )
     scale = domain.is_numeric and not discrete
     many = not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2)
     if many or _numbers_rows(domain, len(series)):

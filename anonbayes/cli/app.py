@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
+import re
 import signal
 from collections.abc import Callable
 from typing import Annotated, Any, get_type_hints
@@ -140,6 +142,7 @@ def main() -> None:
             signal.signal(number, _end)
     # Looking for cycles among the objects that imports make costs a seventh of a short command.
     gc.set_threshold(100_000, 20, 20)
+    logging.getLogger("anonbayes").addHandler(_Remarks())
     try:
         app(prog_name="anonbayes")
     except AnonbayesError as error:
@@ -160,8 +163,20 @@ def _end(number: int, frame: object) -> None:
 
 
 def _stop(message: str) -> None:
-    typer.echo(f"anonbayes: {message}", err=True)
+    typer.echo(f"anonbayes: {_of_options(message)}", err=True)
     raise SystemExit(2) from None
+
+
+def _of_options(message: str) -> str:
+    """Speak of options where the package speaks of arguments."""
+    return re.sub(r"domains=\{'([^']+)': \[\.\.\.\]\}", r"--domain '\1=...'", message)
+
+
+class _Remarks(logging.Handler):
+    """Print what the package remarks, in words of the command line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(f"anonbayes: {_of_options(record.getMessage())}", err=True)
 
 
 def _version(wanted: bool) -> None:

@@ -94,6 +94,13 @@ def test_a_column_that_numbers_the_rows_is_refused(number):
         assert "case" in _run("mondrian", df.assign(case=kept)).attributes
 
 
+def test_decimal_commas_are_noticed():
+    df = random_frame(40, 1).assign(bmi=[f"{20 + i % 9},{i % 7}" for i in range(40)])
+    df.loc[3, "bmi"] = "missing"
+    with pytest.raises(TableError, match=r"Column 'bmi'.*decimal comma.*--decimal ,"):
+        _run("mondrian", df)
+
+
 @every
 def test_values_outside_the_domain(scheme):
     df = random_frame(10, 1)
