@@ -17,6 +17,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from anonbayes.errors import AnonbayesError, ClusterError
+from anonbayes.figures import can_show_bars
 
 __all__ = ["Tasks", "check_client", "local_client", "result_of", "run_tasks", "slots"]
 
@@ -229,7 +230,9 @@ def run_tasks(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     results: dict[str, Any] = {}
     with (
-        Progress(*columns, disable=not progressbar, transient=True) as progress,
+        Progress(
+            *columns, disable=not (progressbar and can_show_bars()), transient=True
+        ) as progress,
         Tasks(client, shared, label=label) as tasks,
     ):
         bar = progress.add_task(label, total=len(data))

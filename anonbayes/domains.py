@@ -342,7 +342,9 @@ def weights_by_value(
         try:
             vector[place] = weight
         except (TypeError, ValueError):
-            raise DomainError(f"{what}: the weight {weight!r} of {value!r} is no number.") from None
+            raise DomainError(
+                f"{what}: the weight {weight!r} of {value!r} is not a number."
+            ) from None
     return vector
 
 

@@ -1,17 +1,37 @@
-"""Where pictures are drawn: pyplot's current axes for people, figures of their own for files."""
+"""Where pictures are drawn (pyplot's axes for people, others for files), and how they look."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "SERIES", "apart", "make_axes", "make_figure"]
+    from anonbayes.arrays import Floats
+
+__all__ = [
+    "COLOURS",
+    "SERIES",
+    "apart",
+    "can_show_bars",
+    "legend_below",
+    "make_axes",
+    "make_figure",
+    "name_points",
+    "next_colour",
+    "percent_axis",
+    "plain_log_axis",
+    "tidy",
+    "times_axis",
+]
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 """Colours of Okabe and Ito, which stay apart for colour-blind readers."""
 COLOURS = {"less": SERIES[0], "more": SERIES[1], "ideal": SERIES[2], "other": "#7F7F7F"}
@@ -76,9 +96,135 @@ def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
         if plt.get_fignums():
             figure = plt.gcf()
             if not figure.axes or _is_empty(figure.gca()):
-                return figure.gca()
-    return make_figure(width, height).subplots()
+                return tidy(figure.gca())
+    return tidy(make_figure(width, height).subplots())
 
 
 def _is_empty(ax: Axes) -> bool:
     return not (ax.has_data() or ax.get_title() or ax.get_xlabel() or ax.get_ylabel())
+
+
+def can_show_bars() -> bool:
+    """Whether progress can be shown here: Jupyter needs ipywidgets for it, and warns without.
+
+    Examples
+    --------
+    >>> can_show_bars()
+    True
+    """
+    from rich.console import Console
+
+    return not Console().is_jupyter or find_spec("ipywidgets") is not None
+
+
+# -------------------------------------------------------------------------------------------------
+# How they look.
+
+
+def tidy(ax: Axes) -> Axes:
+    """Take away the frame's upper and right line, and take colours from `SERIES`."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_prop_cycle(color=SERIES)
+    return ax
+
+
+def next_colour(ax: Axes) -> str:
+    """Return the colour of what is drawn next into axes that several results may share."""
+    return SERIES[len(ax.get_legend_handles_labels()[0]) % len(SERIES)]
+
+
+def legend_below(ax: Axes, columns: int = 2) -> None:
+    """Put the legend under the axes, since data may lie anywhere inside."""
+    from matplotlib.transforms import ScaledTranslation
+
+    down = ScaledTranslation(0, -0.52 if ax.get_xlabel() else -0.3, ax.figure.dpi_scale_trans)
+    ax.legend(
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        bbox_transform=ax.transAxes + down,
+        fontsize="small",
+        ncols=columns,
+    )
+
+
+def percent_axis(*axes: Axis) -> None:
+    """Show shares as percentages."""
+    from matplotlib.ticker import FuncFormatter
+
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.4g}%"))
+
+
+def times_axis(ax: Axes, *, logs: bool = False) -> None:
+    """Show factors as doublings, ×1, ×2, ×4; `logs` where the data are logarithms to base 2."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if logs:
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    else:
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
+        ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"×{_power(round(2.0**x if logs else x, 4))}")
+    )
+
+
+def plain_log_axis(ax: Axes, which: str = "x") -> None:
+    """Make x, y or both ("xy") logarithmic, with numbers as people write them, none overprinted."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for name in which:
+        ax.set(**{f"{name}scale": "log"})
+        axis: Axis = getattr(ax, f"{name}axis")
+        low, high = sorted(axis.get_view_interval())
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200 * low else (1.0,)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: _power(x)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """Number in full where it is short, else as a power of ten.
+
+    Examples
+    --------
+    >>> [_power(x) for x in (0.001, 0.5, 20, 100000, 1e-5, 2e7)]
+    ['0.001', '0.5', '20', '100,000', '10⁻⁵', '2×10⁷']
+    """
+    if value <= 0 or 1e-3 <= value < 1e6:
+        return f"{value:,.6g}"
+    power = math.floor(math.log10(value) + 1e-9)
+    raised = f"10{power}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))[2:]
+    front = value / 10.0**power
+    return f"10{raised}" if abs(front - 1) < 1e-6 else f"{front:.3g}×10{raised}"
+
+
+def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
+    """Write names beside points, each where it hides no other name and no point."""
+    import numpy as np
+
+    ax.figure.canvas.draw()
+    points = ax.transData.transform(np.column_stack([x, np.nan_to_num(y)]))
+    scale = ax.figure.dpi / 72
+    room = ax.get_window_extent()
+    dots = [(px - 4 * scale, py - 4 * scale, px + 4 * scale, py + 4 * scale) for px, py in points]
+    taken: list[tuple[float, float, float, float]] = []
+    for i in np.argsort(-points[:, 1], kind="stable"):
+        width, height = 4.9 * len(names[i]) * scale, 9 * scale
+        best = (math.inf, 0, 0, (0.0, 0.0, 0.0, 0.0))
+        for dy, dx in itertools.product((4, -12, 14, -22, 24, -32), (6, -6)):
+            left = points[i, 0] + dx * scale - (width if dx < 0 else 0)
+            low = points[i, 1] + dy * scale
+            box = (left, low, left + width, low + height)
+            hidden = sum(
+                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3]
+                for b in (*taken, *dots)
+            )
+            hidden += box[0] < room.x0 or box[2] > room.x1 or box[1] < room.y0 or box[3] > room.y1
+            if hidden < best[0]:
+                best = (hidden, dx, dy, box)
+        _, dx, dy, box = best
+        taken.append(box)
+        ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
+                    ha="right" if dx < 0 else "left", fontsize=8)  # fmt: skip

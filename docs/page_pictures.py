@@ -11,8 +11,8 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-PAGES = ("docs/local-privacy.md", "docs/pie.md", "docs/quantization.md")
-COLOURS = 64
+PAGES = ("docs/local-privacy.md", "docs/pie.md", "docs/quantization.md", "docs/plots.md")
+COLOURS = 128
 
 
 def main() -> None:

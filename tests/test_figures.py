@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 
 import matplotlib.image
@@ -12,7 +13,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.diagnostics import plot_worst
-from anonbayes.figures import apart, make_axes
+from anonbayes.figures import apart, make_axes, name_points, plain_log_axis, times_axis
 from anonbayes.reporting.page import render
 
 SETUP = """
@@ -30,6 +31,7 @@ CELLS = {
     "in the room made for it": "plt.figure(figsize=(2, 2))\nrisk.plot_beliefs()",
     "several axes": "from anonbayes.diagnostics import plot_worst\nimport numpy as np\n"
     "plot_worst(np.random.default_rng(0).normal(size=(2, 200)))",
+    "a fit with its bar": "ab.fit(ab.datasets.load('table1_anatomy'), draws=20, tune=5, seed=1)",
     "a report": "import tempfile\nab.report(post, risk, tempfile.mkdtemp() + '/report.html')",
     "saved": "import base64\nrisk.plot_beliefs()\ncontent = io.BytesIO()\nplt.savefig(content)\n"
     "print(base64.b64encode(content.getvalue()).decode())",
@@ -40,6 +42,7 @@ EXPECTED = {
     "side by side": 1,
     "in the room made for it": 1,
     "several axes": 1,
+    "a fit with its bar": 0,
     "a report": 0,
     "saved": 1,
 }
@@ -78,6 +81,41 @@ def test_a_kernel_shows_the_pictures(cells, name):
 def test_savefig_writes_what_was_drawn(cells):
     text = "".join(o.text for o in cells["saved"] if o.output_type == "stream")
     assert ink(base64.b64decode(text)) > 0.01
+
+
+def test_a_fit_shows_nothing_but_its_answer_without_ipywidgets(cells):
+    pytest.importorskip("nbclient")
+    if importlib.util.find_spec("ipywidgets") is None:
+        assert [o.output_type for o in cells["a fit with its bar"]] == ["execute_result"]
+
+
+def test_ticks_are_written_as_people_write_them():
+    """Factors as doublings, decades in full or as powers, and none on top of another."""
+    ax = make_axes(None)
+    ax.plot([0.3, 9.0], [2e-6, 3e4])
+    times_axis(ax)
+    plain_log_axis(ax, "y")
+    ax.figure.canvas.draw()
+    across = [t.get_text() for t in ax.get_xticklabels() if 0.3 <= t.get_position()[0] <= 9]
+    up = [t.get_text() for t in ax.get_yticklabels() if 2e-6 <= t.get_position()[1] <= 3e4]
+    assert across == ["×0.5", "×1", "×2", "×4", "×8"]
+    assert set(up) <= {"10⁻⁵", "10⁻⁴", "0.001", "0.01", "0.1", "1", "10", "100", "1,000", "10,000"}
+    assert len(up) >= 4
+    plt.close("all")
+
+
+def test_names_of_points_hide_neither_each_other_nor_the_frame():
+    ax = make_axes(None)
+    x, y = np.array([0.0, 0.01, 0.02, 1.0]), np.array([0.0, 0.01, 0.0, 1.0])
+    ax.plot(x, y, "o")
+    ax.margins(0.2)
+    name_points(ax, x, y, ["first release", "second release", "third release", "last release"])
+    drawn = ax.figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(drawn) for text in ax.texts]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    frame = ax.get_window_extent(drawn)
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from anonbayes.arrays import SmallCodes
 from anonbayes.domains import Domain, DomainsByColumn, code_dtype, gaps, is_number, number_of
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.io.text import pandas_frame
+from anonbayes.io.text import has_decimal_commas, pandas_frame
 from anonbayes.tables.build import (
     JOIN,
     check_column,
@@ -43,6 +43,8 @@ __all__ = [
     "whole_label",
     "whole_number",
 ]
+FEWEST_IDENTIFIERS = 100
+"""Rows from which on a column whose values are all different is taken for an identifier."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -212,14 +214,29 @@ def _domain(
         domain = Domain.infer(name, series)
     except TypeError as error:  # pandas cannot hash the cells
         raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
+    if not domain.is_numeric and has_decimal_commas(domain.values):
+        raise TableError(
+            f"Column {name!r} holds numbers with a decimal comma, such as {domain.values[0]!r}; "
+            "read its file with decimal=',' (--decimal ,)."
+        )
     scale = domain.is_numeric and not discrete
-    if not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2):
-        advice = "Bin it" if discrete else "Leave it out with quasi_identifiers=[...]"
+    many = not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2)
+    if many or _numbers_rows(domain, len(series)):
+        advice = "Bin it" if discrete else "Leave it out (quasi_identifiers=[...], --drop)"
         raise TableError(
             f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
             f"identifier. {advice}, or say that it is meant with domains={{{name!r}: [...]}}."
         )
     return domain
+
+
+def _numbers_rows(domain: Domain, n_rows: int) -> bool:
+    """Whether every row has a value of its own that says nothing: a code, or its number."""
+    if len(domain) < n_rows or n_rows < FEWEST_IDENTIFIERS or domain.holds_dates:
+        return False
+    if domain.is_numeric:
+        return bool(max(domain.values) - min(domain.values) == n_rows - 1)
+    return not any(number_of(str(value)) is not None for value in domain.values)
 
 
 def _encode(series: pd.Series, domain: Domain) -> SmallCodes:

@@ -307,7 +307,7 @@ def mondrian(
     sensitive : str or several str
         Sensitive column, released unchanged; of several, each has `l` values in every group.
     k : int
-        Least size of a group.
+        Smallest allowed size of a group.
     l : int
         Least number of distinct sensitive values of a group.
     strict : bool

@@ -400,7 +400,7 @@ def recode(
     hierarchies : mapping or path
         Hierarchy (or its ARX file) of each quasi-identifier, or a directory of such files.
     k : int
-        Least size of a group.
+        Smallest allowed size of a group.
     l : int
         Least number of distinct sensitive values of a group (distinct l-diversity).
     suppression : float

@@ -323,7 +323,7 @@ def _parse(
             number = float(w)
         except (TypeError, ValueError):
             raise CellError(
-                f"Column {name!r}: the weight {w!r} of {value!r} is no number."
+                f"Column {name!r}: the weight {w!r} of {value!r} is not a number."
             ) from None
         if not np.isfinite(number) or number < 0:
             raise CellError(

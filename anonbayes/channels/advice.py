@@ -68,13 +68,22 @@ class Advice:
         )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Expected losses as bars, on a logarithmic scale."""
-        from anonbayes.figures import make_axes
+        """Expected losses, on a logarithmic scale; numbers are multiples of the least."""
+        from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
-        ax = make_axes(ax, 6.0, 1.2 + 0.35 * len(self.losses))
-        ax.barh(list(self.channels), self.losses)
+        ax = make_axes(ax, 6.0, 1.2 + 0.3 * len(self.losses))
+        names = [name.replace("_", " ") for name in self.channels]
+        ax.plot(self.losses, names, "o", color=SERIES[0])
+        for name, loss in zip(names, self.losses, strict=True):
+            ax.annotate(f"×{loss / self.losses[0]:.3g}", (loss, name), xytext=(7, 0),
+                        textcoords="offset points", va="center", fontsize=8)  # fmt: skip
         ax.invert_yaxis()
-        ax.set(xscale="log", xlabel=f"expected loss ({self.norm}) from {self.n:,} reports")
+        ax.margins(x=0.12)
+        ax.grid(axis="y", alpha=0.3)
+        kind = "squared" if self.norm == "l2" else "absolute"
+        ax.set(xlabel=f"Expected sum of {kind} errors, {self.n:,} reports")
+        ax.set_title("Mechanisms that keep the guarantee")
+        plain_log_axis(ax)
         return ax
 
 

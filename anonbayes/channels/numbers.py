@@ -118,7 +118,7 @@ class BinnedDomain(Domain):
         code = self.find(value)
         if code is None:
             raise DomainError(
-                f"{value!r} is no number from {self.lower:g} to {self.upper:g}, the range of "
+                f"{value!r} is not a number from {self.lower:g} to {self.upper:g}, the range of "
                 f"{self.name!r}."
             )
         return code
@@ -135,7 +135,7 @@ class BinnedDomain(Domain):
         if None in codes:
             row = codes.index(None)
             raise DomainError(
-                f"Column {self.name!r}, row {row}: {plain(array[row])!r} is no number from "
+                f"Column {self.name!r}, row {row}: {plain(array[row])!r} is not a number from "
                 f"{self.lower:g} to {self.upper:g}."
             )
         return np.array(codes, dtype=np.int64)
@@ -224,7 +224,7 @@ class NumericChannel(Channel):
             try:
                 numbers.append(float(text))
             except ValueError:
-                raise ChannelError(f"{where}, row {row}: {text!r} is no number.") from None
+                raise ChannelError(f"{where}, row {row}: {text!r} is not a number.") from None
         return self.read(np.array(numbers))
 
     @abstractmethod

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
+import re
 import signal
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 import anonbayes
 from anonbayes.cli import (
@@ -33,10 +36,24 @@ __all__ = ["app", "main"]
 TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
 
 
+class Command(TyperCommand):
+    """A command whose arguments keep their help, which older Typer loses to Click's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        hints = get_type_hints(self.callback, include_extras=True)
+        for param in self.params:
+            if isinstance(param, TyperArgument) and not param.help:
+                notes = getattr(hints.get(str(param.name)), "__metadata__", ())
+                param.help = next((note.help for note in notes if note.help), None)
+
+
 def _group(name: str, about: str, commands: dict[str, Callable[..., Any]]) -> typer.Typer:
     group = typer.Typer(name=name, help=about, no_args_is_help=True)
     for word, function in commands.items():
-        group.command(word, help=_help(function), epilog=epilog(f"{name} {word}"))(function)
+        group.command(word, cls=Command, help=_help(function), epilog=epilog(f"{name} {word}"))(
+            function
+        )
     return group
 
 
@@ -59,9 +76,12 @@ for panel, commands in {
     LOCAL: (budgets_command.budgets,),
 }.items():
     for command in commands:
-        app.command(help=_help(command), epilog=epilog(command.__name__), rich_help_panel=panel)(
-            command
-        )
+        app.command(
+            cls=Command,
+            help=_help(command),
+            epilog=epilog(command.__name__),
+            rich_help_panel=panel,
+        )(command)
 app.add_typer(
     _group(
         "channel",
@@ -78,7 +98,7 @@ app.add_typer(
 app.add_typer(
     _group(
         "pie",
-        "Bits that reports say about who sent them.",
+        "How many bits reports give away about who sent them.",
         {"bound": pie_command.bound, "traces": pie_command.traces},
     ),
     rich_help_panel=LOCAL,
@@ -122,6 +142,7 @@ def main() -> None:
             signal.signal(number, _end)
     # Looking for cycles among the objects that imports make costs a seventh of a short command.
     gc.set_threshold(100_000, 20, 20)
+    logging.getLogger("anonbayes").addHandler(_Remarks())
     try:
         app(prog_name="anonbayes")
     except AnonbayesError as error:
@@ -131,7 +152,7 @@ def main() -> None:
             raise
         _stop(f"{str(error.filename)!r}: {error.strerror}.")
     except Stopped:
-        typer.echo("anonbayes: stopped; nothing that was not complete has been written.", err=True)
+        typer.echo("anonbayes: stopped. Only complete files have been written.", err=True)
         raise
 
 
@@ -142,8 +163,20 @@ def _end(number: int, frame: object) -> None:
 
 
 def _stop(message: str) -> None:
-    typer.echo(f"anonbayes: {message}", err=True)
+    typer.echo(f"anonbayes: {_of_options(message)}", err=True)
     raise SystemExit(2) from None
+
+
+def _of_options(message: str) -> str:
+    """Speak of options where the package speaks of arguments."""
+    return re.sub(r"domains=\{'([^']+)': \[\.\.\.\]\}", r"--domain '\1=...'", message)
+
+
+class _Remarks(logging.Handler):
+    """Print what the package remarks, in words of the command line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(f"anonbayes: {_of_options(record.getMessage())}", err=True)
 
 
 def _version(wanted: bool) -> None:

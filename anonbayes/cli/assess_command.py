@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.cli.options import (
+    FILES,
+    LIMITS,
     MODEL,
+    RESULTS,
     AllowPartial,
+    AllowUnconverged,
     Alpha,
     Also,
     Anatomy,
@@ -22,7 +26,6 @@ from anonbayes.cli.options import (
     Beta,
     Chains,
     Cleartext,
-    Converged,
     Decimal,
     Domains,
     Draws,
@@ -82,13 +85,22 @@ REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
 def assess(
     released: File,
     sensitive: Sensitive,
-    out: Annotated[Path, typer.Option(help="Directory for the results; made when absent.")],
+    out: Annotated[
+        Path, typer.Option(help="Directory for the results; created if it does not exist.")
+    ],
     cleartext: Annotated[
-        Path | None, typer.Option(help="The people of the table, in clear; without it no threats.")
+        Path | None,
+        typer.Option(
+            help="Cleartext: the people of the table before anonymization. Without it, no threats "
+            "are computed."
+        ),
     ] = None,
     register: Annotated[
         Path | None,
-        typer.Option(help="Other people of the population in clear, whom the attacker knows."),
+        typer.Option(
+            help="Register of other people in clear, which the attacker holds.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     also: Also = None,
     person: Person = None,
@@ -100,7 +112,8 @@ def assess(
         str | None,
         typer.Option(
             help="Column of the cleartext that names each person's group of the Anatomy, for an "
-            "attacker who knows it."
+            "attacker who knows it.",
+            rich_help_panel=FILES,
         ),
     ] = None,
     drop: Drop = None,
@@ -117,14 +130,14 @@ def assess(
     step: Annotated[
         str | None,
         typer.Option(
-            help="Kind of Gibbs step, such as tempered.",
+            help="Kind of Gibbs step for an Anatomy, such as tempered.",
             autocompletion=complete_step,
             rich_help_panel=MODEL,
         ),
     ] = None,
     draws: Draws = 1000,
     tune: Annotated[
-        int | None, typer.Option(help="Sweeps before the draws.", rich_help_panel=MODEL)
+        int | None, typer.Option(help="Sweeps to discard before the draws.", rich_help_panel=MODEL)
     ] = None,
     chains: Chains = 4,
     seed: Seed = None,
@@ -136,8 +149,9 @@ def assess(
     population: Annotated[
         int | None,
         typer.Option(
-            help="People in the population: who of the table stands out among them, and can be "
-            "told to be in it (with --register)?"
+            help="Size of the population; adds who stands out in it and, with --register, whose "
+            "being in the table can be told.",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     max_population_uniques: MaxPopulationUniques = None,
@@ -147,18 +161,24 @@ def assess(
     at_most: AtMost = None,
     at_least: AtLeast = None,
     preset: PresetName = None,
-    require_convergence: Converged = None,
+    require_convergence: RequireConvergence = False,
+    allow_unconverged: AllowUnconverged = False,
     allow_partial: AllowPartial = False,
     show_values: Annotated[
         bool,
-        typer.Option("--show-values", help="Show the values of threatened people in the report."),
+        typer.Option(
+            "--show-values",
+            help="Show the values of threatened people in the report.",
+            rich_help_panel=RESULTS,
+        ),
     ] = False,
     keep_draws: Annotated[
         bool,
         typer.Option(
-            "--draws-file/--no-draws",
             "--keep-draws",
-            help="Store draws in posterior.nc also where a closed form makes the same ones again.",
+            "--draws-file",
+            help="Store draws in posterior.nc even where a closed form can reproduce them.",
+            rich_help_panel=RESULTS,
         ),
     ] = False,
     force: Force = False,
@@ -217,7 +237,7 @@ def assess(
             "limits.at_most": _measure_limits(at_most, "--at-most"),
             "limits.at_least": _measure_limits(at_least, "--at-least"),
             "limits.preset": preset,
-            "limits.require_convergence": require_convergence,
+            "limits.require_convergence": _trusted(require_convergence, allow_unconverged),
             "outputs.show_values": show_values,
             "outputs.draws": keep_draws,
             "outputs.plots": False,
@@ -240,6 +260,11 @@ def assess(
         _print(result, files)
     if result.exceeded:
         raise typer.Exit(EXCEEDED)
+
+
+def _trusted(required: bool, allowed: bool) -> bool | None:
+    """Whether chains must be trustworthy; None where limits decide it."""
+    return False if allowed else required or None
 
 
 def _measure_limits(texts: list[str] | None, option: str) -> dict[str, float]:
@@ -278,7 +303,7 @@ SHOWN = {
     "suppressed": "suppressed rows",
     "GT_A": "guessed by attacker (GT_A)",
     "GT_L": "guessed by learner (GT_L)",
-    "RGT_A": "due to the release (RGT_A)",
+    "RGT_A": "cost of being in the table (RGT_A)",
     "max_Ti": "largest relative threat (max_Ti)",
     "Ti_q95": "its 95 % quantile (Ti_q95)",
     "doubled": "twice as certain (doubled)",
@@ -320,15 +345,18 @@ def compare(
     threat: Annotated[
         str,
         typer.Option(
-            help="Measure of threat that decides which are efficient.",
+            help="Measure of threat to compare by.",
             autocompletion=complete_threat,
+            rich_help_panel=LIMITS,
         ),
     ] = "RGT_A",
     plot: Annotated[
-        Path | None, typer.Option(help="Draw threat against usefulness, as PNG.")
+        Path | None,
+        typer.Option(help="Draw threat against usefulness, as PNG.", rich_help_panel=RESULTS),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write the comparison as one HTML page.")
+        Path | None,
+        typer.Option(help="Write the comparison as one HTML page.", rich_help_panel=RESULTS),
     ] = None,
     max_relative_threat: MaxRelativeThreat = None,
     max_threatened: MaxThreatened = None,
@@ -339,7 +367,8 @@ def compare(
     at_most: AtMost = None,
     at_least: AtLeast = None,
     preset: PresetName = None,
-    require_convergence: Converged = None,
+    require_convergence: RequireConvergence = False,
+    allow_unconverged: AllowUnconverged = False,
     allow_partial: AllowPartial = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -363,7 +392,7 @@ def compare(
         "at_most": _measure_limits(at_most, "--at-most"),
         "at_least": _measure_limits(at_least, "--at-least"),
         "preset": preset,
-        "require_convergence": require_convergence,
+        "require_convergence": _trusted(require_convergence, allow_unconverged),
     }
     common = _cleartext_keys(cleartext, sep, encoding, decimal) | {
         "seed": seed,

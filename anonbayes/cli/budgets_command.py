@@ -59,7 +59,7 @@ def budgets(
         str, typer.Option(help="Column of the values, or of the reports; attribute of a posterior.")
     ],
     counts: Annotated[
-        str | None, typer.Option(help="Column of counts, in a table with a value to a line.")
+        str | None, typer.Option(help="Column of counts, in a table with one value per line.")
     ] = None,
     users: Annotated[
         int | None,
@@ -74,7 +74,8 @@ def budgets(
         ),
     ] = None,
     alpha: Annotated[
-        float, typer.Option(help="Error probability of confidence and posterior.")
+        float,
+        typer.Option(help="Probability that limits from reports or from a posterior are wrong."),
     ] = 0.05,
     coverage: Annotated[
         str,
@@ -93,7 +94,7 @@ def budgets(
         typer.Option(
             "--mechanism",
             "-m",
-            help="The table holds reports of it.",
+            help="Mechanism whose reports the table holds.",
             autocompletion=complete_mechanism,
         ),
     ] = None,
@@ -187,7 +188,9 @@ def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
     found: dict[str, int] = {}
     for row, (value, text) in enumerate(zip(held, counts, strict=True)):
         if not (text.isascii() and text.isdigit()):
-            raise TableError(f"Column {counts.name!r}, row {row}: {text!r} is no number of users.")
+            raise TableError(
+                f"Column {counts.name!r}, row {row}: {text!r} is not a number of users."
+            )
         if value in found:
             raise TableError(f"Column {held.name!r}, row {row}: {value!r} stands twice.")
         found[value] = int(text)
@@ -228,7 +231,7 @@ def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
     domains = post.table.domains
     if column not in domains:
         raise AnonbayesError(
-            f"--column {column!r} is no column of the table in {file.name!r}. "
+            f"--column {column!r} is not a column of the table in {file.name!r}. "
             f"{nearest(column, domains)}"
         )
     return _Known(domains[column], users, ("worst_case", "posterior"), evidence=post)

@@ -334,7 +334,7 @@ def _only_several(domain: Any, how: str | None) -> None:
 
 
 def estimate(
-    reports: Annotated[Path, typer.Argument(help="File with a report to a line.")],
+    reports: Annotated[Path, typer.Argument(help="File of reports, one per line.")],
     mechanism: Mechanism,
     values: Values = None,
     bins: Bins = None,
@@ -368,7 +368,7 @@ def estimate(
         float | None,
         typer.Option(help="Weight of the prior of bayes, in people; learnt by default."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes bayes reproducible.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed that makes bayes reproducible.")] = None,
     out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
     sep: Sep = ";",

@@ -38,7 +38,7 @@ def list_all(as_json: AsJson = False) -> None:
 
 def show(
     name: Name,
-    head: Annotated[int, typer.Option(help="Print so many rows as well.")] = 0,
+    head: Annotated[int, typer.Option(help="Number of rows to print as well.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show what a table is and what its columns hold; rows only when asked for with --head.
@@ -65,7 +65,9 @@ def show(
 
 def export(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Directory to write to; made when absent.")] = Path("."),
+    out: Annotated[
+        Path, typer.Option(help="Directory to write to; created if it does not exist.")
+    ] = Path("."),
     sep: Sep = ";",
     force: Force = False,
     as_json: AsJson = False,

@@ -34,7 +34,7 @@ __all__ = ["identity"]
 
 
 def identity(
-    people: Annotated[Path, typer.Argument(help="Sample with a person to a line.")],
+    people: Annotated[Path, typer.Argument(help="Sample, one person per line.")],
     population: Annotated[
         int | None, typer.Option(help="People in the population, the sample included.")
     ] = None,
@@ -60,7 +60,8 @@ def identity(
     max_population_uniques: MaxPopulationUniques = None,
     max_match_probability: MaxMatchProbability = None,
     max_marketer_risk: Annotated[
-        float | None, typer.Option(help="Exit with 3 if a larger share is matched right.")
+        float | None,
+        typer.Option(help="Exit with 3 if a larger share (0 to 1) is matched correctly."),
     ] = None,
     draws: Draws = 500,
     chains: Chains = 4,

@@ -19,6 +19,7 @@ __all__ = [
     "RULES",
     "SCHEMES",
     "AllowPartial",
+    "AllowUnconverged",
     "Alpha",
     "Also",
     "Anatomy",
@@ -31,7 +32,6 @@ __all__ = [
     "BudgetsFile",
     "Chains",
     "Cleartext",
-    "Converged",
     "Decimal",
     "Domains",
     "Draws",
@@ -189,8 +189,8 @@ complete_preset = _of(
         "ema_0070": "0.09, EMA policy 0070",
         "health_canada": "0.09, public release of clinical information",
         "cell_size_11": "1/11, CMS cell size suppression policy",
-        "group_of_5": "0.2, data shared under an agreement",
-        "group_of_20": "0.05, sensitive data in public",
+        "group_of_5": "0.2, the customary rule of five",
+        "group_of_20": "0.05, public files of patients",
     }
 )
 complete_sep = _plain(("auto", "tab", ";", ",", "|"))
@@ -306,7 +306,9 @@ Missing = Annotated[
 
 # -- model and threats -----------------------------------------------------------------------------
 
-Cleartext = Annotated[Path, typer.Option(help="The people of the table, in clear.")]
+Cleartext = Annotated[
+    Path, typer.Option(help="Cleartext: the people of the table before anonymization.")
+]
 Harm = Annotated[
     list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
 ]
@@ -347,7 +349,7 @@ Engine = Annotated[
 Draws = Annotated[int, typer.Option(help="Draws per chain.", rich_help_panel=MODEL)]
 Chains = Annotated[int, typer.Option(help="Number of chains.", rich_help_panel=MODEL)]
 Seed = Annotated[
-    int | None, typer.Option(help="Makes the run reproducible.", rich_help_panel=MODEL)
+    int | None, typer.Option(help="Seed that makes the run reproducible.", rich_help_panel=MODEL)
 ]
 MaxRelativeThreat = Annotated[
     float | None,
@@ -379,11 +381,17 @@ MaxDoubled = Annotated[
 ]
 MaxPopulationUniques = Annotated[
     float | None,
-    typer.Option(help="Exit with 3 if more people of the table may be unique in the population."),
+    typer.Option(
+        help="Exit with 3 if more people than this may be unique in the population.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 MaxMatchProbability = Annotated[
     float | None,
-    typer.Option(help="Exit with 3 if a match to any person is likelier right (0 to 1)."),
+    typer.Option(
+        help="Exit with 3 if anybody can be matched with a higher probability (0 to 1).",
+        rich_help_panel=LIMITS,
+    ),
 ]
 MaxMembershipTpr = Annotated[
     float | None,
@@ -403,7 +411,7 @@ MaxLogLossGain = Annotated[
 MaxBelief = Annotated[
     float | None,
     typer.Option(
-        help="Exit with 3 if the attacker holds anybody's true secret for likelier (0 to 1).",
+        help="Exit with 3 if the attacker is surer of anybody's true secret than this (0 to 1).",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -433,11 +441,11 @@ PresetName = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
-Converged = Annotated[
-    bool | None,
+AllowUnconverged = Annotated[
+    bool,
     typer.Option(
-        "--require-convergence/--allow-unconverged",
-        help="Exit with 3 unless the chains can be trusted; by default wherever a limit is set.",
+        "--allow-unconverged",
+        help="Keep to the other limits even if the chains cannot be trusted.",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -453,7 +461,7 @@ RequireConvergence = Annotated[
     bool,
     typer.Option(
         "--require-convergence",
-        help="Exit with 3 unless the chains can be trusted.",
+        help="Exit with 3 unless the chains can be trusted; the default where a limit is set.",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -472,13 +480,13 @@ Mechanism = Annotated[
 Epsilon = Annotated[float | None, typer.Option(help="Privacy budget.")]
 Values = Annotated[
     str | None,
-    typer.Option(help="The possible values: a,b,c or 0-99 or @file with one to a line."),
+    typer.Option(help="The possible values: a,b,c or 0-99 or @file with one per line."),
 ]
 Bins = Annotated[
     str | None,
     typer.Option(
         "--bins",
-        help="Bins of numbers instead of --values, from lower to upper in so many, as in 0:120:60.",
+        help="Bins of numbers instead of --values, as lower:upper:number, such as 0:120:60.",
     ),
 ]
 Protected = Annotated[

@@ -45,7 +45,7 @@ def bound(
     reports: Annotated[int, typer.Option(help="Reports of each user.")] = 1,
     target_error: Annotated[
         float | None,
-        typer.Option(help="Look for the largest budget that keeps the adversary's error above."),
+        typer.Option(help="Find the largest budget that keeps the adversary's error above this."),
     ] = None,
     kind: Annotated[
         str,
@@ -135,23 +135,26 @@ def traces(
     epsilon: Annotated[float, typer.Option(help="Budget of randomized response on each visit.")],
     file: Annotated[
         Path | None,
-        typer.Argument(help="Table with a visit to a line, in order of time."),
+        typer.Argument(help="Table of visits, one per line, in order of time."),
     ] = None,
     user: Annotated[str | None, typer.Option(help="Column of the users.")] = None,
     region: Annotated[str | None, typer.Option(help="Column of the regions.")] = None,
-    users: Annotated[int | None, typer.Option(help="Instead: simulate so many users.")] = None,
-    regions: Annotated[int | None, typer.Option(help="Among so many regions.")] = None,
+    users: Annotated[int | None, typer.Option(help="Number of users to simulate instead.")] = None,
+    regions: Annotated[
+        int | None, typer.Option(help="Number of regions of the simulated users.")
+    ] = None,
     compare: Annotated[
-        list[float] | None, typer.Option(help="Further budget to compare with; may be repeated.")
+        list[float] | None, typer.Option(help="Another budget to compare with; may be repeated.")
     ] = None,
     max_bits: Annotated[
-        float | None, typer.Option(help="Exit with 3 if a report may say more.")
+        float | None, typer.Option(help="Exit with 3 if a report may say more bits than this.")
     ] = None,
     max_identified: Annotated[
-        float | None, typer.Option(help="Exit with 3 if more traces (0 to 1) are identified.")
+        float | None,
+        typer.Option(help="Exit with 3 if a larger share of traces (0 to 1) is identified."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of several budgets, as PNG.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the run reproducible.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed that makes the run reproducible.")] = None,
     sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,

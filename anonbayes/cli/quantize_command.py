@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["average", "column", "leakage"]
-People = Annotated[Path, typer.Argument(help="Table with a person to a line.")]
+People = Annotated[Path, typer.Argument(help="Table in clear, one person per line.")]
 Column = Annotated[str, typer.Option(help="Column of the numbers.")]
 Lower = Annotated[float, typer.Option(help="Smallest possible number.")]
 Upper = Annotated[float, typer.Option(help="Largest possible number.")]
-MaxLeakage = Annotated[float | None, typer.Option(help="Exit with 3 if more nats can leak.")]
+MaxLeakage = Annotated[
+    float | None, typer.Option(help="Exit with 3 if more than this many nats can leak.")
+]
 
 
 def column(
@@ -118,17 +120,20 @@ def average(
     lower: Lower,
     upper: Upper,
     largest_error: Annotated[
-        float, typer.Option(help="The answer may be this far from the average.")
+        float, typer.Option(help="Largest distance of the answer from the average.")
     ],
-    people: Annotated[Path | None, typer.Argument(help="Table with a person to a line.")] = None,
+    people: Annotated[
+        Path | None, typer.Argument(help="Table in clear, one person per line.")
+    ] = None,
     column: Annotated[str | None, typer.Option(help="Column of the numbers.")] = None,
     numbers: Annotated[str | None, typer.Option(help="Instead, the numbers: 38,52,47.")] = None,
     compare: Annotated[
-        list[float] | None, typer.Option(help="Further largest error; may be repeated.")
+        list[float] | None,
+        typer.Option(help="Another largest error to compare with; may be repeated."),
     ] = None,
     max_leakage: MaxLeakage = None,
     min_adversary_error: Annotated[
-        float | None, typer.Option(help="Exit with 3 if an adversary can come closer.")
+        float | None, typer.Option(help="Exit with 3 if an adversary can come closer than this.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of several errors, as PNG.")] = None,
     sep: Sep = "auto",

@@ -52,20 +52,30 @@ def anonymize(
     people: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
     sensitive: Annotated[
         list[str],
-        typer.Option(help="Sensitive column, published unchanged; repeat for several (each l)."),
+        typer.Option(
+            help="Sensitive column, published unchanged; repeat for several (each is l-diverse)."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Released table to write.")],
     scheme: Annotated[
         str,
         typer.Option(help="mondrian, recode or anatomy.", autocompletion=complete_scheme),
     ] = "mondrian",
-    k: Annotated[int | None, typer.Option("--k", "-k", help="Least size of a group.")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", "-k", help="Smallest allowed size of a group.")
+    ] = None,
     l: Annotated[  # noqa: E741
-        int | None, typer.Option("--l", "-l", help="Least number of sensitive values of a group.")
+        int | None,
+        typer.Option(
+            "--l", "-l", help="Smallest allowed number of different sensitive values in a group."
+        ),
     ] = None,
     hierarchies: Hierarchies = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Recode suppressed rows again (recode).")
+        bool,
+        typer.Option(
+            "--local", help="Local recoding: recode suppressed rows again at other levels (recode)."
+        ),
     ] = False,
     suppression: Annotated[
         float, typer.Option(help="Largest share of rows that may be suppressed (recode).")
@@ -103,6 +113,7 @@ def anonymize(
     seed: Annotated[
         int | None, typer.Option(help="For tests only; without it the secure source is used.")
     ] = None,
+    drop: Drop = None,
     sep: Sep = "auto",
     encoding: Encoding = "utf-8",
     decimal: Decimal = ".",
@@ -116,6 +127,13 @@ def anonymize(
     --also, earlier releases of the same people, it says what somebody finds out who has them all.
     """
     check_free((out, anatomy, report), force=force)
+    if drop:
+        from anonbayes.tables.build import open_source
+
+        names = open_source(people, drop=drop, sep=sep, encoding=encoding, decimal=decimal).names
+        quasi_identifier = [
+            name for name in quasi_identifier or names if name in names and name not in sensitive
+        ]
     asked = ask(
         "assessment",
         {

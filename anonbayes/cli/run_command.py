@@ -124,7 +124,7 @@ def init(
     from anonbayes.scenario.starter import starter
 
     if not table.name:
-        raise AnonbayesError(f"{str(table)!r} is no file; name the table to start from.")
+        raise AnonbayesError(f"{str(table)!r} is not a file; name the table to start from.")
     file = out or table.with_suffix(".toml")
     check_free([file], force=force)
     text = starter(
@@ -135,4 +135,4 @@ def init(
     if as_json:
         print_json({"file": str(file), "scenario": tomllib.loads(text)})
         return
-    say(f"{file}: look it over, then: anonbayes run {file}")
+    say(f"{file}: check it, then run it: anonbayes run {file}")

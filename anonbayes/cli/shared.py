@@ -117,7 +117,7 @@ def parse_weights(texts: list[str] | None, *, option: str, example: str = "HIV=0
     for name, text in by_name(texts, option=option, example=example).items():
         weight = parse_number(text)
         if weight is None:
-            raise AnonbayesError(f"{option} {name}={text}: {text!r} is no number.")
+            raise AnonbayesError(f"{option} {name}={text}: {text!r} is not a number.")
         weights[name] = weight
     return weights
 

@@ -15,12 +15,21 @@ from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities
 from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import SERIES, make_axes, make_figure
+from anonbayes.figures import (
+    SERIES,
+    legend_below,
+    make_axes,
+    make_figure,
+    plain_log_axis,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 #: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
 FEWEST_GEWEKE_DRAWS = 43
+#: More quantities than that are shown by the range that holds 95 % of them.
+MANY_DOTS = 60
 
 
 def plot_geweke(
@@ -34,8 +43,9 @@ def plot_geweke(
 ) -> Axes:
     """Plot Geweke's z over later and later starts, one dot per quantity, chain and start.
 
-    Where a chain has settled, 95 % of the dots lie between the lines; a start-up phase shows as
-    dots outside on the left that come in to the right.
+    Where a chain has settled, 95 % of the dots lie in the grey band; a start-up phase shows as
+    dots outside on the left that come in to the right. Of more than 60 quantities, lines show
+    where the middle 95 % of them end, which should be the edges of the band.
 
     Parameters
     ----------
@@ -55,32 +65,28 @@ def plot_geweke(
     "Geweke's z"
     """
     z = geweke(idata_of(post), var_names=var_names, coords=coords, intervals=intervals, **kwargs)
-    ax = make_axes(ax, 7, 3.5)
-    for i, chain in enumerate(z["chain"].values):
-        heights = np.concatenate(
-            [
-                v.sel(chain=chain)
-                .transpose("interval", ...)
-                .values.reshape(z.sizes["interval"], -1)
-                for v in z.data_vars.values()
-            ],
-            axis=1,
-        )
-        starts = np.broadcast_to(z["start"].values[:, None], heights.shape)
-        ax.plot(
-            starts.ravel(),
-            heights.ravel(),
-            ".",
-            color=SERIES[i % len(SERIES)],
-            alpha=max(0.05, min(1.0, 200 / heights.size)),
-            label=f"chain {chain}",
-        )
-    for line in (-1.96, 0.0, 1.96):
-        ax.axhline(line, color="0.4", linewidth=0.8, linestyle="-" if line == 0 else "--")
-    ax.set(xlabel="first draw", ylabel="Geweke's z", title="Early against late draws")
-    legend = ax.legend(frameon=False, ncols=4)
-    for handle in filter(None, legend.legend_handles):  # dots are faint where there are many
-        handle.set_alpha(1.0)
+    ax = make_axes(ax, 7, 3.8)
+    ax.axhspan(-1.96, 1.96, color="0.92", zorder=0, label="95% expected here")
+    ax.axhline(0.0, color="0.4", linewidth=0.8)
+    parts = [v.transpose("chain", "interval", ...).values for v in z.data_vars.values()]
+    heights = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
+    starts, many = z["start"].values, heights.shape[2] > MANY_DOTS
+    for i, (chain, found) in enumerate(zip(z["chain"].values, heights, strict=True)):
+        style: dict[str, Any] = {"color": SERIES[i % len(SERIES)], "label": f"chain {chain}"}
+        if many:
+            for ends in np.nanquantile(found, [0.025, 0.975], axis=1):
+                ax.plot(starts, ends, linewidth=1.2, **style)
+                style["label"] = "_"  # one entry in the legend
+        else:
+            at = np.broadcast_to(starts[:, None], found.shape)
+            ax.plot(at.ravel(), found.ravel(), ".", markersize=5, alpha=0.6, **style)
+    outside = (np.abs(heights) > 1.96).sum() / max(np.isfinite(heights).sum(), 1)
+    ax.set(
+        xlabel="First draw of the early window",
+        ylabel="Geweke's z" + (", middle 95%" if many else ""),
+        title=f"Early against late draws: {outside:.1%} outside",
+    )
+    legend_below(ax, 5)
     return ax
 
 
@@ -117,7 +123,7 @@ def plot_weiss(
     """
     data = idata_of(post)
     chains = compat.posterior_dataset(data).sizes["chain"]
-    ax = make_axes(ax, 4.5, 4.5)
+    ax = make_axes(ax, 4.8, 5.0)
     curves: dict[str, np.ndarray] = {}
     chosen = {"var_names": var_names, "coords": coords, **kwargs}
     if segments == "chains" or (segments is None and chains > 1):
@@ -125,7 +131,8 @@ def plot_weiss(
     if segments != "chains":
         within = weiss(data, segments=segments if segments is not None else 5, **chosen)
         curves |= {f"within chain {c.item()}": p.values for c, p in _by_chain(within["p_value"])}
-    ax.plot([1e-6, 1], [1e-6, 1], color="0.4", linewidth=0.8, label="expected")
+    fewest = min((0.5 / np.isfinite(p).sum() for p in curves.values() if p.size), default=1e-3)
+    ax.plot([fewest, 1], [fewest, 1], color="0.4", linewidth=0.8, label="expected")
     for i, (name, values) in enumerate(curves.items()):
         p = np.sort(values[~np.isnan(values)].ravel())
         expected = (np.arange(p.size) + 0.5) / max(p.size, 1)
@@ -135,16 +142,16 @@ def plot_weiss(
             np.maximum(p, 1e-16),
             color=SERIES[i % len(SERIES)],
             linewidth=2 if name == "between chains" else 1,
+            linestyle="-" if name == "between chains" else "--",
             label=f"{name}: {share:.0%} below 0.05",
         )
     ax.set(
-        xscale="log",
-        yscale="log",
-        xlabel="expected p-value",
-        ylabel="p-value",
-        title="Weiß test, all rows",
+        xlabel="p-value expected of good chains",
+        ylabel="p-value found",
+        title="Weiß test of every categorical quantity",
     )
-    ax.legend(frameon=False, fontsize="small")
+    plain_log_axis(ax, "xy")
+    legend_below(ax, 2)
     return ax
 
 
@@ -192,11 +199,13 @@ def plot_worst(
         raise AnonbayesError(
             "The report has no quantity that was tested; there is nothing to plot."
         )
-    panels = make_figure(8, 1.8 * len(names)).subplots(
+    panels = make_figure(8, 0.5 + 1.9 * len(names)).subplots(
         len(names), 2, squeeze=False, width_ratios=(2, 1)
     )
     for name, (trace, ranks) in zip(names, panels, strict=True):
         draws = draws_of(post, name)
+        for ax in (tidy(trace), tidy(ranks)):
+            ax.tick_params(labelsize="small")
         categorical = report.table["kind"].to_dict()[name] == "categorical"
         if categorical:
             values, codes = np.unique(draws, return_inverse=True)
@@ -206,8 +215,15 @@ def plot_worst(
             _trace(trace, draws)
             _rank_bars(ranks, draws, bins)
         trace.set_title(name, fontsize="small", loc="left")
-    panels[-1, 0].set_xlabel("draw")
-    panels[-1, 1].set_xlabel("category, or rank among all draws")
+    panels[0, 1].set_title("Draws of each chain by rank or category", fontsize="small")
+    panels[-1, 0].set_xlabel("Draw")
+    for i, line in enumerate(panels[0, 0].get_lines()):
+        line.set_label(f"chain {i}")
+    handles = panels[0, 0].get_legend_handles_labels()
+    panels[0, 0].figure.legend(
+        *handles, loc="outside lower center", ncols=8, frameon=False, fontsize="small",
+        markerscale=2.5,
+    )  # fmt: skip
     return panels
 
 
@@ -220,7 +236,7 @@ def _category_trace(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
     for i, chain in enumerate(codes):  # within a category each chain has a line of its own
         height = chain + 0.7 * (i / len(codes) - 0.5)
         ax.plot(height, "|", color=SERIES[i % len(SERIES)], markersize=3, alpha=0.5)
-    ax.set_yticks(np.arange(values.size), [str(v) for v in values], fontsize="small")
+    ax.set_yticks(np.arange(values.size), [str(v) for v in values])
 
 
 def _rank_bars(ax: Axes, draws: np.ndarray, bins: int) -> None:
@@ -231,12 +247,16 @@ def _rank_bars(ax: Axes, draws: np.ndarray, bins: int) -> None:
     heights = [np.histogram(r, bins=edges)[0] * bins / draws.shape[1] for r in ranks]
     _stairs(ax, heights, edges)
     ax.axhline(1.0, color="0.4", linewidth=0.8, linestyle="--")
+    ax.set_xticks([0, 0.5, 1], ["lowest", "middle", "highest"])
 
 
 def _category_bars(ax: Axes, codes: np.ndarray, values: np.ndarray) -> None:
     heights = [np.bincount(c, minlength=values.size) / codes.shape[1] for c in codes]
     _stairs(ax, heights, np.arange(values.size + 1) - 0.5)
-    ax.set_xticks(np.arange(values.size), [str(v) for v in values], fontsize="small")
+    names = [str(v) for v in values]
+    long = sum(map(len, names)) > 24  # letters that stand side by side under a panel
+    ax.set_xticks(np.arange(values.size), names, rotation=30 if long else 0,
+                  ha="right" if long else "center")  # fmt: skip
 
 
 def _stairs(ax: Axes, heights: list[np.ndarray], edges: np.ndarray) -> None:
@@ -279,7 +299,7 @@ def plot_autocorrelation(
     ['quick', 'slow']
     """
     named = posts if isinstance(posts, dict) else {"draws": posts}
-    ax = make_axes(ax, 7, 3.5)
+    ax = make_axes(ax, 7, 3.6)
     for i, (name, post) in enumerate(named.items()):
         dataset = compat.select(idata_of(post), var_names=var_names, coords=coords)
         lags = min(max_lag, dataset.sizes["draw"] - 1)
@@ -295,8 +315,9 @@ def plot_autocorrelation(
             np.arange(lags + 1), low, high, color=SERIES[i % len(SERIES)], alpha=0.2, linewidth=0
         )
     ax.axhline(0.0, color="0.4", linewidth=0.8)
-    ax.set(xlabel="lag", ylabel="autocorrelation", title="How long draws remember")
-    ax.legend(frameon=False)
+    ax.set(xlabel="Lag in draws", ylabel="Autocorrelation", title="How long draws remember")
+    ax.legend(frameon=False, title="median, and 90% of all quantities", title_fontsize="small",
+              fontsize="small")  # fmt: skip
     return ax
 
 

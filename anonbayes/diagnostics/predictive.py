@@ -71,7 +71,7 @@ class PredictiveCheck:
         )
         more = int((self.table["p_value"] <= 0.05).sum()) - len(worst)
         return (
-            f"The model takes attributes for independent{given}. These go together more than it "
+            f"The model treats attributes as independent{given}. These go together more than it "
             f"says: {named}{f'; and {more} more pairs' if more > 0 else ''}. Independent evidence "
             "counts what they say twice."
         )
@@ -79,7 +79,7 @@ class PredictiveCheck:
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Plot a heat map of what each pair shares beyond what the model predicts.
 
-        Pairs within what chance allows (p above 0.05) are dotted.
+        Pairs within what chance allows (p above 0.05) have a dot.
         """
         names = list(dict.fromkeys(name for pair in self.table.index for name in pair))
         place = {name: i for i, name in enumerate(names)}
@@ -93,10 +93,11 @@ class PredictiveCheck:
                 for x, y in ((i, j), (j, i)):
                     ax.text(x, y, "·", ha="center", va="center", color="0.5")
         image = ax.imshow(excess, cmap="cividis", vmin=0.0)
-        ax.figure.colorbar(image, ax=ax, label="nats per row beyond the model", shrink=0.8)
+        ax.figure.colorbar(image, ax=ax, label="Nats per row beyond the model", shrink=0.8)
         ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
         ax.set_yticks(range(len(names)), names)
         ax.set_title("What independence misses")
+        ax.set_xlabel("A dot: no more than chance allows (p above 0.05)", fontsize="small")
         return ax
 
     def __repr__(self) -> str:

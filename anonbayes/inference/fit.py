@@ -26,6 +26,7 @@ from anonbayes.beliefs.editions import (
 from anonbayes.beliefs.register import Register, join_register, read_register
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
+from anonbayes.figures import can_show_bars
 from anonbayes.inference.cell_lifts import has_crossing_sets
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
@@ -493,7 +494,7 @@ def _nuts(
             chains=chains,
             cores=cores,
             random_seed=np.random.SeedSequence(entropy).generate_state(1)[0],
-            progressbar=progressbar,
+            progressbar=progressbar and can_show_bars(),
             **settings,
         )
     found = compat.groups(idata)

@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from anonbayes.cluster import Tasks
 from anonbayes.errors import FileError, ModelError
+from anonbayes.figures import can_show_bars
 from anonbayes.io.files import is_finished, make_folder, new_file, remove_leftovers, write_text
 
 __all__ = ["ChainState", "Engine", "Recorded", "RunStore", "run_chains"]
@@ -383,7 +384,8 @@ class SweepMeter:
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
         )
-        self._bar = Progress(*columns, disable=not show, transient=True)
+        hidden = not (show and can_show_bars())
+        self._bar = Progress(*columns, disable=hidden, transient=True)
         self._task = self._bar.add_task(label, total=total, speed="")
         self._begin, self.sweeps = time.monotonic(), 0
 

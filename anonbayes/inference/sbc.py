@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.errors import ModelError, one_of
-from anonbayes.figures import make_axes
+from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis
 from anonbayes.formats import Table, number
 from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, draw_simplexes
 from anonbayes.inference.fit import fit
@@ -73,11 +73,15 @@ class Ranks:
     def plot(self, name: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot the ranks of a quantity (by default the least uniform), and what chance allows."""
         chosen = str(self.p_values.idxmin()) if name is None else name
-        ax = make_axes(ax, 5.0, 3.0)
+        ax = make_axes(ax, 5.6, 3.4)
         n = len(self.table)
-        ax.axhspan(*stats.binom.ppf([0.005, 0.995], n, 1 / BINS), color="0.9")
-        ax.bar(np.arange(BINS) / BINS + 0.5 / BINS, self.counts(chosen), width=0.9 / BINS)
-        ax.set(xlabel="rank of the truth among the draws", ylabel="simulations", title=chosen)
+        room = stats.binom.ppf([0.005, 0.995], n, 1 / BINS)
+        ax.axhspan(*room, color="0.88", label="99% of good samplers' bars end here", zorder=0)
+        ax.bar(np.arange(BINS) / BINS + 0.5 / BINS, self.counts(chosen), width=0.9 / BINS,
+               color=SERIES[0], alpha=0.85)  # fmt: skip
+        ax.set(xlabel="Rank of the truth among the draws", ylabel="Simulations", title=chosen)
+        percent_axis(ax.xaxis)
+        legend_below(ax)
         return ax
 
     def __repr__(self) -> str:

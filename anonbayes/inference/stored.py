@@ -15,7 +15,7 @@ import xarray as xr
 from anonbayes import compat
 from anonbayes.arrays import Floats
 from anonbayes.errors import FileError, ModelError, nearest
-from anonbayes.figures import make_axes
+from anonbayes.figures import SERIES, legend_below, make_axes
 from anonbayes.formats import Table
 from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.stacking import Draws, redraw
@@ -204,17 +204,17 @@ def ownership_given(
 def plot_weights(post: Posterior, ax: Axes | None) -> Axes:
     """`Posterior.plot_weights`."""
     frame = post.weights.iloc[::-1]
-    ax = make_axes(ax, 5.4, 0.8 + 0.42 * len(frame))
+    ax = make_axes(ax, 5.6, 1.2 + 0.42 * len(frame))
     place = np.arange(len(frame))
     ax.barh(place + 0.2, frame["alone"], height=0.38, color="0.75", label="alone")
-    ax.barh(place - 0.2, frame["added"], height=0.38, color="C0", label="beside the others")
+    ax.barh(place - 0.2, frame["added"], height=0.38, color=SERIES[0], label="beside the others")
     ax.set_yticks(place, [str(name) for name in frame.index])
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set(
-        xlabel="gain in held-out log score (nats per row)",
+        xlabel="Gain in held-out log score (nats per row)",
         title=f"What each attribute tells about {post.table.sensitive}",
     )
-    ax.legend(frameon=False, loc="lower right")
+    legend_below(ax)
     return ax
 
 

@@ -6,7 +6,7 @@ import codecs
 import csv
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -252,6 +252,19 @@ def _column_text(column: pd.Series) -> pd.Series:
 
 
 _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?")
+
+
+def has_decimal_commas(values: Iterable[Any]) -> bool:
+    """Whether filled cells, nearly all, are numbers of which some have a decimal comma.
+
+    Examples
+    --------
+    >>> has_decimal_commas(["31,0", "", "26,95", "27"]), has_decimal_commas(["3,4", "a,b"])
+    (True, False)
+    """
+    texts = [text for value in values if (text := str(value).strip())]
+    numbers = [text for text in texts if _COMMA.fullmatch(text)]
+    return any("," in text for text in numbers) and len(numbers) >= max(2, 0.9 * len(texts))
 
 
 def _with_points(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from scipy.interpolate import PchipInterpolator
 from anonbayes.arrays import Codes, Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.figures import make_axes, make_figure
+from anonbayes.figures import COLOURS, SERIES, make_axes, make_figure, tidy
 from anonbayes.nonstochastic import relations
 from anonbayes.nonstochastic.geometry import (
     Box,
@@ -496,7 +496,7 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
             f"The regions of a secret with {policy.dimension} coordinates cannot be drawn; this "
             "picture is for two."
         )
-    ax = make_axes(ax, 5.6, 4.6)
+    ax = make_axes(ax, 6.2, 4.6)
     axes = [
         np.linspace(a, b, resolution)
         for a, b in zip(policy.box.lower, policy.box.upper, strict=True)
@@ -508,24 +508,28 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     room = 1e-6 * max(float(np.ptp(borders)), float(np.abs(borders).max()), 1e-6)
     inner = borders[1:-1]
     shown = np.array([borders[0] - room, *inner, borders[-1] + room])
-    filled = ax.contourf(*axes, values, levels=shown, cmap="viridis", norm=BoundaryNorm(shown, 256))
+    filled = ax.contourf(*axes, values, levels=shown, cmap="cividis", norm=BoundaryNorm(shown, 256))
     solid: dict[str, Any] = {"linestyles": "solid"}
     if len(inner):
         ax.contour(*axes, values, levels=inner, colors="white", linewidths=0.8, **solid)
     least = policy.smallest_region
     for i, region in enumerate(policy.regions):
         if region.log_measure <= least.log_measure + 1e-9:
-            with rc_context({"hatch.color": "crimson"}):
+            with rc_context({"hatch.color": COLOURS["more"]}):
                 ax.contourf(*axes, values, levels=shown[i : i + 2], colors="none", hatches=["////"])
             if len(own := inner[max(i - 1, 0) : i + 1]):
-                ax.contour(*axes, values, levels=own, colors="crimson", **solid)
+                ax.contour(*axes, values, levels=own, colors=COLOURS["more"], **solid)
     bar = ax.figure.colorbar(
-        filled, ax=ax, ticks=policy.levels, label="answer", spacing="proportional"
+        filled, ax=ax, ticks=policy.levels, label="Answer", spacing="proportional"
     )
     bar.ax.set_yticklabels([f"{level:g}" for level in policy.levels])
     n = len(policy.regions)
     elongated = np.max(policy.box.widths) > 4 * np.min(policy.box.widths)
-    ax.set(xlabel="$x_1$", ylabel="$x_2$", aspect="auto" if elongated else "equal")
+    ax.set(
+        xlabel="First coordinate of the secret",
+        ylabel="Second coordinate",
+        aspect="auto" if elongated else "equal",
+    )
     ax.set_title(
         f"{n} answer{'s' if n > 1 else ''}; the smallest region (hatched) has area "
         f"{least.measure:.3g}",
@@ -579,28 +583,36 @@ def tradeoff(
 
 def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
     """Draw the curves of `tradeoff`: leaked information above, the adversary's error below."""
-    axes = make_figure(6, 5.6).subplots(2, 1, sharex=True) if axes is None else axes
+    if axes is None:
+        axes = np.array([tidy(ax) for ax in make_figure(6, 5.6).subplots(2, 1, sharex=True)])
     above, below = axes
     # The number of bins is a ceiling: a value holds from the quality before up to its own.
-    above.step(frame.index, frame["leakage"], where="pre", label="leakage $L_0$")
+    above.step(frame.index, frame["leakage"], where="pre", color=SERIES[0], label="leakage $L_0$")
     above.step(
         frame.index,
         frame["maximin_information"],
         where="pre",
+        color=SERIES[1],
         linestyle="--",
         label="maximin information $I_*$",
     )
-    above.set(ylabel="leaked information (nats)")
-    below.step(frame.index, frame["adversary_error"], where="pre", label="adversary's error")
+    above.set(ylabel="Leaked information (nats)", title="What quality costs")
+    below.step(
+        frame.index,
+        frame["adversary_error"],
+        where="pre",
+        color=SERIES[0],
+        label="adversary's error",
+    )
     below.step(
         frame.index,
         frame["adversary_error_bound"],
         where="pre",
+        color="0.4",
         linestyle="--",
         label="lower bound from the volume",
     )
-    below.set(xlabel=r"quality $\gamma$", ylabel="worst-case error", ylim=(0, None))
+    below.set(xlabel=r"Quality $\gamma$ of the answers", ylabel="Worst-case error", ylim=(0, None))
     for ax in (above, below):
-        ax.grid(alpha=0.3)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, fontsize="small")
     return np.asarray(axes)

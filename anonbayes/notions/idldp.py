@@ -150,7 +150,9 @@ def value_array(
             try:
                 array[code] = number
             except (TypeError, ValueError):
-                raise AnonbayesError(f"{argument}: {number!r} of {value!r} is no number.") from None
+                raise AnonbayesError(
+                    f"{argument}: {number!r} of {value!r} is not a number."
+                ) from None
         missing = np.setdiff1d(np.arange(len(domain)), codes)
         if default is None and len(missing):
             gone = domain.values[int(missing[0])]

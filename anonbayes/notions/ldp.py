@@ -159,7 +159,7 @@ class Notion(ABC):
         """Check the notion on a channel's exact probabilities."""
         if not hasattr(channel, "ratios"):
             raise AnonbayesError(
-                f"A {type(channel).__name__} is no channel; of a matrix, audit "
+                f"A {type(channel).__name__} is not a channel; of a matrix, audit "
                 "MatrixChannel(domain, matrix)."
             )
         return self._worst_of(channel.domain, channel.ratios())

@@ -14,7 +14,7 @@ import pandas as pd
 from anonbayes.arrays import read_number, read_numbers, read_whole
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
-from anonbayes.figures import make_axes
+from anonbayes.figures import SERIES, legend_below, make_axes, plain_log_axis
 from anonbayes.pie.information import LOG2E, Number, divergence_terms, excess, read_channel
 
 if TYPE_CHECKING:
@@ -466,9 +466,9 @@ def _family_bits(
 # Bounds against the budget (PIE Figure 4).
 
 LABELS = {
-    "general": "any LDP channel (Prop. 10)",
-    "theorem": "this channel (theorem)",
-    "exact": "supremum (ours)",
+    "general": "any LDP channel",
+    "theorem": "this channel, theorem",
+    "exact": "this channel, supremum",
 }
 
 
@@ -519,11 +519,12 @@ def bounds_by_budget(
 
 def plot_bounds(frame: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `bounds_by_budget` returned, bits against budget."""
-    ax = make_axes(ax, 5.2, 3.8)
-    for kind, style in zip(LABELS, ("--", "-", ":"), strict=True):
+    ax = make_axes(ax, 5.4, 4.0)
+    for kind, style, colour in zip(LABELS, ("--", "-", ":"), SERIES[:3], strict=True):
         if kind in frame:
-            ax.plot(frame.index, frame[kind], style, label=LABELS[kind])
-    ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="bits about the sender (at most)")
-    ax.grid(alpha=0.3)
-    ax.legend()
+            ax.plot(frame.index, frame[kind], style, color=colour, label=LABELS[kind])
+    ax.set(xlabel="Privacy budget epsilon", ylabel="Bits about the sender, at most")
+    ax.set_title("What a report can say about who sent it")
+    plain_log_axis(ax, "xy")
+    legend_below(ax, 3)
     return ax

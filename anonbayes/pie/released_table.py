@@ -29,7 +29,7 @@ from anonbayes import compat
 from anonbayes.arrays import Floats, read_whole
 from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
+from anonbayes.figures import legend_below, make_axes, next_colour
 from anonbayes.inference.horizontal.cell_engine import HiddenRows
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.posterior import Posterior
@@ -108,12 +108,20 @@ class ReleaseInformation(Number):
 
     def plot(self, *, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Plot the distribution of the bits; several releases may share the axes."""
-        ax = make_axes(ax, 5.0, 3.4)
-        ax.hist(self.bits, bins="auto", alpha=0.6, density=True, label=label)
-        ax.axvline(np.log2(self.n_people), color="black", linestyle=":")
-        ax.set(xlabel="bits about the owner of a record", ylabel="density")
-        if label is not None:
-            ax.legend()
+        ax = make_axes(ax, 5.6, 3.6)
+        colour, possible = next_colour(ax), float(np.log2(self.n_people))
+        text = (
+            f"{'' if label is None else f'{label}: '}{float(self.bits.mean()):.2f} bits on average"
+        )
+        ax.hist(self.bits, bins="auto", density=True, color=colour, alpha=0.35)
+        ax.hist(self.bits, bins="auto", density=True, histtype="step", color=colour, label=text)
+        if not ax.texts:  # once, where several releases share the axes
+            ax.axvline(possible, color="0.3", linestyle=":")
+            ax.annotate(f"{possible:.1f} bits\nname the owner", (possible, 0.98), ha="right",
+                        va="top", xycoords=("data", "axes fraction"), xytext=(-4, 0),
+                        textcoords="offset points", fontsize=8)  # fmt: skip
+        ax.set(xlabel="Bits about the owner of a record", ylabel="Density")
+        legend_below(ax, 1)
         return ax
 
 

@@ -15,7 +15,7 @@ from scipy import special
 from anonbayes.arrays import Floats, Ints, read_numbers, read_whole
 from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
+from anonbayes.figures import SERIES, legend_below, make_axes, next_colour, plain_log_axis
 from anonbayes.pie.information import Number
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class DetCurve:
 
     def plot(self, *, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Plot FRR against FAR on logarithmic axes, with the equal error rate."""
-        ax = make_axes(ax, 4.6, 4.4)
+        ax = make_axes(ax, 4.8, 4.6)
         shown = (self.far > 0) & (self.frr > 0)
         index = np.flatnonzero(shown)
         if len(index) > DRAWN:
@@ -179,14 +179,15 @@ class DetCurve:
             wanted = np.linspace(along[0], along[-1], DRAWN)
             index = index[np.unique(np.searchsorted(along, wanted).clip(0, len(along) - 1))]
         eer = self.equal_error_rate
-        text = f"EER {eer:.3g}" if label is None else f"{label} (EER {eer:.3g})"
-        (line,) = ax.plot(self.far[index], self.frr[index], label=text)
+        text = f"{'' if label is None else f'{label}: '}equal error rate {eer:.1%}"
+        colour = next_colour(ax)
+        ax.plot(self.far[index], self.frr[index], color=colour, label=text)
         if eer > 0:
-            ax.plot(eer, eer, "o", color=line.get_color(), markersize=5)
-        ax.set(xscale="log", yscale="log", xlabel="false acceptance rate")
-        ax.set_ylabel("false rejection rate")
-        ax.grid(alpha=0.3)
-        ax.legend()
+            ax.plot(eer, eer, "o", color=colour, markersize=5)
+        ax.set(xlabel="False acceptance rate", ylabel="False rejection rate")
+        ax.set_title("Detection error tradeoff")
+        plain_log_axis(ax, "xy")
+        legend_below(ax, 1)
         return ax
 
 
@@ -436,10 +437,11 @@ def convergence(
 
 def plot_convergence(curve: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Plot what `convergence` returned, with the spread over subsets."""
-    ax = make_axes(ax, 5.0, 3.6)
-    ax.errorbar(curve.index, curve["bits"], yerr=curve["spread"], marker="o", capsize=3)
-    ax.set(xscale="log", xlabel="users", ylabel="PSE (bits)")
-    ax.grid(alpha=0.3)
+    ax = make_axes(ax, 5.4, 3.6)
+    ax.errorbar(curve.index, curve["bits"], yerr=curve["spread"], marker="o", color=SERIES[0])
+    ax.set(xlabel="Users in the subset", ylabel="System entropy, PSE (bits)")
+    ax.set_title("Does the estimate depend on the number of users?")
+    plain_log_axis(ax)
     return ax
 
 

@@ -261,7 +261,7 @@ def _check(post: Posterior, risk: RiskAssessment | None, max_rows: int) -> None:
         raise AnonbayesError(f"max_rows={max_rows!r} must be at least 1.")
     if risk is not None and not isinstance(risk, RiskAssessment):
         raise AnonbayesError(
-            f"risk={risk!r} is no RiskAssessment (post.assess(...)); name the file with path=."
+            f"risk={risk!r} is not a RiskAssessment (post.assess(...)); name the file with path=."
         )
     if risk is not None and risk.post.table.fingerprint != post.table.fingerprint:
         raise AnonbayesError("risk= assesses another release than post; pass risk.post with risk.")

@@ -113,8 +113,8 @@ def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
     yield draw(
         risk.plot_relative_threat,
         "Relative threat",
-        "How many times surer the attacker is than the learner, on a scale of doublings: 0 means "
-        "equally sure, 1 twice as sure.",
+        "How many times surer the attacker is than the learner, on a scale of doublings: ×1 means "
+        "equally sure, ×2 twice as sure.",
     )
     yield draw(
         risk.plot_reliability,
@@ -212,7 +212,7 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
         yield draw(
             lambda: plot_geweke(post),
             "Early against late draws",
-            "Geweke's z for later and later starts: 95% of the dots lie between the dashed lines "
+            "Geweke's z for later and later starts: 95% of them lie in the grey band "
             "when chains have settled.",
         )
     yield draw(

@@ -269,7 +269,9 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     sentences += [scores.below_text] if scores.below_random_worlds else []
     sentences += [caution.text for caution in scores.cautions.values()]
     if len(sentences) == 2:
-        sentences.append("What attacker and learner state is what happens, as far as one can tell.")
+        sentences.append(
+            "Attacker and learner are right as often as they claim, as far as these data can tell."
+        )
     bins = [
         [
             name,

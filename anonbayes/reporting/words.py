@@ -75,7 +75,7 @@ def verdict(
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> risk = post.assess(ab.datasets.load("table1"))
     >>> [p.question for p in verdict(post, risk, ab.diagnose(post), risk.leakage).points][:2]
-    ['Who is threatened?', 'How much more than anybody else?']
+    ['What does being in the table cost?', 'Who is threatened?']
     """
     warnings = list(_warnings(risk, diagnostics, limits))
     if risk is None:
@@ -84,15 +84,15 @@ def verdict(
             (*_release_points(post, leakage), _trust(diagnostics)),
             tuple(warnings),
         )
-    points = (_who(risk), _how_much_more(risk), _how_certain(risk), _trust(diagnostics))
-    return Verdict(_headline(risk), points, tuple(warnings))
+    points = (_cost(risk), _who(risk), _how_certain(risk), _trust(diagnostics))
+    return Verdict(risk.headline, points, tuple(warnings))
 
 
 def _warnings(
     risk: RiskAssessment | None, diagnostics: DiagnosticReport, limits: Sequence[Limit]
 ) -> Iterator[str]:
     if not diagnostics.passed:
-        yield f"The numbers below cannot be relied upon yet: {diagnostics.reason}"
+        yield f"Do not rely on the numbers below yet: {diagnostics.reason}"
     if risk is not None and risk.belief_scores.below_random_worlds:
         yield risk.belief_scores.below_text
     yield from (check.text for check in limits if check.exceeded)
@@ -104,31 +104,6 @@ def _warnings(
                 "such a group has no secret left."
             )
         yield from risk.remarks
-
-
-def _headline(risk: RiskAssessment) -> str:
-    s = risk.summary
-    n = int(s["rows"])
-    if round(s["threatened"]) == 0:
-        return f"None of {count(n, 'person', 'people')} is threatened."
-    if s["RGT_A"] > 0:
-        cost = (
-            "Being in the table raises the share of secrets guessed right from "
-            f"{share(s['GT_L'])} to {share(s['GT_A'])}"
-        )
-    else:
-        cost = (
-            "Being in the table does not raise the share of secrets guessed right "
-            f"({share(s['GT_A'])}, from the population alone {share(s['GT_L'])})"
-        )
-    if risk.belief_scores.below_random_worlds:
-        return f"{cost}; how much surer attackers become cannot be said."
-    doubled = round(s["doubled"] * n)
-    are = "is" if doubled == 1 else "are"
-    return (
-        f"{cost}; {count(doubled) if doubled else 'none'} of {count(n, 'person', 'people')} {are} "
-        "threatened at least twice as much as people outside it."
-    )
 
 
 def _who(risk: RiskAssessment) -> Point:
@@ -146,13 +121,14 @@ def _who(risk: RiskAssessment) -> Point:
     return Point("Who is threatened?", share(s["GT_A"]), tuple(sentences))
 
 
-def _how_much_more(risk: RiskAssessment) -> Point:
+def _cost(risk: RiskAssessment) -> Point:
     s = risk.summary
     n = int(s["rows"])
-    question = "How much more than anybody else?"
+    question = "What does being in the table cost?"
     about = (
-        f"Whoever only learned about the general population guesses {share(s['GT_L'])} right; "
-        f"being in the table adds {number(100 * s['RGT_A'], 2)} percentage points."
+        f"Somebody who only learned about the population guesses {share(s['GT_L'])} of the "
+        f"secrets right; knowing who is in the table adds {number(100 * s['RGT_A'], 2)} percentage "
+        "points."
     )
     if not np.isfinite(s["max_Ti"]):
         return Point(question, "Nothing", (about,))
@@ -160,16 +136,16 @@ def _how_much_more(risk: RiskAssessment) -> Point:
     value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
     most = f" Most with {value}: {share(attacker)} instead of {share(learner)}."
     ratios = (
-        f"Half of the threatened face at most {times(s['Ti_q50'])} the belief of the population "
-        f"model, 95% at most {times(s['Ti_q95'])}, and nobody more than {times(s['max_Ti'])}; "
-        f"{count(s['doubled'] * n, 'person faces', 'people face')} 2 times or more."
+        f"{count(s['doubled'] * n, 'person is', 'people are')} threatened at least twice as much "
+        f"as outsiders. Half of the threatened are threatened at most {times(s['Ti_q50'])} as "
+        f"much, 95% at most {times(s['Ti_q95'])}, and nobody more than {times(s['max_Ti'])}."
     )
     caution = risk.cautions.get("max_Ti", "")
     if risk.belief_scores.below_random_worlds:
-        ratios, caution = "Relative threats are not to be relied on; see above.", ""
+        ratios, caution = "Relative threats cannot be relied on; see above.", ""
     return Point(
         question,
-        f"{number(100 * s['RGT_A'], 2)} points",
+        f"{number(100 * s['RGT_A'], 2)} points" if s["RGT_A"] > 0 else "Nothing on average",
         (
             about + (most if cost > 0 and len(classes) > 1 else ""),
             ratios,
@@ -197,7 +173,7 @@ def _how_certain(risk: RiskAssessment) -> Point:
         who = count(risk.leakage.exposed, "person", "people")
         certain = (
             f"Whoever also knows the group is certain of the secrets of {who}, whose groups show a "
-            f"single value; from attributes alone nobody's secret is held for likelier than "
+            f"single value; from attributes alone, no right guess is stated with more than "
             f"{share(highest)}.",
         )
     return Point(
@@ -269,8 +245,8 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
             count(exposed, "person", "people") if exposed else "Nobody's",
             (
                 f"{count(len(leakage.homogeneous), 'group shows', 'groups show')} a single "
-                f"sensitive value of {table.sensitive}; who is known to be in one has no secret "
-                "left.",
+                f"sensitive value of {table.sensitive}; anybody known to be in one has no "
+                "secret left.",
             ),
             "bad" if exposed else "good",
         )
@@ -294,7 +270,7 @@ ATTACKERS = {
     "marketer": "Wants as many matches as possible: expected share of rows matched right.",
     "prosecutor, overlaps counted": "The prosecutor, when cells of different rows overlap and a "
     "person could be any of them.",
-    "random worlds": "Holds every compatible table for equally likely and guesses the secret.",
+    "random worlds": "Considers every compatible table equally likely, and guesses the secret.",
     "learner": "Knows the population as the release describes it, not that the person is in it.",
     "attacker": "The learner who also knows that the person is in the table.",
 }

@@ -23,7 +23,7 @@ from anonbayes.beliefs.draws import belief_draws
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
-from anonbayes.formats import Table, times
+from anonbayes.formats import Table, count, share, times
 from anonbayes.io.files import write_text
 from anonbayes.nonstochastic.relations import GroupLeakage
 from anonbayes.risk import threat_plots
@@ -327,27 +327,41 @@ class RiskAssessment:
         return {name: text for name, text in texts.items() if text}
 
     @property
+    def headline(self) -> str:
+        """The finding in a sentence: what being in the table costs, and whom it costs most."""
+        s = self.summary
+        people = count(s["rows"], "person", "people")
+        if round(s["threatened"]) == 0:
+            return f"None of {people} is threatened."
+        if s["RGT_A"] > 0:
+            cost = f"from {share(s['GT_L'])} to {share(s['GT_A'])}"
+            cost = f"Being in the table raises the share of secrets guessed right {cost}"
+        else:
+            cost = (
+                "Being in the table does not raise the share of secrets guessed right "
+                f"({share(s['GT_A'])}; from the population alone {share(s['GT_L'])})"
+            )
+        if self.belief_scores.below_random_worlds:
+            return f"{cost}; how much surer attackers become cannot be said."
+        doubled = round(s["doubled"] * s["rows"])
+        whom = f"{count(doubled)} {'is' if doubled == 1 else 'are'}" if doubled else "none is"
+        return f"{cost}. Of {people}, {whom} threatened at least twice as much as outsiders."
+
+    @property
     def text(self) -> str:
         """The finding in plain words."""
         s = self.summary
         parts = [text] if (text := self.belief_scores.below_text) else []
-        parts.append(
-            f"An attacker who knows that somebody is in the table guesses {self.gain.text} right "
-            f"for {s['GT_A']:.1%} of {int(s['rows']):,} people; somebody who only learned about "
-            f"the population, for {s['GT_L']:.1%}."
-        )
-        if np.isfinite(s["max_Ti"]) and s["threatened"] > 0:
-            parts.append(
-                f"The attacker is at most {times(s['max_Ti'])} as certain as the learner, and "
-                f"twice as certain or more about {round(s['doubled'] * s['rows']):,} of them."
-            )
+        parts.append(self.headline)
+        if np.isfinite(s["max_Ti"]) and not self.belief_scores.below_random_worlds:
+            parts.append(f"The attacker is at most {times(s['max_Ti'])} as sure as the learner.")
         if not self.belief_scores.below_random_worlds:
             parts += [caution.text for caution in self.belief_scores.cautions.values()]
         if self.leakage is not None and not self.leakage.is_private:
-            exposed = f"{self.leakage.exposed:,} people are in groups"
-            parts.append(f"{exposed} that show one sensitive value only.")
+            exposed = count(self.leakage.exposed, "person is", "people are")
+            parts.append(f"{exposed} in groups that show one sensitive value only.")
         parts.append(
-            f"What the release teaches about the population is {s['RF']:.0%} faithful to the "
+            f"As a source about the population, the release is {s['RF']:.0%} as faithful as the "
             "cleartext."
         )
         return " ".join(parts)

@@ -200,7 +200,7 @@ class Scores:
             "The attacker's beliefs score below those of somebody to whom all compatible tables "
             f"are equally likely (log loss worse by {number(line['log_loss'], 2)} "
             f"± {number(line['log_loss_se'], 2)} nats): they are too sure of false values. "
-            "Relative threats are ratios of such beliefs and not to be relied on."
+            "Relative threats are ratios of such beliefs and cannot be relied on."
         )
 
     def worst_bin(self, letter: str) -> str:

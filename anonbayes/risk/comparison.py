@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,7 +12,7 @@ import pandas as pd
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import AnonbayesError, TableError, nearest
-from anonbayes.figures import COLOURS, make_axes
+from anonbayes.figures import COLOURS, legend_below, make_axes, name_points
 from anonbayes.formats import Table, share
 from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.measures import GROUPS, MEASURES
@@ -186,7 +185,7 @@ class Comparison:
         Releases worth choosing from are joined by a line; whiskers are two standard errors.
         """
         ok = self.efficient(threat=threat).to_numpy()
-        ax = make_axes(ax, 5.4, 4.0)
+        ax = make_axes(ax, 5.6, 4.4)
         x: Floats = 100.0 * (1.0 - self.table["two_way_error"].to_numpy(float))
         y, dy = self.table[threat].to_numpy(float), 2 * self.standard_errors[threat].to_numpy(float)
         kind = MEASURES[threat].kind
@@ -196,17 +195,17 @@ class Comparison:
         ax.plot(x[front], y[front], color="0.6", linewidth=1, zorder=1)
         for chosen, key, marker, label in (
             (ok, "ideal", "o", "worth choosing from"),
-            (~ok, "other", "x", "another is as good, and better in one"),
+            (~ok, "other", "x", "another is no worse, and better in one"),
         ):
             if chosen.any():
                 ax.errorbar(x[chosen], y[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
-        _name_points(ax, x, y, [str(name) for name in self.table.index])
         unit = " (%)" if kind == "share" else ""
         ax.set(xlabel="Two-way tables kept (%)", ylabel=f"{MEASURES[threat].title}{unit}",
                title="Privacy against usefulness")  # fmt: skip
         ax.margins(0.2)
-        ax.legend(frameon=False, fontsize="small")
+        legend_below(ax)
+        name_points(ax, x, y, [str(name) for name in self.table.index])
         return ax
 
     def __repr__(self) -> str:
@@ -350,29 +349,6 @@ def _scaled(values: pd.Series) -> pd.Series:
     return (values - values.min()) / span if span > 0 else values * 0.0
 
 
-def _name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
-    """Write names beside points, each where it hides no other name."""
-    ax.margins(0.2)
-    ax.figure.canvas.draw()
-    to_screen = ax.transData.transform
-    points = to_screen(np.column_stack([x, np.nan_to_num(y)]))
-    taken: list[tuple[float, float, float, float]] = []
-    scale = ax.figure.dpi / 72
-    for i in np.argsort(-points[:, 1], kind="stable"):
-        width, height = 4.6 * len(names[i]) * scale, 10 * scale
-        for dy, dx in itertools.product((4, -12, 14, -22), (6, -6)):
-            left = points[i, 0] + dx * scale - (width if dx < 0 else 0)
-            low = points[i, 1] + dy * scale
-            box = (left, low, left + width, low + height)
-            if not any(
-                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
-            ):
-                break
-        taken.append(box)
-        ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
-                    ha="right" if dx < 0 else "left", fontsize=8)  # fmt: skip
-
-
 def _labels(risks: Sequence[RiskAssessment]) -> list[str]:
     """What tells the releases apart, numbered where that is not enough."""
     plain = [f"{t.scheme} k={t.k} l={t.l}" for t in (risk.post.table for risk in risks)]
@@ -406,5 +382,5 @@ def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
 def _check_threat(threat: str) -> None:
     if threat not in THREATS:
         raise AnonbayesError(
-            f"threat={threat!r} is no measure of threat. {nearest(threat, THREATS)}"
+            f"threat={threat!r} is not a measure of threat. {nearest(threat, THREATS)}"
         )

@@ -137,22 +137,24 @@ PRESETS: Mapping[str, Preset] = {
     "health_canada": Preset(
         0.09,
         "Health Canada: public release of clinical information",
-        "Public Release of Clinical Information: guidance document (2019)",
+        "Public Release of Clinical Information: guidance document (12 March 2019)",
     ),
     "cell_size_11": Preset(
         1 / 11,
-        "US Medicare and Medicaid: no cell of fewer than 11 people",
-        "CMS cell size suppression policy",
+        "US Medicare and Medicaid: no cell of 1 to 10 people is published",
+        "CMS cell size suppression policy (ResDAC, 26 January 2024); written for tables of counts",
     ),
     "group_of_5": Preset(
         0.2,
-        "Groups of at least 5, customary for data shared under an agreement",
-        "El Emam, Guide to the De-Identification of Personal Health Information (2013)",
+        "Groups of at least 5: the rule that custodians of data have long used",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
     ),
     "group_of_20": Preset(
         0.05,
-        "Groups of at least 20, customary for sensitive data in public",
-        "El Emam, Guide to the De-Identification of Personal Health Information (2013)",
+        "Groups of at least 20: public files of patients in Canada and the US",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
     ),
 }
 """Named thresholds, each with its source."""
@@ -180,11 +182,11 @@ def check_measure_limits(limits: Mapping[str, float], *, what: str) -> None:
     --------
     >>> check_measure_limits({"Ti_q59": 2.0}, what="at_most")
     Traceback (most recent call last):
-    anonbayes.errors.AnonbayesError: at_most: 'Ti_q59' is no measure. Nearest known: 'Ti_q99', ...
+    anonbayes.errors.AnonbayesError: at_most: 'Ti_q59' is not a measure. ...
     """
     for name in limits:
         if name not in MEASURES:
-            raise AnonbayesError(f"{what}: {name!r} is no measure. {nearest(name, MEASURES)}")
+            raise AnonbayesError(f"{what}: {name!r} is not a measure. {nearest(name, MEASURES)}")
 
 
 def check_limit_values(**limits: float | None) -> None:
@@ -198,7 +200,9 @@ def check_limit_values(**limits: float | None) -> None:
     """
     for name, limit in limits.items():
         if name not in LIMITS:
-            raise AnonbayesError(f"{name!r} is no limit of an assessment. {nearest(name, LIMITS)}")
+            raise AnonbayesError(
+                f"{name!r} is not a limit of an assessment. {nearest(name, LIMITS)}"
+            )
         if limit is not None:
             LIMITS[name].check_limit(limit)
 

@@ -343,7 +343,7 @@ MEASURES: dict[str, Measure] = {
             "Highest certainty",
             "share",
             THREAT,
-            "The attacker's belief in the true secret of the person whose secret he is surest of.",
+            "The attacker's belief in the true secret of the person about whom it is highest.",
             lambda e: float(e.threats["A"].truth.max()),
             "A",
             stated=True,

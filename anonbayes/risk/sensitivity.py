@@ -18,7 +18,7 @@ import pandas as pd
 
 from anonbayes.beliefs.register import Register
 from anonbayes.errors import AnonbayesError, ConvergenceWarning
-from anonbayes.figures import make_axes
+from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis, times_axis
 from anonbayes.formats import Table, number
 from anonbayes.inference.dirichlet import PriorLike
 from anonbayes.inference.fit import crossfit_posterior, fit
@@ -104,20 +104,23 @@ class Sensitivity:
             raise AnonbayesError(
                 f"measure={measure!r} is not followed; take one of {', '.join(FOLLOWED)}."
             )
-        ax = make_axes(ax, 5.4, 3.4)
+        ax = make_axes(ax, 5.6, 3.6)
         lines = self.table.reset_index()
-        for label, kept in (
-            ("weights of the secrets", lines["beta"] == 1),
-            ("of the other values", lines["alpha"] == 1),
-            ("of both", lines["alpha"] == lines["beta"]),
+        for label, kept, colour, style in (
+            ("secrets", lines["beta"] == 1, SERIES[0], "o-"),
+            ("other values", lines["alpha"] == 1, SERIES[1], "s--"),
+            ("both", lines["alpha"] == lines["beta"], SERIES[2], "^:"),
         ):
             part = lines[kept].assign(factor=lines[["alpha", "beta"]].prod(axis=1))
-            if label == "of both":
+            if label == "both":
                 part = part.assign(factor=part["alpha"])
             part = part.sort_values("factor")
-            ax.plot(part["factor"], part[measure], marker="o", label=label)
-        ax.set(xscale="log", xlabel="factor of the prior weights", ylabel=FOLLOWED[measure].title)
-        ax.legend(frameon=False)
+            ax.plot(part["factor"], part[measure], style, color=colour, label=label)
+        ax.set(xlabel="Prior weights, times those chosen", ylabel=FOLLOWED[measure].title)
+        times_axis(ax)
+        if FOLLOWED[measure].kind == "share":
+            percent_axis(ax.yaxis)
+        legend_below(ax, 3)
         return ax
 
     def __repr__(self) -> str:

@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.errors import one_of
-from anonbayes.figures import COLOURS, make_axes
+from anonbayes.figures import (
+    COLOURS,
+    legend_below,
+    make_axes,
+    name_points,
+    percent_axis,
+    plain_log_axis,
+    times_axis,
+)
 from anonbayes.risk.threats import weighted_skewness
 from anonbayes.tables.groups import tally
 
@@ -54,26 +62,23 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> plot_beliefs(post.assess(ab.datasets.load("table1"))).get_xlabel()
-    "learner's threat level"
+    "Learner's belief in the true secret"
     """
-    rows, people = _threatened(risk, under)
-    ax = make_axes(ax, 4.4, 4.4)
-    points, count = _distinct(rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float), people)
+    rows, weight = _threatened(risk, under)
+    ax = make_axes(ax, 4.6, 4.8)
+    points, count = _distinct(rows["p_L"].to_numpy(float), rows["p_A"].to_numpy(float), weight)
     more = points[:, 1] > points[:, 0]
-    for chosen, key, marker, label in (
-        (more, "more", "o", "attacker more certain"),
-        (~more, "less", "s", "learner at least as certain"),
-    ):
+    for chosen, key, marker, label in _sides(count, more):
         ax.scatter(
             points[chosen, 0],
             points[chosen, 1],
-            s=8 + 6 * np.sqrt(count[chosen] - 1),
+            s=8 + 6 * np.sqrt(np.maximum(count[chosen] - 1, 0)),
             marker=marker,
             facecolors="none" if key == "less" else COLOURS[key],
             edgecolors=COLOURS[key],
             linewidths=0.6,
             alpha=0.6,
-            label=f"{label}: {int(count[chosen].sum()):,}",
+            label=label,
         )
     ax.fill_between([0, 1], [0, 1], 1, color=COLOURS["more"], alpha=0.07, linewidth=0)
     ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.8)
@@ -81,11 +86,12 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
-        xlabel="learner's threat level",
-        ylabel="attacker's threat level",
-        title=f"Rows threatened under the {WHO[under]}",
+        xlabel="Learner's belief in the true secret",
+        ylabel="Attacker's belief in the true secret",
+        title=_title(weight, under),
     )
-    _legend_below(ax, 1)
+    percent_axis(ax.xaxis, ax.yaxis)
+    legend_below(ax, 1)
     return ax
 
 
@@ -108,49 +114,40 @@ def plot_relative_threat(
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> plot_relative_threat(post.assess(ab.datasets.load("table1"))).get_ylabel()
-    'rows'
+    'People'
     """
-    rows, people = _threatened(risk, under)
-    ax = make_axes(ax, 5.4, 3.6)
-    weight = rows[f"threatened_{under}"].to_numpy(float) * people
+    rows, weight = _threatened(risk, under)
+    ax = make_axes(ax, 5.6, 3.8)
     logs = np.log2(rows["Ti"].to_numpy(float))
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (-1.0, 1.0)
     width = max((high - low) / bins, 0.05)
     # Zero is an edge, so that no bar mixes rows of which attacker and learner are surer.
     edges = np.arange(np.floor(low / width), np.ceil(high / width) + 1.5) * width
-    for chosen, key, hatch, label in (
-        (logs > 0, "more", "", "attacker more certain"),
-        (logs <= 0, "less", "///", "learner at least as certain"),
-    ):
+    for chosen, key, _, label in _sides(weight, logs > 0):
         ax.hist(
             logs[chosen],
             bins=edges.tolist(),
             weights=weight[chosen],
             color=COLOURS[key],
-            hatch=hatch,
+            hatch="///" if key == "less" else "",
             edgecolor="white",
             linewidth=0.4,
             label=label,
         )
     ax.axvline(0.0, color="0.3", linewidth=0.8)
-    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label="certainty doubled")
-    ax.set(
-        xlabel="relative threat: the attacker's certainty over the learner's",
-        ylabel="rows",
-        title=f"Rows threatened under the {WHO[under]}",
-    )
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda power, _: f"×{2.0**power:.3g}"))
+    doubled = f"at least doubled: {weight[logs >= 1].sum():,.0f}"
+    ax.axvline(1.0, color="0.3", linewidth=0.8, linestyle="--", label=doubled)
     skew = weighted_skewness(logs, weight)
-    ax.legend(
-        frameon=False,
-        loc="upper left" if skew < 0 else "upper right",
-        fontsize="small",
-        title=None if np.isnan(skew) else f"skewness {skew:.2f}",
-        title_fontsize="small",
+    ax.set(
+        xlabel="Relative threat: the attacker's belief over the learner's",
+        ylabel="People",
+        title=_title(weight, under),
     )
+    if not np.isnan(skew):
+        ax.annotate(f"skewness {skew:.2f}", (1, 1), xycoords="axes fraction", ha="right", va="top",
+                    fontsize=8)  # fmt: skip
+    times_axis(ax, logs=True)
+    legend_below(ax, 2)
     return ax
 
 
@@ -167,29 +164,31 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     'log'
     """
     ax = make_axes(ax, 5.4, 3.6)
-    rows, people = _threatened(risk, "A")
+    rows, weight = _threatened(risk, "A")
     order = np.argsort(-rows["Ti"].to_numpy(float), kind="stable")
-    ordered = rows[["Ti", "threatened_A"]].to_numpy(float)[order]
+    ordered = rows["Ti"].to_numpy(float)[order]
+    times_axis(ax)
+    ax.set(
+        xlabel="Threshold of the relative threat",
+        ylabel="People above the threshold",
+        title="How many people exceed a threshold",
+    )
+    percent_axis(ax.yaxis)
     if len(ordered):
-        share = np.cumsum(ordered[:, 1] * people[order]) / risk.summary["rows"]
+        share = np.cumsum(weight[order]) / risk.summary["rows"]
         # Above the largest Ti there is nobody; just below a value everyone from it on.
         ax.step(
-            np.concatenate([ordered[:1, 0], ordered[:, 0]]),
+            np.concatenate([ordered[:1], ordered]),
             np.concatenate([[0.0], share]),
             where="pre",
             color=COLOURS["more"],
         )
+        ax.set_ylim(0, 1.1 * share[-1])
         marks = risk.thresholds((0.5, 0.9, 0.99))
-        ax.plot(marks["threshold"], marks["share"], "o", color="black", markersize=4)
-        for q, (cut, _, y) in zip(marks.index, marks.to_numpy(), strict=True):
-            ax.annotate(f"{q:.0%}", (cut, y), textcoords="offset points", xytext=(5, 5), fontsize=8)
-    _log2_axis(ax)
-    ax.set(
-        xlabel="threshold of the relative threat",
-        ylabel="share of rows above",
-        title="How many rows a threshold refuses",
-    )
-    ax.set_ylim(bottom=0)
+        cuts, shares = (marks[name].to_numpy(float) for name in ("threshold", "share"))
+        ax.plot(cuts, shares, "o", color="black", markersize=4)
+        names = [f"×{cut:.3g} ({q:.0%} quantile)" for q, cut in zip(marks.index, cuts, strict=True)]
+        name_points(ax, cuts, shares, names)
     return ax
 
 
@@ -201,17 +200,15 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> plot_group_sizes(post.assess(ab.datasets.load("table1"))).get_ylabel()
-    'rows'
+    'People'
     """
-    ax = make_axes(ax, 5.4, 3.6)
+    ax = make_axes(ax, 5.6, 3.6)
     sizes = risk.post.table.group_sizes.to_numpy()
     single = risk.post.table.group_diversity.to_numpy() == 1
     top = int(sizes.max(initial=1))
     edges: npt.NDArray[Any] = np.arange(0.5, top + 1.5)
-    ax.locator_params(axis="x", integer=True)
     if top > 30:
         edges = np.unique(np.geomspace(max(sizes.min(), 1), top + 1, 25).round()) - 0.5
-        ax.set_xscale("log")
     groups = [sizes[~single], sizes[single]] if single.any() else [sizes]
     ax.hist(
         groups,
@@ -225,12 +222,15 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     )
     hidden = risk.post.table.n_suppressed
     more = f"; {hidden:,} rows suppressed" if hidden else ""
-    ax.set(xlabel="group size", ylabel="rows", title=f"{len(sizes):,} groups{more}")
-    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="People in the group", ylabel="People", title=f"{len(sizes):,} groups{more}")
+    if top > 30:
+        plain_log_axis(ax)
+    else:
+        ax.locator_params(axis="x", integer=True)
     if len(groups) > 1:
         for bar in ax.patches[len(edges) - 1 :]:
             bar.set_hatch("///")
-        _legend_below(ax)
+        legend_below(ax)
     return ax
 
 
@@ -244,7 +244,7 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> plot_top_rows(post.assess(ab.datasets.load("table1")), 3).get_xlabel()
-    'threat level'
+    'Belief in the true secret'
     """
     rows = risk.threatened.head(top)[::-1]
     ax = make_axes(ax, 5.4, 1.2 + 0.25 * max(len(rows), 4))
@@ -261,9 +261,11 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
         ax.annotate(f"×{ratio:.3g}", (x, y), textcoords="offset points", xytext=(7, 0),
                     va="center", fontsize=8)  # fmt: skip
     ax.set_yticks(place, [str(label) for label in rows.index])
-    ax.set(xlabel="threat level", ylabel="row", title="Largest relative threats")
-    ax.set_xlim(0, 1.12)
-    _legend_below(ax)
+    ax.set(xlabel="Belief in the true secret", ylabel="Row", title="Largest relative threats")
+    ax.set_xlim(0, 1.15)
+    ax.set_xticks(np.linspace(0, 1, 6))
+    percent_axis(ax.xaxis)
+    legend_below(ax)
     return ax
 
 
@@ -290,11 +292,11 @@ def plot_reliability(
     >>> import anonbayes as ab
     >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
     >>> post.assess(ab.datasets.load("table1")).plot_reliability().get_xlabel()
-    'stated certainty of the best guess'
+    'Stated certainty of the best guess'
     """
     for name in beliefs:
         one_of("beliefs", name, RELIABILITY)
-    ax = make_axes(ax, 4.6, 4.6)
+    ax = make_axes(ax, 4.6, 4.8)
     ax.plot([0, 1], [0, 1], color="0.3", linewidth=0.8)
     for name in beliefs:
         colour, marker = RELIABILITY[name]
@@ -317,42 +319,37 @@ def plot_reliability(
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
-        xlabel="stated certainty of the best guess",
-        ylabel="share of best guesses that are right",
+        xlabel="Stated certainty of the best guess",
+        ylabel="Best guesses that are right",
         title="Can stated certainty be believed?",
     )
-    _legend_below(ax, 1)
+    percent_axis(ax.xaxis, ax.yaxis)
+    legend_below(ax, 1)
     return ax
 
 
 def _threatened(risk: RiskAssessment, under: str) -> tuple[Any, Any]:
-    """Threatened rows, and how many people each stands for."""
+    """Threatened rows, and how many people each stands for; ties count in part, as in `GT_A`."""
     one_of("under", under, WHO)
-    hit = (risk.rows[f"threatened_{under}"] > 0).to_numpy()
-    return risk.rows[hit], risk.people.to_numpy()[hit]
+    threatened = risk.rows[f"threatened_{under}"].to_numpy(float)
+    return risk.rows[threatened > 0], (threatened * risk.people.to_numpy())[threatened > 0]
+
+
+def _title(weight: Any, under: str) -> str:
+    return f"{weight.sum():,.0f} secrets that the {WHO[under]} guesses"
+
+
+def _sides(weight: Any, more: Any) -> tuple[tuple[Any, str, str, str], ...]:
+    """Who is surer: whom it concerns, colour, mark, and words with numbers that add up."""
+    surer = round(float(weight[more].sum()))
+    others = round(float(weight.sum())) - surer
+    return (
+        (more, "more", "o", f"attacker more certain: {surer:,}"),
+        (~more, "less", "s", f"learner at least as certain: {others:,}"),
+    )
 
 
 def _distinct(x: Any, y: Any, people: Any) -> tuple[Any, Any]:
     """Distinct points and how many people each stands for."""
     points, which = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
     return points, tally(which.ravel(), people, len(points))
-
-
-def _legend_below(ax: Axes, columns: int = 2) -> None:
-    """Legend under the axes, since data may lie anywhere inside."""
-    ax.legend(
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.18),
-        fontsize="small",
-        ncols=columns,
-    )
-
-
-def _log2_axis(ax: Axes) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
-    ax.xaxis.set_major_formatter(StrMethodFormatter("×{x:.3g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())

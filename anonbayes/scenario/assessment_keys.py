@@ -33,7 +33,7 @@ class Model(Section):
         "of the two tells held-out rows better.", "auto",
     )  # fmt: skip
     method: Literal["auto", "exact", "gibbs", "nuts"] = key("Engine.", "auto")
-    step: str | None = key("Kind of Gibbs step, such as tempered.", None)
+    step: str | None = key("Kind of Gibbs step for an Anatomy, such as tempered.", None)
     draws: int = key("Draws per chain.", 1000, ge=1)
     tune: int | None = key("Sweeps before them.", None, ge=0)
     chains: int = key("Number of chains.", 4, ge=1)

@@ -74,7 +74,7 @@ class Checkins(Section):
 
     kind: Literal["checkins"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Users = key("Users and their places.")
     protocol: CheckinsProtocol = key("How budgets are tuned.")
     limits: CheckinsLimits = key("What is acceptable.", CheckinsLimits)
@@ -224,13 +224,14 @@ def _words(m: Mapping[str, float]) -> str:
 
 
 def _plot(table: pd.DataFrame) -> Any:
-    from anonbayes.figures import make_axes
+    from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
-    ax = make_axes(None, 4.6, 4.2)
+    ax = make_axes(None, 4.8, 4.4)
     shown = table[(table["truth"] > 0) & (table["users"] > 0)]
-    ax.loglog(shown["truth"], shown["users"], ".", color="C0")
     ends = [shown["truth"].min(), shown["truth"].max()]
-    ax.loglog(ends, ends, color="0.6", linewidth=1)
-    ax.set_xlabel("users at the place")
-    ax.set_ylabel("estimated")
+    ax.plot(ends, ends, color="0.6", linewidth=1)
+    ax.plot(shown["truth"], shown["users"], ".", color=SERIES[0], alpha=0.5)
+    ax.set(xlabel="Users at the place", ylabel="Estimated number of users")
+    ax.set_title("Estimates against the truth")
+    plain_log_axis(ax, "xy")
     return ax

@@ -33,7 +33,7 @@ LABEL = "missing"
 
 
 class PeopleInClear(Section):
-    """The people of the table, in clear."""
+    """Cleartext: the people of the table before anonymization."""
 
     dataset: str | None = key(NAMES, None)
     file: File | None = key("File with a header line: delimited text, parquet, Excel, SPSS or "

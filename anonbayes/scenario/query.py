@@ -49,7 +49,7 @@ class Numbers(Section):
 class Quality(Section):
     """How exact the answer shall be."""
 
-    largest_error: float = key("The answer may be this far from the average.", gt=0)
+    largest_error: float = key("Largest distance of the answer from the average.", gt=0)
     compare: Several[Annotated[float, Field(gt=0)]] = key(
         "Further largest errors to compare with.", ()
     )

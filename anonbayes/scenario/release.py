@@ -147,10 +147,14 @@ class Release(Section):
     hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)
     quasi_identifiers: Several[str] = key("Columns to anonymize; by default all others.", ())
     k: int | None = key("Least size of a group (recode, mondrian).", None, ge=1)
-    l: int | None = key("Least number of sensitive values of a group.", None, ge=1)  # noqa: E741
+    l: int | None = key(  # noqa: E741
+        "Smallest allowed number of different sensitive values in a group.", None, ge=1
+    )
     suppression: float = key("Largest share of rows that may be suppressed (recode).", 0.0,
                              ge=0, le=1)  # fmt: skip
-    local: bool = key("Recode suppressed rows again (recode).", False)
+    local: bool = key(
+        "Local recoding: recode suppressed rows again at other levels (recode).", False
+    )
     columns: dict[str, ColumnRelease] = key("Release of each column (columns).", dict)
 
     def check(self) -> Iterator[str]:
@@ -264,7 +268,7 @@ def make_release(
     for name in release.sensitive:
         if name not in people.columns:
             raise AnonbayesError(
-                f"release.sensitive = {name!r} is no column of the cleartext. "
+                f"release.sensitive = {name!r} is not a column of the cleartext. "
                 f"{nearest(name, people.columns)}"
             )
     trees = None

@@ -75,7 +75,7 @@ class Assessment(Section):
 
     kind: Literal["assessment"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
     also: Several[Release] = key("Further releases about the same people, in files.", ())
     cleartext: PeopleInClear | None = key("The people in clear; without it only beliefs.", None)

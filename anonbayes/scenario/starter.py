@@ -16,7 +16,7 @@ import pandas as pd
 from anonbayes.domains import date_place, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_text
-from anonbayes.io.text import AUTO, read_csv_text
+from anonbayes.io.text import AUTO, has_decimal_commas, read_csv_text
 from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
 from anonbayes.tables.cells import is_pattern
@@ -75,6 +75,9 @@ def starter(
     file = Path(table)
     how: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)
+    if decimal == "." and any(has_decimal_commas(frame[name].unique()) for name in frame.columns):
+        how["decimal"] = ","
+        frame = read_csv_text(file, **how)
     if len(frame.columns) < 2:
         raise TableError(f"{str(file)!r} has one column only; name its separator with --sep.")
     secret = frame.columns[-1] if sensitive is None else sensitive

@@ -122,7 +122,7 @@ class Survey(Section):
 
     kind: Literal["survey"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     mechanism: SurveyMechanism = key("What runs on people's devices.")
     population: SurveyPopulation | None = key("Simulated people.", None)
     reports: SurveyReports | None = key("Real reports.", None)
@@ -463,7 +463,7 @@ def _numbers(values: tuple[str, ...]) -> list[float]:
     numbers = [number_place(value) for value in values]
     if None in numbers:
         wrong = values[numbers.index(None)]
-        raise AnonbayesError(f"{wrong!r} is no number: the mechanism is for numbers only.")
+        raise AnonbayesError(f"{wrong!r} is not a number: the mechanism is for numbers only.")
     return sorted(number for number in numbers if number is not None)
 
 
@@ -521,18 +521,19 @@ def plot_shares(estimate: Estimate, truth: Floats | None) -> Any:
     """Shares with their intervals, and the truth where it is known."""
     import numpy as np
 
-    from anonbayes.figures import make_axes
+    from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis
 
     place = np.arange(len(estimate.p))
     ax = make_axes(None, 6.0, 1.2 + 0.28 * len(place))
     errors = None
     if estimate.interval is not None:
         errors = np.abs(estimate.interval.T - estimate.p)
-    ax.errorbar(estimate.p, place, xerr=errors, fmt="o", color="C0", label=estimate.method)
+    ax.errorbar(estimate.p, place, xerr=errors, fmt="o", color=SERIES[0], label=estimate.method)
     if truth is not None:
         ax.plot(truth, place, "|", color="black", markersize=14, label="truth")
     ax.set_yticks(place, estimate.domain.labels)
     ax.invert_yaxis()
-    ax.set_xlabel("share")
-    ax.legend(frameon=False)
+    ax.set_xlabel("Share of people")
+    percent_axis(ax.xaxis)
+    legend_below(ax)
     return ax

@@ -69,7 +69,7 @@ class TracesScenario(Section):
 
     kind: Literal["traces"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Movers = key("Users and their visits.")
     mechanism: Noise = key("What runs on their devices.")
     limits: TracesLimits = key("What is acceptable.", TracesLimits)
@@ -239,18 +239,20 @@ def _words(m: Mapping[str, float], epsilon: float) -> str:
 
 
 def _plot(table: pd.DataFrame, clear: float) -> Any:
-    from anonbayes.figures import make_axes
+    from anonbayes.figures import SERIES, legend_below, make_figure, percent_axis, tidy
 
-    ax = make_axes(None, 5.4, 4.0)
-    ax.plot(table.index, table["bits"], "o-", color="C0", label="bits of a report")
-    ax.plot(table.index, table["bound"], "--", color="C0", label="bound (theorem)")
-    ax.set_xlabel("epsilon")
-    ax.set_ylabel("bits about the sender")
-    other = ax.twinx()
-    other.plot(table.index, table["identified"], "s-", color="C3", label="traces identified")
-    other.axhline(clear, color="C3", linestyle=":", label="in clear")
-    other.set_ylim(0, 1)
-    other.set_ylabel("share of traces whose sender is named")
-    lines = [*ax.get_lines(), *other.get_lines()]
-    ax.legend(lines, [str(line.get_label()) for line in lines], frameon=False, loc="upper left")
-    return ax
+    above, below = make_figure(5.6, 5.4).subplots(2, 1, sharex=True)
+    for ax in (tidy(above), tidy(below)):
+        ax.margins(y=0.1)
+    above.plot(table.index, table["bits"], "o-", color=SERIES[0], label="bits of a report")
+    above.plot(table.index, table["bound"], "--", color="0.4", label="at most, by the theorem")
+    above.set_ylabel("Bits about the sender")
+    above.legend(frameon=False, fontsize="small")
+    below.plot(table.index, table["identified"], "s-", color=SERIES[1], label="with noise")
+    below.axhline(clear, color="0.4", linestyle=":", label="in clear")
+    below.set(
+        xlabel="Privacy budget epsilon", ylabel="Traces whose sender is named", ylim=(0, 1.03)
+    )
+    percent_axis(below.yaxis)
+    legend_below(below)
+    return above

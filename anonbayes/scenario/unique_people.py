@@ -65,7 +65,7 @@ class IdentityQuestion(Section):
 
     kind: Literal["identity"] = key("Kind of the scenario.")
     question: str = key("The question, for people.")
-    seed: int | None = key("Makes the run reproducible.", None, ge=0)
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     sample: SampleFile = key("The sample.")
     population: PopulationSize = key("The population.", PopulationSize)
     model: MixtureSettings = key("How the population is learnt.", MixtureSettings)

@@ -95,7 +95,7 @@ def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argumen
     for name in mapping or ():
         if name not in known:
             raise TableError(
-                f"{argument} names {name!r}, which is no column of the table. "
+                f"{argument} names {name!r}, which is not a column of the table. "
                 f"{nearest(name, known)}"
             )
 

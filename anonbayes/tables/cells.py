@@ -116,7 +116,7 @@ class CellParser:
     >>> parser.parse("20-Feb")
     Traceback (most recent call last):
     ...
-    anonbayes.errors.CellError: Column 'age': cell '20-Feb' is no value, label, range or set of ...
+    anonbayes.errors.CellError: Column 'age': cell '20-Feb' is not a value, ...
     """
 
     def __init__(
@@ -382,7 +382,7 @@ class CellParser:
         if isinstance(cell, str) and not self._has_places and is_pattern(cell.strip()):
             reads = "The domain has no numbers, so ranges do not apply. "
         known = [*self.domain.labels, *self._labels]
-        return f"is no value, label, range or set of the domain. {reads}{nearest(cell, known)}"
+        return f"is not a value, label, range or set of the domain. {reads}{nearest(cell, known)}"
 
 
 class _Unreadable(Exception):

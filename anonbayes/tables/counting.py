@@ -130,7 +130,7 @@ def open_duckdb(
     """Connect to a database in memory, with a folder for temporary files that goes with it."""
     duckdb = duckdb_module()
     if temp_directory is not None and not Path(temp_directory).is_dir():
-        raise AnonbayesError(f"temp_directory={str(temp_directory)!r} is no directory.")
+        raise AnonbayesError(f"temp_directory={str(temp_directory)!r} is not a directory.")
     with tempfile.TemporaryDirectory(prefix="anonbayes-", dir=temp_directory) as name:
         settings = {**SETTINGS, "temp_directory": str(Path(name) / "spilled")}
         if memory_limit is not None:

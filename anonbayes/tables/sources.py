@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from anonbayes.errors import TableError
+from anonbayes.figures import can_show_bars
 from anonbayes.io.text import (
     PARQUET,
     check_names,
@@ -65,7 +66,8 @@ def reading(label: str, *, progressbar: bool) -> Iterator[Callable[[float], None
     ...     done(0.5)
     """
     console = Console(stderr=True)
-    hidden = not progressbar or not (console.is_terminal or console.is_jupyter)
+    shown = console.is_terminal or (console.is_jupyter and can_show_bars())
+    hidden = not (progressbar and shown)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=console, disable=hidden, transient=True
@@ -359,7 +361,7 @@ def _names(path: Path, kind: str, sep: str, encoding: str) -> list[str]:
     with no_damage(path):
         schema = open_parquet(path).schema_arrow
         about = schema.pandas_metadata or {}
-        # A frame's index, which pandas writes along, is no column of the table.
+        # A frame's index, which pandas writes along, is not a column of the table.
         index = {n for n in about.get("index_columns", []) if type(n) is str}
         return [name for name in schema.names if name not in index]
 

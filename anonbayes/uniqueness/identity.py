@@ -22,7 +22,7 @@ from anonbayes import compat
 from anonbayes.arrays import Floats, read_whole
 from anonbayes.domains import factorize
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import make_axes
+from anonbayes.figures import COLOURS, legend_below, make_axes, percent_axis
 from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.io.files import write_text
 from anonbayes.tables.table import ReleasedTable
@@ -231,17 +231,20 @@ class Identity:
         Bars hold nine of ten rows, dots are their medians: the probability of a correct match, and
         of being unique in the population. Crosses are what the sample alone would say, ``1/f``.
         """
-        axes = make_axes(ax, 6.0, 3.8)
+        axes = make_axes(ax, 6.0, 4.2)
         often = self.rows["sample_frequency"].to_numpy()
         groups = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 9), (10, np.inf)]
         groups = [g for g in groups if ((often >= g[0]) & (often <= g[1])).any()]
-        series = (("match", "#D55E00", "a match is right"), ("unique", "#0072B2", "unique"))
-        for shift, (column, colour, label) in zip((-0.12, 0.12), series, strict=True):
+        series = (
+            ("match", COLOURS["more"], "o", "a match is right"),
+            ("unique", COLOURS["less"], "s", "unique in the population"),
+        )
+        for shift, (column, colour, mark, label) in zip((-0.12, 0.12), series, strict=True):
             for x, (first, last) in enumerate(groups):
                 of_group = self.rows.loc[(often >= first) & (often <= last), column]
                 low, middle, high = np.quantile(of_group, [0.05, 0.5, 0.95])
                 axes.vlines(x + shift, low, high, color=colour, linewidth=6, alpha=0.5)
-                axes.plot(x + shift, middle, "o", color=colour, label=label if x == 0 else None)
+                axes.plot(x + shift, middle, mark, color=colour, label=label if x == 0 else None)
         naive = [(1.0 / often[(often >= a) & (often <= b)]).mean() for a, b in groups]
         axes.plot(range(len(groups)), naive, "x", color="black", label="sample alone: 1/f")
         names = [str(a) if a == b else f"{a} or more" if b == np.inf else f"{a} to {b}"
@@ -254,9 +257,10 @@ class Identity:
             f"{line['high']:,.0f})",
             fontsize="medium",
         )
-        axes.set(xlabel="Rows of the sample with the record", ylabel="Probability")
+        axes.set(xlabel="How many rows of the sample have the record", ylabel="Probability")
         axes.set_ylim(-0.02, 1.04)
-        axes.legend(frameon=False, fontsize="small")
+        percent_axis(axes.yaxis)
+        legend_below(axes, 3)
         return axes
 
     def to_dict(self) -> dict[str, Any]:

@@ -83,6 +83,24 @@ def test_quasi_identifiers(scheme):
         _run(scheme, df, quasi_identifiers=[])
 
 
+@pytest.mark.parametrize("number", [lambda i: f"{i:06d}", lambda i: i + 5000])
+def test_a_column_that_numbers_the_rows_is_refused(number):
+    """Case numbers, as texts or as numbers; distinct measurements and dates are none."""
+    df = random_frame(120, 1).assign(case=[number(i) for i in range(120)])
+    with pytest.raises(TableError, match=r"Column 'case' has 120 distinct values.*--drop"):
+        _run("mondrian", df)
+    days = pd.date_range("2025-01-01", periods=120).strftime("%d.%m.%Y")
+    for kept in ([1.5 * i for i in range(120)], days):
+        assert "case" in _run("mondrian", df.assign(case=kept)).attributes
+
+
+def test_decimal_commas_are_noticed():
+    df = random_frame(40, 1).assign(bmi=[f"{20 + i % 9},{i % 7}" for i in range(40)])
+    df.loc[3, "bmi"] = "missing"
+    with pytest.raises(TableError, match=r"Column 'bmi'.*decimal comma.*--decimal ,"):
+        _run("mondrian", df)
+
+
 @every
 def test_values_outside_the_domain(scheme):
     df = random_frame(10, 1)

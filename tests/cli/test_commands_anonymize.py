@@ -90,6 +90,7 @@ def test_empty_cells(run_json, refused, tmp_path):
         (["--scheme", "anatomy", "-l", 50, "--anatomy", "s.csv"], "l=50 is not possible"),
         (["-k", 1000], "k=1000 is not possible: the table has only 120 rows"),
         (["-k", 2, "--quasi-identifier", "agee"], "Nearest known: 'age'"),
+        (["-k", 2, "--drop", "agee"], "Nearest known: 'age'"),
         (["-k", 2, "--sep", ","], "'diagnosis'"),
         (["-k", 2, "--report", "x.csv"], "Two outputs have the same name"),
         (["-k", 2, "--missing", "unknown"], "--missing 'unknown' has no meaning"),

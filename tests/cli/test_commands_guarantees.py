@@ -96,7 +96,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
         (["--users", 10], "the table alone has 1000"),
         (["--column", "plase"], "Nearest known: 'place'"),
         (["--values", "park,station"], "row 0: 'clinic' is not among --values"),
-        (["--counts", "place"], "'clinic' is no number of users"),
+        (["--counts", "place"], "'clinic' is not a number of users"),
         (["--sensitive", "zoo"], "'zoo'"),
         (["-m", "rappor", "--epsilon", 1, "--values", "a,b"], "--users, of all, is missing"),
     ],

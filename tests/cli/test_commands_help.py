@@ -52,8 +52,9 @@ def test_help_shows_the_examples(name):
 def test_every_parameter_is_explained():
     for name, command in commands():
         for parameter in command.params:
-            if parameter.param_type_name == "option":  # click 8.5 drops those of old arguments
-                assert parameter.help, f"{name}: {parameter.name}"
+            assert parameter.help, f"{name}: {parameter.name}"
+        narrow = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "80"})
+        assert "…" not in narrow.output, name  # no name of an option is cut
 
 
 def test_every_example_runs(tmp_path, monkeypatch):

@@ -244,7 +244,7 @@ def test_bounds_by_budget_are_the_bounds():
             assert frame.loc[epsilon, kind] == pytest.approx(bits, rel=1e-12)
             assert frame.loc[epsilon, f"error_{kind}"] == ab.pie.bayes_error(bits, 5000)
     axes = ab.pie.plot_bounds(frame)
-    assert axes.get_xlabel() == "epsilon" and len(axes.lines) == 3
+    assert axes.get_xlabel() == "Privacy budget epsilon" and len(axes.lines) == 3
 
 
 def test_small_domains_need_no_channel_and_some_errors_are_out_of_reach():

@@ -76,7 +76,7 @@ def test_local_channels_agree_with_the_information_of_their_reports():
     assert said.summary["error"] == pytest.approx(best, abs=0.002)
     assert said.summary["error_bound"] <= best
     axes = said.plot(label="RR")
-    assert axes.get_xlabel().startswith("bits")
+    assert axes.get_xlabel().startswith("Bits")
 
 
 def test_anatomy_hides_among_the_group():

@@ -152,11 +152,11 @@ def test_plots_are_drawn_with_labels():
     rng = np.random.default_rng(9)
     genuine, impostor = rng.normal(2, 1, 3000), rng.normal(0, 1, (3000, 3))
     axes = ab.pie.det_curve(genuine, impostor).plot(label="matcher")
-    assert axes.get_xlabel() == "false acceptance rate" and axes.get_xscale() == "log"
-    assert "EER" in axes.get_legend().get_texts()[0].get_text()
+    assert axes.get_xlabel() == "False acceptance rate" and axes.get_xscale() == "log"
+    assert "equal error rate" in axes.get_legend().get_texts()[0].get_text()
     assert 100 < len(axes.lines[0].get_xdata()) <= 600
     axes = ab.pie.plot_convergence(ab.pie.convergence(genuine, impostor, users=[500, 3000]))
-    assert axes.get_ylabel() == "PSE (bits)"
+    assert axes.get_ylabel() == "System entropy, PSE (bits)"
 
 
 def test_bad_scores_are_named():

@@ -72,7 +72,12 @@ def test_every_measure_is_there_with_its_meaning_and_error(page, risk):
 def test_the_verdict_answers_the_four_questions(page):
     headline = page.split("<h1>")[1].split("</h1>")[0]
     assert "Being in the table does not raise the share of secrets guessed right" in headline
-    for question in ("Who is threatened?", "How much more", "How surely?", "be trusted?"):
+    for question in (
+        "What does being in the table cost?",
+        "Who is threatened?",
+        "How surely?",
+        "be trusted?",
+    ):
         assert question in page
     assert "exact under the model" in page and "independent draws" in page
 
@@ -161,7 +166,7 @@ def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
 def test_untrusted_chains_come_first():
     post = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=50, chains=1, progressbar=False)
     text = render(post, post.assess(ab.datasets.load("table1")))
-    alert = text.index("cannot be relied upon yet: one chain alone")
+    alert = text.index("rely on the numbers below yet: one chain alone")
     assert text.index("<h1>") < alert < text.index("Who is threatened?")
 
 

@@ -210,8 +210,11 @@ def test_scatter_shows_every_threatened_row(risks):
         shown = np.concatenate([c.get_offsets() for c in ax.collections[:2]])
         expected = rows[["p_L", "p_A"]].drop_duplicates().to_numpy()
         assert {tuple(p) for p in shown} == {tuple(p) for p in expected}
-        more = (rows["p_A"] > rows["p_L"]).sum()
-        assert f"attacker more certain: {more:,}" in [t.get_text() for t in ax.get_legend().texts]
+        weight = rows[f"threatened_{under}"]
+        more = round(weight[rows["p_A"] > rows["p_L"]].sum())
+        total = round(risk.summary[f"GT_{under}"] * risk.summary["rows"])
+        said = [t.get_text().split(": ") for t in ax.get_legend().texts]
+        assert [int(number.replace(",", "")) for _, number in said] == [more, total - more]
     with pytest.raises(AnonbayesError, match="choose one of 'A', 'L'"):
         risk.plot_beliefs("I")
 

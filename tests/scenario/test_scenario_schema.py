@@ -71,7 +71,7 @@ def test_every_problem_is_listed_at_once():
         ({"limits": {"max_threatened": 1.5}}, "must be at most 1"),
         ({"limits": {"max_cost": 1.5}}, "must be at most 1"),
         ({"limits": {"max_relative_threat": 0}}, "must be larger than 0"),
-        ({"limits": {"at_most": {"Ti_q59": 2.0}}}, "'Ti_q59' is no measure"),
+        ({"limits": {"at_most": {"Ti_q59": 2.0}}}, "'Ti_q59' is not a measure"),
         ({"limits": {"preset": "ema"}}, "ema_0070"),
         ({"victims": {"name": "x"}}, "victims must be a list"),
         ({"victims": [{"name": "x"}, {"name": "x"}]}, "same name"),

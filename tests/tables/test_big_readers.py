@@ -217,7 +217,7 @@ def test_named_groups_dropped_columns_and_several_secrets(engine, tmp_path):
     frame = made_up().assign(g=lambda f: np.arange(len(f)) % 5, extra="x")
     frame.loc[(frame["age"] == "*") & (frame["zip"] == "*"), "g"] = 0
     frame.index = frame.index.rename("person")
-    frame.to_parquet(tmp_path / "a.parquet")  # the index is no column of the table
+    frame.to_parquet(tmp_path / "a.parquet")  # the index is not a column of the table
     given_ = {**HOW, "group": "g"}
     want = ab.ReleasedTable.horizontal(
         frame.drop(columns=["extra", "number"]), ["ill", "whole"],
