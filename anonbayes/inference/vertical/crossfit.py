@@ -55,7 +55,15 @@ from anonbayes.inference.vertical.group_layout import (
     VerticalLayout,
 )
 
-__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "fold_spread", "left_out_ownership"]
+__all__ = [
+    "CANDIDATES",
+    "CrossFit",
+    "cross_fit",
+    "fold_error",
+    "fold_spread",
+    "left_out_ownership",
+    "unsettled",
+]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -79,6 +87,8 @@ LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
 
 MOST_WEIGHT = 3.0
+UNIT_BOUNDS = (0.1, MOST_WEIGHT)
+ALONE_STEPS = 6
 POOLING_BOUNDS = (0.01, 1e4)
 STEP = 1e-3
 """Step of the differences of exact gradients that give the Hessian."""
@@ -236,6 +246,9 @@ class CrossFit:
         Of the log posterior of the weights there, with its sign turned for the precision (Laplace;
         pooling and left-out populations are taken as they are). The gradient is zero except where
         a weight is held at zero.
+    unit, error : arrays, shape (A,)
+        Weight of each attribute when the groups are judged by it alone, and standard error of
+        ``weights / unit`` by the jackknife over the folds.
     pooling : array, shape (A,)
         ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
     alone, added : arrays, shape (A,)
@@ -262,6 +275,8 @@ class CrossFit:
     weights: Floats
     precision: Floats
     gradient: Floats
+    unit: Floats
+    error: Floats
     pooling: Floats
     alone: Floats
     added: Floats
@@ -669,10 +684,13 @@ def _result(
             added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
     expected = owned_counts(layout.arrays, owner, layout.n_cells)
     lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
+    unit, error = _relative(dealt, lift, weights, precision)
     return CrossFit(
         weights=weights,
         precision=precision,
         gradient=np.where(weights > 0, 0.0, np.minimum(slope, 0.0)),
+        unit=unit,
+        error=error,
         pooling=pooling,
         alone=alone - random_worlds.sum(),
         added=added,
@@ -684,6 +702,70 @@ def _result(
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,
     )
+
+
+def _relative(
+    dealt: _Folds, lift: Floats, weights: Floats, precision: Floats
+) -> tuple[Floats, Floats]:
+    """`CrossFit.unit` and `CrossFit.error`.
+
+    To first order a fold's groups move the log lifts of all other folds as they move their mean.
+    """
+    n, folds = len(weights), dealt.n
+    mean, deviation = WEIGHT_PRIOR
+
+    def slope(at: Floats, lifts: Floats, fold: int = -1) -> Floats:
+        _, residual = dealt.judge(lifts * at[dealt.attribute])
+        kept = dealt.by_attribute(residual * lifts)[np.arange(folds) != fold]
+        return np.asarray(kept.sum(axis=0) - (at - mean) / deviation**2)
+
+    unit, bend = np.ones(n), np.empty(n)
+    for a, one in enumerate(np.eye(n)):
+        for _ in range(ALONE_STEPS):
+            now = slope(unit[a] * one, lift)[a]
+            rise = (now - slope((unit[a] + STEP) * one, lift)[a]) / STEP
+            bend[a] = max(rise, deviation**-2.0)
+            step = np.clip(now / bend[a], -0.5, 0.5)
+            unit[a] = np.clip(unit[a] + step, *UNIT_BOUNDS)
+            if abs(step) < SETTLED:
+                break
+    moved = np.empty((folds, n))
+    for f in range(folds):
+        lifts, rest = lift + lift[f] - lift.mean(axis=0), (folds - 1) / folds
+        without = weights + np.linalg.solve(rest * precision, slope(weights, lifts, f))
+        alone = [
+            unit[a] + slope(unit[a] * one, lifts, f)[a] / (rest * bend[a])
+            for a, one in enumerate(np.eye(n))
+        ]
+        moved[f] = without / np.maximum(alone, UNIT_BOUNDS[0])
+    return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
+
+
+def fold_error(estimates: Floats) -> Floats:
+    """Jackknife error of an estimate, from those without one fold after the other (in rows).
+
+    Examples
+    --------
+    >>> fold_error(np.array([[1.0], [3.0]])).tolist()
+    [1.0]
+    """
+    return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
+
+
+def unsettled(precision: Floats, spread: float) -> Floats:
+    """Error of weights that only their prior tells apart, which no left-out fold shows.
+
+    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode;
+    what it would add if the other weights were known is taken off.
+
+    Examples
+    --------
+    >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
+    [0.353, 0.353]
+    """
+    moved = np.linalg.inv(precision)
+    more = (moved**2).sum(axis=0) - np.diag(precision) ** -2.0
+    return np.sqrt(np.maximum(more, 0.0)) / spread
 
 
 def _population(dealt: _Folds, lifts: Floats) -> Floats:
