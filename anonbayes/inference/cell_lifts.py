@@ -34,7 +34,7 @@ from scipy import sparse
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.features import Features, cell_logs, random_folds
-from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, fold_spread
+from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, lift_spread
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["WEIGHT_PRIOR", "CellLifts", "has_crossing_sets", "lift_cells"]
@@ -84,7 +84,7 @@ class CellLifts(NamedTuple):
     mean : list of numpy.ndarray
         ``pi_a|s(k)`` from all rows, ``(S, K)`` each.
     spread : list of numpy.ndarray
-        How log lifts differ between the folds, ``(folds, S, K)``; see `fold_spread`.
+        How far log lifts may be off, ``(folds + 1, S, K)``; see `lift_spread`.
     problem : _Problem
         What they were learned from.
     """
@@ -267,7 +267,7 @@ def lift_cells(table: ReleasedTable, prior: Prior) -> CellLifts:
         logs.append(cell.reshape(len(cell), -1, size))
         means.append(np.ascontiguousarray((attribute.marginal[:, None] * lift[:, -size:]).T))
         by_fold = np.log(lift[:, :-size]).T.reshape(-1, size, len(lift))
-        spreads.append(fold_spread(by_fold))
+        spreads.append(lift_spread(by_fold, pooling, attribute.chance[:, -size:].T))
     return CellLifts(
         _features(problem, logs, table, prior), problem.lines.record, rounds, kappa, means, spreads,
         problem,

@@ -312,7 +312,7 @@ def random_folds(rows: Floats, folds: int, rng: np.random.Generator) -> Floats:
     [5.0, 1.0]
     """
     shares = np.full(folds, 1.0 / folds)
-    return rng.multinomial(np.round(rows).astype(np.int64), shares).astype(np.float64)
+    return np.asarray(rng.multinomial(np.round(rows).astype(np.int64), shares), dtype=np.float64)
 
 
 # -- features ---------------------------------------------------------------------------------
@@ -388,9 +388,8 @@ class Features(NamedTuple):
     def alone(self, a: int) -> Features:
         """One attribute by itself, rows of equal cell and secret together."""
         width = max(len(self.likelihood), len(self.share))
-        rows = np.bincount(
-            self.codes[:, a] * width + self.secret, self.rows, minlength=len(self.cell) * width
-        )
+        keys, n = self.codes[:, a] * width + self.secret, len(self.cell) * width
+        rows = np.bincount(keys, self.rows, minlength=n).astype(np.float64)
         seen = np.flatnonzero(rows)
         return self._replace(codes=(seen // width)[:, None], rows=rows[seen], secret=seen % width)
 
@@ -405,8 +404,8 @@ class Features(NamedTuple):
             for a, (name, column) in enumerate(table.columns.items()):
                 cells = len(column.evidence)
                 keys = (self.codes[:, a] - start) * size + self.secret
-                rows = np.bincount(keys, left, minlength=cells * size).reshape(cells, size)
-                logs.append(cell_logs(column.evidence, rows, prior.beta[name]))
+                rows = np.bincount(keys, left, minlength=cells * size).astype(np.float64)
+                logs.append(cell_logs(column.evidence, rows.reshape(cells, size), prior.beta[name]))
                 start += cells
             yield self._replace(
                 cell=np.concatenate([x.cell for x in logs]),

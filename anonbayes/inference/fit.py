@@ -27,7 +27,7 @@ from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, RunStore, run_chains
 from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, layout_step
-from anonbayes.inference.vertical.crossfit import fold_spread
+from anonbayes.inference.vertical.crossfit import lift_spread
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
@@ -398,7 +398,8 @@ def _crossfit(
     averages: Draws
     if taken.crossfit is not None:
         found, layout = taken.crossfit, layout_of(table)
-        spread = layout.split(fold_spread(found.left_out_lifts))
+        chance = [layout.secret_counts[:, None] * m for m in layout.margins]
+        spread = map(lift_spread, layout.split(found.left_out_lifts), found.pooling, chance)
         pairs = [*zip(layout.split(found.population), spread, strict=True)]
         averages = {
             "ownership": found.ownership[None, None].astype(np.float32),

@@ -17,7 +17,7 @@ from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.inference.weights import Evidenced
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["crossfit_draws", "fold_draws", "lift_parts", "redraw", "stack_chains", "weight_draws"]
+__all__ = ["crossfit_draws", "lift_parts", "redraw", "stack_chains", "weight_draws"]
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
@@ -64,8 +64,8 @@ def crossfit_draws(
 ) -> Draws:
     """Independent draws of a cross-fitted posterior.
 
-    Weights are normal at their mode, and log lifts around theirs, with the spread that leaving out
-    one fold after the other shows (`fold_spread`); a population is the margin times its lifts.
+    Weights are normal at their mode. Log lifts have the spread that leaving out fold after fold
+    shows (`lift_spread`), Student's t for F folds; a population is the margin times its lifts.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def crossfit_draws(
     taken : Evidenced
         Its weights and its prior.
     lifts : iterable of (mean, spread)
-        ``pi_a|s`` of each attribute, ``(S, K)``, and the spread of its lifts, ``(folds, S, K)``.
+        ``pi_a|s`` of each attribute, ``(S, K)``, and how far lifts are off, ``(folds + 1, S, K)``.
     size : tuple of int
         Chains, and draws of each.
     entropy : int
@@ -83,21 +83,25 @@ def crossfit_draws(
     rng = np.random.default_rng(np.random.SeedSequence(entropy))
     secret = taken.prior.alpha + table.secret_counts
     drawn: Draws = {f"pi_{table.sensitive}": rng.dirichlet(secret, size=size)}
+    stream = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
+    together: Floats | None = None
     for name, (mean, spread) in zip(table.attributes, lifts, strict=True):
-        moved = np.tensordot(fold_draws(entropy, size, len(spread)), spread, axes=1)
-        pi = mean * np.exp(moved)
-        drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
+        if together is None:  # folds move all attributes at once, and their spread is estimated
+            folds = len(spread) - 1
+            heavy = np.sqrt((folds - 1) / stream.chisquare(folds - 1, size))
+            together = stream.standard_normal((*size, folds)) * heavy[..., None]
+        pi = stream.standard_normal((*size, *mean.shape))
+        pi *= spread[-1]
+        pi += np.tensordot(together, spread[:-1], axes=1)
+        np.exp(pi, out=pi)
+        pi *= mean
+        pi /= pi.sum(axis=-1, keepdims=True)
+        drawn[f"pi_{name}"] = pi
     return drawn | weight_draws(table, taken, drawn, entropy)
 
 
-def fold_draws(entropy: int, size: tuple[int, int], folds: int) -> Floats:
-    """Normal variables of all draws, one per fold: the same whenever they are asked for."""
-    rng = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
-    return rng.standard_normal((*size, folds))
-
-
 def lift_parts(table: ReleasedTable, kept: xr.Dataset, kind: str) -> list[Floats]:
-    """``mean`` or ``spread`` of a cross-fitted horizontal table, ``([folds,] S, K_a)`` each."""
+    """``mean`` or ``spread`` of a cross-fitted horizontal table, ``([folds + 1,] S, K_a)`` each."""
     shape = (-1,) * (kind == "spread") + (len(table.secret.domain),)
     return [
         kept[f"{kind}_{name}"].to_numpy().reshape(*shape, len(column.domain))

@@ -342,10 +342,7 @@ class _Folds:
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
-        self.margins = [
-            np.bincount(layout.items[:, a], minlength=k) / layout.n_rows
-            for a, k in enumerate(layout.sizes)
-        ]
+        self.margins = layout.margins
         members = self.fold[layout.groups]
         own = np.zeros((n_folds, layout.n_secrets))
         np.add.at(own, (members, layout.secrets), 1.0)
@@ -606,6 +603,26 @@ def fold_spread(lifts: Floats) -> Floats:
     [[-0.707], [0.707]]
     """
     return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
+
+
+def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
+    """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
+
+    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa`` is its prior's:
+    that adds ``kappa / (kappa + c)^2`` to what folds show.
+
+    Parameters
+    ----------
+    lifts : numpy.ndarray
+        Log lifts by fold.
+    pooling : float
+        ``kappa``.
+    rows : numpy.ndarray
+        ``n_s m(k)``, the rows of each value if it told nothing.
+    """
+    information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
+    doubt = np.sqrt(pooling) / np.maximum(information, pooling)
+    return np.concatenate([fold_spread(lifts), doubt[None]])
 
 
 def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
