@@ -21,6 +21,7 @@ __all__ = [
     "share",
     "standard_error",
     "times",
+    "weight_in_words",
 ]
 NOTHING = "–"
 LEFT = ' style="text-align:left"'
@@ -192,3 +193,36 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the lines of a frame, its index included, for JSON."""
     lines: list[dict[str, Any]] = frame.reset_index().to_dict("records")  # type: ignore[assignment]
     return [plain(line) for line in lines]
+
+
+VAGUE = 0.25
+"""Error of a weight, half of what its prior leaves open, from which on it is not known."""
+FRACTIONS = (
+    (0.06, "next to nothing of"),
+    (0.13, "about a tenth of"),
+    (0.22, "about a fifth of"),
+    (0.29, "about a quarter of"),
+    (0.41, "about a third of"),
+    (0.58, "about half of"),
+    (0.71, "about two thirds of"),
+    (0.83, "about three quarters of"),
+    (0.94, "most of"),
+    (1.15, "all of"),
+    (math.inf, "more than"),
+)
+
+
+def weight_in_words(weight: float, error: float, telling: bool) -> str:
+    """Say what a weight means.
+
+    Examples
+    --------
+    >>> weight_in_words(0.24, 0.03, True)
+    'tells about a quarter of what it seems to tell alone'
+    """
+    if not telling:
+        return "tells nothing: its cells do not differ between the secrets"
+    if error > VAGUE:
+        return "tells too little here for its weight to be known"
+    part = next(text for limit, text in FRACTIONS if weight < limit)
+    return f"tells {part} what it seems to tell alone"

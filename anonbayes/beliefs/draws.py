@@ -18,8 +18,7 @@ from anonbayes.beliefs.index import accumulate
 from anonbayes.beliefs.learner import weight_draws
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import ModelError
-from anonbayes.inference.stacking import fold_draws
-from anonbayes.inference.vertical.crossfit import fold_spread, left_out_ownership
+from anonbayes.inference.vertical.crossfit import left_out_ownership
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weights import weighted_joint
 
@@ -95,12 +94,18 @@ def _ownership_draws(
     kept = post.groups["averages"]
     fold = kept["fold"].to_numpy().ravel().astype(np.int64)
     lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
-    spread = fold_spread(lifts)
-    moves = fold_draws(int(post.attrs["entropy"]), (post.n_chains, post.n_draws), len(lifts))
+    centre = kept["population"].to_numpy().reshape(layout.n_cells)
+    assert post.evidence_weights is not None
+    # Units below one answer noise in the lifts; what they take off is not known any better.
+    unit = np.minimum(post.evidence_weights.unit, 1.0)
     attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
 
+    steep = unit[attribute]
+
     def weighted(where: tuple[int, int]) -> sparse.csr_array:
-        score = (lifts + moves[where] @ spread) * eta[where][attribute]
+        drawn = layout.flatten([p[where] for p in pi])
+        moved = np.log(np.maximum(drawn, TINY) / np.maximum(centre, TINY))
+        score = (lifts + moved / steep) * eta[where][attribute]
         return layout.ownership(left_out_ownership(layout, fold, score))
 
     return weighted

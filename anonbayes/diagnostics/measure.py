@@ -100,20 +100,30 @@ def measure_independent(
     n = chosen.sizes["chain"] * chosen.sizes["draw"]
     table = pd.DataFrame({"variable": [], "kind": [], "status": []})
     if real.data_vars:
-        names, variables, draws = _flatten(real)
-        sd = draws.std(axis=(0, 1), ddof=1) if n > 1 else np.full(len(names), np.nan)
-        table = pd.DataFrame(
-            {
-                "variable": variables,
-                "kind": "real",
-                "status": "",
-                "mean": draws.mean(axis=(0, 1)),
-                "sd": sd,
-                "mcse": sd / np.sqrt(n),
-                "ess_bulk": float(n),
-            },
-            index=pd.Index(names, name="quantity"),
-        )
+        parts = []
+        for key in real.data_vars:  # one by one: together they may be gigabytes
+            names, variables, draws = _flatten(real[[key]])
+            flat = draws.reshape(n, -1)
+            mean = flat.mean(axis=0)
+            sd = np.full(len(names), np.nan)
+            if n > 1:
+                spread = sum(((part - mean) ** 2).sum(axis=0) for part in np.array_split(flat, 20))
+                sd = np.sqrt(spread / (n - 1))
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "variable": variables,
+                        "kind": "real",
+                        "status": "",
+                        "mean": mean,
+                        "sd": sd,
+                        "mcse": sd / np.sqrt(n),
+                        "ess_bulk": float(n),
+                    },
+                    index=pd.Index(names, name="quantity"),
+                )
+            )
+        table = pd.concat(parts)
     return Measurements(
         n_chains=chosen.sizes["chain"],
         n_draws=chosen.sizes["draw"],
@@ -160,7 +170,7 @@ def _flatten(dataset: xr.Dataset) -> tuple[list[str], list[str], np.ndarray]:
         values.append(ordered.values.reshape(*ordered.shape[: len(first)], -1))
         names += labels
         variables += [str(key)] * len(labels)
-    return names, variables, np.concatenate(values, axis=-1)
+    return names, variables, values[0] if len(values) == 1 else np.concatenate(values, axis=-1)
 
 
 def _measure_real(

@@ -162,13 +162,12 @@ def predictive_check(
     rows = _Shown.of(post, rng)
     given = rows.secret if table.scheme == "horizontal" else np.zeros_like(rows.secret)
     pairs = list(itertools.combinations(range(len(table.attributes)), 2))
-    stacked = np.concatenate(
-        [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes], axis=-1
-    )
+    stacked = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
     shared = np.empty((2, len(places), len(pairs)))
     classes = np.empty(rows.codes.shape, dtype=np.int64)
     for t, place in enumerate(places):
-        pi = np.ascontiguousarray(stacked[divmod(int(place), post.n_draws)])
+        where = divmod(int(place), post.n_draws)
+        pi = np.concatenate([drawn[where] for drawn in stacked], axis=-1)
         for which, draw in enumerate((_complete, _predict)):
             draw(rows, pi, rng, classes)
             for p, (a, b) in enumerate(pairs):
@@ -289,17 +288,30 @@ def _predict(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> N
 @njit(cache=True, nogil=True)
 def _information(one: Ints, two: Ints, given: Ints) -> float:
     """Mutual information of two columns given a third, in nats per row."""
-    n, n_two, n_given = len(one), two.max() + 1, given.max() + 1
-    both = np.zeros((n_given, one.max() + 1, n_two))
-    for j in range(n):
-        both[given[j], one[j], two[j]] += 1.0
-    out = 0.0
-    for s in range(n_given):
-        left, right = both[s].sum(axis=1), both[s].sum(axis=0)
-        total = left.sum()
-        for k in range(len(left)):
-            if left[k] > 0.0:
-                for m in range(n_two):
-                    if both[s, k, m] > 0.0:
-                        out += both[s, k, m] * np.log(both[s, k, m] * total / (left[k] * right[m]))
-    return out / n
+    n_one, n_two, n_given = one.max() + 1, two.max() + 1, given.max() + 1
+    both = _repeats((given * n_one + one) * n_two + two, n_given * n_one * n_two)
+    left = _repeats(given * n_one + one, n_given * n_one)
+    right = _repeats(given * n_two + two, n_given * n_two)
+    return (both - left - right + _repeats(given, n_given)) / len(one)
+
+
+@njit(cache=True, nogil=True)
+def _repeats(keys: Ints, size: int) -> float:
+    """``sum c log c`` over the counts of equal keys, which lie below `size`."""
+    n, out = len(keys), 0.0
+    if size <= 8 * n:
+        counts = np.zeros(size, dtype=np.int64)
+        for key in keys:
+            counts[key] += 1
+        for c in counts:
+            if c > 1:
+                out += c * np.log(c)
+        return out
+    ordered = np.sort(keys)  # a table of all pairs would be mostly empty
+    first = 0
+    for j in range(1, n + 1):
+        if j == n or ordered[j] != ordered[first]:
+            if j - first > 1:
+                out += (j - first) * np.log(j - first)
+            first = j
+    return out

@@ -23,6 +23,8 @@ none of this.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +33,8 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.features import Features, cell_logs
-from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, fold_spread
+from anonbayes.inference.features import Features, cell_logs, random_folds
+from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, lift_spread
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["WEIGHT_PRIOR", "CellLifts", "has_crossing_sets", "lift_cells"]
@@ -56,7 +58,14 @@ SEARCH_LINES = 8000
 SEARCH_GROUPS = 2000
 """Groups that are joined and told apart again."""
 
+SHARP = 30
+"""Rounds of soft EM for the populations of simulated tables."""
+
+SIMULATIONS, SIMULATED_LINES = 10, 20_000
+"""Simulated tables that say what a weight looks like, and lines of all of them."""
+
 SWEEPS, STEPS = 2, 3
+TINY = np.finfo(float).tiny
 
 
 class CellLifts(NamedTuple):
@@ -75,7 +84,9 @@ class CellLifts(NamedTuple):
     mean : list of numpy.ndarray
         ``pi_a|s(k)`` from all rows, ``(S, K)`` each.
     spread : list of numpy.ndarray
-        How log lifts differ between the folds, ``(folds, S, K)``; see `fold_spread`.
+        How far log lifts may be off, ``(folds + 1, S, K)``; see `lift_spread`.
+    problem : _Problem
+        What they were learned from.
     """
 
     features: Features
@@ -84,6 +95,64 @@ class CellLifts(NamedTuple):
     kappa: Floats
     mean: list[Floats]
     spread: list[Floats]
+    problem: _Problem
+
+    def without_folds(self) -> Iterator[Features]:
+        """The features that are left when one fold of the rows after the other is taken away.
+
+        To first order a fold's rows move the log lifts of all other folds as they move their mean.
+        """
+        lines, found = self.problem.lines, self.features
+        ends = np.cumsum([0, *(a.cells.shape[0] * lines.n_folds for a in self.problem.attributes)])
+        parts = [
+            found.cell[i:j].reshape(lines.n_folds, -1, found.cell.shape[1])
+            for i, j in itertools.pairwise(ends)
+        ]
+        for fold in range(lines.n_folds):
+            moved = [part + part[fold] - part.mean(axis=0) for part in parts]
+            yield found._replace(
+                cell=np.concatenate([m.reshape(-1, m.shape[-1]) for m in moved]),
+                rows=np.where(lines.fold == fold, 0.0, found.rows),
+            )
+
+    def simulated(self, table: ReleasedTable, prior: Prior, weights: Floats) -> Iterator[Features]:
+        """Features of simulated tables with the same cells, whose secrets follow given weights.
+
+        Their lifts were learned to the end; lifts are then learned again as they were here.
+        """
+        problem, size = self.problem, len(self.problem.share)
+        lines = problem.lines
+        codes = problem.codes[lines.record]
+        level = np.tile(np.log(np.maximum(problem.share, TINY)), (len(codes), 1))
+        for a, attribute in enumerate(problem.attributes):
+            whole = attribute._replace(
+                counts=attribute.counts[:, -size:], chance=attribute.chance[:, -size:]
+            )
+            lift = whole.lifts(whole.expected((SHARP,))[0], self.kappa[a])
+            level += weights[a] * whole.cell_logs(lift)[codes[:, a]]
+        chance = np.exp(level - level.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        rng = np.random.default_rng(0)
+        for _ in range(int(np.clip(SIMULATED_LINES // max(len(codes), 1), 2, SIMULATIONS))):
+            rows = rng.multinomial(np.round(lines.rows).astype(np.int64), chance)
+            line, secret = np.nonzero(rows)
+            again = _Lines(line, lines.fold[line], rows[line, secret].astype(float), lines.n_folds)
+            attributes = [
+                _Attribute.of(
+                    one.cells,
+                    one.marginal,
+                    _columns(again.left(codes[line, a], one.cells.shape[0], secret, size)),
+                )
+                for a, one in enumerate(problem.attributes)
+            ]
+            drawn = _Problem(attributes, codes[line], again, secret, rows.sum(axis=0) / rows.sum())
+            drawn = drawn._replace(lines=again._replace(record=np.arange(len(line))))
+            logs = [
+                one.cell_logs(one.lifts(one.expected((self.rounds,))[0], pooling)[:, :-size])
+                for one, pooling in zip(attributes, self.kappa, strict=True)
+            ]
+            logs = [cell.reshape(len(cell), -1, size) for cell in logs]
+            yield _features(drawn, logs, table, prior)
 
 
 class _Attribute(NamedTuple):
@@ -112,7 +181,7 @@ class _Attribute(NamedTuple):
         lift = np.ones((len(self.marginal), self.counts.shape[1]))
         found = []
         for turn in range(1, max(rounds) + 1):
-            share = self.counts / np.maximum(inside @ lift, np.finfo(float).tiny)
+            share = self.counts / np.maximum(inside @ lift, TINY)
             rows = lift * (turned @ share)
             if turn in rounds:
                 found.append(rows)
@@ -130,7 +199,7 @@ class _Attribute(NamedTuple):
         if cells is not None:
             inside = sparse.csr_array(cells.multiply(self.marginal[None, :]))
         known = np.asarray(inside.sum(axis=1)).ravel()
-        return np.log(np.maximum(inside @ lifts / known[:, None], np.finfo(float).tiny))
+        return np.log(np.maximum(inside @ lifts / known[:, None], TINY))
 
 
 class _Lines(NamedTuple):
@@ -206,10 +275,11 @@ def lift_cells(
         logs.append(cell.reshape(len(cell), -1, size))
         means.append(np.ascontiguousarray((attribute.marginal[:, None] * lift[:, -size:]).T))
         by_fold = np.log(lift[:, :-size]).T.reshape(-1, size, len(lift))
-        spreads.append(fold_spread(by_fold))
+        spreads.append(lift_spread(by_fold, pooling, attribute.chance[:, -size:].T))
     return CellLifts(
-        _features(problem, logs, table, prior), problem.lines.record, rounds, kappa, means, spreads
-    )
+        _features(problem, logs, table, prior), problem.lines.record, rounds, kappa, means, spreads,
+        problem,
+    )  # fmt: skip
 
 
 def _features(
@@ -261,11 +331,7 @@ def _deal(group: Ints, count: Floats, n_folds: int, rng: np.random.Generator) ->
     rows = [count[small]]
     large = np.flatnonzero(~small)
     if len(large):
-        before = np.cumsum(count) - count  # so that a group's records start at different folds
-        first = (start[group[large]] + before[large].astype(np.int64)) % n_folds
-        whole, rest = np.divmod(count[large], n_folds)
-        place = (np.arange(n_folds)[None, :] - first[:, None]) % n_folds
-        part = whole[:, None] + (place < rest[:, None])
+        part = random_folds(count[large], n_folds, rng)
         at, where = np.nonzero(part)
         record.append(large[at])
         fold.append(where)
@@ -321,7 +387,7 @@ def _search(problem: _Problem, expected: list[Floats]) -> tuple[Floats, Floats]:
         return cell[problem.codes[record, a], fold]
 
     used = [feature(a, kappa[a]) for a in range(n)]
-    base = np.log(np.maximum(problem.share, np.finfo(float).tiny)) + sum(
+    base = np.log(np.maximum(problem.share, TINY)) + sum(
         (mean * x for x in used), np.zeros((len(some), size))
     )
     for _ in range(SWEEPS):
@@ -422,7 +488,7 @@ def _pairs(problem: _Problem, cells: Ints) -> Ints:
     place = np.empty(cells.shape)
     for a, attribute in enumerate(problem.attributes):
         level = np.cumsum(attribute.marginal)
-        mass = np.maximum(attribute.cells @ attribute.marginal, np.finfo(float).tiny)
+        mass = np.maximum(attribute.cells @ attribute.marginal, TINY)
         place[:, a] = (attribute.inside @ level / mass)[cells[:, a]]
     out = np.empty(len(cells), dtype=np.int64)
     waiting, number = [np.arange(len(cells))], 0
@@ -476,6 +542,6 @@ def _marginal(cells: sparse.csr_array, rows: Floats) -> Floats:
     share = np.full(cells.shape[1], 1.0 / cells.shape[1])
     turned = sparse.csr_array(cells.T)
     for _ in range(100):
-        share = 1.0 + share * (turned @ (rows / np.maximum(cells @ share, np.finfo(float).tiny)))
+        share = 1.0 + share * (turned @ (rows / np.maximum(cells @ share, TINY)))
         share /= share.sum()
     return np.asarray(share)

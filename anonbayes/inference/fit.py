@@ -36,7 +36,7 @@ from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, RunStore, run_chains
 from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, layout_step
-from anonbayes.inference.vertical.crossfit import fold_spread
+from anonbayes.inference.vertical.crossfit import vertical_spread
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
@@ -443,7 +443,7 @@ def crossfit_posterior(
     averages: Draws
     if taken.crossfit is not None:
         found, layout = taken.crossfit, layout_of(table)
-        spread = layout.split(fold_spread(found.left_out_lifts))
+        spread = vertical_spread(layout, found.left_out_lifts, found.pooling)
         pairs = [*zip(layout.split(found.population), spread, strict=True)]
         averages = {
             "ownership": found.ownership[None, None].astype(np.float32),

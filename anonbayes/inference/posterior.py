@@ -123,7 +123,7 @@ class Posterior:
         """
         if self.evidence_weights is None:
             index = pd.Index(self.table.attributes, name="attribute")
-            columns = ["weight", "se", "alone", "added", "kappa"]
+            columns = ["weight", "se", "exponent", "alone", "added", "kappa"]
             frame = pd.DataFrame(np.nan, index=index, columns=columns).assign(meaning="")
         else:
             frame = self.evidence_weights.weights

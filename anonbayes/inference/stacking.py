@@ -14,12 +14,12 @@ from anonbayes.arrays import Floats
 from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
-from anonbayes.inference.vertical.crossfit import fold_spread
+from anonbayes.inference.vertical.crossfit import vertical_spread
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weights import Evidenced
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["crossfit_draws", "fold_draws", "lift_parts", "redraw", "stack_chains", "weight_draws"]
+__all__ = ["crossfit_draws", "lift_parts", "redraw", "stack_chains", "weight_draws"]
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
@@ -66,8 +66,8 @@ def crossfit_draws(
 ) -> Draws:
     """Independent draws of a cross-fitted posterior.
 
-    Weights are normal at their mode, and log lifts around theirs, with the spread that leaving out
-    one fold after the other shows (`fold_spread`); a population is the margin times its lifts.
+    Weights are normal at their mode. Log lifts have the spread that leaving out fold after fold
+    shows (`lift_spread`), Student's t for F folds; a population is the margin times its lifts.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def crossfit_draws(
     taken : Evidenced
         Its weights and its prior.
     lifts : iterable of (mean, spread)
-        ``pi_a|s`` of each attribute, ``(S, K)``, and the spread of its lifts, ``(folds, S, K)``.
+        ``pi_a|s`` of each attribute, ``(S, K)``, and how far lifts are off, ``(folds + 1, S, K)``.
     size : tuple of int
         Chains, and draws of each.
     entropy : int
@@ -85,27 +85,37 @@ def crossfit_draws(
     rng = np.random.default_rng(np.random.SeedSequence(entropy))
     secret = taken.prior.alpha + table.secret_counts
     drawn: Draws = {f"pi_{table.sensitive}": rng.dirichlet(secret, size=size)}
+    stream = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
+    together: Floats | None = None
     for name, (mean, spread) in zip(table.attributes, lifts, strict=True):
-        moved = np.tensordot(fold_draws(entropy, size, len(spread)), spread, axes=1)
-        pi = mean * np.exp(moved)
-        drawn[f"pi_{name}"] = pi / pi.sum(axis=-1, keepdims=True)
+        if together is None:  # folds move all attributes at once, and their spread is estimated
+            folds = len(spread) - 1
+            heavy = np.sqrt((folds - 1) / stream.chisquare(folds - 1, size))
+            together = stream.standard_normal((*size, folds)) * heavy[..., None]
+        pi = stream.standard_normal((*size, *mean.shape))
+        pi *= spread[-1]
+        pi += np.tensordot(together, spread[:-1], axes=1)
+        np.exp(pi, out=pi)
+        pi *= mean
+        pi /= pi.sum(axis=-1, keepdims=True)
+        drawn[f"pi_{name}"] = pi
     return drawn | weight_draws(table, taken, drawn, entropy)
 
 
-def fold_draws(entropy: int, size: tuple[int, int], folds: int) -> Floats:
-    """Normal variables of all draws, one per fold: the same whenever they are asked for."""
-    rng = np.random.default_rng(np.random.SeedSequence([entropy, FOLD_STREAM]))
-    return rng.standard_normal((*size, folds))
+def lift_parts(
+    table: ReleasedTable, kept: xr.Dataset, kind: str, pooling: Floats | None = None
+) -> list[Floats]:
+    """``mean`` or ``spread`` of a cross-fitted table, ``([folds + 1,] S, K_a)`` each.
 
-
-def lift_parts(table: ReleasedTable, kept: xr.Dataset, kind: str) -> list[Floats]:
-    """``mean`` or ``spread`` of a cross-fitted table, ``([folds,] S, K_a)`` each."""
+    The spread of a vertical table asks for its `pooling`.
+    """
     if table.scheme == "vertical":
         layout = layout_of(table)
         if kind == "mean":
             return layout.split(kept["population"].to_numpy()[0, 0])
+        assert pooling is not None
         lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
-        return layout.split(fold_spread(lifts))
+        return vertical_spread(layout, lifts, pooling)
     shape = (-1,) * (kind == "spread") + (len(table.secret.domain),)
     return [
         kept[f"{kind}_{name}"].to_numpy().reshape(*shape, len(column.domain))
@@ -144,7 +154,9 @@ def redraw(
     """
     entropy = int(attrs["entropy"])
     if kept is not None:
-        parts = zip(*(lift_parts(table, kept, kind) for kind in ("mean", "spread")), strict=True)
+        kappa = None if taken.weights is None else taken.weights.kappa
+        kinds = (lift_parts(table, kept, kind, kappa) for kind in ("mean", "spread"))
+        parts = zip(*kinds, strict=True)
         drawn = crossfit_draws(table, taken, parts, (chains, draws), entropy)
         return drawn, {}, {str(k): v.to_numpy() for k, v in kept.items()}
     recorded, _ = run_chains(

@@ -24,8 +24,9 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr, ndtri
 
-from anonbayes.arrays import Scaled
+from anonbayes.arrays import Floats, Scaled
 from anonbayes.errors import ModelError, one_of
+from anonbayes.formats import weight_in_words
 from anonbayes.inference.cell_lifts import (
     WEIGHT_PRIOR,
     CellLifts,
@@ -35,7 +36,7 @@ from anonbayes.inference.cell_lifts import (
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
-from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
+from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit, fold_error, unsettled
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
 from anonbayes.tables.table import ReleasedTable
@@ -51,9 +52,6 @@ __all__ = [
     "weighted_joint",
 ]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
 CENTRE, SPREAD = WEIGHT_PRIOR
 """Prior of a weight: normal, cut off at zero."""
 EVIDENCE = ("auto", "independent", "weighted")
@@ -64,6 +62,10 @@ LEAST_GROUPS = 20
 """The same for the groups of a vertical table."""
 STEPS = 60
 SWEEPS = 40
+LEAST_UNIT, MATCHES = 0.1, 3
+FOLDS = 20
+"""Parts of the rows, each of which is taken away once for the error of the weights."""
+PARTS = ("eta", "precision", "gradient", "unit", "error", "kappa", "alone", "added")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +80,14 @@ class EvidenceWeights:
     names : tuple of str
         Attributes.
     eta : numpy.ndarray
-        Weights: the mode.
+        Exponents of the lifts: the mode.
     precision, gradient : numpy.ndarray
         ``H`` and ``g`` there; the gradient is zero except where a weight is held at zero.
+    unit : numpy.ndarray
+        What ``eta`` would be for each attribute if it repeated nothing that others tell: pooling
+        and hidden values make lifts flatter, noise makes them steeper, than the population's.
+    error : numpy.ndarray
+        Standard error of ``eta / unit`` over repeated releases.
     kappa : numpy.ndarray
         Prior rows that each attribute borrows from the population; NaN where it is not pooled.
     alone, added : numpy.ndarray
@@ -100,6 +107,8 @@ class EvidenceWeights:
     eta: Floats
     precision: Floats
     gradient: Floats
+    unit: Floats
+    error: Floats
     kappa: Floats
     alone: Floats
     added: Floats
@@ -116,7 +125,7 @@ class EvidenceWeights:
 
     @cached_property
     def standard_error(self) -> Floats:
-        """Standard deviation of each weight, the cut at zero included."""
+        """Standard deviation of each exponent, the cut at zero included."""
         centre = self.eta + self.covariance @ self.gradient
         sd = np.sqrt(np.diag(self.covariance))
         low = -centre / sd
@@ -193,6 +202,8 @@ class EvidenceWeights:
                 "eta": (one, self.eta),
                 "precision": (two, self.precision),
                 "gradient": (one, self.gradient),
+                "unit": (one, self.unit),
+                "error": (one, self.error),
                 "kappa": (one, self.kappa),
                 "alone": (one, self.alone),
                 "added": (one, self.added),
@@ -207,10 +218,7 @@ class EvidenceWeights:
     @classmethod
     def from_dataset(cls, found: xr.Dataset) -> EvidenceWeights:
         """Read what `to_dataset` gave."""
-        arrays = {
-            name: found[name].to_numpy()
-            for name in ("eta", "precision", "gradient", "kappa", "alone", "added")
-        }
+        arrays = {name: found[name].to_numpy() for name in PARTS}
         return cls(
             names=tuple(map(str, found["attribute"].to_numpy())),
             telling=found["telling"].to_numpy().astype(bool),
@@ -226,14 +234,15 @@ class EvidenceWeights:
     @property
     def weights(self) -> pd.DataFrame:
         """One line per attribute: weight, standard error, what it tells, and that in words."""
+        weight = self.eta / self.unit
         words = [
-            weight_in_words(*one)
-            for one in zip(self.eta, self.standard_error, self.telling, strict=True)
+            weight_in_words(*one) for one in zip(weight, self.error, self.telling, strict=True)
         ]
         return pd.DataFrame(
             {
-                "weight": self.eta,
-                "se": self.standard_error,
+                "weight": weight,
+                "se": self.error,
+                "exponent": self.eta,
                 "alone": self.alone,
                 "added": self.added,
                 "kappa": self.kappa,
@@ -256,37 +265,6 @@ class EvidenceWeights:
             },
             index=pd.Index([self.candidates[i] for i in order], name="evidence"),
         )
-
-
-FRACTIONS = (
-    (0.06, "next to nothing of"),
-    (0.13, "about a tenth of"),
-    (0.22, "about a fifth of"),
-    (0.29, "about a quarter of"),
-    (0.41, "about a third of"),
-    (0.58, "about half of"),
-    (0.71, "about two thirds of"),
-    (0.83, "about three quarters of"),
-    (0.94, "most of"),
-    (1.15, "all of"),
-    (np.inf, "more than"),
-)
-
-
-def weight_in_words(weight: float, error: float, telling: bool) -> str:
-    """Say what a weight means.
-
-    Examples
-    --------
-    >>> weight_in_words(0.24, 0.03, True)
-    'tells about a quarter of what it seems to tell alone'
-    """
-    if not telling:
-        return "tells nothing: its cells do not differ between the secrets"
-    if error > SPREAD / 2:
-        return "tells too little here for its weight to be known"
-    part = next(text for limit, text in FRACTIONS if weight < limit)
-    return f"tells {part} what it seems to tell alone"
 
 
 def fit_weights(
@@ -360,11 +338,14 @@ def fit_weights(
             moved[a] = 0.0
             log_scores(np.maximum(moved, 0.0), features, one)
             added[a] = (whole - float(one @ features.rows)) / n
-    return EvidenceWeights(
+    unit, error = _relative(table, prior, features, lifts, eta, precision)
+    found = EvidenceWeights(
         names=tuple(table.attributes),
         eta=eta,
         precision=precision,
         gradient=gradient,
+        unit=unit,
+        error=error,
         kappa=np.full(size, np.nan) if kappa is None else np.asarray(kappa, dtype=float),
         alone=alone,
         added=added,
@@ -374,6 +355,52 @@ def fit_weights(
         score_covariance=(spread * features.rows) @ spread.T / n**2,
         n_rows=round(n),
     )
+    known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
+    return replace(found, error=np.where(known, error, found.standard_error / unit))
+
+
+def _relative(
+    table: ReleasedTable,
+    prior: Prior,
+    features: Features,
+    lifts: CellLifts | None,
+    eta: Floats,
+    precision: Floats,
+) -> tuple[Floats, Floats]:
+    """`EvidenceWeights.unit`, and the error of the weights by the jackknife; NaN if not nested.
+
+    Alone, an attribute repeats nothing. Cells that cross were cut by the others' values too, so
+    their weights are those that simulated tables need for the same exponents.
+    """
+    size = len(eta)
+
+    def alone(one: Features) -> Floats:
+        return np.array([maximise(one.alone(a))[0][0] for a in range(size)])
+
+    if lifts is not None:
+        weights, parts = np.minimum(eta, 1.0), lifts.without_folds()
+        for _ in range(MATCHES):
+            found = [maximise(one)[0] for one in lifts.simulated(table, prior, weights)]
+            weights = weights * eta / np.maximum(np.mean(found, axis=0), LEAST_UNIT)
+        unit = np.where(weights > 0, eta / np.where(weights > 0, weights, 1.0), 1.0)
+    else:
+        unit = alone(features)
+        nested = all(column.evidence.is_nested for column in table.columns.values())
+        if not (nested and table.secrets_known):
+            return np.maximum(unit, LEAST_UNIT), np.full(size, np.nan)
+        parts = features.without_folds(table, prior, FOLDS)
+    unit = np.maximum(unit, LEAST_UNIT)
+    moved, free = [], eta > 0
+    prior_part = unsettled(precision, SPREAD) / unit
+    for part in parts:
+        gradient, observed = np.empty(size), np.empty((size, size))
+        derivatives(eta, part, gradient, np.empty((size, size)), observed)
+        step = np.zeros(size)
+        curve = (observed + np.eye(size) / SPREAD**2)[np.ix_(free, free)]
+        step[free] = np.linalg.solve(curve, (gradient - (eta - CENTRE) / SPREAD**2)[free])
+        own = unit if lifts is not None else np.maximum(alone(part), LEAST_UNIT)
+        moved.append((eta + step) / own)
+    return unit, np.hypot(fold_error(np.array(moved)), prior_part)
 
 
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
@@ -622,6 +649,8 @@ def crossfit_weights(table: ReleasedTable, found: CrossFit) -> EvidenceWeights:
         eta=found.weights,
         precision=found.precision,
         gradient=found.gradient,
+        unit=found.unit,
+        error=found.error,
         kappa=found.pooling,
         alone=found.alone / n,
         added=found.added / n,

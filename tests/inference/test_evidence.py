@@ -154,7 +154,7 @@ def test_draws_of_the_weights_have_names_and_survive(post, tmp_path):
         drawn = groups["posterior"][f"weight_{name}"]
         assert drawn.dims == ("chain", "draw") and (drawn >= 0).all()
         line = post.weights.loc[name]
-        assert abs(float(drawn.mean()) - line["weight"]) < 5 * line["se"]
+        assert abs(float(drawn.mean()) - line["exponent"]) < 5 * line["se"]
     path = tmp_path / "post.nc"
     post.to_netcdf(path)
     again = ab.Posterior.from_netcdf(path)

@@ -266,15 +266,17 @@ def test_weights_are_one_where_the_product_model_is_true():
 
     Intervals of 95 % leave out no more than chance would in one case of a thousand.
     """
-    inside, excess = [], []
+    inside, excess, weights = [], [], []
     for seed in range(12):
         layout, _ = simulate(np.random.default_rng(seed), groups=400)
         fit = cross_fit(layout, folds=10, seed=seed)
-        inside.append(np.abs(fit.weights - 1) < 1.96 * np.sqrt(np.diag(covariance(fit))))
+        inside.append(np.abs(fit.weights / fit.unit - 1) < stats.t.ppf(0.975, 9) * fit.error)
+        weights.append(fit.weights / fit.unit)
         gain, error = difference(fit, "weighted", "independent")
         excess.append(gain / error)
     least = stats.binom.ppf(0.001, np.size(inside), 0.95)
     assert np.sum(inside) >= least
+    assert abs(np.mean(weights) - 1) < 4 * np.std(weights) / np.sqrt(np.size(weights))
     assert np.mean(np.array(excess) > 1) < 0.4
     assert np.mean(excess) < 1.0
 

@@ -64,7 +64,7 @@ def test_draws_are_named_and_centred(post):
     line = post.weights.loc["told0"]
     assert (drawn >= 0).all()
     assert (
-        abs(drawn.mean() - line["weight"]) < 5 * line["se"] / np.sqrt(len(drawn)) + line["se"] / 2
+        abs(drawn.mean() - line["exponent"]) < 5 * line["se"] / np.sqrt(len(drawn)) + line["se"] / 2
     )
     pi = post.draws["pi_weak"].to_numpy()
     np.testing.assert_allclose(pi.sum(axis=-1), 1.0, atol=1e-9)
@@ -204,9 +204,9 @@ def true_population(rng, n=900, secrets=6, sizes=(3, 5, 8)):
 
 
 def test_intervals_hold_what_an_attacker_with_the_true_population_believes():
-    """Two thirds of 90 % intervals at least, over three tables; what pooling does is left out."""
+    """Intervals of 90 % do so for 90 % of the beliefs, within four errors over the tables."""
     covered, wide = [], []
-    for seed in range(3):
+    for seed in range(5):
         table, people, flat = true_population(np.random.default_rng(seed))
         layout = ab.steps.layout_of(table)
         one = np.zeros(layout.n_groups, dtype=np.int64)
@@ -231,7 +231,8 @@ def test_intervals_hold_what_an_attacker_with_the_true_population_believes():
         belief = post.attacker(some, group="group").to_numpy().ravel()
         middle = (found["lower"] + found["upper"]).to_numpy() / 2
         assert np.abs(belief - middle)[open_].mean() < 0.5 * wide[-1]
-    assert 0.66 < np.mean(covered) <= 1.0
+    assert abs(np.mean(covered) - 0.9) < 4 * np.std(covered, ddof=1) / np.sqrt(len(covered))
+    assert np.mean(covered) > 0.75  # however much the tables differ
     assert 0.02 < np.mean(wide) < 0.6
 
 

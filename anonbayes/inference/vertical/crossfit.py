@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import gammaln
@@ -42,21 +41,21 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import (
     MAX_BLOCK,
-    Lattice,
-    group_marginals,
     lattice,
-    marginal_space,
     owned_counts,
-    widest_group,
 )
-from anonbayes.inference.vertical.group_layout import (
-    SHARD_ROWS,
-    Arrays,
-    Threads,
-    VerticalLayout,
-)
+from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, VerticalLayout
+from anonbayes.inference.vertical.left_out import held_out, training_counts
 
-__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "fold_spread", "left_out_ownership"]
+__all__ = [
+    "CANDIDATES",
+    "CrossFit",
+    "cross_fit",
+    "fold_error",
+    "fold_spread",
+    "left_out_ownership",
+    "unsettled",
+]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -76,133 +75,13 @@ WEIGHT_PRIOR = (0.7, 0.5)
 POOLING_PRIOR = (1.0, 1.5)
 """Median of the prior of ``kappa_a``, and standard deviation of its logarithm."""
 
-LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
-"""Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
-
 SMALL_ROWS = 2000
 MOST_WEIGHT = 3.0
+UNIT_BOUNDS = (0.1, MOST_WEIGHT)
+ALONE_STEPS = 6
 POOLING_BOUNDS = (0.01, 1e4)
 STEP = 1e-3
 """Step of the differences of exact gradients that give the Hessian."""
-
-
-# ---------------------------------------------------------------------------- kernels
-@njit(cache=True, nogil=True)
-def training_counts(
-    arrays: Arrays,
-    lattice: Lattice,
-    score: Floats,
-    fold: Ints,
-    left_out: int,
-    first: int,
-    last: int,
-    counts: Floats,
-    rng: np.random.Generator,
-) -> None:
-    """E-step of a block of groups: add expected counts of those not in fold `left_out`.
-
-    Parameters
-    ----------
-    score
-        Weighted log lifts, flat; the weight of a pairing is the exponential of their sum.
-    counts
-        Expected number of rows by attribute, sensitive value and category, flat.
-    """
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets = arrays.offsets
-    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
-    for g in range(first, last):
-        if fold[g] == left_out:
-            continue
-        lo = offsets[g]
-        n = offsets[g + 1] - lo
-        weight = space.weight
-        for x in range(n):
-            s = secrets[lo + x]
-            for m in range(n):
-                total = 0.0
-                for a in range(len(strides)):
-                    total += score[cells[lo + m, a] + s * strides[a]]
-                weight[x, m] = total
-        group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
-        for x in range(n):
-            s = secrets[lo + x]
-            for m in range(n):
-                p = space.marginal[x, m]
-                for a in range(len(strides)):
-                    counts[cells[lo + m, a] + s * strides[a]] += p
-
-
-@njit(cache=True, nogil=True)
-def held_out(
-    arrays: Arrays,
-    lattice: Lattice,
-    score: Floats,
-    base: Floats,
-    fold: Ints,
-    mine: int,
-    first: int,
-    last: int,
-    residual: Floats,
-    group_score: Floats,
-    owner: Floats,
-    rng: np.random.Generator,
-) -> None:
-    """Judge the groups of fold `mine` in a block, with the lifts that the other folds gave.
-
-    Parameters
-    ----------
-    score, base
-        Weighted log lifts, flat, and ``log pi_S``.
-    residual
-        Adds, cell by cell, expected rows given the group's sensitive values minus expected rows
-        under ``p(s | r)``: the gradient of the log likelihood by the score.
-    group_score
-        Set to the log likelihood of each group.
-    owner
-        Adds ``P(item belongs to value)`` at ``links[item] + ranks[slot]``, unless of length 0.
-    rng
-        Cuts large groups into pieces for `owner`. Their scores, and the residual without `owner`,
-        are those of Bethe, where value and gradient belong together.
-    """
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
-    level = np.empty(len(base))
-    for g in range(first, last):
-        if fold[g] != mine:
-            continue
-        lo = offsets[g]
-        n = offsets[g + 1] - lo
-        for m in range(n):
-            top = -np.inf
-            for s in range(len(base)):
-                total = base[s]
-                for a in range(len(strides)):
-                    total += score[cells[lo + m, a] + s * strides[a]]
-                level[s] = total
-                top = max(top, total)
-            mass = 0.0
-            for s in range(len(base)):
-                mass += np.exp(level[s] - top)
-            norm = top + np.log(mass)
-            for s in range(len(base)):
-                level[s] -= norm
-                p = np.exp(level[s])
-                for a in range(len(strides)):
-                    residual[cells[lo + m, a] + s * strides[a]] -= p
-            for x in range(n):
-                space.weight[x, m] = level[secrets[lo + x]]
-        sweeps = BELIEF_SWEEPS if len(owner) else 0
-        group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
-        for x in range(n):
-            s = secrets[lo + x]
-            for m in range(n):
-                p = space.marginal[x, m]
-                for a in range(len(strides)):
-                    residual[cells[lo + m, a] + s * strides[a]] += p
-                if len(owner):
-                    owner[links[lo + m] + ranks[lo + x]] += p
 
 
 # ---------------------------------------------------------------------------- result
@@ -218,6 +97,9 @@ class CrossFit:
         Of the log posterior of the weights there, with its sign turned for the precision (Laplace;
         pooling and left-out populations are taken as they are). The gradient is zero except where
         a weight is held at zero.
+    unit, error : arrays, shape (A,)
+        Weight of each attribute when the groups are judged by it alone, and standard error of
+        ``weights / unit`` by the jackknife over the folds.
     pooling : array, shape (A,)
         ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
     alone, added : arrays, shape (A,)
@@ -244,6 +126,8 @@ class CrossFit:
     weights: Floats
     precision: Floats
     gradient: Floats
+    unit: Floats
+    error: Floats
     pooling: Floats
     alone: Floats
     added: Floats
@@ -326,10 +210,7 @@ class _Folds:
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         self.blocks = list(itertools.pairwise(cuts.tolist()))
-        self.margins = [
-            np.bincount(layout.items[:, a], minlength=k) / layout.n_rows
-            for a, k in enumerate(layout.sizes)
-        ]
+        self.margins = layout.margins
         members = self.fold[layout.groups]
         own = np.zeros((n_folds, layout.n_secrets))
         np.add.at(own, (members, layout.secrets), 1.0)
@@ -597,6 +478,32 @@ def fold_spread(lifts: Floats) -> Floats:
     return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
 
 
+def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
+    """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
+
+    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa`` is its prior's:
+    that adds ``kappa / (kappa + c)^2`` to what folds show.
+
+    Parameters
+    ----------
+    lifts : numpy.ndarray
+        Log lifts by fold.
+    pooling : float
+        ``kappa``.
+    rows : numpy.ndarray
+        ``n_s m(k)``, the rows of each value if it told nothing.
+    """
+    information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
+    doubt = np.sqrt(pooling) / np.maximum(information, pooling)
+    return np.concatenate([fold_spread(lifts), doubt[None]])
+
+
+def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> list[Floats]:
+    """`lift_spread` of every attribute of a vertical table."""
+    chance = [layout.secret_counts[:, None] * margin for margin in layout.margins]
+    return [*map(lift_spread, layout.split(lifts), pooling, chance)]
+
+
 def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
     """``P(item belongs to value)`` of every group under the scores of its fold.
 
@@ -663,10 +570,13 @@ def _result(
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
             added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
+    unit, error = _relative(dealt, lift, weights, precision)
     return CrossFit(
         weights=weights,
         precision=precision,
         gradient=gradient,
+        unit=unit,
+        error=error,
         pooling=pooling,
         alone=alone - random_worlds.sum(),
         added=added,
@@ -678,6 +588,70 @@ def _result(
         group_scores=np.stack([independent, weighted, random_worlds], axis=1),
         turns=turns,
     )
+
+
+def _relative(
+    dealt: _Folds, lift: Floats, weights: Floats, precision: Floats
+) -> tuple[Floats, Floats]:
+    """`CrossFit.unit` and `CrossFit.error`.
+
+    To first order a fold's groups move the log lifts of all other folds as they move their mean.
+    """
+    n, folds = len(weights), dealt.n
+    mean, deviation = WEIGHT_PRIOR
+
+    def slope(at: Floats, lifts: Floats, fold: int = -1) -> Floats:
+        _, residual = dealt.judge(lifts * at[dealt.attribute])
+        kept = dealt.by_attribute(residual * lifts)[np.arange(folds) != fold]
+        return np.asarray(kept.sum(axis=0) - (at - mean) / deviation**2)
+
+    unit, bend = np.ones(n), np.empty(n)
+    for a, one in enumerate(np.eye(n)):
+        for _ in range(ALONE_STEPS):
+            now = slope(unit[a] * one, lift)[a]
+            rise = (now - slope((unit[a] + STEP) * one, lift)[a]) / STEP
+            bend[a] = max(rise, deviation**-2.0)
+            step = np.clip(now / bend[a], -0.5, 0.5)
+            unit[a] = np.clip(unit[a] + step, *UNIT_BOUNDS)
+            if abs(step) < SETTLED:
+                break
+    moved = np.empty((folds, n))
+    for f in range(folds):
+        lifts, rest = lift + lift[f] - lift.mean(axis=0), (folds - 1) / folds
+        without = weights + np.linalg.solve(rest * precision, slope(weights, lifts, f))
+        alone = [
+            unit[a] + slope(unit[a] * one, lifts, f)[a] / (rest * bend[a])
+            for a, one in enumerate(np.eye(n))
+        ]
+        moved[f] = without / np.maximum(alone, UNIT_BOUNDS[0])
+    return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
+
+
+def fold_error(estimates: Floats) -> Floats:
+    """Jackknife error of an estimate, from those without one fold after the other (in rows).
+
+    Examples
+    --------
+    >>> fold_error(np.array([[1.0], [3.0]])).tolist()
+    [1.0]
+    """
+    return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
+
+
+def unsettled(precision: Floats, spread: float) -> Floats:
+    """Error of weights that only their prior tells apart, which no left-out fold shows.
+
+    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode;
+    what it would add if the other weights were known is taken off.
+
+    Examples
+    --------
+    >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
+    [0.353, 0.353]
+    """
+    moved = np.linalg.inv(precision)
+    more = (moved**2).sum(axis=0) - np.diag(precision) ** -2.0
+    return np.sqrt(np.maximum(more, 0.0)) / spread
 
 
 def _beliefs(

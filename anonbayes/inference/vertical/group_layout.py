@@ -235,6 +235,14 @@ class VerticalLayout:
         return count_cells(self.arrays, assignment, self.n_cells)
 
     # ------------------------------------------------------------------ parameters
+    @property
+    def margins(self) -> list[Floats]:
+        """Shares of each attribute's categories among all items."""
+        return [
+            np.bincount(self.items[:, a], minlength=k) / self.n_rows
+            for a, k in enumerate(self.sizes)
+        ]
+
     def flatten(self, parts: Sequence[ArrayLike]) -> Floats:
         """Join arrays of shape ``(S, K_a)``, one per attribute, into the flat array."""
         return np.concatenate([np.asarray(p, dtype=float).ravel() for p in parts])
