@@ -137,7 +137,18 @@ def assess(
     allow_partial: AllowPartial = False,
     show_values: Annotated[
         bool,
-        typer.Option("--show-values", help="Show the values of threatened people in the report."),
+        typer.Option(
+            "--show-values",
+            help="Show the values of threatened people, and values that "
+            "only the cleartext has, in the report.",
+        ),
+    ] = False,
+    hide_values: Annotated[
+        bool,
+        typer.Option(
+            "--hide-values",
+            help="Number the values that the release does not show in posterior.nc, too.",
+        ),
     ] = False,
     keep_draws: Annotated[
         bool,
@@ -195,6 +206,7 @@ def assess(
             "limits.preset": preset,
             "limits.require_convergence": require_convergence,
             "outputs.show_values": show_values,
+            "outputs.hide_values": hide_values,
             "outputs.draws": keep_draws,
             "outputs.plots": False,
             "outputs.tables": False,

@@ -335,9 +335,12 @@ def estimate(
             settings["prior_weight"] = prior_weight
     elif prior_weight is not None:
         raise AnonbayesError(f"--prior-weight has no meaning with --method {method}.")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = channel.estimate(sent, method=method, **settings)
+    from anonbayes.scenario.outputs import BAYES, stage
+
+    with stage(BAYES if method == "bayes" else "Estimating the shares"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = channel.estimate(sent, method=method, **settings)
     notes = [str(note.message) for note in caught]
     shares = found.summary().rename(columns={"p": "share"})
     writers = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -566,6 +566,30 @@ class Posterior:
             again, to the last bit, in a moment. Draws of chains are always written.
         """
         return write_stored(self, path, draws=draws)
+
+    def published(self) -> Posterior:
+        """Return the posterior with numbers in place of values that the release does not show.
+
+        Reports are written of it; ``post.published().to_netcdf(path)`` writes a file whose domains
+        give no value of the cleartext away. See `ReleasedTable.published`.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> post = ab.fit(ab.datasets.load("table1_recoded"), draws=20, seed=1, progressbar=False)
+        >>> [str(label) for label in post.published().draws["ZIP"].values[:2]]
+        ['not shown 1', 'not shown 2']
+        """
+        table = self.table.published()
+        if table is self.table:
+            return self
+        labels = {name: list(domain.labels) for name, domain in table.domains.items()}
+        groups = {
+            key: group.assign_coords({k: v for k, v in labels.items() if k in group.coords})
+            for key, group in self.groups.items()
+        }
+        attrs = {**self.attrs, "fingerprint": table.fingerprint}
+        return replace(self, table=table, groups=groups, attrs=attrs)
 
     @classmethod
     def from_draws(

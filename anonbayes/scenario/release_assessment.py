@@ -269,7 +269,7 @@ class PreparedAssessment:
                     post, truth=self.truth, harm=harm, kind=kind, client=self.client
                 )
         with self._stage("Judging whether the draws can be trusted", alone and bar):
-            judged = diagnose(post)
+            judged = diagnose(post if settings.outputs.show_values else post.published())
         return Assessed(post, risk, judged, self._standing_out() if alone else {})
 
     def _standing_out(self) -> dict[str, Identity]:
@@ -310,6 +310,7 @@ class PreparedAssessment:
             measures["unique_in_population_high"] = float(high["unique_in_population"])
             measures["largest_match"] = float(released.rows["match"].max())
         limits = (*_threats(self.settings.limits, risk), *self._other_limits(measures, judged))
+        kept = post.published() if self.settings.outputs.hide_values else post
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
@@ -329,7 +330,7 @@ class PreparedAssessment:
             # A file of draws would hold the register's people.
             netcdf=None
             if self.register is not None
-            else partial(post.to_netcdf, draws=self.settings.outputs.draws),
+            else partial(kept.to_netcdf, draws=self.settings.outputs.draws),
             plots=({} if risk is None else _plots(risk))
             | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()},
             files=self._report(answer, limits, command),
