@@ -149,9 +149,14 @@ def read_number(
 
 
 def read_whole(
-    argument: str, value: Any, *, least: int = 0, error: type[AnonbayesError] = AnonbayesError
+    argument: str,
+    value: Any,
+    *,
+    least: int = 0,
+    most: int | None = None,
+    error: type[AnonbayesError] = AnonbayesError,
 ) -> int:
-    """Return a whole number from `least` on; raise `error` for anything else.
+    """Return a whole number from `least` to `most`; raise `error` for anything else.
 
     Examples
     --------
@@ -165,11 +170,12 @@ def read_whole(
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
         number: Any = value  # the abstract type has no comparison for type checkers
         try:
-            if least <= number == int(number):
+            if least <= number == int(number) and (most is None or number <= most):
                 return int(number)
         except (OverflowError, ValueError):
             pass
-    raise error(f"{argument}={value!r} must be a whole number of at least {least}.")
+    above = "" if most is None else f" and at most {most:,}"
+    raise error(f"{argument}={value!r} must be a whole number of at least {least}{above}.")
 
 
 def read_numbers(

@@ -315,6 +315,8 @@ def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     """
     n = whole_number("n", n, least=2)
     tested = whole_number("tested", tested, least=0)
+    if n > 10**8:
+        raise AnonbayesError(f"n={n} islanders are too many for a table in memory.")
     if tested > n - 1:
         raise AnonbayesError(f"tested={tested}, but there are only {n - 1} innocents.")
     if not 0.0 < read_number("p", p) < 1.0:

@@ -628,7 +628,7 @@ class IntegerDomain(Domain):
 
     def __init__(self, size: int, name: str = "value") -> None:
         number = plain(size)
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**62:
             raise DomainError(f"size={size!r} is not a number of values; give an integer >= 1.")
         # A range stands for the tuple of values: it is indexed, compared and hashed like one.
         object.__setattr__(self, "name", name)

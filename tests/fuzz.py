@@ -36,9 +36,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tests.fuzz_kernels import WATCHED, idle_kernels, kernels  # isort: skip  before any kernel
+
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
-from tests.fuzz_kernels import kernels
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "data"
@@ -129,13 +130,14 @@ def odd_frame(frame: pd.DataFrame, rng: random.Random) -> Any:
     if kind == 6:
         return rng.choice([None, 3, "frame", [], changed.iloc[:, 0], changed.to_numpy()])
     column = rng.randrange(frame.shape[1])
-    changed = changed.astype(object)
+    cells = changed.iloc[:, column].to_numpy(dtype=object, copy=True)
     for _ in range(rng.choice([1, 1, 3])):
         cell = rng.choice([*NUMBERS, *TEXTS, (1, 2), frozenset({"a"}), pd.Interval(0, 5)])
-        changed.iat[rng.randrange(len(changed)), column] = None
-        changed.iloc[:, column] = [
-            cell if rng.random() < 0.3 else v for v in changed.iloc[:, column]
-        ]
+        cells[rng.randrange(len(cells))] = None
+        for row in range(len(cells)):
+            if rng.random() < 0.3:
+                cells[row] = cell
+    changed.isetitem(column, pd.Series(cells, index=changed.index, dtype=object))
     return changed
 
 
@@ -343,7 +345,7 @@ def calls() -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
             (f"{name}.estimate", channel.estimate, {"reports": reports, "method": "mle"}),
             (f"{name}.estimate, empirical", channel.estimate, {"reports": reports, "method": "empirical", "level": 0.9}),
             (f"{name}.estimate, bayes", channel.estimate,
-             {"reports": reports, "method": "bayes", "seed": 1}),
+             {"reports": reports, "method": "bayes", "seed": 1, "draws": 20, "tune": 10, "chains": 2}),
             (f"{name}.evidence", channel.evidence, {"reports": reports}),
             (f"{name}.counts", channel.counts, {"reports": reports}),
             (f"{name}.expected_loss", channel.expected_loss, {"p": [0.25] * 4, "n": 100, "norm": "l2"}),
@@ -612,13 +614,12 @@ def scenarios(rng: random.Random, desk: Path) -> Callable[[], Any]:
         if kind == 0:
             place.pop(key, None)
         elif kind == 1:
-            place[rng.choice(["nonsense", "seed", "dataset", "", "draws"])] = rng.choice(
-                TOML_VALUES
-            )
+            names = ["nonsense", "seed", "dataset", "", "draws"]
+            place[rng.choice(names)] = copy.deepcopy(rng.choice(TOML_VALUES))
         elif kind == 2 and keys:
             place[key + "s"] = place.pop(key)
         else:
-            place[key] = rng.choice(TOML_VALUES)
+            place[key] = copy.deepcopy(rng.choice(TOML_VALUES))
     file = desk / "mine.toml"
     file.write_text("\n".join(toml(content)) + "\n", encoding="utf-8")
     described.append(file.read_text(encoding="utf-8"))
@@ -720,6 +721,9 @@ def main() -> int:
                     places.setdefault((kind, foreign.where), []).append(foreign)
                 if time.monotonic() > end:
                     break
+    if WATCHED and "kernels" in counts:
+        idle = idle_kernels()
+        print(f"{len(WATCHED) - len(idle)} of {len(WATCHED)} kernels have run; idle: {idle}")
     total = sum(numbers.values())
     print(f"{total:,} inputs, seed {told.seed}")
     print(pd.DataFrame(counts).T.reindex(columns=list(OUTCOMES)).fillna(0).astype(int).to_string())

@@ -1,25 +1,59 @@
 """Odd tables and reports for everything that compiled code works on.
 
-    NUMBA_DISABLE_JIT=1 python -m tests.fuzz --area kernels --cases 60    # kernels as plain Python
+    NUMBA_DISABLE_JIT=1 python -m tests.fuzz --area kernels --cases 100    # kernels as plain Python
     NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=/tmp/checked python -m tests.fuzz --area kernels
 
 Compiled code reads past its arrays without a word. Both commands turn that into an `IndexError`,
-which is foreign: the first in a moment, the second as compiled (which takes minutes once).
-Everything here is valid on its face, only small, degenerate or extreme.
+which is foreign: the first in a moment, and it tells which kernels no case has reached; the second
+as compiled (which takes minutes once). CI also runs all tests of one Python with the second
+setting. Everything here is valid on its face, only small, degenerate or extreme.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import pkgutil
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import numba
 import numpy as np
 import pandas as pd
 
-import anonbayes as ab
-from anonbayes.channels.registry import MECHANISMS
+WATCHED: dict[str, bool] = {}
+"""Kernels by name, and whether they have run; filled where nothing is compiled."""
+
+
+def _watch(function: Any = None, **_: Any) -> Any:
+    """`numba.njit` that compiles nothing and notes which functions run."""
+    if function is None:
+        return _watch
+    if not function.__module__.startswith("anonbayes."):
+        return function
+    name = f"{function.__module__}.{function.__name__}"
+    WATCHED[name] = False
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **settings: Any) -> Any:
+        WATCHED[name] = True
+        return function(*arguments, **settings)
+
+    return run
+
+
+if numba.config.DISABLE_JIT:
+    numba.njit = _watch
+
+import anonbayes as ab  # noqa: E402
+from anonbayes.channels.registry import MECHANISMS  # noqa: E402
+from anonbayes.diagnostics.weiss import METHODS  # noqa: E402
+from anonbayes.errors import AnonbayesError  # noqa: E402
+from anonbayes.estimation import bayes  # noqa: E402
 
 EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0)
 WEIGHTS = (1e-8, 1e-3, 0.3, 1.0, 1e6)
@@ -27,96 +61,126 @@ STEPS = ("auto", "block", "collapsed", "tempered", "swap", "permute", "sequentia
 SHORT: dict[str, Any] = {"draws": 3, "tune": 2, "chains": 2, "cores": 1, "progressbar": False}
 
 
-def people(rng: random.Random, most: int = 9) -> tuple[pd.DataFrame, dict[str, list[int]]]:
+def people(rng: random.Random, most: int = 9) -> tuple[pd.DataFrame, dict[str, list[Any]]]:
     """Cleartext of a few people, and its domains."""
     rows = rng.randint(1, most)
     sizes = {f"x{a}": rng.choice([1, 2, 3, 7]) for a in range(rng.randint(1, 3))}
     frame = pd.DataFrame({k: [rng.randrange(n) for _ in range(rows)] for k, n in sizes.items()})
     frame["s"] = [rng.choice("pqr"[: rng.choice([1, 2, 3])]) for _ in range(rows)]
-    return frame, {k: list(range(n)) for k, n in sizes.items()}
+    return frame, {k: list(range(n)) for k, n in sizes.items()} | {"s": list("pqr")}
 
 
-def wide(rng: random.Random, value: int, domain: list[int]) -> Any:
+def wide(rng: random.Random, value: int, domain: list[int], crossing: bool) -> Any:
     """A released cell that holds the value."""
-    kind = rng.randrange(4)
+    kind = rng.choice([0, 1, 2, 2, 3]) if crossing else 0
     if kind == 0:
-        return "*"
+        return "*" if rng.random() < 0.3 else value
     if kind == 1:
         return {value, rng.choice(domain)}
     return {*rng.sample(domain, rng.randint(1, len(domain))), value} if kind == 2 else value
 
 
-def ask(post: ab.Posterior, clear: pd.DataFrame) -> None:
+def attempt(function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+    """Result of a call, or None where it is refused: what comes after is tried all the same."""
+    with contextlib.suppress(AnonbayesError):
+        return function(*arguments, **settings)
+
+
+def ask(post: ab.Posterior | None, clear: pd.DataFrame, rng: random.Random) -> None:
     """Everything that is asked of a posterior."""
+    if post is None:
+        return
     known = clear.drop(columns="s")
-    post.attacker(known)
-    post.random_worlds(known)
-    for kind in ("predictive", "conditional"):
-        post.learner(known, kind=kind)
-    post.assess(clear, samples=20)
-    ab.diagnose(post)
+    attempt(post.attacker, known)
+    attempt(post.random_worlds, known)
+    attempt(post.learner, known, kind=rng.choice(["predictive", "conditional"]))
+    attempt(post.assess, clear, samples=20)
+    if post.method == "exact":
+        next(iter(post.trees.values())).draw(2, np.random.default_rng(1))
+    attempt(ab.diagnose, post)
+    attempt(post.check, draws=2, seed=1)
+    attempt(post.with_log_likelihood)
 
 
 def horizontal(rng: random.Random) -> None:
-    """A table of cells, perhaps with secrets behind a channel."""
-    clear, domains = people(rng)
-    released = clear.astype(object)
-    for name, domain in domains.items():
-        released[name] = [wide(rng, value, domain) for value in clear[name]]
-    options: dict[str, Any] = {}
-    if rng.random() < 0.4:
-        channel = ab.RandomizedResponse(ab.Domain("s", list("pqr")), rng.choice(EPSILONS))
+    """A table of cells, perhaps with secrets behind a channel, or a register beside it."""
+    clear, domains = people(rng, 14)
+    released, crossing = clear.astype(object), rng.random() < 0.7
+    for name in sorted(set(domains) - {"s"}):
+        released[name] = [wide(rng, value, domains[name], crossing) for value in clear[name]]
+    options: dict[str, Any] = {"domains": domains}
+    if rng.random() < 0.3:
+        channel = ab.RandomizedResponse(ab.Domain("s", domains.pop("s")), rng.choice(EPSILONS))
         released["s"] = channel.release(clear["s"], seed=1)
         options["channels"] = {"s": channel}
-    table = ab.ReleasedTable.horizontal(released, "s", domains=domains, **options)
+    table = ab.ReleasedTable.horizontal(released, "s", **options)
     method = rng.choice(["auto", "auto", "gibbs"])
-    step = rng.choice([None, "counts"]) if method == "gibbs" else None
-    post = ab.fit(
-        table, beta=rng.choice(WEIGHTS), alpha=rng.choice(WEIGHTS), method=method, step=step,
-        evidence=rng.choice(["independent", "independent", "weighted"]), seed=rng.randrange(99),
+    post = attempt(
+        ab.fit, table, alpha=rng.choice(WEIGHTS), beta=rng.choice([*WEIGHTS, None, None]),
+        method=method,
+        step=rng.choice([None, "counts"]) if method == "gibbs" else None,
+        evidence=rng.choice(["independent", "weighted"]), seed=rng.randrange(99),
+        register=clear.iloc[: rng.randint(1, len(clear))] if rng.random() < 0.4 else None,
         keep_cleartext=rng.random() < 0.3, **SHORT,
     )  # fmt: skip
-    ask(post, clear)
+    ask(post, clear, rng)
 
 
 def vertical(rng: random.Random) -> None:
-    """An Anatomy with groups of one to six rows, secrets repeated or not."""
-    clear, _ = people(rng)
-    group = sorted(rng.randrange(3) for _ in range(len(clear)))
+    """An Anatomy with groups of one to many rows, secrets repeated or not."""
+    steps = rng.choice([["weighted"], [*STEPS]])
+    clear, domains = people(rng, 40 if steps == ["weighted"] else 12)
+    groups = rng.choice([1, 3, 12])
+    group = sorted(rng.randrange(groups) for _ in range(len(clear)))
     qit = clear.drop(columns="s").assign(g=group)
-    table = ab.ReleasedTable.vertical(
-        qit, pd.DataFrame({"g": group, "s": clear["s"]}), group="g", sensitive="s"
-    )
-    if rng.random() < 0.2:
-        post = ab.fit(table, evidence="weighted", seed=1, draws=3, chains=2, progressbar=False)
-    else:
-        step = rng.choice(STEPS)
+    secrets = pd.DataFrame({"g": group, "s": clear["s"]})
+    table = ab.ReleasedTable.vertical(qit, secrets, group="g", sensitive="s", domains=domains)
+    for step in steps:
         ladder = {"temperatures": 3} if step == "tempered" else {}
-        post = ab.fit(
-            table, step=step, beta=rng.choice(WEIGHTS), seed=rng.randrange(99),
-            keep_cleartext=rng.random() < 0.3, **SHORT, **ladder,
+        how = {"evidence": "weighted"} if step == "weighted" else {"step": step}
+        post = attempt(
+            ab.fit, table, beta=rng.choice(WEIGHTS), seed=rng.randrange(99),
+            keep_cleartext=rng.random() < 0.3 and step != "weighted", **SHORT, **ladder, **how,
         )  # fmt: skip
-    ask(post, clear)
+        if rng.random() < 1.5 / len(steps):
+            ask(post, clear, rng)
 
 
 def reports(rng: random.Random) -> None:
-    """Reports of a mechanism at an extreme budget, estimated in every way."""
-    domain = ab.Domain("v", list("abcdefg"[: rng.choice([1, 2, 3, 7])]))
-    kind = MECHANISMS[rng.choice(sorted(MECHANISMS))]
-    options: dict[str, Any] = {}
-    if "sensitive" in kind.needs:
-        options["sensitive"] = rng.sample(list(domain.values), rng.randint(1, len(domain)))
-    if "budgets" in kind.needs:
-        options["budgets"] = [rng.choice(EPSILONS) for _ in domain.values]
-    epsilon = rng.choice(EPSILONS) if kind.takes_epsilon else None
-    channel = kind.make(domain, epsilon, **options)
+    """Reports of every mechanism at an extreme budget, estimated in every way."""
+    domain = ab.Domain("v", range(rng.choice([1, 2, 3, 7])))
     values = [rng.choice(domain.values) for _ in range(rng.choice([1, 3, 20]))]
-    sent = channel.release(values, seed=rng.randrange(99))
-    settings = {"draws": 5, "chains": 1, "seed": 1} if rng.random() < 0.5 else {}
-    method = rng.choice(["empirical", "threshold", "mle", "em", "bayes", "shrinkage"])
-    channel.estimate(sent, method=method, **(settings if method == "bayes" else {}))
-    channel.log_likelihood(np.full(len(domain), 1 / len(domain)), sent)
-    channel.evidence(sent)
+    budgets = [rng.choice(EPSILONS) for _ in domain.values]
+    epsilon = rng.choice(EPSILONS)
+    options = {"sensitive": rng.sample(domain.values, 1), "budgets": budgets}
+    for kind in MECHANISMS.values():
+        given = {name: value for name, value in options.items() if name in kind.needs}
+        estimates(attempt(kind.make, domain, epsilon if kind.takes_epsilon else None, **given),
+                  values, rng)  # fmt: skip
+    # A prime number of hashes, so that hashes are undone.
+    estimates(ab.LocalHashing(domain, g=11, epsilon=epsilon), values, rng)
+    sent = ab.RAPPOR(domain, 1.0).release(values, seed=1)
+    attempt(ab.reidentify.budget_attack, domain, sent, values=values, seed=1, budgets=budgets)
+
+
+def estimates(channel: Any, values: list[Any], rng: random.Random) -> None:
+    """Shares from the reports of a channel, if it could be made."""
+    if channel is None:
+        return
+    sent = attempt(channel.release, values, seed=rng.randrange(99))
+    report = attempt(channel.reporter, seed=1)
+    one_by_one = [report(value) for value in values] if report else sent
+    for name in ("counts", "evidence", "log_likelihood"):
+        p = [np.full(len(channel.domain), 1 / len(channel.domain))][: name == "log_likelihood"]
+        for given in (sent, one_by_one):
+            attempt(getattr(channel, name, list), *p, given)
+    for method in ("empirical", "threshold", "mle", "em", "shrinkage"):
+        attempt(channel.estimate, sent, method=method)
+    # Beyond so many values draws go by another kernel.
+    for most in (0, 3000):
+        with mock.patch.object(bayes, "MOST_VALUES", most):
+            attempt(channel.estimate, sent, method="bayes", draws=5, tune=3, chains=1, seed=1)
+    attempt(ab.pie.worst_case, channel, n_users=5, t=2)
 
 
 def chains(rng: random.Random) -> None:
@@ -124,34 +188,45 @@ def chains(rng: random.Random) -> None:
     made = np.random.default_rng(rng.randrange(10**6))
     shape = (rng.choice([1, 2, 4]), rng.choice([1, 2, 11, 40]), rng.choice([1, 3]))
     draws = made.integers(0, rng.choice([1, 2, 9]), shape)
-    ab.weiss(draws, segments=rng.choice([2, 5, "chains"]), method=rng.choice(
-        ["weiss", "hangartner", "billingsley", "dar1_bootstrap", "markov_bootstrap"]
-    ))  # fmt: skip
-    ab.geweke(draws.astype(float), method=rng.choice(["ar", "batch", "naive"]))
-    ab.diagnose(draws)
+    for method in METHODS:
+        attempt(ab.weiss, draws, segments=rng.choice([2, 5, "chains"]), method=method,
+                simulations=3)  # fmt: skip
+    for method in ("ar", "ess"):
+        attempt(ab.geweke, np.tile(draws, (1, 5, 1)).astype(float), method=method)
+    attempt(ab.diagnose, draws)
 
 
 def attacks(rng: random.Random) -> None:
     """Matchers, information and uniqueness on next to nothing."""
-    clear, _ = people(rng)
-    which = rng.randrange(4)
-    if which == 0:
-        traces = [[rng.choice("abc") for _ in range(rng.randint(1, 4))] for _ in range(3)]
-        ab.reidentify.markov_attack(traces, training=traces[::-1], senders=[0, 1, 2])
-    elif which == 1:
-        scores = [[rng.choice([0.0, 1.0, rng.random()]) for _ in range(n)] for n in (3, 5)]
-        ab.pie.system_entropy(*scores, k=rng.choice([1, 2, 9]))
-    elif which == 2:
-        ab.identity(clear.drop(columns="s"), population=rng.choice([len(clear), 10**6]), draws=3,
-                    tune=2, chains=1, classes=rng.choice([1, 4]), seed=1,
-                    progressbar=False)  # fmt: skip
-    else:
-        ab.anonymize.mondrian(clear, "s", k=rng.choice([1, 2, 5]), l=rng.choice([1, 2]))
+    clear, domains = people(rng)
+    domains.pop("s")
+    trees = {name: ab.Hierarchy.from_intervals(values, 2) for name, values in domains.items()}
+    traces = [[rng.choice("abc") for _ in range(rng.randint(1, 4))] for _ in range(3)]
+    attempt(ab.reidentify.markov_attack, traces, training=traces[::-1], senders=[0, 1, 2])
+    scores = [[rng.choice([0.0, 1.0, rng.random()]) for _ in range(n)] for n in (3, 5)]
+    attempt(ab.pie.system_entropy, *scores, k=rng.choice([1, 2, 9]))
+    who = attempt(
+        ab.identity, clear.drop(columns="s"), population=rng.choice([len(clear), 50, 10**6]),
+        draws=2, tune=2, chains=1, classes=rng.choice([2, 4]), seed=1, progressbar=False,
+    )  # fmt: skip
+    if who is not None:
+        attempt(who.contributions)
+    for hierarchies in (None, trees):
+        attempt(ab.anonymize.mondrian, clear, "s", k=rng.choice([1, 2, 5]), l=rng.choice([1, 2]),
+                cells=rng.choice(["tight", "region"]), hierarchies=hierarchies)  # fmt: skip
 
 
-WORKS: tuple[Callable[[random.Random], None], ...] = (
-    horizontal, horizontal, vertical, vertical, reports, reports, chains, attacks,
-)  # fmt: skip
+def idle_kernels() -> list[str]:
+    """Kernels of the whole package that no case has reached."""
+    for module in pkgutil.walk_packages(ab.__path__, "anonbayes."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    # What a ufunc is made of has no arrays, and is compiled all the same.
+    ufuncs = {"anonbayes.pie.information._phi"}
+    return sorted({name for name, has_run in WATCHED.items() if not has_run} - ufuncs)
+
+
+WORKS = (*(horizontal,) * 6, *(vertical,) * 4, reports, chains, chains, attacks)
 
 
 def kernels(rng: random.Random, desk: Path) -> Callable[[], Any]:

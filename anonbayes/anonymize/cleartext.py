@@ -14,7 +14,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import SmallCodes
-from anonbayes.domains import Domain, DomainsByColumn, code_dtype, gaps, is_number, number_of
+from anonbayes.domains import (
+    Domain,
+    DomainsByColumn,
+    code_dtype,
+    factorize,
+    gaps,
+    is_number,
+    number_of,
+)
 from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.io.text import has_decimal_commas, pandas_frame
@@ -241,7 +249,7 @@ def _numbers_rows(domain: Domain, n_rows: int) -> bool:
 
 def _encode(series: pd.Series, domain: Domain) -> SmallCodes:
     """Codes of a column; the text of a value stands for the value, as in released cells."""
-    inverse, distinct = pd.factorize(series)
+    inverse, distinct = factorize(series, where=f"Column {series.name!r}")
     lookup = np.empty(len(distinct), dtype=code_dtype(len(domain)))
     for i, value in enumerate(distinct):
         code = domain.find(value)

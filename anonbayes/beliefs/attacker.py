@@ -17,7 +17,7 @@ from anonbayes.beliefs.index import (
     pair_values,
     records_of,
 )
-from anonbayes.beliefs.learner import learner_weights, weight_draws
+from anonbayes.beliefs.learner import LEAST_FIT, learner_weights, weight_draws
 from anonbayes.beliefs.register import PRIOR_ROWS, Register, subset, whole_records
 from anonbayes.beliefs.victims import Victims, batch_slices, by_secret, in_terms_of
 from anonbayes.inference.weights import tempered_fit, weighted_joint
@@ -457,9 +457,8 @@ def _add_fits(draws, weight, cells, pairs, out):  # type: ignore[no-untyped-def]
                     fit = 0.0
                     for i in range(c_pointer[y], c_pointer[y + 1]):
                         fit += known[c_index[i]] * pi[c_index[i]] * c_data[i]
-                    # Where tiny weights leave a secret's cell without any probability, no row of
-                    # that secret shows it.
-                    if total[y] > 0.0:
-                        out[p, s] += fit / total[y]
+                    # Tiny weights leave values, or all of a cell, without any probability in a
+                    # draw; what is compatible stays possible.
+                    out[p, s] += max(fit / total[y] if total[y] > 0.0 else 0.0, LEAST_FIT)
                 for i in range(w_pointer[v], w_pointer[v + 1]):
                     known[w_index[i]] = 0.0

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "learner_joint", "learner_weights", "weight_draws"]
 KINDS = ("predictive", "conditional")
+LEAST_FIT = 1e-200
+"""Probability that a compatible value keeps in every draw."""
+
 MOST_DRAWS = 2000
 
 
@@ -108,7 +111,11 @@ def _averaged(
         total = Scaled(np.zeros(size), np.zeros(size, dtype=np.int64))
         chosen = range(cut.start, cut.stop, step)
         for t in chosen:
-            known = [w @ d[chain, t].T for w, d in zip(victims.weights, draws, strict=True)]
+            # Tiny prior weights leave values without any probability in a draw.
+            known = [
+                np.maximum(w @ d[chain, t].T, LEAST_FIT)
+                for w, d in zip(victims.weights, draws, strict=True)
+            ]
             start = np.concatenate([[0], np.cumsum([len(k) for k in known])[:-1]])
             if eta is not None:
                 parts = [k[code] for k, code in zip(known, victims.codes.T, strict=True)]

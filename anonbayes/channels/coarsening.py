@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, read_number
+from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
 from anonbayes.domains import Domain, factorize, list_of, object_array
 from anonbayes.errors import ChannelError, DomainError, nearest
@@ -223,9 +223,8 @@ class UniformQuantizer(Generalization):
             raise ChannelError(
                 f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
             )
-        if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-            raise ChannelError(f"bins={bins!r} must be a whole number, at least 1.")
-        self.lower, self.upper, self.bins = float(lower), float(upper), int(bins)
+        self.bins = read_whole("bins", bins, least=1, most=MOST_BINS, error=ChannelError)
+        self.lower, self.upper = float(lower), float(upper)
         self.edges: Floats = uniform_edges(self.lower, self.upper, self.bins)
         self.levels: Floats = (self.edges[:-1] + self.edges[1:]) / 2
         known = Domain("value", self.levels.tolist()) if domain is None else domain

@@ -290,7 +290,11 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
     from scipy import optimize
 
-    root = optimize.brentq(slope, -300.0, 300.0, xtol=1e-13)
+    ends = slope(-300.0), slope(300.0)
+    if ends[0] * ends[1] < 0:
+        root = optimize.brentq(slope, -300.0, 300.0, xtol=1e-13)
+    else:  # budgets so large that the answer is an end, to the last digit
+        root = -300.0 if abs(ends[0]) < abs(ends[1]) else 300.0
     x = float(q.max()) + smallest / (1.0 + np.exp(root))
     keep = min(-np.log(x), LARGEST_KEEP)
     return epsilon - keep, np.full(len(epsilon), keep)

@@ -75,7 +75,7 @@ class PureChannel(Channel):
     # -- estimators ----------------------------------------------------------------------------
 
     def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
-        if not isinstance(reports, Sized):
+        if not isinstance(reports, Sized) or getattr(reports, "ndim", 1) == 0:
             raise ChannelError(f"reports={reports!r}: give a list of reports.")
         if len(reports) == 0:
             raise ChannelError("There are no reports to estimate from.")

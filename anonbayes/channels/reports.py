@@ -46,6 +46,8 @@ class BitReports:
         pointers, ones = _whole_numbers("indptr", indptr), _whole_numbers("indices", indices)
         if pointers.ndim != 1 or len(pointers) < 1 or pointers[0] != 0:
             raise ChannelError("The row pointers of bit reports must start with 0.")
+        if ones.ndim != 1:
+            raise ChannelError(f"The ones of bit reports must be a list, got shape {ones.shape}.")
         if np.any(np.diff(pointers) < 0) or pointers[-1] != len(ones):
             raise ChannelError(
                 "The row pointers of bit reports must ascend to the number of ones "
@@ -60,9 +62,10 @@ class BitReports:
         if steps.any():
             row = int(np.searchsorted(pointers, int(np.argmax(steps)), side="right")) - 1
             raise ChannelError(f"The ones of report {row} must be distinct and ascend.")
-        self.indptr = pointers
-        self.indices = ones.astype(code_dtype(size), copy=False)
-        self.size = int(size)
+        # Copies that nobody can change: compiled code relies on what was checked.
+        self.indptr, self.indices = pointers.copy(), ones.astype(code_dtype(size))
+        self.indptr.flags.writeable = self.indices.flags.writeable = False
+        self.size = size
 
     @classmethod
     def trusted(

@@ -168,7 +168,16 @@ def assess(
         bool,
         typer.Option(
             "--show-values",
-            help="Show the values of threatened people in the report.",
+            help="Show the values of threatened people, and values that only the cleartext has, in "
+            "the report.",
+            rich_help_panel=RESULTS,
+        ),
+    ] = False,
+    hide_values: Annotated[
+        bool,
+        typer.Option(
+            "--hide-values",
+            help="Number the values that the release does not show in posterior.nc, too.",
             rich_help_panel=RESULTS,
         ),
     ] = False,
@@ -239,6 +248,7 @@ def assess(
             "limits.preset": preset,
             "limits.require_convergence": _trusted(require_convergence, allow_unconverged),
             "outputs.show_values": show_values,
+            "outputs.hide_values": hide_values,
             "outputs.draws": keep_draws,
             "outputs.plots": False,
             "outputs.tables": False,

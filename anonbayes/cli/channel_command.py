@@ -418,7 +418,12 @@ def estimate(
             settings["prior_weight"] = prior_weight
     elif prior_weight is not None:
         raise AnonbayesError(f"--prior-weight has no meaning with --method {method}.")
-    with warnings.catch_warnings(record=True) as caught:
+    from anonbayes.scenario.outputs import BAYES, stage
+
+    with (
+        stage(BAYES if method == "bayes" else "Estimating the shares"),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         found = {
             name: made.estimate(each, method=method, **settings)

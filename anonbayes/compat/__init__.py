@@ -301,7 +301,10 @@ def _as_dataarray(
 ) -> xr.DataArray:
     if isinstance(values, xr.DataArray):
         return values
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise AnonbayesError(f"{name!r} must be an array (chain, draw, ...): {error}.") from None
     if array.ndim == 0:
         raise AnonbayesError(
             f"{name!r} is the single value {array!r}; draws are an array (chain, draw, ...)."

@@ -38,6 +38,9 @@ MOST_VALUES = 3000
 # Largest number of values with a learnt prior; beyond, its weight is the square root of K.
 MOST_LEARNT = 20_000
 
+# Most draws, which are held in memory.
+MOST_DRAWS = 10_000_000
+
 # Steps of a slice at most: 20 outwards, and halvings down to the last digit.
 MOST_STEPS = 200
 
@@ -89,9 +92,11 @@ def sample(
         Source of the draws.
     """
     size = likelihood.size
-    for name, number in (("draws", draws), ("chains", chains), ("thin", thin)):
-        read_whole(name, number, least=1, error=ModelError)
-    read_whole("tune", tune, error=ModelError)
+    draws, chains, thin = (
+        read_whole(name, number, least=1, most=MOST_DRAWS, error=ModelError)
+        for name, number in (("draws", draws), ("chains", chains), ("thin", thin))
+    )
+    tune = read_whole("tune", tune, most=MOST_DRAWS, error=ModelError)
     if alpha is not None and prior_weight is not None:
         raise ModelError("Give alpha or prior_weight, not both.")
     learnt = alpha is None and prior_weight is None and 1 < size <= MOST_LEARNT
@@ -293,7 +298,8 @@ class _Chain:
         new = math.exp(new)
         total = self.rng.standard_gamma(old * size)
         log_g = _same_place(self.log_p + math.log(max(total, 1e-300)), old, new)
-        log_p = log_g - special.logsumexp(log_g)
+        log_g -= log_g.max()  # SciPy's logsumexp would take most of the time
+        log_p = log_g - math.log(np.exp(log_g).sum())
         p = np.exp(log_p)
         if math.log(1.0 - self.rng.random()) < self._log(p) - self._log(self.p):
             self.p, self.log_p, self.alpha = p, log_p, np.full(size, new)

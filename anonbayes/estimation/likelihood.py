@@ -255,6 +255,19 @@ class MixtureLikelihood(SimplexLikelihood):
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[Any]
 
+    def __post_init__(self) -> None:
+        """Hold what the kernels rely on, which look at no bound themselves."""
+        rows, ones, ends = len(self.floor), self.indices, self.indptr
+        if not (
+            len(self.weights) == len(self.log_scale) == rows == len(ends) - 1
+            and len(self.gain) == len(self.tilt)
+            and ends[0] == 0
+            and ends[-1] == len(ones)
+            and (np.diff(ends) >= 0).all()
+            and (len(ones) == 0 or (ones.min() >= 0 and ones.max() < len(self.tilt)))
+        ):
+            raise ChannelError("The rows of this likelihood do not fit its values.")
+
     @classmethod
     def diagonal(
         cls, *, weights: npt.ArrayLike, floor: npt.ArrayLike, gain: npt.ArrayLike

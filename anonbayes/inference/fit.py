@@ -50,6 +50,9 @@ log = logging.getLogger("anonbayes")
 
 DISAGREE = 1.1
 LEAST_DRAWS = 100
+MOST_DRAWS = 10**9
+"""Draws, sweeps or chains beyond this are a mistake."""
+
 METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
 
@@ -169,6 +172,7 @@ def fit(
     if people != "records":
         raise ModelError("people= says who is who in several releases; fit has got one.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
+    one_of("method", method, METHODS)
     if client is not None:
         check_client(client)
     coords_of(table)  # refuses reserved names before anything runs
@@ -308,6 +312,8 @@ def _check_counts(**counts: int | None) -> None:
         least = 0 if name == "tune" else 1
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
+        if value > MOST_DRAWS:
+            raise ModelError(f"{name}={value!r} is more than {MOST_DRAWS:,}.")
 
 
 def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
@@ -316,7 +322,6 @@ def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
     `chain` names what was set that only a chain has.
     """
     one_of("evidence", evidence, EVIDENCE)
-    one_of("method", method, METHODS)
     if method == "gibbs":
         chain = ["method='gibbs'", *chain]
     if method == "crossfit":

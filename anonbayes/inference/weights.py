@@ -403,6 +403,10 @@ def _relative(
     return unit, np.hypot(fold_error(np.array(moved)), prior_part)
 
 
+MOST_NATS = 60.0
+"""No attribute speaks louder for a cell: products of several stay numbers."""
+
+
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
     """Mode of the weights by Newton's method above zero; precision and gradient there.
 
@@ -471,10 +475,13 @@ def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
     >>> tempered_fit(np.array([[0.5, 0.1]]), np.array([0.2]), 0.0).round(3).tolist()
     [[0.2, 0.2]]
     """
-    with np.errstate(divide="ignore"):
-        logs = weight * np.log(own) if weight > 0 else np.zeros_like(own)
-        rest = (1.0 - weight) * np.log(common)[..., None] if weight != 1 else 0.0
-    return np.asarray(np.where(own > 0, np.exp(logs + rest), 0.0))
+    seen = own > 0
+    log_own = np.log(np.where(seen, own, 1.0))
+    both = common[..., None]
+    # A marginal may underflow where a secret that nobody holds has the value: then it is its own.
+    log_common = np.log(np.where(both > 0, both, np.where(seen, own, 1.0)))
+    power = np.minimum(weight * log_own + (1.0 - weight) * log_common, MOST_NATS)
+    return np.asarray(np.where(seen, np.exp(power), 0.0))
 
 
 def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -> Scaled:

@@ -400,7 +400,7 @@ def quantized_query(
     """
     asked = as_query(query, box)
     borders = read_numbers("edges", edges, error=ChannelError)
-    if borders.ndim != 1 or len(borders) < 2 or np.any(np.diff(borders) < 0):
+    if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) >= 0).all():
         raise ChannelError("edges must be an ascending list of at least two numbers.")
     _check_answers(len(borders) - 1, asked)
     log_volumes, errors, method = _log_volumes(asked, box, borders, tolerance)

@@ -172,7 +172,10 @@ def rate(
         guesses, right = _array("attack", attack), _array("truth", truth)
         if guesses.shape != right.shape or guesses.ndim != 1:
             raise AnonbayesError(f"{guesses.shape} guesses for {right.shape} reports.")
-        success = (guesses == right).astype(float)
+        try:
+            success = (guesses == right).astype(float)
+        except (TypeError, ValueError, ArithmeticError) as odd:
+            raise AnonbayesError(f"attack and truth must be plain values: {odd}.") from None
     if where is not None:
         mask = _array("where", where)
         if mask.dtype != bool or mask.shape != success.shape:
@@ -305,6 +308,8 @@ def budget_attack(
     """
     users = Population.of(domain, values)
     epsilon = budget_array(budgets, domain)
+    if not isinstance(reports, BitReports):
+        raise AnonbayesError(f"reports must be BitReports, not {type(reports).__name__}.")
     if reports.size != len(domain):
         raise AnonbayesError(f"The reports have {reports.size} bits, {domain!r}.")
     sent = check_senders(senders, len(reports), len(users))

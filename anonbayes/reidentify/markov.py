@@ -79,8 +79,11 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
         if missing:
             raise AnonbayesError(f"Trace {missing[0]} of group {number} has a missing event.")
         sizes.append(np.array([len(row) for row in known]))
-        flat.append(np.concatenate(known))
-    if len({part.dtype.kind in "iufb" for part in flat}) > 1:
+        try:
+            flat.append(np.concatenate(known))
+        except TypeError as error:
+            raise AnonbayesError(f"Traces of group {number} mix kinds of events: {error}") from None
+    if len({"n" if part.dtype.kind in "iufb" else part.dtype.kind for part in flat} - {"O"}) > 1:
         raise AnonbayesError("Some traces hold numbers, others texts; they would never match.")
     codes, _ = pd.factorize(np.concatenate(flat))
     out, first = [], 0

@@ -62,8 +62,9 @@ def report(
     path : path
         The file; one that exists is replaced once the new one is complete.
     show_values : bool
-        Whether to show the values of threatened people. By default they are row numbers, counted
-        from 0 in the order of the cleartext.
+        Whether to show the values of threatened people, and values of domains that the release
+        does not show. By default people are row numbers, counted from 0 in the order of the
+        cleartext, and such values are left out (`Posterior.published`).
     title : str, optional
         Name of the release, for instance that of its file.
     diagnostics : DiagnosticReport, optional
@@ -140,6 +141,8 @@ def render(
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
+    if not show_values:
+        post = post.published()
     table = post.table
     checks = diagnose(post) if diagnostics is None else diagnostics
     labels = None

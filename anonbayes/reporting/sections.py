@@ -17,6 +17,7 @@ from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.io.text import ROW
 from anonbayes.risk.measures import GROUPS, MEASURES
 from anonbayes.risk.sensitivity import sensitivity_of
+from anonbayes.tables.evidence import NOT_SHOWN
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
@@ -580,6 +581,12 @@ def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> 
     mean = shares.mean(axis=0)
     if name == post.table.sensitive:
         mean = post.secret_mean
+    hidden = np.array([label.startswith(NOT_SHOWN) for label in labels])
+    if hidden.any():
+        labels = [x for x, away in zip(labels, hidden, strict=True) if not away]
+        labels.append(f"{count(int(hidden.sum()), 'value')} that the release does not show")
+        shares = np.column_stack([shares[:, ~hidden], shares[:, hidden].sum(axis=1)])
+        mean = np.append(mean[~hidden], mean[hidden].sum())
     tail = (1 - INTERVAL) / 2
     low, high = np.quantile(shares, [tail, 1 - tail], axis=0)
     order = np.argsort(-mean, kind="stable")[:MOST_VALUES]

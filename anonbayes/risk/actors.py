@@ -22,7 +22,7 @@ from anonbayes.beliefs.editions import People
 from anonbayes.channels.randomness import randomness
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.figures import make_axes
+from anonbayes.figures import COLOURS, legend_below, make_axes, percent_axis
 from anonbayes.formats import share
 from anonbayes.inference.dirichlet import PriorLike
 from anonbayes.inference.fit import fit
@@ -275,16 +275,19 @@ class Attackers:
         frame = self.table.iloc[::-1]
         ax = make_axes(ax, 6.0, 1.2 + 0.5 * len(frame))
         places = np.arange(len(frame))
-        ax.hlines(places, frame["learner_right"], frame["right"], color="0.75", linewidth=3)
-        ax.plot(frame["learner_right"], places, "o", color="C0", label="without the table")
+        ax.hlines(places, frame["learner_right"], frame["right"], color="0.8", linewidth=3)
+        ax.plot(
+            frame["learner_right"], places, "o", color=COLOURS["less"], label="Without the table"
+        )
         ax.errorbar(
-            frame["right"], places, xerr=2 * frame["right_se"], fmt="D", color="C3",
-            label="with it (two standard errors)",
+            frame["right"], places, xerr=2 * frame["right_se"], fmt="D", color=COLOURS["more"],
+            label="With it (bar: two standard errors)",
         )  # fmt: skip
         ax.set_yticks(places, frame.index.tolist())
-        ax.set(xlabel="share of secrets guessed right", ylim=(-0.5, len(frame) - 0.5))
+        ax.set(xlabel="Secrets guessed right", ylim=(-0.5, len(frame) - 0.5))
         ax.set_xlim(0, min(1.0, max(frame["right"].max() * 1.15, 0.1)))
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=2, frameon=False)
+        percent_axis(ax.xaxis)
+        legend_below(ax)
         return ax
 
     def __repr__(self) -> str:

@@ -281,9 +281,11 @@ def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
         wrong = np.flatnonzero(shown != table.secret_counts)
         if len(wrong):
             s = int(wrong[0])
+            # Messages end up in logs: no value there that the release does not show.
+            value = table.secret.domain.values[s] if table.secret_counts[s] else "another value"
             raise TableError(
                 f"The release is not one of this cleartext: {table.sensitive!r} is "
-                f"{table.secret.domain.values[s]!r} in {shown[s]} rows of the cleartext and in "
+                f"{value!r} in {shown[s]} rows of the cleartext and in "
                 f"{table.secret_counts[s]} of the release ({len(wrong)} values differ)."
             )
     return None
@@ -317,10 +319,10 @@ def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None)
         bad = found.index(None)
         rows = np.flatnonzero(inverse == bad)
         n = len(rows) if people is None else int(people[rows].sum())
+        # Messages end up in logs: row and column are enough to look it up.
         raise DomainError(
-            f"Column {name!r} of the {what} table, "
-            f"{row_name(series.index, int(rows[0]))}: "
-            f"{distinct[bad]!r} is not in the released table's domain ({n} rows). "
-            f"{nearest(distinct[bad], domain.labels)}"
+            f"Column {name!r} of the {what} table, {row_name(series.index, int(rows[0]))}: the "
+            f"value is not in the released table's domain ({n} rows). Look it up there: the domain "
+            "needs it, or it is spelled differently."
         )
     return np.array(found, dtype=np.int64)[inverse]

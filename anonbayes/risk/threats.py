@@ -114,7 +114,8 @@ def read_gain(
     if harm is not None and gain is not None:
         raise AnonbayesError("Give harm= or gain=, not both.")
     if harm is not None:
-        if isinstance(harm, str) or not isinstance(harm, Iterable):
+        is_list = isinstance(harm, Iterable) and getattr(harm, "ndim", 1) > 0
+        if isinstance(harm, str) or not is_list:
             raise AnonbayesError(f"harm={harm!r} must be a set of values, such as {{{harm!r}}}.")
         codes = sorted({domain.index(value) for value in harm})
         if not 0 < len(codes) < size:

@@ -172,6 +172,13 @@ class AssessmentOutputs(Outputs):
     """Where results go and which are written."""
 
     report: bool = key("Write a report as one HTML page.", True)
-    show_values: bool = key("Show the values of threatened people in the report.", False)
+    show_values: bool = key(
+        "Show the values of threatened people, and values that only the "
+        "cleartext has, in the report.",
+        False,
+    )
+    hide_values: bool = key(
+        "Number the values that the release does not show in the netCDF file, too.", False
+    )
     draws: bool = key("Store draws in the netCDF file also where a closed form makes the same ones "
                       "again when the file is read.", False)  # fmt: skip

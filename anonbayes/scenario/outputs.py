@@ -161,6 +161,9 @@ def audit_record(audit: Audit) -> dict[str, Any]:
     }
 
 
+BAYES = "Drawing shares from their posterior (the first time, code is compiled, too)"
+
+
 @contextlib.contextmanager
 def stage(what: str) -> Iterator[None]:
     """Say on a terminal what is being done, while it is done."""

@@ -334,7 +334,7 @@ class PreparedAssessment:
                     register=self.register, harm=harm, **how,
                 )  # fmt: skip
         with self._stage("Judging whether the draws can be trusted", alone and bar):
-            judged = diagnose(post)
+            judged = diagnose(post if settings.outputs.show_values else post.published())
         if not alone:
             return Assessed(post, risk, judged)
         with self._stage("Asking who is in the table", bar and self.outsiders is not None):
@@ -404,6 +404,7 @@ class PreparedAssessment:
         )
         if answer.attackers is not None:
             tables["attackers"] = answer.attackers.table
+        kept = post.published() if self.settings.outputs.hide_values else post
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
         return Result(
@@ -426,7 +427,7 @@ class PreparedAssessment:
             # A file of draws would hold the register's people, or miss the further releases.
             netcdf=None
             if self.register is not None or self.further.tables
-            else partial(post.to_netcdf, draws=self.settings.outputs.draws),
+            else partial(kept.to_netcdf, draws=self.settings.outputs.draws),
             plots=({} if risk is None else risk_plots(risk))
             | {f"standing_out_{name}": who.plot for name, who in answer.standing_out.items()}
             | ({} if answer.attackers is None else {"attackers": answer.attackers.plot})

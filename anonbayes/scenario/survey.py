@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.keys import File, Section, Several, key
-from anonbayes.scenario.outputs import Outputs, Result, audit_record, compare_limits
+from anonbayes.scenario.outputs import BAYES, Outputs, Result, audit_record, compare_limits, stage
 from anonbayes.scenario.release import MechanismOptions
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ class PreparedSurvey:
                 more["prior_weight"] = how.prior_weight
         if self.knowledge:
             more["knowledge"] = self.knowledge
-        found: Estimate = self.channel.estimate(self.reports, method=method, **more)
+        with stage(BAYES if method == "bayes" else "Estimating the shares"):
+            found: Estimate = self.channel.estimate(self.reports, method=method, **more)
         return found
 
     def _expected_errors(self, n: int) -> dict[str, float]:

@@ -107,6 +107,8 @@ class CellParser:
         `missing_label`, which the domain must then contain.
     missing_label : hashable
         See `missing`.
+    tells : bool
+        Whether messages may name values of the domain that the cell does not.
 
     Examples
     --------
@@ -120,10 +122,16 @@ class CellParser:
     """
 
     def __init__(
-        self, domain: Domain, *, missing: str = "error", missing_label: Any = "missing"
+        self,
+        domain: Domain,
+        *,
+        missing: str = "error",
+        missing_label: Any = "missing",
+        tells: bool = True,
     ) -> None:
         one_of("missing", missing, MISSING_POLICIES)
         self.domain = domain
+        self._tells = tells
         self.missing = missing
         self.missing_label = missing_label
 
@@ -369,11 +377,13 @@ class CellParser:
         return place if row is None else f"{place}, row {row}"
 
     def _span(self) -> str:
-        if not self.domain.is_numeric:
+        if not (self.domain.is_numeric and self._tells):
             return ""
         return f", from {min(self.domain.values)} to {max(self.domain.values)}"
 
     def _some_labels(self) -> str:
+        if not self._tells:
+            return "those of the cleartext"
         shown = ", ".join(repr(text) for text in self.domain.labels[:6])
         return f"{shown}, ..." if len(self.domain) > 6 else shown
 
@@ -381,8 +391,9 @@ class CellParser:
         reads = ""
         if isinstance(cell, str) and not self._has_places and is_pattern(cell.strip()):
             reads = "The domain has no numbers, so ranges do not apply. "
-        known = [*self.domain.labels, *self._labels]
-        return f"is not a value, label, range or set of the domain. {reads}{nearest(cell, known)}"
+        known = [*(self.domain.labels if self._tells else ()), *self._labels]
+        hint = nearest(cell, known) if known else ""
+        return f"is not a value, label, range or set of the domain. {reads}{hint}".rstrip()
 
 
 class _Unreadable(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,6 +42,10 @@ __all__ = ["Column", "Evidence", "KnownValues", "encode_column", "factorize_cell
 
 # -------------------------------------------------------------------------------------------------
 # Evidence: the distinct released cells of one attribute and what each says about the truth.
+
+
+NOT_SHOWN = "not shown"
+"""Values of a domain that the release does not show are called this, with a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +112,31 @@ class Evidence:
     def __repr__(self) -> str:
         kind = "hard" if self.is_hard else "soft"
         return f"Evidence({self.domain.name!r}, {len(self)} {kind} cells)"
+
+    @cached_property
+    def shown(self) -> npt.NDArray[np.bool_]:
+        """Values of the domain that a released cell names, alone, in a set, or as end of a range.
+
+        All of them where a mechanism made the reports: its domain is public.
+
+        Examples
+        --------
+        >>> age = Domain("age", [20, 22, 24, 97])
+        >>> Evidence.from_members(age, [[0, 1, 2], [3]], ["20-24", "90+"]).shown.tolist()
+        [True, False, True, False]
+        """
+        names: set[str] = set() if self.is_hard else {*self.domain.labels}
+        for label in self.labels if self.is_hard else ():
+            several = label if isinstance(label, tuple | set | frozenset) else (label,)
+            for part in several:
+                ends = (part.left, part.right) if isinstance(part, pd.Interval) else (part,)
+                for text in map(str, ends):
+                    names.update((text, *(x.strip() for x in re.split(r"[{}\[\]();,|]", text))))
+                    if range_ends(text) or self.domain.is_numeric:
+                        names.update(re.findall(r"\d+(?:\.\d+)?", text))
+        out = np.array([label in names for label in self.domain.labels])
+        out.setflags(write=False)
+        return out
 
     def members(self, cell: int) -> npt.NDArray[np.int32]:
         """Codes of the values that are possible under a cell, ascending."""
@@ -222,6 +252,27 @@ class Column:
         """Domain of the attribute."""
         return self.evidence.domain
 
+    def published(self) -> Column:
+        """Return the column with numbers in place of values that no released cell shows.
+
+        Examples
+        --------
+        >>> age = Domain("age", [20, 22, 97])
+        >>> cells = Evidence.from_members(age, [[0, 1], [2]], ["20-24", "90+"])
+        >>> Column(cells, np.array([0, 1])).published().domain.values
+        (20, 'not shown 1', 'not shown 2')
+        """
+        known = self.evidence.shown
+        if known.all():
+            return self
+        number = np.cumsum(~known)
+        values = [
+            value if is_shown else f"{NOT_SHOWN} {i}"
+            for value, is_shown, i in zip(self.domain.values, known, number, strict=True)
+        ]
+        domain = Domain(self.domain.name, values)
+        return Column(Evidence(domain, self.evidence.labels, self.evidence.matrix), self.codes)
+
     def take(self, rows: SmallCodes) -> Column:
         """Return the column with other rows, and the same cells."""
         return Column(self.evidence, self.codes[rows])
@@ -276,7 +327,9 @@ def encode_column(
     inverse, distinct = factorize_cells(series, name)
     size = len(series) if n_rows is None else n_rows
     known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series, size)
-    parser = CellParser(known, missing=missing, missing_label=missing_label)
+    # Values that the cleartext told stand in no message: it may end up in a log.
+    tells = not isinstance(domain, KnownValues)
+    parser = CellParser(known, missing=missing, missing_label=missing_label, tells=tells)
     position: dict[bytes, int] = {}
     members: list[npt.NDArray[np.int64]] = []
     labels: list[Any] = []

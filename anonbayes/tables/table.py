@@ -476,6 +476,28 @@ class ReleasedTable(Statistics):
         }
         return pd.Series(figures, name=self.sensitive)
 
+    def published(self) -> ReleasedTable:
+        """Return the table with numbers in place of values that no released cell shows.
+
+        A domain may hold values that only the cleartext has, such as a rare postcode or an age of
+        97. Cells, secrets and groups stay as they are.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> import anonbayes as ab
+        >>> frame = pd.DataFrame({"zip": ["455**", "45501"], "ill": ["flu", "gout"]})
+        >>> known = {"zip": ["45501", "45502"]}
+        >>> table = ab.ReleasedTable.horizontal(frame, "ill", domains=known)
+        >>> table.published().domains["zip"].values
+        ('45501', 'not shown 1')
+        """
+        columns = {name: column.published() for name, column in self.columns.items()}
+        secret = self.secret.published()
+        if secret is self.secret and all(c is self.columns[name] for name, c in columns.items()):
+            return self
+        return replace(self, columns=columns, secret=secret)
+
     def __len__(self) -> int:
         return self.n_rows
 

@@ -1,6 +1,7 @@
 """Files as people have them: read back what was written, whatever wrote the table in clear."""
 
 import logging
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import anonbayes as ab
 from anonbayes.cli.shared import ask, release_keys
 from anonbayes.scenario.load import prepare
 
@@ -171,8 +173,6 @@ def test_a_released_table_is_noticed_by_init(run, refused, tmp_path):
 
 
 def test_frames_of_other_libraries():
-    import anonbayes as ab
-
     pa = pytest.importorskip("pyarrow")
     frame = ab.datasets.load("table1")
     table = ab.anonymize.mondrian(pa.Table.from_pandas(frame), "Dis", 2)
@@ -218,3 +218,69 @@ def test_hierarchies_are_built_and_read(run, tmp_path):
     run("anonymize", "people.csv", "--sensitive", "Diagnose", "--scheme", "recode", "--k", "3",
         "--hierarchies", "t", *chosen, "--out", "out.csv")  # fmt: skip
     assert len(pd.read_csv(tmp_path / "out.csv", sep=";")) == 90
+
+
+CLEAR = [(20, 45501, "flu"), (22, 45502, "cold"), (23, 45502, "flu"), (24, 45501, "gout"),
+         (91, 99177, "flu"), (93, 99188, "cold"), (97, 99177, "gout")] * 2  # fmt: skip
+
+
+ASK = ["assess", "released.csv", "--cleartext", "clear.csv", "--sensitive", "ill", "--out", "out"]
+
+
+@pytest.fixture
+def old_people(tmp_path):
+    """A cleartext with rare values, and a release that does not show them."""
+
+    def write(name, rows):
+        lines = [";".join(map(str, row)) for row in [("age", "zip", "ill"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    write("clear.csv", CLEAR)
+    released = []
+    # Ranges cross, so that chains are run and their quantities named.
+    for i, (age, code, ill) in enumerate(CLEAR):
+        range_shown = "23-24" if age == 24 or (age == 23 and i > 6) else "20-23"
+        range_shown = "90-99" if age > 30 else range_shown
+        released.append((range_shown, code if code == 45501 else f"{code // 100}**", ill))
+    write("released.csv", released)
+    return write
+
+
+@pytest.mark.parametrize("options", [[], ["--hide-values"]])
+def test_outputs_show_no_value_that_only_the_cleartext_has(run, old_people, options, tmp_path):
+    said = run(*ASK, "--seed", "1", "--draws", "40", "--evidence", "independent", *options)
+    files = (tmp_path / "out").iterdir()
+    texts = {file.name: file.read_bytes().decode("latin-1") for file in files}
+    page = re.sub(r"<svg.*?</svg>|<style.*?</style>|<script.*?</script>", "", texts["report.html"],
+                  flags=re.DOTALL)  # fmt: skip
+    names = re.compile("45502|99177|99188")
+    assert "4 values that the release does not show" in page
+    assert not names.search(texts["report.html"] + texts["risk.json"] + said)
+    for column in ("age", "zip"):
+        assert not re.search(rf"pi_{column}\[[^\]]*\b(9[137]|22|{names.pattern})\b", page)
+    assert bool(names.search(texts["posterior.nc"])) == (not options)
+    post = ab.Posterior.from_netcdf(tmp_path / "out" / "posterior.nc")
+    assert post.learner({"zip": "45501"}).sum() == pytest.approx(1.0)
+    hidden = [value for value in post.table.domains["age"].values if "not shown" in str(value)]
+    assert len(hidden) == (4 if options else 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "place"),
+    [(1, (77, 45502, "cold"), "Row 1 "), (1, (22, 45502, "measles"), "'ill'"),
+     (4, (20, 99177, "flu"), "Row 4 ")],
+)  # fmt: skip
+def test_messages_show_no_value_of_the_cleartext(refused, old_people, row, value, place):
+    old_people("clear.csv", [value if i == row else r for i, r in enumerate(CLEAR)])
+    said = refused(*ASK)
+    assert place in said and not re.search("77|45502|99177|measles|9[137]", said)
+
+
+def test_cells_that_nobody_in_clear_fits_are_named_without_the_others(refused, old_people):
+    old_people("clear.csv", CLEAR[:4])
+    said = refused(*ASK)
+    assert "'90-99'" in said and not re.search("22|45502", said)
+    known = ["--domain", "age=20,22,23,24,25,91,93", "--domain", "zip=45501,45502,99177,99188"]
+    old_people("clear.csv", CLEAR)
+    said = refused(*ASK, *known)
+    assert "'age'" in said and "row 6" in said and "97" not in said

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -18,17 +19,23 @@ import sys
 import threading
 import time
 from collections import Counter
+from multiprocessing import forkserver
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 
 import anonbayes as ab
-from anonbayes.cluster import local_client
+from anonbayes.cluster import Tasks, local_client
 from anonbayes.errors import AnonbayesError
 from anonbayes.inference import run as running
 
 SETTINGS: dict[str, Any] = {"draws": 60, "tune": 20, "chains": 2, "seed": 1, "progressbar": False}
+
+
+PRELOADED = ["distributed", "pyarrow", "anonbayes.cluster", "anonbayes.inference.fit",
+             "anonbayes.inference.vertical.group_engine", "anonbayes.risk.assess"]  # fmt: skip
 
 
 def people() -> pd.DataFrame:
@@ -65,20 +72,29 @@ def works() -> dict[str, Any]:
 
 
 class Killer(threading.Thread):
-    """Kills a worker now and then, until it has killed as many as it should."""
+    """Kills workers at random moments, until it has killed as many as it should.
+
+    Between two kills some task ends, most often: a worker takes seconds to start, and who kills
+    faster than that sees no work at all, let alone all of its moments.
+    """
 
     def __init__(self, client: Any, kills: int, seed: int) -> None:
         super().__init__(daemon=True)
-        self.client, self.wanted, self.done = client, kills, 0
-        self.rng, self.over = random.Random(seed), threading.Event()
+        self.workers = client.cluster.scheduler.workers
+        self.wanted, self.done = kills, 0
+        self.rng, self.over, self.ended = random.Random(seed), threading.Event(), threading.Event()
 
     def run(self) -> None:
-        while self.done < self.wanted and not self.over.wait(self.rng.uniform(0.02, 1.5)):
-            with contextlib.suppress(Exception):  # asking may fail while workers come and go
-                info = self.client.scheduler_info(n_workers=-1)["workers"]
-                pids = list(self.client.run(os.getpid, workers=list(info)[:1]).values())
-                for pid in pids:
-                    os.kill(pid, signal.SIGKILL)
+        while self.done < self.wanted and not self.over.is_set():
+            if self.rng.random() < 0.8:
+                self.ended.clear()
+                self.ended.wait(20)
+            self.over.wait(self.rng.choice([0.0, self.rng.uniform(0, 0.1), self.rng.random()]))
+            # One that is still starting would take its nanny along: Dask gives it up for good.
+            pids = [worker.pid for worker in list(self.workers.values())]
+            if pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.rng.choice(pids), signal.SIGKILL)
                     self.done += 1
 
 
@@ -87,16 +103,32 @@ def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str]
     import dask
     import distributed  # noqa: F401  its settings must be there before one of them is changed
 
+    # Workers are forks of a process that has everything imported, and are there at once.
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+    forkserver.ensure_running()
     todo = works()
     expected = {name: work(None) for name, work in todo.items()}
-    running.TASK_SECONDS = 0.02
     counts: Counter[str] = Counter()
     end = time.monotonic() + seconds
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 10_000}),
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 10_000,
+                "distributed.worker.multiprocessing-method": "forkserver",
+            }
+        ),
         local_client(2) as some,
+        mock.patch.object(running, "TASK_SECONDS", 0.02),
     ):
-        killer = Killer(some, kills, seed)
+        killer, collect = Killer(some, kills, seed), Tasks.collect
+
+        def tell(self: Tasks) -> tuple[str, Any]:
+            ended = collect(self)
+            killer.ended.set()
+            return ended
+
+        patch = mock.patch.object(Tasks, "collect", tell)
+        patch.start()
         killer.start()
         while killer.done < kills and time.monotonic() < end:
             for name, work in todo.items():
@@ -109,6 +141,7 @@ def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str]
                     counts[f"foreign {type(error).__name__} in {name}: {error}"[:200]] += 1
         killer.over.set()
         killer.join(60)
+        patch.stop()
     return counts, killer.done
 
 

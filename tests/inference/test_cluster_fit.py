@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from anonbayes.errors import ClusterError
 from anonbayes.inference import run as chains_module
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
+from tests.faults import dask_kills
 
 QUIET = {"progressbar": False, "seed": 4}
 
@@ -177,33 +177,10 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_workers_killed_at_random_moments(monkeypatch):
-    """Whatever a worker does when it dies, the draws are the same and no error of Dask's shows."""
-    import dask
-    import distributed  # noqa: F401  its settings must be there before one of them is changed
-
-    table, settings = vertical(), {"chains": 2, "draws": 60, "tune": 20, "step": "block", **QUIET}
-    here = ab.fit(table, **settings)
-    monkeypatch.setattr(chains_module, "TASK_SECONDS", 0.02)
-    rng, over = np.random.default_rng(1), threading.Event()
-    with dask.config.set({"distributed.scheduler.allowed-failures": 100}), local_client(2) as some:
-
-        def kill():
-            for pause in rng.uniform(0.05, 1.5, 6):
-                if over.wait(pause):
-                    return
-                pids = [w["pid"] for w in some.scheduler_info()["workers"].values() if "pid" in w]
-                pids = pids or list(some.run(os.getpid, on_error="ignore").values())
-                for pid in pids[:1]:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        there = ab.fit(table, client=some, **settings)
-        over.set()
-        killer.join(60)
-    assert_same(there, here)
+def test_workers_killed_at_random_moments():
+    """In `fit` and `assess`: the numbers are the same, and no error of Dask's shows."""
+    counts, killed = dask_kills.run(4, 1)
+    assert killed == 4 and set(counts) == {"result"}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

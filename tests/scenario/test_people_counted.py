@@ -154,7 +154,7 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
 
     raises(
         people.assign(age=people["age"].where(people.index % 100 != 57, "40")),
-        "Column 'age' of the cleartext table, row 57 (the first is 0): '40' is not in the "
+        "Column 'age' of the cleartext table, row 57 (the first is 0): the value is not in the "
         "released table's domain (4 rows).",
     )
     raises(
@@ -191,7 +191,7 @@ def test_several_files_name_their_rows(engine, people, release, large, tmp_path)
     folder.mkdir()
     people.iloc[:250].to_parquet(folder / "a.parquet")
     people.iloc[250:].assign(age="40").to_parquet(folder / "b.parquet")
-    with pytest.raises(AnonbayesError, match=r"row \"0 of '.*b\.parquet'\": '40' .*\(150 rows\)"):
+    with pytest.raises(AnonbayesError, match=r"row \"0 of '.*b\.parquet'\": .*\(150 rows\)"):
         read(release, folder, engine, large).check(release)
 
 
