@@ -206,7 +206,7 @@ def assess(
     asked = ask(
         "assessment",
         release_keys(
-            released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
+            released, sensitive=sensitive, hierarchies=None if anatomy and also else hierarchies, anatomy=anatomy, group=group,
             drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
             person=person,
         )
