@@ -206,9 +206,9 @@ def assess(
     asked = ask(
         "assessment",
         release_keys(
-            released, sensitive=sensitive, hierarchies=None if anatomy and also else hierarchies, anatomy=anatomy, group=group,
-            drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
-            person=person,
+            released, sensitive=sensitive, anatomy=anatomy, group=group,
+            hierarchies=None if anatomy and also else hierarchies, drop=drop, domain=domain,
+            sep=sep, encoding=encoding, decimal=decimal, missing=missing, person=person,
         )
         | {
             "also": further_releases(

@@ -188,7 +188,7 @@ def downcoding(
     >>> recode = lambda df: ab.anonymize.recode(df, "ill", {"home": tree}, k=2)
     >>> found = ab.downcoding(recode(people), recode, cleartext=people)
     >>> found.cells[["possible", "left", "changed"]].to_numpy().tolist()
-    [[3, 3.0, True], [3, 3.0, True]]
+    [[3, 3, True], [3, 3, True]]
     >>> round(float(found.summary.loc["acceptance", "value"]), 4)  # 4 of 9
     0.4444
     """

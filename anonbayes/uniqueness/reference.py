@@ -92,8 +92,18 @@ class RecordTree(NamedTuple):
                 given[b] = _shrunk(pair(a, b), margin[b])
         return cls(order, parent, margin, given)
 
+    def share(self, codes: Ints) -> Floats:
+        """Probability of records, given by the codes of their values."""
+        root = int(self.order[0])
+        out = self.margin[root][codes[:, root]]
+        for b, given in self.given.items():
+            out = out * given[codes[:, self.parent[b]], codes[:, b]]
+        return np.maximum(out, SOFT)
+
     def mass(self, cells: Ints, evidence: tuple[sparse.csr_array, ...]) -> Floats:
         """Probability of combinations of cells, attribute after attribute from the leaves up."""
+        if all(matrix.nnz == matrix.shape[0] for matrix in evidence):  # single values
+            return self.share(np.stack([m.indices[cells[:, a]] for a, m in enumerate(evidence)], 1))
         fits = [matrix.toarray()[cells[:, a]] for a, matrix in enumerate(evidence)]
         for b in self.order[:0:-1].tolist():
             a = int(self.parent[b])
@@ -209,7 +219,9 @@ def smallest_groups(table: ReleasedTable, codes: Ints) -> Ints:
                 f"Column {name!r} was released by a randomized mechanism; membership is computed "
                 "for generalized tables and Anatomies."
             )
-    who = Victims(codes, _single(table), np.arange(len(codes)), None)
+    sizes = [matrix.shape[1] for matrix in rows.evidence]
+    single = tuple(sparse.csr_array(sparse.eye_array(size, format="csr")) for size in sizes)
+    who = Victims(codes, single, np.arange(len(codes)), None)
     pairs, cells = rows.match(who), rows.index.codes
     sums, found = accumulate(
         who, rows.index, pairs, [np.ones((len(p.cell), 1)) for p in pairs],
@@ -234,18 +246,13 @@ def group_shares(
 ) -> tuple[Floats, Floats]:
     """``E[p]`` of every group of the table, and of every record by the tree alone."""
     rows, seen = records_of(table), counts > 0
-    single = _single(table)
-    sizes = np.array([matrix.shape[1] for matrix in single])
+    sizes = np.array([matrix.shape[1] for matrix in rows.evidence])
     tree = RecordTree.of(codes[seen], counts[seen], sizes)
+    # Of groups that overlap the tree foretells the whole, not the part that no smaller one covers;
+    # people are counted in that part, and teach how little the tree is then to be trusted.
     mass = tree.mass(rows.index.codes, rows.evidence)
     at = np.where(group < 0, len(mass), group)
     people = np.bincount(at, weights=counts, minlength=len(mass) + 1).astype(float)
     rest = max(1.0 - float(mass.sum()), SOFT)
     share = expected_share(np.append(mass, rest), np.append(rows.counts, 0.0), people)
-    return share[:-1], tree.mass(codes, single)
-
-
-def _single(table: ReleasedTable) -> tuple[sparse.csr_array, ...]:
-    """Cells of one value each, by attribute."""
-    sizes = [matrix.shape[1] for matrix in records_of(table).evidence]
-    return tuple(sparse.csr_array(sparse.eye_array(size, format="csr")) for size in sizes)
+    return share[:-1], tree.share(codes)
