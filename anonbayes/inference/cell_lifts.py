@@ -33,7 +33,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.features import Features, cell_logs, random_folds
+from anonbayes.inference.features import Features, cell_logs, fixed_point, random_folds
 from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, lift_spread
 from anonbayes.tables.table import ReleasedTable
 
@@ -87,6 +87,11 @@ class CellLifts(NamedTuple):
         How far log lifts may be off, ``(folds + 1, S, K)``; see `lift_spread`.
     problem : _Problem
         What they were learned from.
+    inside : numpy.ndarray
+        How much better than groups alone independent and weighted evidence tell the rows of
+        neighbouring groups apart once these are joined, in nats of log score, by record.
+    cluster : numpy.ndarray
+        Joined group of each record: its rows are scored together.
     """
 
     features: Features
@@ -96,6 +101,8 @@ class CellLifts(NamedTuple):
     mean: list[Floats]
     spread: list[Floats]
     problem: _Problem
+    inside: Floats
+    cluster: Ints
 
     def without_folds(self) -> Iterator[Features]:
         """The features that are left when one fold of the rows after the other is taken away.
@@ -264,7 +271,9 @@ def lift_cells(
     ([(5, 4), (5, 22)], 1)
     """
     problem = _problem(table)
-    rounds = _choose_rounds(problem, table) if rounds is None else rounds
+    inside, cluster = np.zeros((2, len(problem.codes))), _groups(problem.codes)
+    if rounds is None:
+        rounds, inside, cluster = _choose_rounds(problem, table, prior)
     expected = [a.expected((rounds,))[0] for a in problem.attributes]
     kappa = _search(problem, expected)[0] if kappa is None else kappa
     logs, means, spreads = [], [], []
@@ -278,7 +287,7 @@ def lift_cells(
         spreads.append(lift_spread(by_fold, pooling, attribute.chance[:, -size:].T))
     return CellLifts(
         _features(problem, logs, table, prior), problem.lines.record, rounds, kappa, means, spreads,
-        problem,
+        problem, inside, cluster,
     )  # fmt: skip
 
 
@@ -438,15 +447,21 @@ def _best_weight(base, x, rows, secret, start, mean, spread):  # type: ignore[no
 # -- how sharp --------------------------------------------------------------------------------
 
 
-def _choose_rounds(problem: _Problem, table: ReleasedTable) -> int:
-    """Rounds of EM that best tell apart the members of neighbouring groups, once joined."""
+def _choose_rounds(
+    problem: _Problem, table: ReleasedTable, prior: Prior
+) -> tuple[int, Floats, Ints]:
+    """Rounds of EM that best tell apart the members of neighbouring groups, once joined.
+
+    With them come `CellLifts.inside` and `CellLifts.cluster`.
+    """
+    nothing, group = np.zeros((2, len(problem.codes))), _groups(problem.codes)
     if all((np.diff(a.cells.indptr) == 1).all() for a in problem.attributes):
-        return ROUNDS[0]  # every cell is a value
-    group = _groups(problem.codes)
+        return ROUNDS[0], nothing, group  # every cell is a value
     n_groups = int(group.max(initial=-1)) + 1
     count = table.records.count.astype(np.float64)
     if n_groups < 4:
-        return ROUNDS[0]
+        return ROUNDS[0], nothing, group
+    keep, cluster = np.ones(len(group), dtype=bool), group + n_groups
     if n_groups > SEARCH_GROUPS:
         taken = np.zeros(n_groups, dtype=bool)
         taken[np.random.default_rng(0).choice(n_groups, SEARCH_GROUPS, replace=False)] = True
@@ -466,18 +481,37 @@ def _choose_rounds(problem: _Problem, table: ReleasedTable) -> int:
     joint = np.zeros((int(pair.max()) + 1, size))
     np.add.at(joint, pair, rows)
     expected = [a.expected(ROUNDS) for a in coarse.attributes]
-    scores = []
-    for t in range(len(ROUNDS)):
-        kappa, eta = _search(coarse, [e[t] for e in expected])
+
+    def gains(lifts: list[Floats], eta: Floats) -> Floats:
+        """Log score above that of the joined groups' shares, by group and secret."""
         inside = np.zeros((n_groups, size))
-        for a, attribute in enumerate(coarse.attributes):
-            lift = attribute.lifts(expected[a][t], kappa[a])[:, -size:]
+        for a, (attribute, lift) in enumerate(zip(coarse.attributes, lifts, strict=True)):
             fine = attribute.cell_logs(lift, problem.attributes[a].cells)[cells[:, a]]
             inside += eta[a] * (fine - attribute.cell_logs(lift)[unions[a][pair]])
-        belief = joint[pair] * np.exp(inside)
+        alone = joint[pair] / joint[pair].sum(axis=1, keepdims=True)
+        belief = alone * np.exp(inside - inside.max(axis=1, keepdims=True))
         belief /= belief.sum(axis=1, keepdims=True)
-        scores.append(float((rows * np.log(np.where(rows > 0, belief, 1.0))).sum()))
-    return ROUNDS[int(np.argmax(scores))]
+        seen = rows > 0
+        gain = np.zeros_like(belief)
+        gain[seen] = np.log(np.maximum(belief[seen], TINY) / alone[seen])
+        return gain
+
+    found = []
+    for t in range(len(ROUNDS)):
+        kappa, eta = _search(coarse, [e[t] for e in expected])
+        parts = zip(coarse.attributes, expected, kappa, strict=True)
+        found.append(gains([a.lifts(e[t], k)[:, -size:] for a, e, k in parts], eta))
+    best = int(np.argmax([(rows * gain).sum() for gain in found]))
+    plain = []
+    for attribute, beta in zip(coarse.attributes, prior.beta.values(), strict=True):
+        pi = fixed_point(attribute.cells, attribute.counts[:, -size:], beta)
+        plain.append(pi.T / np.maximum(attribute.marginal, TINY)[:, None])
+    both = np.stack([gains(plain, np.ones(len(plain))), found[best]])
+    mean = (both * rows).sum(axis=(1, 2)) / rows.sum()
+    inside = np.repeat(mean[:, None], len(keep), axis=1)  # of groups that were not asked
+    inside[:, keep] = both[:, group, secret]
+    cluster[keep] = pair[group]
+    return ROUNDS[best], inside, cluster
 
 
 def _pairs(problem: _Problem, cells: Ints) -> Ints:

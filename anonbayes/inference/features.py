@@ -22,7 +22,15 @@ from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["FLAT", "CellLogs", "Features", "cell_logs", "pooled_beta", "random_folds"]
+__all__ = [
+    "FLAT",
+    "CellLogs",
+    "Features",
+    "cell_logs",
+    "fixed_point",
+    "pooled_beta",
+    "random_folds",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -90,7 +98,7 @@ def cell_logs(evidence: Evidence, counts: Floats, beta: Floats) -> CellLogs:
             cell, mean = tree.cell_log_mean.T, tree.mean
             step = _path_steps(tree, out.T).T
         else:
-            mean = _fixed_point(evidence.matrix, counts, beta)
+            mean = fixed_point(evidence.matrix, counts, beta)
             cell = np.log(evidence.matrix @ mean.T)
             step = np.log1p(-out * _leverage(evidence.matrix, counts, beta, mean))
         step = np.where(counts > 0, step / np.where(counts > 0, out, 1.0), 0.0)
@@ -111,7 +119,7 @@ def _path_steps(tree: DirichletTree, out: Floats) -> Floats:
     return change
 
 
-def _fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats:
+def fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats:
     """Solve ``(B + n) pi = beta + expected counts``: one mode, since it is that of Dir(beta + 1).
 
     Plain rounds, with an extrapolated one after every two (SQUAREM) that is kept while positive.
@@ -183,7 +191,7 @@ def _expected_counts(
         if evidence.is_nested:
             mean = DirichletTree(evidence, sparse.csr_array(counts), beta).mean
         else:
-            mean = _fixed_point(evidence.matrix, counts, beta)
+            mean = fixed_point(evidence.matrix, counts, beta)
         prior = (evidence.matrix @ mean.T) * share  # (cells, S)
         weight = prior @ likelihood.T
         new = prior * ((observed / np.where(weight > 0, weight, 1.0)) @ likelihood)

@@ -99,6 +99,9 @@ class Posterior(KeptDraws):
     def weights(self) -> pd.DataFrame:
         """How much each attribute counts: weight, standard error, and what that means.
 
+        A weight of one repeats nothing that others tell. Beliefs raise lifts to ``exponent``, of
+        which ``weight_<attribute>`` has draws.
+
         Columns ``alone`` and ``added`` are what the attribute tells by itself, and beside the
         others, in nats per row of held-out log score. With independent evidence all weights are
         one.
@@ -118,7 +121,7 @@ class Posterior(KeptDraws):
             frame = self.evidence_weights.weights
         if self.evidence == "weighted":
             return frame
-        return frame.assign(weight=1.0, se=0.0, meaning="counts in full")
+        return frame.assign(weight=1.0, se=0.0, exponent=1.0, meaning="counts in full")
 
     def plot_weights(self, *, ax: Axes | None = None) -> Axes:
         """Plot how much each attribute tells alone, and what it adds to the others.

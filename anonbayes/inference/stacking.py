@@ -24,6 +24,8 @@ __all__ = ["crossfit_draws", "lift_parts", "redraw", "stack_chains", "weight_dra
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
 WEIGHT_STREAM, FOLD_STREAM = 17, 18
+FAR = 30.0
+"""Log lifts move no further: with two folds t has no moments."""
 
 
 def stack_chains(
@@ -95,7 +97,7 @@ def crossfit_draws(
         pi = stream.standard_normal((*size, *mean.shape))
         pi *= spread[-1]
         pi += np.tensordot(together, spread[:-1], axes=1)
-        np.exp(pi, out=pi)
+        np.exp(np.clip(pi, -FAR, FAR, out=pi), out=pi)
         pi *= mean
         pi /= pi.sum(axis=-1, keepdims=True)
         drawn[f"pi_{name}"] = pi

@@ -295,6 +295,7 @@ def fit_weights(
     EvidenceWeights
         Of `independent` the score is the exact leave-one-out prediction of each row's secret;
         of `weighted`, the weights too are those that the other rows would give, to first order.
+        Where cells cross, `CellLifts.inside` is added to both.
 
     Examples
     --------
@@ -318,10 +319,17 @@ def fit_weights(
     log_scores(np.ones(size), rival, by_record)
     columns[1] = by_record if lifts is None else by_record[lifts.record]
     left_out_scores(eta, covariance, features, columns[2])
+    if lifts is not None:  # people are asked about by value: what happens inside cells counts, too
+        columns[1:] += lifts.inside[:, lifts.record]
     n = features.rows.sum()
     kappa = kappa if lifts is None else lifts.kappa
     score = columns @ features.rows / n
-    spread = columns - score[:, None]
+    spread = (columns - score[:, None]) * features.rows
+    if lifts is None:
+        covariance_of_scores = (spread / np.maximum(features.rows, 1.0)) @ spread.T / n**2
+    else:
+        by_cluster = np.stack([np.bincount(lifts.cluster[lifts.record], one) for one in spread])
+        covariance_of_scores = by_cluster @ by_cluster.T / n**2
     alone, added = np.zeros(size), np.zeros(size)
     one = np.empty(len(features.rows))
     log_scores(eta, features, one)
@@ -352,7 +360,7 @@ def fit_weights(
         telling=telling,
         candidates=CANDIDATES,
         score=score,
-        score_covariance=(spread * features.rows) @ spread.T / n**2,
+        score_covariance=covariance_of_scores,
         n_rows=round(n),
     )
     known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts

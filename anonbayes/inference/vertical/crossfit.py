@@ -641,16 +641,19 @@ def fold_error(estimates: Floats) -> Floats:
 def unsettled(precision: Floats, spread: float) -> Floats:
     """Error of weights that only their prior tells apart, which no left-out fold shows.
 
-    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode;
-    what it would add if the other weights were known is taken off.
+    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode.
+    What it would add if the other weights were known is taken off, as far as the data settle it.
 
     Examples
     --------
     >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
     [0.353, 0.353]
+    >>> unsettled(np.array([[4.0]]), 0.5).tolist()  # nothing but the prior
+    [0.5]
     """
-    moved = np.linalg.inv(precision)
-    more = (moved**2).sum(axis=0) - np.diag(precision) ** -2.0
+    alone = np.diag(precision)
+    known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
+    more = (np.linalg.inv(precision) ** 2).sum(axis=0) - known * alone**-2.0
     return np.sqrt(np.maximum(more, 0.0)) / spread
 
 
