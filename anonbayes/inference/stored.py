@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from html import escape
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,6 +123,7 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
     return str(compat.write_groups(groups, path, attrs=attrs))
 
 
+@cache
 def version_of(package: str) -> str:
     """Version that is noted in a file."""
     if package == "anonbayes":

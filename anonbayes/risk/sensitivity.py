@@ -284,7 +284,7 @@ def _factors(given: Sequence[float] | Any) -> list[float]:
         raise AnonbayesError(f"factors={given!r} must be positive numbers.") from None
     if array.ndim != 1 or not len(array) or not (np.isfinite(array) & (array > 0)).all():
         raise AnonbayesError(f"factors={given!r} must be positive numbers, such as (0.5, 1, 2).")
-    return sorted({1.0, *array.tolist()})
+    return sorted({1.0, *array[np.abs(array - 1.0) > 1e-12].tolist()})
 
 
 def _grid(factors: list[float]) -> list[tuple[float, float]]:
