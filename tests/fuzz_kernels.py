@@ -108,13 +108,28 @@ def reports(rng: random.Random) -> None:
         options["sensitive"] = rng.sample(list(domain.values), rng.randint(1, len(domain)))
     if "budgets" in kind.needs:
         options["budgets"] = [rng.choice(EPSILONS) for _ in domain.values]
+    if "matrix" in kind.needs:
+        weights = {x: [rng.choice([0.0, 1e-12, 1.0]) + 1e-15 for _ in "yn"] for x in domain.values}
+        options["matrix"] = {
+            x: dict(zip("yn", (w / sum(row) for w in row), strict=True))
+            for x, row in weights.items()
+        }
+    if "shares" in kind.needs:
+        drawn = [rng.choice([1e-9, 0.5, 1.0]) for _ in domain.values]
+        options["shares"] = [share / sum(drawn) for share in drawn]
+    if "length" in kind.needs:
+        options["length"] = rng.choice([1, 2, 9])
     epsilon = rng.choice(EPSILONS) if kind.takes_epsilon else None
     channel = kind.make(domain, epsilon, **options)
-    values = [rng.choice(domain.values) for _ in range(rng.choice([1, 3, 20]))]
+    values: list[Any] = [rng.choice(domain.values) for _ in range(rng.choice([1, 3, 20]))]
+    if kind.sets:
+        values = [rng.sample(list(domain.values), rng.randint(0, len(domain))) for _ in values]
     sent = channel.release(values, seed=rng.randrange(99))
     settings = {"draws": 5, "chains": 1, "seed": 1} if rng.random() < 0.5 else {}
     method = rng.choice(["empirical", "threshold", "mle", "em", "bayes", "shrinkage"])
     channel.estimate(sent, method=method, **(settings if method == "bayes" else {}))
+    if kind.sets:
+        return
     channel.log_likelihood(np.full(len(domain), 1 / len(domain)), sent)
     channel.evidence(sent)
 
