@@ -88,6 +88,9 @@ def attributes(n: int) -> None:
             )
 
 
+QUICK = {"draws": 150, "tune": 100, "chains": 1}
+
+
 def covered(interval: np.ndarray, truth: np.ndarray) -> list[float]:
     """Share of all limits that hold the truth, and of those of the three largest shares."""
     inside = (interval[:, 0] - 1e-12 <= truth) & (truth <= interval[:, 1] + 1e-12)
@@ -105,61 +108,62 @@ def show(name: str, found: list[list[float]]) -> None:
     )
 
 
-def coverage(runs: int) -> None:
-    """Coverage of each method, in simulated surveys."""
-    print(
-        "| mechanism, method | all values | largest three | width | runs |\n|---|---|---|---|---|"
-    )
-    warnings.simplefilter("ignore")
-    slow = {"bayes": max(2, runs // 10), "mle": max(2, runs // 4), "em": max(2, runs // 4)}
-    quick = {"draws": 150, "tune": 100, "chains": 1}
-
-    def simulate(
-        name: str, channel: ab.Channel, draw: Callable, n: int, truth: np.ndarray, times: int = runs
-    ) -> None:
-        for method in channel.methods:
-            found = []
-            for seed in range(min(times, slow.get(method, times))):
-                held = draw(np.random.default_rng(1000 + seed), n)
-                more = {"seed": seed, **quick} if method == "bayes" else {}
-                reports = channel.release(held, seed=seed)
+def simulate(
+    name: str, channel: ab.Channel, draw: Callable, n: int, truth: np.ndarray, runs: int
+) -> None:
+    """Coverage of each method of a channel; slow ones are tried less often."""
+    for method in channel.methods:
+        slow = {"bayes": 10, "mle": 4, "em": 4}.get(method, 1)
+        found = []
+        for seed in range(max(2, runs // slow)):
+            held = draw(np.random.default_rng(1000 + seed), n)
+            more = {"seed": seed, **QUICK} if method == "bayes" else {}
+            reports = channel.release(held, seed=seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # short chains
                 estimate = channel.estimate(reports, method=method, **more)
-                found.append(covered(estimate.interval, truth))
-            show(f"{name}, `{method}`", found)
+            found.append(covered(estimate.interval, truth))
+        show(f"{name}, `{method}`", found)
 
+
+def names(runs: int) -> None:
+    """Coverage of shares of names."""
     for size in (50, 200):
         domain, truth = ab.Domain("x", range(size)), 1 / np.arange(1, size + 1)
         truth /= truth.sum()
         draw = lambda rng, n, p=truth: rng.choice(len(p), n, p=p)  # noqa: E731
-        near = np.exp(-np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / 2.0)
-        for name, channel in {
+        channels = {
             "randomized response": ab.RandomizedResponse(domain, 1.0),
             "optimal bits": ab.UnaryEncoding.optimal(domain, 1.0),
-            **({} if size > 50 else {
+        }
+        if size == 50:
+            near = np.exp(-np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / 2.0)
+            channels |= {
                 "subset selection": ab.SubsetSelection(domain, 1.0),
                 "Hadamard response": ab.HadamardResponse(domain, 1.0),
                 "local hashing": ab.LocalHashing.optimal(domain, 1.0),
                 "matrix of neighbours": ab.MatrixChannel(
                     domain, near / near.sum(axis=1, keepdims=True)
                 ),
-            }),
-        }.items():  # fmt: skip
-            simulate(f"{name}, {size} values", channel, draw, 5000, truth)
+            }
+        for name, channel in channels.items():
+            simulate(f"{name}, {size} values", channel, draw, 5000, truth, runs)
+
+
+def numbers(runs: int) -> None:
+    """Coverage of shares of bins, and of means."""
     bins = ab.BinnedDomain("x", 0, 1, 40)
     for name, population in POPULATIONS.items():
-        truth = np.diff(population.cdf(bins.edges))
-        numbers = lambda rng, n, p=population: p.rvs(n, random_state=rng)  # noqa: E731
+        truth, middle = np.diff(population.cdf(bins.edges)), np.array([population.mean()])
+        draw = lambda rng, n, p=population: p.rvs(n, random_state=rng)  # noqa: E731
         for kind in (ab.SquareWave, ab.Piecewise):
-            simulate(f"{kind.__name__}, {name}", kind(bins, 1.0), numbers, 5000, truth, runs // 10)
+            simulate(f"{kind.__name__}, {name}", kind(bins, 1.0), draw, 5000, truth, runs // 4)
         for kind in (ab.SquareWave, ab.Piecewise, ab.Duchi):
             channel, found = kind(bins, 1.0), []
-            for seed in range(runs):
-                held = numbers(np.random.default_rng(seed), 2000)
-                found.append(channel.mean(channel.release(held, seed=seed)).interval)
-            middle = float(population.mean())
-            show(f"{kind.__name__}, {name}, `mean`", [covered(np.array([i]), np.array([middle]))
-                                                      for i in found])  # fmt: skip
-    several(runs)
+            for seed in range(10 * runs):
+                reports = channel.release(draw(np.random.default_rng(seed), 2000), seed=seed)
+                found.append(covered(np.array([channel.mean(reports).interval]), middle))
+            show(f"{kind.__name__}, {name}, `mean`", found)
 
 
 def several(runs: int) -> None:
@@ -258,7 +262,11 @@ def real_columns() -> None:
 
 
 def main(*, short: bool = False) -> None:
-    coverage(4 if short else 100)
+    print(
+        "| mechanism, method | all values | largest three | width | runs |\n|---|---|---|---|---|"
+    )
+    for part in (names, numbers, several):
+        part(4 if short else 60)
     if not short:
         real_columns()
     distributions(40, 2_000 if short else 20_000, 1 if short else 10)

@@ -152,11 +152,23 @@ def reports(rng: random.Random) -> None:
     values = [rng.choice(domain.values) for _ in range(rng.choice([1, 3, 20]))]
     budgets = [rng.choice(EPSILONS) for _ in domain.values]
     epsilon = rng.choice(EPSILONS)
-    options = {"sensitive": rng.sample(domain.values, 1), "budgets": budgets}
+    rows = [[rng.choice([0.0, 1e-12, 1.0]) + 1e-15 for _ in "yn"] for _ in domain.values]
+    drawn = [rng.choice([1e-9, 0.5, 1.0]) for _ in domain.values]
+    options = {
+        "sensitive": rng.sample(domain.values, 1),
+        "budgets": budgets,
+        "matrix": {
+            x: dict(zip("yn", (w / sum(row) for w in row), strict=True))
+            for x, row in zip(domain.values, rows, strict=True)
+        },
+        "shares": [share / sum(drawn) for share in drawn],
+        "length": rng.choice([1, 2, 9]),
+    }
     for kind in MECHANISMS.values():
         given = {name: value for name, value in options.items() if name in kind.needs}
+        held = [[value] for value in values] if kind.sets else values
         estimates(attempt(kind.make, domain, epsilon if kind.takes_epsilon else None, **given),
-                  values, rng)  # fmt: skip
+                  held, rng)  # fmt: skip
     # A prime number of hashes, so that hashes are undone.
     estimates(ab.LocalHashing(domain, g=11, epsilon=epsilon), values, rng)
     sent = ab.RAPPOR(domain, 1.0).release(values, seed=1)

@@ -17,7 +17,7 @@ from anonbayes.channels.response import UtilityOptimizedRR
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.closed_forms import Estimate, check_informative, check_level
+from anonbayes.estimation.closed_forms import Estimate, around, check_informative, check_level
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["AttributeReports", "Attributes"]
@@ -241,11 +241,9 @@ class Attributes:
         ))  # fmt: skip
         half = normal_quantile(level) * np.sqrt(np.maximum(square - p**2, 0.0) / sent.n)
         pairs = Domain(f"{first}, {second}", [(a, b) for a in one.domain for b in two.domain])
-        limits = np.stack([np.minimum(p, np.maximum(p - half, 0.0)),
-                           np.maximum(p, np.minimum(p + half, 1.0))], axis=-1)  # fmt: skip
-        raw = Estimate(
-            pairs, "empirical", sent.n, p.ravel(), interval=limits.reshape(-1, 2), level=level
-        )
+        p, half = p.ravel(), half.ravel()
+        limits = around(np.clip(np.stack([p - half, p + half], axis=1), 0.0, 1.0), p)
+        raw = Estimate(pairs, "empirical", sent.n, p, interval=limits, level=level)
         return raw if method == "empirical" else raw.consistent()
 
     # -- reports in files ------------------------------------------------------------------------

@@ -50,6 +50,7 @@ from anonbayes.notions.ldp import Audit, Notion, Ratios, largest_ratio
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from anonbayes.estimation.em import Fixpoint
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
 __all__ = ["MAX_MATRIX", "Channel", "Naming", "ReportEvidence", "Symbols"]
@@ -172,9 +173,20 @@ class Channel(ABC):
 
     # -- the user's device -------------------------------------------------------------------
 
-    @abstractmethod
+    #: Reports of an array of codes: what most channels give instead of `release`.
+    release_codes: Callable[..., Any]
+
     def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
-        """Report of each value, drawn from the secure source unless a seed is given."""
+        """Report of each value.
+
+        Parameters
+        ----------
+        values : iterable
+            True values; with a `BinnedDomain` any numbers in its range.
+        seed : int, numpy.random.Generator or None
+            None draws from the operating system's secure source.
+        """
+        return self.release_codes(self._encode(values), seed=seed)
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
         """Return a function that turns one true value into one report: what a device runs.
@@ -404,19 +416,13 @@ class Channel(ABC):
         climb = estimation.em.maximize if method == "mle" else estimation.em.reconstruct
         limit = {} if iterations is None else {"iterations": iterations}
         end = climb(likelihood, begin, tolerance=tolerance, **limit)
-        return Estimate(
-            self.domain,
-            method,
-            likelihood.n,
-            end.p,
-            interval=self._interval(reports, level),
-            level=level,
-            log_likelihood=end.log_likelihood,
-            path=end.path,
-            iterations=end.iterations,
-            converged=end.converged,
-            gap=end.gap,
-        )
+        return self._from_end(method, likelihood.n, end, self._interval(reports, level), level)
+
+    def _from_end(
+        self, method: str, n: int, end: Fixpoint, interval: Floats | None, level: float
+    ) -> Estimate:
+        """Estimate at the end of an iteration, whose fields have the same names."""
+        return Estimate(self.domain, method, n, interval=interval, level=level, **end._asdict())
 
     def _estimate_bayes(self, reports: Any, *, level: float = 0.95, **settings: Any) -> Estimate:
         import xarray as xr
@@ -591,6 +597,18 @@ def check_matrix_size(channel: Channel, n_reports: int) -> None:
             f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
             f"than {MAX_MATRIX}; use apply, adjoint or likelihood instead."
         )
+
+
+def whole_reports(channel: Channel, numbers: Floats, count: int) -> Ints:
+    """Reports that are whole numbers below `count`; raise `ChannelError` for another one."""
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers < count) & (numbers % 1 == 0)))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ChannelError(
+            f"Report {row} is {numbers[row]:g}; {channel!r} sends whole numbers from 0 to "
+            f"{count - 1}."
+        )
+    return numbers.astype(np.int64)
 
 
 def report_weights(weights: npt.ArrayLike, n_reports: int) -> Floats:

@@ -286,7 +286,9 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
     def slope(logit: float) -> float:
         s, rest = 1.0 / (1.0 + np.exp(-logit)), 1.0 / (1.0 + np.exp(logit))
-        return float(np.log(weight * q @ (behind + rest) ** -2.0) - log_rise + 2.0 * np.log(s))
+        with np.errstate(divide="ignore"):  # a budget so large that its noise is none
+            fall = np.log(weight * q @ (behind + rest) ** -2.0)
+        return float(fall - log_rise + 2.0 * np.log(s))
 
     from scipy import optimize
 

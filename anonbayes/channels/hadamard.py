@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_numbers
-from anonbayes.channels.base import MAX_MATRIX, ReportEvidence, by_appearance, check_matrix_size
+from anonbayes.channels.base import (
+    MAX_MATRIX,
+    ReportEvidence,
+    by_appearance,
+    check_matrix_size,
+    whole_reports,
+)
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Codes, limit, words
 from anonbayes.channels.reports import SupportCounts
@@ -68,20 +74,8 @@ class HadamardResponse(PureChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Ints:
-        """Column of each value, a number from 0 to ``B - 1``.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
-        return self.release_codes(self._encode(values), seed=seed)
-
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
-        """Release on codes instead of values."""
+        """Column of each value (codes), a number from 0 to ``B - 1``."""
         source, rows = self._source(seed), codes.astype(np.int64) + 1
         column = source.integers(0, self.columns, len(rows))
         inside = source.random(len(rows)) < self._own
@@ -116,14 +110,7 @@ class HadamardResponse(PureChannel):
         array = read_numbers("reports", reports, error=ChannelError)
         if array.ndim != 1:
             raise ChannelError(f"Reports are a list of numbers, got an array of {array.shape}.")
-        wrong = np.flatnonzero(~((array >= 0) & (array < self.columns) & (array % 1 == 0)))
-        if len(wrong):
-            row = int(wrong[0])
-            raise ChannelError(
-                f"Report {row} is {array[row]:g}; {self!r} sends whole numbers from 0 to "
-                f"{self.columns - 1}."
-            )
-        return array.astype(np.int64)
+        return whole_reports(self, array, self.columns)
 
     def counts(self, reports: Any) -> Ints:
         """Count the reports that support each value, by a fast Walsh-Hadamard transform."""

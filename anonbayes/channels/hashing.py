@@ -192,22 +192,10 @@ class LocalHashing(PureChannel):
 
     # -- the user's device -------------------------------------------------------------------
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> HashReports:
-        """Hash function and noisy hash of each value.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
-        return self.release_codes(self._encode(values), seed=seed)
-
     def release_codes(
         self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
     ) -> HashReports:
-        """Release on codes instead of values."""
+        """Hash function and noisy hash of each value (codes)."""
         source, n = self._source(seed), len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
         y = hash_pairs(a, b, codes, self.prime, self.g)
@@ -406,17 +394,7 @@ class LocalHashing(PureChannel):
             p = closed_forms.water_filling(counts, likelihood.floor[:size], likelihood.gain)
         else:
             p = np.full(size, 1.0 / size)
-        level = settings.get("level", 0.95)
-        return Estimate(
-            self.domain,
-            "mle",
-            likelihood.n,
-            p,
-            interval=self._interval(reports, level),
-            level=level,
-            log_likelihood=likelihood.log(p),
-            gap=likelihood.step(p)[2],
-        )
+        return self._closed_mle(reports, likelihood, p, settings.get("level", 0.95))
 
     def all_reports(self) -> HashReports:
         """Every report of a small invertible channel: the columns of `matrix`."""

@@ -14,7 +14,7 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel, UnaryEncoding
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.closed_forms import Estimate, check_level, empirical
+from anonbayes.estimation.closed_forms import Estimate, around, check_level, empirical
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["LongitudinalUE"]
@@ -201,10 +201,7 @@ class LongitudinalUE(BitChannel):
         variance = (2 * self.kept - 1) ** 2 * raised * (1 - raised)
         variance = (variance + self.kept * (1 - self.kept) / times) / n
         half = normal_quantile(level) * np.sqrt(variance) / (self.hit - self.miss)
-        limits = np.stack([p - half, p + half], axis=1)
-        interval = np.stack([limits.min(axis=1), limits.max(axis=1)], axis=1)
-        interval[:, 0] = np.minimum(np.maximum(interval[:, 0], 0.0), p)
-        interval[:, 1] = np.maximum(np.minimum(interval[:, 1], 1.0), p)
+        interval = around(np.clip(np.stack([p - half, p + half], axis=1), 0.0, 1.0), p)
         return Estimate(self.domain, "empirical", n, p, interval=interval, level=level)
 
     # -- guarantees ------------------------------------------------------------------------------

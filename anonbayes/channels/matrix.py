@@ -177,15 +177,7 @@ class MatrixChannel(Channel):
         return ladder
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
-        """Report of each value, drawn from its row.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
+        """Report of each value, drawn from its row."""
         codes = self._encode(values)
         uniform = self._source(seed).random(len(codes))
         places = np.empty(len(codes), dtype=np.int64)

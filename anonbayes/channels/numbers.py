@@ -419,15 +419,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return (self.reach + 1.0) / 2.0 * held - (self.reach - 1.0) / 2.0
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
-        """Report of each number: a number, which may lie beyond the range.
-
-        Parameters
-        ----------
-        values : iterable
-            True numbers, in the range.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
+        """Report of each number: a number, which may lie beyond the range."""
         held, source = self._held(values), self._source(seed)
         left, n, wide = self._left(held), len(held), self.reach - 1.0
         near = source.random(n) < self._near
@@ -528,15 +520,7 @@ class Duchi(UnbiasedChannel):
         self.reach = 1.0 / math.tanh(self.epsilon / 2)
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
-        """Report of each number: one of two, both beyond the range.
-
-        Parameters
-        ----------
-        values : iterable
-            True numbers, in the range.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
+        """Report of each number: one of two, both beyond the range."""
         held = self._held(values)
         up = self._source(seed).random(len(held)) < self._up(held)
         return self._ends[up.astype(np.int64)]

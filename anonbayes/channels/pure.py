@@ -133,6 +133,19 @@ class PureChannel(Channel):
         interval = self._interval(SupportCounts(counts, n), level)
         return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)
 
+    def _closed_mle(self, reports: Any, likelihood: Any, p: Floats, level: float) -> Estimate:
+        """Maximum likelihood that was found without iterating."""
+        return Estimate(
+            self.domain,
+            "mle",
+            likelihood.n,
+            p,
+            interval=self._interval(reports, level),
+            level=level,
+            log_likelihood=likelihood.log(p),
+            gap=likelihood.step(p)[2],
+        )
+
     def _threshold(
         self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
     ) -> Floats:

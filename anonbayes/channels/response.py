@@ -86,15 +86,7 @@ class UtilityOptimizedRR(PureChannel):
         self._kept = kept
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
-        """Report of each value: with probability ``c3`` itself, else a random sensitive value.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
+        """Report of each value: with probability ``c3`` itself, else a random sensitive value."""
         return self.domain.decode(self.release_codes(self._encode(values), seed=seed))
 
     def release_codes(
@@ -245,17 +237,7 @@ class UtilityOptimizedRR(PureChannel):
         likelihood = usable(self.likelihood(reports))
         check_informative(self.hit, self.miss)
         p = water_filling(likelihood.weights, self.miss, self.hit - self.miss)
-        level = settings.get("level", 0.95)
-        return Estimate(
-            self.domain,
-            "mle",
-            likelihood.n,
-            p,
-            interval=self._interval(reports, level),
-            level=level,
-            log_likelihood=likelihood.log(p),
-            gap=likelihood.step(p)[2],
-        )
+        return self._closed_mle(reports, likelihood, p, settings.get("level", 0.95))
 
     # -- guarantees ----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
-from anonbayes.channels.base import check_matrix_size
+from anonbayes.channels.base import check_matrix_size, whole_reports
 from anonbayes.channels.numbers import MOST_BINS, BinnedDomain, MeanEstimate, WindowChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -69,20 +69,8 @@ class SquareWave(WindowChannel):
         """Number of different reports, ``K + 2b``."""
         return len(self.domain) + 2 * self.b
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Ints:
-        """Report of each number: a whole number from 0 to ``K + 2b - 1``.
-
-        Parameters
-        ----------
-        values : iterable
-            True values; with a `BinnedDomain` any numbers in its range.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
-        return self.release_codes(self._encode(values), seed=seed)
-
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
-        """Release on codes instead of values."""
+        """Report of each bin (codes): a whole number from 0 to ``K + 2b - 1``."""
         source, n, own = self._source(seed), len(codes), np.asarray(codes, dtype=np.int64)
         wide = 2 * self.b + 1
         near = source.random(n) < self.high * wide
@@ -101,15 +89,7 @@ class SquareWave(WindowChannel):
 
     def read(self, reports: Any) -> Ints:
         """Return the reports as an array; raise `ChannelError` for one that it cannot send."""
-        numbers = self._numbers("reports", reports)
-        wrong = np.flatnonzero(~((numbers >= 0) & (numbers < self.n_reports) & (numbers % 1 == 0)))
-        if len(wrong):
-            row = int(wrong[0])
-            raise ChannelError(
-                f"Report {row} is {numbers[row]:g}; {self!r} sends whole numbers from 0 to "
-                f"{self.n_reports - 1}."
-            )
-        return numbers.astype(np.int64)
+        return whole_reports(self, self._numbers("reports", reports), self.n_reports)
 
     def windows(self, reports: Any) -> tuple[Ints, Ints]:
         """Bins within ``b`` of each report."""
@@ -165,19 +145,8 @@ class SquareWave(WindowChannel):
         found = self._smoothed(
             reports, level, strength=smoothing, iterations=iterations, tolerance=tolerance
         )
-        end = found.end
-        return Estimate(
-            self.domain,
-            "ems",
-            len(self.read(reports)),
-            end.p,
-            interval=found.interval,
-            level=level,
-            log_likelihood=end.log_likelihood,
-            path=end.path,
-            iterations=end.iterations,
-            converged=end.converged,
-        )
+        n = len(self.read(reports))
+        return self._from_end("ems", n, found.end, found.interval, level)
 
     def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean, with Student's limits within the range.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,20 +78,8 @@ class SubsetSelection(OnesChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> BitReports:
-        """Set of each value, as the raised bits of a report.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
-        """
-        return self.release_codes(self._encode(values), seed=seed)
-
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
-        """Release on codes instead of values."""
+        """Set of each value (codes), as the raised bits of a report."""
         source, size, n = self._source(seed), len(self.domain), len(codes)
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
         step = max(1, CHUNK // size)

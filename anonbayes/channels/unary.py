@@ -128,23 +128,12 @@ class BitChannel(OnesChannel):
             )
         self.epsilon = largest_ratio(*self.log_ratios())
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> BitReports:
-        """Sparse bit report of each value.
+    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
+        """Sparse bit report of each value (codes).
 
         Only the ones are drawn, by the gaps between them, and only they take time and memory:
         about ``n sum(miss)`` of them. With ``miss`` near 1/2 or above, that is most of the bits.
-
-        Parameters
-        ----------
-        values : iterable
-            True values.
-        seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source.
         """
-        return self.release_codes(self._encode(values), seed=seed)
-
-    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
-        """Release on codes instead of values."""
         return draw_bits(codes.astype(np.int64), self.hit, self.miss, self._source(seed))
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:

@@ -124,8 +124,14 @@ def describe(
 
     The audit looks at the exact probabilities and names the pair of values that comes closest to
     the limit. With --json: mechanism, values, epsilon, audits (notion, holds, epsilon, worst_ratio,
-    limit, value, other, report), losses.
+    limit, value, other, report), losses, shuffled (central guarantee once nobody knows who sent
+    what; null without LDP).
     """
+    import math
+
+    from anonbayes.channels.base import Channel
+    from anonbayes.channels.shuffle import shuffled
+
     channel = make_mechanism(
         mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
         budgets=budgets, rule=rule, sep=sep, numbers=not sensitive, bins=bins, infinite=infinite,
@@ -138,8 +144,12 @@ def describe(
         from anonbayes.notions.ldp import LDP
 
         audits.append(channel.permanent.satisfies(LDP(channel.infinite)))
-    losses = _losses(channel, reports)
+    losses, mixed = _losses(channel, reports), None
+    if isinstance(channel, Channel) and math.isfinite(channel.ldp_budget()):
+        mixed = shuffled(channel, reports)
     if as_json:
+        from dataclasses import asdict
+
         from anonbayes.scenario.outputs import audit_record
 
         print_json(
@@ -150,6 +160,7 @@ def describe(
                 "epsilon": channel.epsilon,
                 "audits": [audit_record(audit) for audit in audits],
                 "losses": losses.reset_index().to_dict("records"),
+                "shuffled": None if mixed is None else asdict(mixed),
             }
         )
         return
@@ -161,6 +172,8 @@ def describe(
     what = "mean" if hasattr(channel, "mean") else "shares"
     show_table(losses, title=f"Expected error of the {what} from {reports:,} reports")
     say(*map(str, audits) if audits else ["Some reports exclude a value: no budget of LDP holds."])
+    if mixed is not None:
+        say(f"{mixed}.")
 
 
 def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -> list[Notion]:

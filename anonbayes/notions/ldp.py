@@ -297,7 +297,7 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain) -> Floats:
     if wrong.any():
         x, y = (int(i) for i in np.argwhere(wrong)[0])
         raise ChannelError(
-            f"The matrix has {q[x, y]!r} in the row of {domain.values[x]!r}, column {y}: no "
+            f"The matrix has {q[x, y]:g} in the row of {domain.values[x]!r}, column {y}: no "
             "probability."
         )
     totals = q.sum(axis=1)

@@ -215,3 +215,9 @@ def test_bad_input_is_named(epsilon, sizes, words):
         optimum(epsilon, sizes)
     with pytest.raises(ab.AnonbayesError, match="'oneid', 'minid'"):
         optimum([1.0], [1], notion="both")
+
+
+def test_a_budget_without_noise_has_no_root_to_find():
+    """One value alone with a budget of 700: its own noise underflows."""
+    channel = ab.InputDiscriminativeUE.optimal(ab.Domain("x", ["a"]), [700.0])
+    assert np.isfinite([channel.hit, channel.miss]).all() and channel.hit[0] > channel.miss[0]
