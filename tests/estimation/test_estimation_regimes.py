@@ -5,6 +5,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.estimation import losses
+from anonbayes.estimation.likelihood import MixtureLikelihood
 
 KINDS = {"response": ab.UtilityOptimizedRR, "bits": ab.UtilityOptimizedRAPPOR}
 
@@ -84,3 +85,22 @@ def test_bad_arguments_are_named():
         losses.minimax_rate(0, 0.5, 10)
     with pytest.raises(ab.AnonbayesError, match="n_values=0"):
         losses.non_private_loss(0, 10)
+
+
+def test_compiled_code_gets_no_index_beyond_its_arrays():
+    """What was checked cannot be changed afterwards, and is checked where rows are put together."""
+    source = np.array([0, 2], dtype=np.uint8)
+    bits = ab.BitReports([0, 1, 2], source, 3)
+    source[0] = 200
+    assert bits.indices.tolist() == [0, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        bits.indices[0] = 200
+    rows = {"weights": np.ones(2, int), "floor": np.ones(2), "log_scale": np.zeros(2),
+            "tilt": np.ones(3), "gain": np.ones(3)}  # fmt: skip
+    good = MixtureLikelihood(**rows, indptr=np.array([0, 1, 2]), indices=np.array([0, 2]))
+    assert good.probabilities([0.2, 0.3, 0.5]).tolist() == pytest.approx([1.2, 1.5])
+    bad = [([0, 1, 2], [0, 3]), ([0, 1, 2], [0, -1]), ([0, 3, 2], [0, 2]), ([0, 1, 3], [0, 2]),
+           ([0, 2], [0, 2]), ([1, 1, 2], [0, 2])]  # fmt: skip
+    for indptr, indices in bad:
+        with pytest.raises(ab.AnonbayesError, match="do not fit"):
+            MixtureLikelihood(**rows, indptr=np.array(indptr), indices=np.array(indices))

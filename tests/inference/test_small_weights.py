@@ -198,3 +198,22 @@ def test_a_saved_state_of_another_shape_is_refused(tmp_path):
     np.testing.assert_array_equal(again.draws["pi_x"], whole.draws["pi_x"])
     cut = [(0, slice(0, 90))]
     np.testing.assert_array_equal(again.averaged("fit_x", cut), whole.averaged("fit_x", cut))
+
+
+@pytest.mark.filterwarnings("ignore::anonbayes.errors.ConvergenceWarning")
+@pytest.mark.parametrize("evidence", ["independent", "weighted"])
+def test_latent_secrets_keep_what_is_compatible_possible(evidence):
+    """Most draws leave no probability for most values; nobody is told not to be in the table."""
+    cells = [{"a", "b"}, {"b", "c"}, {"a", "c"}, "c", {"a", "b"}]
+    frame = pd.DataFrame({"x": cells, "s": list("ppqqp")})
+    channel = ab.RandomizedResponse(ab.Domain("s", ["p", "q"]), 1.5)
+    table = ab.ReleasedTable.horizontal(
+        frame, "s", domains={"x": list("abc")}, channels={"s": channel}
+    )
+    post = ab.fit(table, beta=1e-6, evidence=evidence, draws=40, chains=2, seed=1,
+                  progressbar=False)  # fmt: skip
+    known = pd.DataFrame({"x": list("abc")})
+    for beliefs in (post.attacker(known), post.learner(known)):
+        np.testing.assert_allclose(np.asarray(beliefs).sum(axis=1), 1.0)
+    risk = post.assess(pd.DataFrame({"x": list("abccb"), "s": list("ppqqp")}))
+    assert "nan" not in risk.text
