@@ -56,9 +56,9 @@ class Assessment(Section):
     question: str = key("The question, for people.")
     seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
-    cleartext: PeopleInClear | None = key("The people in clear; without it only beliefs.", None)
+    cleartext: PeopleInClear | None = key("The people in clear; without it, beliefs only.", None)
     others: PeopleInClear | None = key(
-        "A register: other people of the population in clear, whom the attacker knows.", None
+        "A register of other people of the population in clear, which the attacker holds.", None
     )
     population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
@@ -194,7 +194,7 @@ def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
 def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
     if name not in table.columns:
         raise AnonbayesError(
-            f"Victim {victim!r}: {name!r} is no attribute of the release. "
+            f"Victim {victim!r}: {name!r} is not an attribute of the release. "
             f"{nearest(name, table.attributes)}"
         )
     for one in value if isinstance(value, list) else [value]:
@@ -437,8 +437,8 @@ def _words(
         for victim, of_victim in beliefs.groupby(level="victim", sort=False):
             label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
             lines.append(
-                f"{victim}: an attacker holds {label[1]!r} for {line['attacker']:.1%} likely, "  # type: ignore[index]
-                f"a learner for {line['learner']:.1%}."
+                f"{victim}: an attacker believes {label[1]!r} with {line['attacker']:.1%}, "  # type: ignore[index]
+                f"a learner with {line['learner']:.1%}."
             )
     lines.append(f"Convergence {judged.verdict}: {judged.reason}")
     return "\n".join(lines)

@@ -52,7 +52,7 @@ def test_privacy_models_against_counting_with_pandas():
     assert found["entropy_l"] == pytest.approx(min(entropy))
     assert found["recursive_c"] == pytest.approx(max(ratio))
     assert found["t"] == pytest.approx(max(distance))
-    # Everybody stands twice in the population, so that at most half of those who fit are in it.
+    # Everybody appears twice in the population, so that at most half of those who fit are in it.
     assert 0 < found["delta_low"] <= found["delta_high"] <= 0.5
 
 
