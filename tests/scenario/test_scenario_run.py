@@ -65,7 +65,7 @@ def test_beliefs_about_victims(write):
     # 7/12 by enumeration (MODEL 1.7); the standard error of 4 x 1000 draws is 0.004.
     assert found.measures == pytest.approx({"max_belief": 7 / 12}, abs=0.016)
     assert found.exceeded
-    assert "Ann: an attacker holds 'Heart' for 58." in found.text
+    assert "Ann: an attacker believes 'Heart' with 58." in found.text
 
 
 def test_sweep_compares_and_notes_what_does_not_exist(write):

@@ -43,7 +43,7 @@ def test_a_bad_cell_is_named_with_its_file(engine, tmp_path):
     frame = good()
     frame.loc[[17, 40], "age"] = "2x"
     frame.to_parquet(tmp_path / "b.parquet")
-    message = r"Column 'age', row 17 of '.*b\.parquet': cell '2x' is no value"
+    message = r"Column 'age', row 17 of '.*b\.parquet': cell '2x' is not a value"
     with pytest.raises(CellError, match=message):
         read(tmp_path, engine)
 
