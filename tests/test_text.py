@@ -30,7 +30,7 @@ def test_crlf_bom_quotes_and_blank_lines(tmp_path):
         ("", "is empty"),
         ("a;b\n1;2;3\n", "line 2"),
         ("a;b\n1;2\n3\n", "line 3: 1 cells where 2"),
-        ("a;a\n1;2\n", "'a' stands twice"),
+        ("a;a\n1;2\n", "'a' appears twice"),
         ("a;\n1;2\n", "column 2 has no name"),
         ('a;b\n"x;2\n', "not a table"),
         ("a;b\nZürich;1\n".encode("latin-1"), "not UTF-8 text .line 2."),

@@ -114,7 +114,7 @@ def read_register(
         wanted += [] if weights is None else [weights]
         if extra := [c for c in register.columns if c not in wanted]:
             raise TableError(
-                f"Register: column {extra[0]!r} is no attribute of the release; leave it out."
+                f"Register: column {extra[0]!r} is not an attribute of the release; leave it out."
             )
         if not len(register):
             raise TableError("The register has no rows.")

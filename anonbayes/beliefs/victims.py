@@ -168,7 +168,7 @@ def read_victims(
     for name in columns:
         if name not in table.columns and not (name == table.sensitive and index is not None):
             raise TableError(
-                f"The victim has {name!r}, which is no attribute of the table. "
+                f"The victim has {name!r}, which is not an attribute of the table. "
                 f"{nearest(name, table.attributes)}"
             )
     codes, weights = [], []

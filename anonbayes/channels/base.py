@@ -247,8 +247,8 @@ class Channel(ABC):
         """
         if not isinstance(notion, Notion):
             raise AnonbayesError(
-                f"{notion!r} is no notion of privacy; give LDP(epsilon), ULDP(sensitive, epsilon), "
-                "OneID(budgets) or another one."
+                f"{notion!r} is not a notion of privacy; give LDP(epsilon), "
+                "ULDP(sensitive, epsilon), OneID(budgets) or another one."
             )
         return notion.audit(self)
 
@@ -559,7 +559,7 @@ def budget_second(*old: str) -> Callable[[F], F]:
 def check_reports(reports: Any) -> None:
     """Raise `ChannelError` for something that cannot be a list of reports."""
     if not hasattr(reports, "__len__"):
-        raise ChannelError(f"reports={reports!r} are no reports; give what release() returned.")
+        raise ChannelError(f"reports={reports!r} are not reports; give what release() returned.")
 
 
 def usable(likelihood: Any) -> Any:

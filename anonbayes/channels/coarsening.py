@@ -119,7 +119,7 @@ class Generalization(Channel):
             if cell is None:
                 row = int(np.argmax(codes == i))
                 raise ChannelError(
-                    f"Report {row}: {label!r} is no cell of {self.domain.name!r}. "
+                    f"Report {row}: {label!r} is not a cell of {self.domain.name!r}. "
                     f"{nearest(label, self.cells)}"
                 )
             lookup[i] = cell
@@ -169,7 +169,7 @@ class Generalization(Channel):
         for row, text in enumerate(texts):
             if text not in known:
                 raise ChannelError(
-                    f"{where}, row {row}: {text!r} is no cell. {nearest(text, known)}"
+                    f"{where}, row {row}: {text!r} is not a cell. {nearest(text, known)}"
                 )
         return [known[text] for text in texts]
 

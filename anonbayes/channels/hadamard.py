@@ -212,7 +212,8 @@ class HadamardResponse(PureChannel):
         for row, text in enumerate(texts):
             if not (text.isascii() and text.isdigit() and int(text) < self.columns):
                 raise ChannelError(
-                    f"{where}, row {row}: {text!r} is no whole number from 0 to {self.columns - 1}."
+                    f"{where}, row {row}: {text!r} is not a whole number from 0 to "
+                    f"{self.columns - 1}."
                 )
         return np.array([int(text) for text in texts], dtype=np.int64)
 

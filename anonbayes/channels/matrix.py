@@ -221,7 +221,7 @@ class MatrixChannel(Channel):
                 i for i, r in enumerate(sent) if not isinstance(r, Hashable) or r not in known
             )
             raise ChannelError(
-                f"Report {row}: {sent[row]!r} is none of the channel's reports. "
+                f"Report {row}: {sent[row]!r} is not one of the channel's reports. "
                 f"{nearest(sent[row], self.labels)}"
             ) from None
 
@@ -370,6 +370,7 @@ class MatrixChannel(Channel):
         for row, text in enumerate(texts):
             if text not in known:
                 raise ChannelError(
-                    f"{where}, row {row}: {text!r} is none of the reports. {nearest(text, known)}"
+                    f"{where}, row {row}: {text!r} is not one of the reports. "
+                    f"{nearest(text, known)}"
                 )
         return [known[text] for text in texts]

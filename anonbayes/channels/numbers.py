@@ -234,7 +234,7 @@ class NumericChannel(Channel):
     def _numbers(self, what: str, values: Any) -> Floats:
         """One-dimensional array of finite numbers."""
         if isinstance(values, str) or not isinstance(values, Iterable):
-            raise ChannelError(f"{what}={values!r} is no list of numbers.")
+            raise ChannelError(f"{what}={values!r} is not a list of numbers.")
         try:
             listed = values if hasattr(values, "__array__") else list(values)
             numbers = np.asarray(listed, dtype=float)

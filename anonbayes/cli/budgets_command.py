@@ -192,7 +192,7 @@ def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
                 f"Column {counts.name!r}, row {row}: {text!r} is not a number of users."
             )
         if value in found:
-            raise TableError(f"Column {held.name!r}, row {row}: {value!r} stands twice.")
+            raise TableError(f"Column {held.name!r}, row {row}: {value!r} appears twice.")
         found[value] = int(text)
     return found
 

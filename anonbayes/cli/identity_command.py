@@ -39,7 +39,8 @@ def identity(
         int | None, typer.Option(help="People in the population, the sample included.")
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="Column of sampling weights: people a line stands for.")
+        str | None,
+        typer.Option(help="Column of sampling weights: how many people a line stands for."),
     ] = None,
     attribute: Annotated[
         list[str] | None,

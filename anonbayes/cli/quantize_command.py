@@ -111,7 +111,7 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
     for text, number in found.items():
         if number is None or not lower <= number <= upper:
             row = int((texts == text).to_numpy().argmax())
-            what = "is no number" if number is None else f"lies outside [{lower:g}, {upper:g}]"
+            what = "is not a number" if number is None else f"lies outside [{lower:g}, {upper:g}]"
             raise TableError(f"Column {texts.name!r}, row {row}: {text!r} {what}.")
     return np.array([found[text] for text in texts], dtype=float)
 

@@ -258,11 +258,11 @@ def _exact(found: Measurements, source: str) -> DiagnosticReport:
     check = Check(
         "chain",
         "ok",
-        "no chain: the engine draws independently from a posterior in closed form",
+        "no chains: the draws are independent, from a posterior in closed form",
     )
     return DiagnosticReport(
         verdict=PASSED,
-        reason="no chain; the draws are independent draws from a posterior in closed form.",
+        reason="there are no chains: the draws are independent, from a posterior in closed form.",
         checks=(check,),
         advice=(),
         table=found.table,

@@ -203,7 +203,7 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
         for name in beta:
             if name not in table.columns:
                 raise ModelError(
-                    f"beta names {name!r}, which is no nonsensitive attribute. "
+                    f"beta names {name!r}, which is not a nonsensitive attribute. "
                     f"{nearest(name, table.attributes)}"
                 )
     betas = {}
@@ -273,7 +273,7 @@ def _shape(
         raise ModelError(
             f"{what} must be positive and finite (a proper Dirichlet prior), got "
             f"{out[place]!r} for {domain.values[place[-1]]!r}. Use a small positive weight for "
-            "values that you hold nearly impossible, or leave them out of the domain."
+            "values that you consider nearly impossible, or leave them out of the domain."
         )
     out.setflags(write=False)
     return out

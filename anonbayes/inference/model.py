@@ -85,7 +85,7 @@ def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Mo
     prior = taken.prior
     slash = next((column for column in table.domains if "/" in column), None)
     if slash is not None:
-        raise ModelError(f"Column {slash!r}: PyMC allows no slash in names; rename it.")
+        raise ModelError(f"Column {slash!r}: PyMC does not allow slashes in names; rename it.")
     if table.scheme == "vertical":
         layout = layout_of(table)
         return vertical_model(

@@ -100,7 +100,7 @@ class RunStore:
                 raise _damaged(file, error) from None
         if folder.exists() and (not folder.is_dir() or any(map(is_finished, folder.iterdir()))):
             raise ModelError(
-                f"{str(folder)!r} exists and is no run of anonbayes; choose an empty or new "
+                f"{str(folder)!r} exists and is not a run of anonbayes; choose an empty or new "
                 "directory for resume=."
             )
         return None

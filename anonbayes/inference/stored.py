@@ -158,11 +158,11 @@ def checked_draws(given: xr.Dataset, name: str, shape: tuple[int, ...]) -> Float
     draws = given[name].to_numpy()
     if draws.shape[2:] != shape or 0 in draws.shape:
         raise ModelError(
-            f"{name!r} has the shape {draws.shape}; wanted are (chain, draw, "
+            f"{name!r} has the shape {draws.shape}; expected (chain, draw, "
             f"{', '.join(map(str, shape))})."
         )
     if not (np.isfinite(draws).all() and (draws >= 0).all()):
-        raise ModelError(f"{name!r} has draws that are negative or no numbers.")
+        raise ModelError(f"{name!r} has draws that are negative or not numbers.")
     if np.abs(draws.sum(axis=-1) - 1).max() > 1e-6:
         raise ModelError(f"{name!r} has draws that do not add up to one.")
     return np.asarray(draws, dtype=float)

@@ -549,7 +549,7 @@ def _lock(handle: int, file: Path) -> None:
         if error.errno in BUSY:
             raise
         log.warning(
-            "%s: this disk knows no locks (%s); see to it that only one run at a time writes here.",
+            "%s: this disk has no locks (%s); make sure that only one run at a time writes here.",
             file.parent,
             error.strerror,
         )

@@ -373,7 +373,7 @@ def row_name(index: pd.Index, position: int) -> str:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise `TableError` when a column name is no text, is empty, or stands twice."""
+    """Raise `TableError` when a column name is no text, is empty, or appears twice."""
     seen: set[str] = set()
     for i, name in enumerate(names, start=1):
         if not isinstance(name, str):
@@ -381,7 +381,7 @@ def check_names(names: Sequence[str], where: str) -> None:
         if not name.strip():
             raise TableError(f"{where}: column {i} has no name.")
         if name in seen:
-            raise TableError(f"{where}: column {name!r} stands twice; rename one of them.")
+            raise TableError(f"{where}: column {name!r} appears twice; rename one of them.")
         seen.add(name)
 
 
@@ -402,7 +402,7 @@ def _check_bytes(file: Path) -> None:
         if b"\r" in block and (broken := _BROKEN_END.search(block)):
             line = lines + block.count(b"\n", 0, broken.start()) + 1
             raise TableError(
-                f"{str(file)!r}, line {line}: a carriage return stands before a blank; save the "
+                f"{str(file)!r}, line {line}: a carriage return comes before a blank; save the "
                 "file with usual line ends."
             )
         lines += block.count(b"\n") - block.endswith(b"\n")
@@ -475,7 +475,7 @@ def column_of(frame: pd.DataFrame, column: str, *, file: Path, name: str) -> pd.
     if column not in frame.columns:
         equals = " " if name.startswith("--") else " = "
         raise TableError(
-            f"{name}{equals}{column!r} is no column of {file.name!r}. "
+            f"{name}{equals}{column!r} is not a column of {file.name!r}. "
             f"{nearest(column, frame.columns)}"
         )
     return frame[column]

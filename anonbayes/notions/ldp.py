@@ -244,7 +244,7 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[n
     """Boolean mask of the sensitive values; raise `DomainError` for one outside the domain."""
     lone = isinstance(sensitive, np.ndarray) and sensitive.ndim == 0
     if isinstance(sensitive, str) or lone or not isinstance(sensitive, Iterable):
-        what = "one text" if isinstance(sensitive, str) else "no list"
+        what = "one text" if isinstance(sensitive, str) else "not a list"
         raise AnonbayesError(
             f"sensitive={sensitive!r} is {what}; give the sensitive values as a list."
         )

@@ -239,7 +239,7 @@ def _read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
     joint = sparse.csr_array(given, dtype=float)
     bad = ~(np.isfinite(joint.data) & (joint.data >= 0))
     if bad.any():
-        raise AnonbayesError(f"p_ux contains {joint.data[bad][0]!r}, which is no probability.")
+        raise AnonbayesError(f"p_ux contains {joint.data[bad][0]!r}, which is not a probability.")
     if abs(joint.sum() - 1.0) > 1e-6:
         raise AnonbayesError(f"p_ux sums to {joint.sum():.9g}, not to 1.")
     joint.sum_duplicates()
@@ -300,7 +300,7 @@ def read_channel(matrix: npt.ArrayLike) -> Floats:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ChannelError(
-            f"Row {row} of the channel's matrix is no distribution: it sums to "
+            f"Row {row} of the channel's matrix is not a distribution: it sums to "
             f"{q[row].sum():.9g}, its smallest entry is {q[row].min():.9g}."
         )
     return q

@@ -72,7 +72,9 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
         rows = [_read_trace(trace) for trace in group] if _is_list(group) else []
         bad = [i for i, row in enumerate(rows) if row is None]
         if not rows or bad:
-            which = f"trace {bad[0]} of group {number} is no list of events" if bad else "no traces"
+            which = (
+                f"trace {bad[0]} of group {number} is not a list of events" if bad else "no traces"
+            )
             raise AnonbayesError(f"Traces are lists of at least one event each: {which}.")
         known = [row for row in rows if row is not None]
         missing = [i for i, row in enumerate(known) if pd.isna(row).any()]

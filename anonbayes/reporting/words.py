@@ -115,9 +115,7 @@ def _who(risk: RiskAssessment) -> Point:
     classes = risk.breakdown()
     if len(classes) > 1 and s["threatened"] > 0:
         value, often, people = _first(classes, "GT_A", "rows")
-        sentences.append(
-            f"Most often with {value}: {share(often)} of its {count(people, 'person', 'people')}."
-        )
+        sentences.append(f"Most often of people with {value}: {share(often)} of {count(people)}.")
     return Point("Who is threatened?", share(s["GT_A"]), tuple(sentences))
 
 
@@ -134,7 +132,7 @@ def _cost(risk: RiskAssessment) -> Point:
         return Point(question, "Nothing", (about,))
     classes = risk.breakdown()
     value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
-    most = f" Most with {value}: {share(attacker)} instead of {share(learner)}."
+    most = f" It costs people with {value} most: {share(attacker)} instead of {share(learner)}."
     ratios = (
         f"{count(s['doubled'] * n, 'person is', 'people are')} threatened at least twice as much "
         f"as outsiders. Half of the threatened are threatened at most {times(s['Ti_q50'])} as "
@@ -181,8 +179,10 @@ def _how_certain(risk: RiskAssessment) -> Point:
         figure,
         (
             *certain,
-            f"The attacker is at least {CERTAIN:.0%} sure of the right secret of "
-            f"{count(sure, 'person', 'people') if sure else 'nobody'}.",
+            f"The attacker is at least {CERTAIN:.0%} sure of the true secret of "
+            f"{count(sure, 'person', 'people')}."
+            if sure
+            else f"The attacker is never as much as {CERTAIN:.0%} sure of a true secret.",
             risk.belief_scores.worst_bin("A"),
             _simulation_error(risk),
         ),

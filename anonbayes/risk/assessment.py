@@ -332,7 +332,7 @@ class RiskAssessment:
         s = self.summary
         people = count(s["rows"], "person", "people")
         if round(s["threatened"]) == 0:
-            return f"None of {people} is threatened."
+            return f"Nobody is threatened (0 of {people})."
         if s["RGT_A"] > 0:
             cost = f"from {share(s['GT_L'])} to {share(s['GT_A'])}"
             cost = f"Being in the table raises the share of secrets guessed right {cost}"

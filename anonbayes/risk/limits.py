@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.formats import number, share
+from anonbayes.formats import count, number, share
 from anonbayes.risk.measures import LIMITS, MEASURES
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ class Limit:
         """The comparison in a sentence."""
         if self.measure == "converged":
             return f"The chains have {'not ' if self.exceeded else ''}converged."
+        if self.measure == "acceptable":
+            kept = count(self.found, "release keeps", "releases keep")
+            return f"{kept if self.found else 'No release keeps'} all limits."
         if self.measure == HIGHEST:
             return f"{HIGHEST} is {share(self.found)}, {self._beside} of {share(self.limit)}."
         if self.measure not in MEASURES:

@@ -13,7 +13,7 @@ import pandas as pd
 from anonbayes.beliefs.attacker import candidate_rows
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError
-from anonbayes.formats import times
+from anonbayes.formats import count, times
 from anonbayes.risk.people import clear_release, read_attributes
 from anonbayes.tables.build import distinct_rows
 from anonbayes.tables.groups import tally
@@ -359,7 +359,7 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
         "Can a person's secret be inferred, more surely than that of anybody outside the table?",
         figures,
         f"From the population alone {s['GT_L']:.1%} of the secrets are guessed right; knowing that "
-        f"somebody is in the table, {s['GT_A']:.1%}{most}. Of {sure:,} "
-        f"{'person' if sure == 1 else 'people'} the secret is guessed right with a belief of "
-        f"{certain:g} or more.",
+        f"somebody is in the table, {s['GT_A']:.1%}{most}. The secret of "
+        f"{count(sure, 'person', 'people') if sure else 'nobody'} is guessed right with a belief "
+        f"of {certain:.0%} or more.",
     )

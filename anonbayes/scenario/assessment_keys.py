@@ -56,7 +56,7 @@ class Threats(Section):
         "are anonymized again.", False,
     )  # fmt: skip
     measure: Threat = key(
-        "Measure of threat that decides which releases of a sweep are efficient.", "RGT_A"
+        "Measure of threat by which the releases of a sweep are compared.", "RGT_A"
     )
 
 
@@ -120,8 +120,8 @@ class AssessmentLimits(Section):
     max_log_loss_gain: float | None = key("Most that being in the table may teach about a secret, "
                                           "in nats.", None, gt=0)  # fmt: skip
     max_population_uniques: float | None = key(
-        "Most people of the release who are unique in the population, at the upper end of the "
-        "interval; needs population.size.", None, ge=0)  # fmt: skip
+        "Largest number of people of the release who are unique in the population, at the upper "
+        "end of the interval; needs population.size.", None, ge=0)  # fmt: skip
     max_match_probability: float | None = key(
         "Largest probability that a match of a released row to a person of the population is "
         "right; needs population.size.", None, ge=0, le=1)  # fmt: skip

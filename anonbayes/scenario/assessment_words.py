@@ -95,8 +95,8 @@ def in_words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
         for victim, of_victim in beliefs.groupby(level="victim", sort=False):
             label, line = max(of_victim.iterrows(), key=lambda item: item[1]["attacker"])
             lines.append(
-                f"{victim}: an attacker holds {label[1]!r} for {line['attacker']:.1%} likely, "  # type: ignore[index]
-                f"a learner for {line['learner']:.1%}."
+                f"{victim}: an attacker believes {label[1]!r} with {line['attacker']:.1%}, "  # type: ignore[index]
+                f"a learner with {line['learner']:.1%}."
             )
     lines.append(f"Convergence {judged.verdict}: {judged.reason}")
     return "\n".join(lines)

@@ -251,7 +251,7 @@ def check_parallel(scenario: Scenario) -> None:
     if scenario.settings.kind != "assessment":
         raise ScenarioError(
             f"{scenario.path.name}: a scenario of kind {scenario.settings.kind!r} runs in one "
-            "piece; several workers are of no use to it."
+            "piece; it has no use for several workers."
         )
 
 

@@ -146,7 +146,7 @@ class Release(Section):
     )
     hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)
     quasi_identifiers: Several[str] = key("Columns to anonymize; by default all others.", ())
-    k: int | None = key("Least size of a group (recode, mondrian).", None, ge=1)
+    k: int | None = key("Smallest allowed size of a group (recode, mondrian).", None, ge=1)
     l: int | None = key(  # noqa: E741
         "Smallest allowed number of different sensitive values in a group.", None, ge=1
     )
@@ -171,7 +171,7 @@ class Release(Section):
         if self.sensitive[1:] and (vertical or self.scheme == "columns"):
             yield "an Anatomy, or a release column by column, has one @sensitive column."
         if self.scheme in ("recode", "mondrian") and self.k is None:
-            yield f"@scheme {self.scheme!r} needs @k, the least size of a group."
+            yield f"@scheme {self.scheme!r} needs @k, the smallest size of a group."
         if self.scheme == "anatomy" and self.l is None:
             yield "@scheme 'anatomy' needs @l."
         if self.scheme == "columns" and not self.columns:

@@ -78,9 +78,9 @@ class Assessment(Section):
     seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
     also: Several[Release] = key("Further releases about the same people, in files.", ())
-    cleartext: PeopleInClear | None = key("The people in clear; without it only beliefs.", None)
+    cleartext: PeopleInClear | None = key("The people in clear; without it, beliefs only.", None)
     others: PeopleInClear | None = key(
-        "A register: other people of the population in clear, whom the attacker knows.", None
+        "A register of other people of the population in clear, which the attacker holds.", None
     )
     population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
@@ -238,7 +238,7 @@ def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
 def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> None:
     if name not in table.columns:
         raise AnonbayesError(
-            f"Victim {victim!r}: {name!r} is no attribute of the release. "
+            f"Victim {victim!r}: {name!r} is not an attribute of the release. "
             f"{nearest(name, table.attributes)}"
         )
     for one in value if isinstance(value, list) else [value]:

@@ -132,7 +132,7 @@ def _lines(
     yield f"sensitive = {_text(secret)}"
     yield f"# {_look(frame[secret]).about}"
     if values > max(MANY, len(frame) / 10):
-        yield "# So many are hardly ever shared: bin them first, or name another column."
+        yield "# So many values are hardly ever shared: bin them first, or name another column."
     yield 'scheme = "mondrian"  # or "recode" with hierarchies = "directory", or "anatomy"'
     yield "# Every group has at least k rows and l different sensitive values."
     yield f"k = {min(5, len(frame))}"

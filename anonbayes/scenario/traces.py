@@ -59,7 +59,9 @@ class Noise(Section):
 class TracesLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
-    max_bits: float | None = key("Most that a report may say about its sender.", None, ge=0)
+    max_bits: float | None = key(
+        "Largest number of bits that a report may say about its sender.", None, ge=0
+    )
     max_identified: float | None = key("Largest share of traces whose sender is named.", None,
                                        ge=0, le=1)  # fmt: skip
 

@@ -25,7 +25,9 @@ class SampleFile(Section):
     sep: str = key("Separator of the file.", ";")
     attributes: Several[str] = key("Columns that an intruder may know; by default all.", ())
     drop: Several[str] = key("Columns to leave out.", ())
-    weights: str | None = key("Column of sampling weights: people a line stands for.", None)
+    weights: str | None = key(
+        "Column of sampling weights: how many people a line stands for.", None
+    )
     household: str | None = key("Column that names each person's household.", None)
     strata: str | None = key("Column by which the sample was stratified.", None)
 
@@ -50,8 +52,8 @@ class IdentityLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
     max_population_uniques: float | None = key(
-        "Most people of the sample who are unique in the population, at the upper end of the "
-        "interval.", None, ge=0)  # fmt: skip
+        "Largest number of people of the sample who are unique in the population, at the upper "
+        "end of the interval.", None, ge=0)  # fmt: skip
     max_match_probability: float | None = key(
         "Largest probability that a match to any person is right.", None, ge=0, le=1
     )

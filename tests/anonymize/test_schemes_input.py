@@ -40,7 +40,7 @@ def test_no_table(scheme):
 @every
 def test_duplicate_and_unnamed_columns(scheme):
     df = random_frame(10, 1)
-    with pytest.raises(TableError, match="'zip' stands twice"):
+    with pytest.raises(TableError, match="'zip' appears twice"):
         _run(scheme, df.set_axis(["zip", "zip", "job", "ill"], axis=1))
     with pytest.raises(TableError, match="column name 3 is not text"):
         _run(scheme, df.set_axis([3, "zip", "job", "ill"], axis=1))

@@ -128,7 +128,7 @@ def test_bad_cells_are_named():
     with pytest.raises(ab.AnonbayesError, match="has no hierarchy"):
         ab.Generalization.at_level(domain, 1)
     channel = ab.Generalization(domain, ["A", "A", "B"])
-    with pytest.raises(ab.AnonbayesError, match="Report 1: 'C' is no cell"):
+    with pytest.raises(ab.AnonbayesError, match="Report 1: 'C' is not a cell"):
         channel.estimate(["A", "C"])
     with pytest.raises(ab.AnonbayesError, match="method='empirical'"):
         channel.estimate(["A"], method="empirical")

@@ -219,7 +219,7 @@ def test_bad_columns(refused, held, tmp_path):
     assert "Nearest known: 'answer'" in refused(*release, "--column", "anser")
     said = refused("channel", "release", "people.csv", "--out", "x.csv", "--column", "answer",
                    "-m", "rappor", "--epsilon", 1, "--values", "a,b,c")  # fmt: skip
-    assert "Column 'answer', row 950: 'd' is none of the values" in said
+    assert "Column 'answer', row 950: 'd' is not one of the values" in said
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;b\n;c\n")
     estimate = ["channel", "estimate", "r.csv"]
     assert "row 2 (the first is 0): the cell is empty" in refused(*estimate, *options("rappor"))
@@ -227,4 +227,4 @@ def test_bad_columns(refused, held, tmp_path):
     assert "row 1: '01x1' is not a text of 4 zeros" in refused(*estimate, *options("rappor"))
     assert "row 0: '0101' is not a/b/y" in refused(*estimate, *options("local_hashing"))
     other = [*estimate, *options("randomized_response"), "--column", "other"]
-    assert "Column 'other', row 1: 'e' is none of the values" in refused(*other)
+    assert "Column 'other', row 1: 'e' is not one of the values" in refused(*other)

@@ -220,7 +220,7 @@ def test_leakage_of_a_release(run_json, run, tmp_path):
         (
             "column",
             ["--out", "x.csv", "--bins", 2, "--column", "name"],
-            "row 0: 'ann' is no number",
+            "row 0: 'ann' is not a number",
         ),
         (
             "column",

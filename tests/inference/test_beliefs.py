@@ -196,7 +196,7 @@ def test_a_row_of_a_frame_is_a_victim():
 
 def test_weights_of_the_secret_must_be_numbers():
     post = ab.fit(nested(), seed=1, draws=10, chains=1, progressbar=False)
-    with pytest.raises(ab.AnonbayesError, match="weight 'x' of 'flu' is no number"):
+    with pytest.raises(ab.AnonbayesError, match="weight 'x' of 'flu' is not a number"):
         post.attacker({"age": 20}, secret={"flu": "x"})
 
 

@@ -245,7 +245,7 @@ def test_a_generator_seeds_like_a_number():
         ({"beta": {"nut": 1}}, "beta names 'nut'.*Nearest known: 'nat'"),
         ({"beta": {"nat": {"X": 1}}}, "'X' is not a value of domain 'nat'"),
         ({"beta": np.nan}, "must be positive and finite"),
-        ({"alpha": {"hiv": "much"}}, "weight 'much' of 'hiv' is no number"),
+        ({"alpha": {"hiv": "much"}}, "weight 'much' of 'hiv' is not a number"),
         ({"alpha": pd.Series({"hiv": 1.0})}, "each value of 'ill' once"),
         ({"alpha": pd.Series({"hiv": 1.0, "hvi": 1.0})}, "'hvi' is not a value of domain 'ill'"),
         ({"keep_cleartext": [99]}, "names row 99"),

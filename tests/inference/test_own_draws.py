@@ -61,7 +61,7 @@ def shortened(draws, name):
         (lambda draws, name: draws.drop_vars(name), "no variable"),
         (shortened, "shape"),
         (lambda draws, name: draws.assign({name: draws[name] * 2}), "add up"),
-        (lambda draws, name: draws.assign({name: draws[name] * np.nan}), "no numbers"),
+        (lambda draws, name: draws.assign({name: draws[name] * np.nan}), "not numbers"),
     ],
 )
 def test_bad_draws_are_named(change, words):

@@ -79,7 +79,7 @@ def test_the_verdict_answers_the_four_questions(page):
         "be trusted?",
     ):
         assert question in page
-    assert "exact under the model" in page and "independent draws" in page
+    assert "exact under the model" in page and "draws are independent" in page
 
 
 def test_officers_see_both_kinds_of_risk(page, risk):

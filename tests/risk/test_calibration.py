@@ -194,11 +194,11 @@ def test_an_attacker_below_random_worlds_is_called_so(misled):
     assert risk.scores.loc["attacker", "log_loss"] > risk.scores.loc["random_worlds", "log_loss"]
     assert risk.belief_scores.below_random_worlds
     assert risk.text.startswith("The attacker's beliefs score below")
-    assert "not to be relied on" in risk.measures.loc["max_Ti", "caution"]
+    assert "cannot be relied on" in risk.measures.loc["max_Ti", "caution"]
     assert risk.measures.loc["GT_A", "caution"] == ""
     page = render(post, risk)
     first = page.split('<div class="points">')[0]
-    assert "score below" in first and "not to be relied on" in first
+    assert "score below" in first and "cannot be relied on" in first
     assert json.loads(risk.to_json())["below_random_worlds"] is True
 
 
@@ -217,7 +217,7 @@ def test_limit_on_what_being_in_the_table_teaches(risk):
     gain = float(risk.summary["log_loss_gain"])
     over, under = (check_limits(risk, max_log_loss_gain=gain + d)[0] for d in (-0.01, 0.01))
     assert over.exceeded and not under.exceeded
-    with pytest.raises(ab.errors.AnonbayesError, match="'max_los_gain' is no limit"):
+    with pytest.raises(ab.errors.AnonbayesError, match="'max_los_gain' is not a limit"):
         check_limits(risk, max_los_gain=1.0)
     with pytest.raises(ab.errors.AnonbayesError, match="max_log_loss_gain=-1"):
         check_limits(risk, max_log_loss_gain=-1)

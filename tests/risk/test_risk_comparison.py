@@ -52,7 +52,7 @@ def test_privacy_models_against_counting_with_pandas():
     assert found["entropy_l"] == pytest.approx(min(entropy))
     assert found["recursive_c"] == pytest.approx(max(ratio))
     assert found["t"] == pytest.approx(max(distance))
-    # Everybody stands twice in the population, so that at most half of those who fit are in it.
+    # Everybody appears twice in the population, so that at most half of those who fit are in it.
     assert 0 < found["delta_low"] <= found["delta_high"] <= 0.5
 
 
@@ -183,7 +183,7 @@ def test_both_ways_of_looking_side_by_side(risks):
     assert single.figures["people who fit one released row only"] == unique.sum()
     assert linked.figures["highest probability of a link"] == 1.0
     sure = (risk.rows["p_A"] >= 0.9) & (risk.rows["threatened_A"] > 0)
-    assert f"Of {sure.sum():,} people the secret is guessed right" in inferred.finding
+    assert f"The secret of {sure.sum():,} people is guessed right" in inferred.finding
     nobody = risks["clinic_local"].wp29()[0]
     assert nobody.finding == "Nobody: everyone fits at least 4 rows of the release."
 
@@ -271,7 +271,7 @@ def test_pictures_of_a_release_that_threatens_nobody():
         ax = getattr(risk, f"plot_{plot}")()
         ax.figure.canvas.draw()
     assert risk.contributions().empty
-    assert "0.0%" in risk.text and "None" not in risk.text
+    assert risk.text.startswith("Nobody is threatened (0 of 1 person)")
 
 
 def test_random_worlds_of_anatomy_with_repeated_records():

@@ -212,7 +212,7 @@ def test_what_init_writes_runs_as_it_is(tmp_path, content):
         (b"", "is empty"),
         ("a,b\nGr\xfcn,2\n".encode("latin-1"), "not UTF-8"),
         (b"a,b,c\n1,2,3\n1,2\n", "line 3: 2 cells where 3 are expected"),
-        (b"a,a\n1,2\n", "column 'a' stands twice"),
+        (b"a,a\n1,2\n", "column 'a' appears twice"),
         (b"a,b\n", "has a header but no rows"),
     ],
 )

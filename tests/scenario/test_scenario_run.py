@@ -65,7 +65,7 @@ def test_beliefs_about_victims(write):
     # 7/12 by enumeration (MODEL 1.7); the standard error of 4 x 1000 draws is 0.004.
     assert found.measures == pytest.approx({"max_belief": 7 / 12}, abs=0.016)
     assert found.exceeded
-    assert "Ann: an attacker holds 'Heart' for 58." in found.text
+    assert "Ann: an attacker believes 'Heart' with 58." in found.text
 
 
 def test_sweep_compares_and_notes_what_does_not_exist(write):
@@ -110,7 +110,7 @@ def test_a_mixed_table_has_a_channel_per_column():
         ('release.dataset = "table1_recoded"\nmodel.beta = {Nut = 2}', "'Nat'"),
         (
             'release.dataset = "table1_recoded"\n[[victims]]\nname = "A"\nknown = {Nut = "M"}',
-            "Victim 'A': 'Nut' is no attribute",
+            "Victim 'A': 'Nut' is not an attribute",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_numbers_from_a_file(tmp_path, write):
     (tmp_path / "n.csv").write_text("x\n3\n4.5\n3\n")
     assert abs(run(write(text)).measures["answer"] - 3.5) <= 1
     for content, said in (
-        ("y\n3\n", "numbers.column = 'x' is no column of 'n.csv'"),
+        ("y\n3\n", "numbers.column = 'x' is not a column of 'n.csv'"),
         ("x\n3\nfour\n", "numbers only"),
         ("x\n3\n11\n", "11 lies outside"),
     ):

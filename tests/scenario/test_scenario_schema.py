@@ -140,7 +140,7 @@ def test_options_make_the_request_of_a_file():
         "--max-cost 7 must be at most 1.",
     ]
     missing = {name: value for name, value in keys.items() if name != "release.k"}
-    with pytest.raises(ScenarioError, match="--scheme 'mondrian' needs --k, the least"):
+    with pytest.raises(ScenarioError, match="--scheme 'mondrian' needs --k, the smallest"):
         request("assessment", missing, name="x")
 
 

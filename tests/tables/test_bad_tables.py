@@ -22,7 +22,7 @@ def twice(frame):
         (pd.DataFrame(), {}, "empty"),
         (pd.DataFrame(index=range(3)), {}, "empty .3 rows, 0 columns"),
         ({"x": [1]}, {}, "must be a data frame"),
-        (twice(GOOD), {}, "'x' stands twice"),
+        (twice(GOOD), {}, "'x' appears twice"),
         (GOOD.set_axis(["x", 7, "s"], axis=1), {}, "7 is not text"),
         (GOOD.set_axis(["x", None, "s"], axis=1), {}, "(None|nan) is not text"),
         (GOOD.set_axis(["x", "", "s"], axis=1), {}, "column 2 has no name"),

@@ -43,7 +43,7 @@ def test_a_bad_cell_is_named_with_its_file(engine, tmp_path):
     frame = good()
     frame.loc[[17, 40], "age"] = "2x"
     frame.to_parquet(tmp_path / "b.parquet")
-    message = r"Column 'age', row 17 of '.*b\.parquet': cell '2x' is no value"
+    message = r"Column 'age', row 17 of '.*b\.parquet': cell '2x' is not a value"
     with pytest.raises(CellError, match=message):
         read(tmp_path, engine)
 
@@ -79,9 +79,9 @@ def test_text_errors_are_those_of_small_files(engine, tmp_path):
     raises("age;ill\n20;flu\n21;flu;x\n", r"a\.csv' is not a table separated by ';': Expected 2")
     raises(b"age;ill\n20;flu\n21;\xff\n", r"a\.csv' is not UTF-8 text \(line 3\)")
     raises("age;ill\n", "header but no rows")
-    raises("age;age\n20;flu\n", "'age' stands twice")
+    raises("age;age\n20;flu\n", "'age' appears twice")
     raises("", "is empty")
-    raises("age;ill\n20;flu\n\r 21;cold\n", "line 3: a carriage return stands before a blank")
+    raises("age;ill\n20;flu\n\r 21;cold\n", "line 3: a carriage return comes before a blank")
     raises("age,ill\n20,flu\n", "sensitive column 'ill'|no nonsensitive")
 
 

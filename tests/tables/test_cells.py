@@ -122,7 +122,7 @@ def test_masks():
     assert values(zips, "0***") == ["0100"]
     with pytest.raises(CellError, match="contains no value"):
         zips.parse("45501*")
-    with pytest.raises(CellError, match="no value, label"):
+    with pytest.raises(CellError, match="not a value, label"):
         zips.parse("4*5")
     numbers = CellParser(Domain("zip", [45501, 45511]))
     assert values(numbers, "4550*") == [45501]
@@ -181,9 +181,9 @@ def test_missing_member_and_unknown_policy():
 @pytest.mark.parametrize(
     ("cell", "part"),
     [
-        ("X", "'X' is no value"),
+        ("X", "'X' is not a value"),
         ("Jj", "Nearest known: 'J'"),
-        ("{M, X}", "contains 'X', which is no value"),
+        ("{M, X}", "contains 'X', which is not a value"),
         ("{}", "contains no value of the domain"),
         ([], "contains no value of the domain"),
         ("{M, }", "contains ''"),
@@ -191,10 +191,10 @@ def test_missing_member_and_unknown_policy():
         ([["M"]], r"contains \['M'\]"),
         ("20-29", "has no numbers"),
         (pd.Interval(0, 1), "has no numbers"),
-        (3.5, "3.5 is no value"),
-        (b"M", "b'M' is no value"),
-        (object, "is no value"),
-        ({"M": 1}, "is no value"),
+        (3.5, "3.5 is not a value"),
+        (b"M", "b'M' is not a value"),
+        (object, "is not a value"),
+        ({"M": 1}, "is not a value"),
     ],
     ids=repr,
 )
@@ -212,10 +212,10 @@ def test_errors_say_what_is_wrong(cell, part):
         ("2020-01", "high to low"),
         ("70-80", r"contains no value of the domain \(48 values, from 18 to 65\)"),
         ("[20, 20)", "contains no value"),
-        ("{20-29, 90-99}", "contains '90-99', which is no value"),
+        ("{20-29, 90-99}", "contains '90-99', which is not a value"),
         (pd.Interval(pd.Timestamp(2020, 1, 1), pd.Timestamp(2021, 1, 1)), "interval of times"),
         (pd.Interval(pd.Timedelta(1, "D"), pd.Timedelta(2, "D")), "interval of times"),
-        (True, "True is no value"),
+        (True, "True is not a value"),
     ],
     ids=str,
 )

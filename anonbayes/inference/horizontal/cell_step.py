@@ -124,7 +124,7 @@ class HorizontalStep(ChainStep):
         for name in wanted:
             rv = model[name]
             if rv not in model.rvs_to_values:
-                raise ModelError(f"{name!r} is no free random variable of the model.")
+                raise ModelError(f"{name!r} is not a free random variable of the model.")
             self.value_names[name] = model.rvs_to_values[rv].name
             self.transformed[name] = model.rvs_to_transforms[rv] is not None
         values = [model.rvs_to_values[model[name]] for name in wanted]
@@ -133,7 +133,7 @@ class HorizontalStep(ChainStep):
         strange = [v.name for v in chosen if v not in values]
         if strange:
             raise ModelError(
-                f"{strange[0]!r} is no distribution of the table; this step updates {wanted}."
+                f"{strange[0]!r} is not a distribution of the table; this step updates {wanted}."
             )
         self.vars = chosen
         self.updated = {name for name in wanted if self.value_names[name] in _names(chosen)}

@@ -216,7 +216,7 @@ class VerticalLayout:
         found = np.asarray(assignment, dtype=np.int64)
         if found.shape != (self.n_rows,):
             raise ModelError(
-                f"assignment has shape {found.shape}; one item per row, ({self.n_rows},), is due."
+                f"assignment has shape {found.shape}; expected one item per row, ({self.n_rows},)."
             )
         inside = (found >= 0) & (found < self.n_rows)
         inside &= self.groups[np.where(inside, found, 0)] == self.groups
@@ -271,7 +271,9 @@ class VerticalLayout:
         ):
             array = np.asarray(value, dtype=float)
             if array.ndim and array.shape != (length,):
-                raise ModelError(f"{name} has shape {array.shape}; a scalar or ({length},) is due.")
+                raise ModelError(
+                    f"{name} has shape {array.shape}; expected a scalar or ({length},)."
+                )
             if not np.all(np.isfinite(array) & (array > 0)):
                 raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
             spread.append(np.array(np.broadcast_to(array, (length,))))

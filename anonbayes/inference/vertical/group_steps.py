@@ -416,7 +416,7 @@ class _Weights:
     def __init__(self, layout: VerticalLayout, weights: Sequence[Any], model: Any) -> None:
         if len(weights) != layout.n_attributes:
             raise ModelError(
-                f"{len(weights)} weights for {layout.n_attributes} attributes; one each is due."
+                f"{len(weights)} weights for {layout.n_attributes} attributes; expected one each."
             )
         self._spread = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
         self._values = np.ones(layout.n_attributes)
