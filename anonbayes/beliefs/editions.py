@@ -121,7 +121,7 @@ def _joint(posts: Sequence[Posterior], people: People, apart: Sequence[Posterior
                 told *= _on_links(layout, told_by(other, post.table, _items_as_victims(layout)))
         layout = replace_secrets(layout, secrets[layout.secrets], len(known))
         editions.append(Edition(layout, code, told))
-    return join_groups(editions)[0].narrowed(len(posts[0].table.secret.domain))
+    return join_groups(editions, labels=known)[0].narrowed(len(posts[0].table.secret.domain))
 
 
 def told_by_values(post: Posterior, layout: VerticalLayout) -> Floats:

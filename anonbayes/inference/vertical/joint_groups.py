@@ -107,8 +107,15 @@ class _Match(NamedTuple):
     item_two: Ints
 
 
-def join_groups(editions: Sequence[Edition]) -> list[Joint]:
+def join_groups(editions: Sequence[Edition], *, labels: Sequence[str] | None = None) -> list[Joint]:
     """Beliefs about the items of vertical tables of the same people, one per table.
+
+    Parameters
+    ----------
+    editions : sequence of Edition
+        The tables.
+    labels : sequence of str, optional
+        The secrets, for messages.
 
     Examples
     --------
@@ -121,7 +128,7 @@ def join_groups(editions: Sequence[Edition]) -> list[Joint]:
     """
     sides = [link_sides(edition.layout) for edition in editions]
     matches = list(_matches(editions))
-    worlds = _intersections(editions, sides, matches)
+    worlds = _intersections(editions, sides, labels)
     found = _all_worlds(editions) or _propagate(editions, sides, matches)
     return [
         Joint(
@@ -191,7 +198,7 @@ def _shares(layout: VerticalLayout, values: Floats) -> Floats:
 
 
 def _intersections(
-    editions: Sequence[Edition], sides: list[LinkSide], matches: list[_Match]
+    editions: Sequence[Edition], sides: list[LinkSide], labels: Sequence[str] | None
 ) -> list[Floats]:
     """Random worlds of every edition, times those of its counterparts in all others."""
     shares = [_shares(e.layout, _slots(e.layout)) for e in editions]
@@ -203,13 +210,16 @@ def _intersections(
         for two in range(len(editions)):
             if one != two:
                 average(*lists[one], *lists[two], sides[one], sides[two], shares[two], out[one])
-    for edition, values in zip(editions, out, strict=True):
+    for e, (edition, values) in enumerate(zip(editions, out, strict=True)):
         lost = np.flatnonzero(np.add.reduceat(values, edition.layout.arrays.links[:-1]) <= 0)
         if len(lost):
+            links = slice(*sides[e].links[lost[0] : lost[0] + 2])
+            listed = [labels[s] for s in sides[e].columns[links]] if labels else "its secrets"
             raise TableError(
-                f"Row {int(lost[0])} of a release shares no sensitive value with its counterpart "
-                f"in another ({len(lost):,} rows like this): these are not the same people, or not "
-                "the same secrets. Check the keys, and that the values are spelled alike."
+                f"Row {int(lost[0])} of vertical release {e + 1} is in a group that lists {listed}; "
+                "its counterpart in another release is in a group without any of them "
+                f"({len(lost):,} rows like this). These are not the same people, or not the same "
+                "secrets: check the keys, and that values are spelled alike."
             )
     return out
 
