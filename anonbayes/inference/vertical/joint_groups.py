@@ -216,7 +216,7 @@ def _intersections(
             links = slice(*sides[e].links[lost[0] : lost[0] + 2])
             listed = [labels[s] for s in sides[e].columns[links]] if labels else "its secrets"
             raise TableError(
-                f"Row {int(lost[0])} of vertical release {e + 1} is in a group that lists {listed}; "
+                f"Row {int(lost[0])} of vertical release {e + 1} is in a group of {listed}; "
                 "its counterpart in another release is in a group without any of them "
                 f"({len(lost):,} rows like this). These are not the same people, or not the same "
                 "secrets: check the keys, and that values are spelled alike."
