@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weighted_model import add_link, add_weights
 from anonbayes.inference.weights import Evidenced, choose_evidence
-from anonbayes.inference.workflow import OTHERS, cell_rates
+from anonbayes.inference.workflow import OTHERS, cell_rates, counted
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -132,19 +132,16 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
         observed=table.secret_counts.astype(np.int64),
         dims=secret,
     )
-    for name, column in table.columns.items():
-        counts = table.counts[name].toarray().T.astype(np.int64)
-        rates = cell_rates(column.evidence, counts.sum(axis=0))
-        labels = [str(label) for label in column.evidence.labels]
-        probability = pt.dot(pis[name], _matrix(column.evidence, rates.rate).T)
-        if rates.others:
-            probability = _with_others(probability)
-            counts = np.pad(counts, ((0, 0), (0, 1)))
-            labels.append(_unlike(OTHERS, labels))
-        cells = model.name_for(_unlike(f"{name}_cell", table.domains))
-        model.add_coord(cells, labels)
+    for name, pi in pis.items():
+        cells = counted(table, name)
+        dim = model.name_for(cells.dim)
+        model.add_coord(dim, cells.labels)
         pm.Multinomial(
-            f"released_{name}", n=rows, p=probability, observed=counts, dims=(secret, cells)
+            f"released_{name}",
+            n=rows,
+            p=pt.dot(pi, cells.matrix.T),
+            observed=cells.counts,
+            dims=(secret, dim),
         )
 
 
@@ -177,12 +174,6 @@ def _with_others(probability: Any) -> Any:
     """Probabilities of the cells, and of all others: what is left."""
     rest = pt.maximum(1.0 - probability.sum(axis=-1, keepdims=True), 0.0)
     return pt.concatenate([probability, rest], axis=-1)
-
-
-def _unlike(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 # -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ predictions, here and in `build_model`, need beyond the likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 __all__ = [
     "OTHERS",
     "CellRates",
+    "Counted",
     "cell_rates",
+    "counted",
     "draw_codes",
     "observed_data",
     "with_log_likelihood",
@@ -346,15 +348,29 @@ def _log_prior(post: Posterior) -> dict[str, Floats]:
 # What was seen, and what the model would have expected to see.
 
 
-class _Counted(NamedTuple):
-    """Cells of one attribute as `build_model` counts them: labels, rates, and counts by secret."""
+class Counted(NamedTuple):
+    """Cells of one attribute as `build_model` counts them.
 
+    Attributes
+    ----------
+    dim : str
+        Name of their dimension.
+    labels : list of str
+        The cells, those that the table does not show last and together.
+    matrix : numpy.ndarray
+        Probability that a value is released as each, ``(cells, K)``.
+    counts : numpy.ndarray
+        Rows by secret, ``(S, cells)``.
+    """
+
+    dim: str
     labels: list[str]
     matrix: Floats
     counts: Ints
 
 
-def _counted(table: ReleasedTable, name: str) -> _Counted:
+def counted(table: ReleasedTable, name: str) -> Counted:
+    """Count the cells of an attribute by secret."""
     evidence = table.columns[name].evidence
     counts = table.counts[name].toarray().T.astype(np.int64)
     rates = cell_rates(evidence, counts.sum(axis=0))
@@ -363,8 +379,14 @@ def _counted(table: ReleasedTable, name: str) -> _Counted:
     if rates.others:
         matrix = np.vstack([matrix, np.maximum(1.0 - matrix.sum(axis=0), 0.0)])
         counts = np.pad(counts, ((0, 0), (0, 1)))
-        labels.append(OTHERS)
-    return _Counted(labels, matrix, counts)
+        labels.append(_unlike(OTHERS, labels))
+    return Counted(_unlike(f"{name}_cell", table.domains), labels, matrix, counts)
+
+
+def _unlike(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def observed_data(table: ReleasedTable) -> xr.Dataset:
@@ -388,9 +410,9 @@ def observed_data(table: ReleasedTable) -> xr.Dataset:
     content: dict[str, Any] = {f"released_{secret}": (secret, table.secret_counts)}
     coords: dict[str, Any] = {secret: list(coords_of(table)[secret])}
     for name in table.attributes:
-        cells = _counted(table, name)
-        content[f"released_{name}"] = ((secret, f"{name}_cell"), cells.counts)
-        coords[f"{name}_cell"] = cells.labels
+        cells = counted(table, name)
+        content[f"released_{name}"] = ((secret, cells.dim), cells.counts)
+        coords[cells.dim] = cells.labels
     return xr.Dataset(content, coords=coords)
 
 
@@ -442,7 +464,7 @@ def _predicted(post: Posterior, rng: np.random.Generator) -> Mapping[str, Ints]:
     rows = rng.multinomial(table.n_rows, _normal(pi_secret))
     out = {f"released_{table.sensitive}": rows}
     for name, pi in pis.items():
-        p = pi @ _counted(table, name).matrix.T
+        p = pi @ counted(table, name).matrix.T
         out[f"released_{name}"] = rng.multinomial(rows, _normal(p))
     return out
 
