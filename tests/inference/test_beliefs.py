@@ -154,7 +154,7 @@ def test_knowledge_that_fits_nobody_is_an_error():
         post.attacker({"nat": "C"})
     with pytest.raises(ab.AnonbayesError, match="Victim 1 "):
         post.attacker(pd.DataFrame({"nat": ["M", "C"]}))
-    with pytest.raises(ab.AnonbayesError, match=r"'nationality'.*no attribute.*'nat'"):
+    with pytest.raises(ab.AnonbayesError, match=r"'nationality'.*not an attribute.*'nat'"):
         post.attacker({"nationality": "M"})
     with pytest.raises(ab.AnonbayesError, match="rules out every"):
         post.attacker({"nat": "M"}, secret={"hiv"})

@@ -133,7 +133,7 @@ def test_a_run_is_not_mixed_up_with_another(tmp_path):
         ab.fit(latent(), draws=5, tune=5, resume=tmp_path / "run", **QUIET)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear reader")
-    with pytest.raises(ab.AnonbayesError, match="no run of anonbayes"):
+    with pytest.raises(ab.AnonbayesError, match="not a run of anonbayes"):
         ab.fit(crossing(), draws=5, resume=tmp_path / "mine", **QUIET)
 
 

@@ -150,7 +150,7 @@ def test_what_is_no_channel_is_not_audited(matrix, message):
 
 
 def test_what_is_no_notion_is_refused():
-    with pytest.raises(ab.AnonbayesError, match="no notion of privacy"):
+    with pytest.raises(ab.AnonbayesError, match="not a notion of privacy"):
         ab.RandomizedResponse(DOMAIN, 1.0).satisfies(1.0)
 
 

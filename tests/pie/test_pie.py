@@ -259,7 +259,7 @@ def test_bad_input_is_named():
         ab.pie.information([[0.5, 0.4]], response(2, 1.0))
     with pytest.raises(AnonbayesError, match="3 columns"):
         ab.pie.information(JOINT, response(2, 1.0))
-    with pytest.raises(AnonbayesError, match="no probability"):
+    with pytest.raises(AnonbayesError, match="not a probability"):
         ab.pie.information([[1.5, -0.5]], response(2, 1.0))
     with pytest.raises(AnonbayesError, match="either n_users"):
         ab.pie.bayes_error(1.0)
