@@ -184,8 +184,7 @@ def assess(
     keep_draws: Annotated[
         bool,
         typer.Option(
-            "--keep-draws",
-            "--draws-file",
+            "--draws-file/--no-draws",
             help="Store draws in posterior.nc even where a closed form can reproduce them.",
             rich_help_panel=RESULTS,
         ),
