@@ -24,7 +24,11 @@ calls returned. There is a row for every estimator that a peer offers for a mech
   ``1 / (5 + i)^1.2``, 15,000 users, 150 values, 12 runs) ``IBU`` of OUE was as accurate.
 
 Times are of the processor, since other programs may run beside; *behind in* names what a row is not
-ahead in. *bulk* is our `Channel.release`, all users in one call, which the peers do not offer.
+ahead in. In one full run 42 of 48 rows were ahead. With 400 values, calls for one user that send
+bits (OUE, RAPPOR) took 1.2 times as long as those of multi-freq-ldpy, and ``"shrinkage"`` of
+Hadamard response 1.02 times as long as the raw estimate of pure-ldp.
+
+*bulk* is our `Channel.release`, all users in one call, which the peers do not offer.
 
 Because the peers need old versions of common packages, they live in an environment of their own,
 which this benchmark makes when ``PEERS_PYTHON`` does not name one (not in the short run):

@@ -82,7 +82,7 @@ class MechanismOptions(Section):
                 if missing:
                     raise AnonbayesError(f"{name} has nothing for {missing[0]!r}.")
                 numbers = [given[name][value] for value in domain.labels]
-                total = sum(numbers) if name == "shares" else 1.0
+                total = (sum(numbers) or 1.0) if name == "shares" else 1.0
                 given[name] = [number / total for number in numbers]
         return make_channel(mechanism, domain, epsilon, **given)
 

@@ -231,7 +231,7 @@ def test_rappor_converges_and_can_be_diagnosed():
     people = np.random.default_rng(1).choice(20, 20_000, p=shares / shares.sum())
     channel = ab.RAPPOR(domain, 1.0)
     reports = channel.release(people, seed=1)
-    estimate = channel.estimate(reports, method="bayes", seed=1, draws=400, tune=200)
+    estimate = channel.estimate(reports, method="bayes", seed=1, draws=250, tune=100)
     assert estimate.converged and estimate.r_hat < 1.02 and estimate.ess > 400
     assert ab.diagnose(estimate).passed
     with pytest.raises(ab.AnonbayesError, match="mle"):
