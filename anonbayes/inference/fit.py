@@ -27,9 +27,9 @@ from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, RunStore, run_chains
 from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, layout_step
-from anonbayes.inference.vertical.crossfit import lift_spread
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
+from anonbayes.inference.weight_kernels import lift_spread
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable

@@ -53,17 +53,11 @@ from anonbayes.inference.vertical.group_layout import (
     Arrays,
     Threads,
     VerticalLayout,
+    owned_counts,
 )
+from anonbayes.inference.weight_kernels import fold_error, unsettled
 
-__all__ = [
-    "CANDIDATES",
-    "CrossFit",
-    "cross_fit",
-    "fold_error",
-    "fold_spread",
-    "left_out_ownership",
-    "unsettled",
-]
+__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "left_out_ownership"]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -211,26 +205,6 @@ def held_out(
                     residual[cells[lo + m, a] + s * strides[a]] += p
                 if len(owner):
                     owner[links[lo + m] + ranks[lo + x]] += p
-
-
-@njit(cache=True, nogil=True)
-def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
-    """Expected counts of ownership probabilities, flat."""
-    counts = np.zeros(n_cells)
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    for g in range(len(offsets) - 1):
-        for x in range(offsets[g], offsets[g + 1]):
-            first = True
-            for y in range(offsets[g], x):
-                first = first and ranks[y] != ranks[x]
-            if not first:
-                continue  # slots of equal value share one entry
-            for m in range(offsets[g], offsets[g + 1]):
-                p = owner[links[m] + ranks[x]]
-                for a in range(len(strides)):
-                    counts[cells[m, a] + secrets[x] * strides[a]] += p
-    return counts
 
 
 # ---------------------------------------------------------------------------- result
@@ -393,16 +367,9 @@ class _Folds:
             f, first, last = jobs[i]
             counts = np.zeros(self.layout.n_cells)
             training_counts(
-                self.layout.arrays,
-                self.lattice,
-                score[f],
-                self.fold,
-                f,
-                first,
-                last,
-                counts,
+                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts,
                 np.random.default_rng(jobs[i]),
-            )
+            )  # fmt: skip
             return counts
 
         return self._reduce(job, [j[0] for j in jobs])
@@ -590,41 +557,6 @@ def cross_fit(
     )
 
 
-def fold_spread(lifts: Floats) -> Floats:
-    """Spread of log lifts over the folds, so that normal mixtures of it have their error.
-
-    Each fold's lifts were learned without it. By the jackknife the covariance of lifts learned from
-    all rows is ``(F - 1) / F sum_f d_f d_f'``, with ``d_f`` their distance to the mean: that of
-    ``sum_f z_f fold_spread(lifts)[f]`` with independent normal ``z``.
-
-    Examples
-    --------
-    >>> fold_spread(np.array([[1.0], [3.0]])).round(3).tolist()
-    [[-0.707], [0.707]]
-    """
-    return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
-
-
-def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
-    """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
-
-    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa`` is its prior's:
-    that adds ``kappa / (kappa + c)^2`` to what folds show.
-
-    Parameters
-    ----------
-    lifts : numpy.ndarray
-        Log lifts by fold.
-    pooling : float
-        ``kappa``.
-    rows : numpy.ndarray
-        ``n_s m(k)``, the rows of each value if it told nothing.
-    """
-    information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
-    doubt = np.sqrt(pooling) / np.maximum(information, pooling)
-    return np.concatenate([fold_spread(lifts), doubt[None]])
-
-
 def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Floats:
     """``P(item belongs to value)`` of every group under the scores of its fold.
 
@@ -756,36 +688,6 @@ def _relative(
         ]
         moved[f] = without / np.maximum(alone, UNIT_BOUNDS[0])
     return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
-
-
-def fold_error(estimates: Floats) -> Floats:
-    """Jackknife error of an estimate, from those without one fold after the other (in rows).
-
-    Examples
-    --------
-    >>> fold_error(np.array([[1.0], [3.0]])).tolist()
-    [1.0]
-    """
-    return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
-
-
-def unsettled(precision: Floats, spread: float) -> Floats:
-    """Error of weights that only their prior tells apart, which no left-out fold shows.
-
-    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode.
-    What it would add if the other weights were known is taken off, as far as the data settle it.
-
-    Examples
-    --------
-    >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
-    [0.353, 0.353]
-    >>> unsettled(np.array([[4.0]]), 0.5).tolist()  # nothing but the prior
-    [0.5]
-    """
-    alone = np.diag(precision)
-    known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
-    more = (np.linalg.inv(precision) ** 2).sum(axis=0) - known * alone**-2.0
-    return np.sqrt(np.maximum(more, 0.0)) / spread
 
 
 def _population(dealt: _Folds, lifts: Floats) -> Floats:

@@ -18,7 +18,14 @@ from scipy.special import gammaln
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, TableError
 
-__all__ = ["SHARD_ROWS", "Shards", "Threads", "distinct_inside", "order_inside"]
+__all__ = [
+    "SHARD_ROWS",
+    "Shards",
+    "Threads",
+    "distinct_inside",
+    "order_inside",
+    "owned_counts",
+]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -309,6 +316,26 @@ class VerticalLayout:
         ranks = self.arrays.ranks[lo:hi]
         shares = data[self.arrays.links[lo:hi][None, :] + ranks[:, None]]
         return shares / np.bincount(ranks)[ranks][:, None]
+
+
+@njit(cache=True, nogil=True)
+def owned_counts(arrays: Arrays, owner: Floats, n_cells: int) -> Floats:
+    """Expected counts of ownership probabilities, flat."""
+    counts = np.zeros(n_cells)
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
+    for g in range(len(offsets) - 1):
+        for x in range(offsets[g], offsets[g + 1]):
+            first = True
+            for y in range(offsets[g], x):
+                first = first and ranks[y] != ranks[x]
+            if not first:
+                continue  # slots of equal value share one entry
+            for m in range(offsets[g], offsets[g + 1]):
+                p = owner[links[m] + ranks[x]]
+                for a in range(len(strides)):
+                    counts[cells[m, a] + secrets[x] * strides[a]] += p
+    return counts
 
 
 @njit(cache=True, nogil=True)
