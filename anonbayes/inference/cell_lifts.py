@@ -34,7 +34,8 @@ from scipy import sparse
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.dirichlet import Prior
 from anonbayes.inference.features import Features, cell_logs, fixed_point, random_folds
-from anonbayes.inference.vertical.crossfit import POOLING_PRIOR, lift_spread
+from anonbayes.inference.vertical.crossfit import POOLING_PRIOR
+from anonbayes.inference.weight_kernels import lift_spread
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["WEIGHT_PRIOR", "CellLifts", "has_crossing_sets", "lift_cells"]

@@ -100,11 +100,8 @@ class Posterior(KeptDraws):
         """How much each attribute counts: weight, standard error, and what that means.
 
         A weight of one repeats nothing that others tell. Beliefs raise lifts to ``exponent``, of
-        which ``weight_<attribute>`` has draws.
-
-        Columns ``alone`` and ``added`` are what the attribute tells by itself, and beside the
-        others, in nats per row of held-out log score. With independent evidence all weights are
-        one.
+        which ``weight_<attribute>`` has draws. Columns ``alone`` and ``added`` are what it tells by
+        itself, and beside the others, in nats per row of held-out log score.
 
         Examples
         --------

@@ -36,9 +36,15 @@ from anonbayes.inference.cell_lifts import (
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
-from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit, fold_error, unsettled
+from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
 from anonbayes.inference.vertical.group_engine import layout_of
-from anonbayes.inference.weight_kernels import derivatives, left_out_scores, log_scores
+from anonbayes.inference.weight_kernels import (
+    derivatives,
+    fold_error,
+    left_out_scores,
+    log_scores,
+    unsettled,
+)
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [

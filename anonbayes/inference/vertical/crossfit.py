@@ -46,16 +46,9 @@ from anonbayes.inference.vertical.block import (
 )
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, VerticalLayout
 from anonbayes.inference.vertical.left_out import held_out, training_counts
+from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
-__all__ = [
-    "CANDIDATES",
-    "CrossFit",
-    "cross_fit",
-    "fold_error",
-    "fold_spread",
-    "left_out_ownership",
-    "unsettled",
-]
+__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "left_out_ownership"]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -463,41 +456,6 @@ def cross_fit(
     return _result(dealt, objective, point, start, weights, rounds, turn + 1)
 
 
-def fold_spread(lifts: Floats) -> Floats:
-    """Spread of log lifts over the folds, so that normal mixtures of it have their error.
-
-    Each fold's lifts were learned without it. By the jackknife the covariance of lifts learned from
-    all rows is ``(F - 1) / F sum_f d_f d_f'``, with ``d_f`` their distance to the mean: that of
-    ``sum_f z_f fold_spread(lifts)[f]`` with independent normal ``z``.
-
-    Examples
-    --------
-    >>> fold_spread(np.array([[1.0], [3.0]])).round(3).tolist()
-    [[-0.707], [0.707]]
-    """
-    return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
-
-
-def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
-    """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
-
-    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa`` is its prior's:
-    that adds ``kappa / (kappa + c)^2`` to what folds show.
-
-    Parameters
-    ----------
-    lifts : numpy.ndarray
-        Log lifts by fold.
-    pooling : float
-        ``kappa``.
-    rows : numpy.ndarray
-        ``n_s m(k)``, the rows of each value if it told nothing.
-    """
-    information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
-    doubt = np.sqrt(pooling) / np.maximum(information, pooling)
-    return np.concatenate([fold_spread(lifts), doubt[None]])
-
-
 def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> list[Floats]:
     """`lift_spread` of every attribute of a vertical table."""
     chance = [layout.secret_counts[:, None] * margin for margin in layout.margins]
@@ -625,36 +583,6 @@ def _relative(
         ]
         moved[f] = without / np.maximum(alone, UNIT_BOUNDS[0])
     return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
-
-
-def fold_error(estimates: Floats) -> Floats:
-    """Jackknife error of an estimate, from those without one fold after the other (in rows).
-
-    Examples
-    --------
-    >>> fold_error(np.array([[1.0], [3.0]])).tolist()
-    [1.0]
-    """
-    return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
-
-
-def unsettled(precision: Floats, spread: float) -> Floats:
-    """Error of weights that only their prior tells apart, which no left-out fold shows.
-
-    Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode.
-    What it would add if the other weights were known is taken off, as far as the data settle it.
-
-    Examples
-    --------
-    >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
-    [0.353, 0.353]
-    >>> unsettled(np.array([[4.0]]), 0.5).tolist()  # nothing but the prior
-    [0.5]
-    """
-    alone = np.diag(precision)
-    known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
-    more = (np.linalg.inv(precision) ** 2).sum(axis=0) - known * alone**-2.0
-    return np.sqrt(np.maximum(more, 0.0)) / spread
 
 
 def _beliefs(

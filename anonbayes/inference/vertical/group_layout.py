@@ -18,7 +18,13 @@ from scipy.special import gammaln
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, TableError
 
-__all__ = ["SHARD_ROWS", "Shards", "Threads", "distinct_inside", "order_inside"]
+__all__ = [
+    "SHARD_ROWS",
+    "Shards",
+    "Threads",
+    "distinct_inside",
+    "order_inside",
+]
 
 
 # -------------------------------------------------------------------------------------------------
