@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OTHERS",
     "CellRates",
-    "Counted",
+    "CountedCells",
     "cell_rates",
     "counted",
     "draw_codes",
@@ -348,7 +348,7 @@ def _log_prior(post: Posterior) -> dict[str, Floats]:
 # What was seen, and what the model would have expected to see.
 
 
-class Counted(NamedTuple):
+class CountedCells(NamedTuple):
     """Cells of one attribute as `build_model` counts them.
 
     Attributes
@@ -369,7 +369,7 @@ class Counted(NamedTuple):
     counts: Ints
 
 
-def counted(table: ReleasedTable, name: str) -> Counted:
+def counted(table: ReleasedTable, name: str) -> CountedCells:
     """Count the cells of an attribute by secret."""
     evidence = table.columns[name].evidence
     counts = table.counts[name].toarray().T.astype(np.int64)
@@ -380,7 +380,7 @@ def counted(table: ReleasedTable, name: str) -> Counted:
         matrix = np.vstack([matrix, np.maximum(1.0 - matrix.sum(axis=0), 0.0)])
         counts = np.pad(counts, ((0, 0), (0, 1)))
         labels.append(_unlike(OTHERS, labels))
-    return Counted(_unlike(f"{name}_cell", table.domains), labels, matrix, counts)
+    return CountedCells(_unlike(f"{name}_cell", table.domains), labels, matrix, counts)
 
 
 def _unlike(name: str, taken: Collection[str]) -> str:
