@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from anonbayes.inference.stored import (
     EVIDENCE_GROUP,
     own_draws,
     plot_weights,
+    published_posterior,
     read_stored,
     shown,
     version_of,
@@ -440,8 +441,7 @@ class Posterior(KeptDraws):
     def to_netcdf(self, path: str | os.PathLike[str], *, draws: bool = True) -> str:
         """Write everything to one netCDF file, the table included.
 
-        The file opens in ArviZ; `from_netcdf` reads it back. It is complete when it has its name,
-        and ends with a digest by which `from_netcdf` notices damage.
+        ArviZ opens it, `from_netcdf` reads it back, and a digest at its end tells of damage.
 
         Parameters
         ----------
@@ -453,29 +453,7 @@ class Posterior(KeptDraws):
         """
         return write_stored(self, path, draws=draws)
 
-    def published(self) -> Posterior:
-        """Return the posterior with numbers in place of values that the release does not show.
-
-        Reports are written of it; ``post.published().to_netcdf(path)`` writes a file whose domains
-        give no value of the cleartext away. See `ReleasedTable.published`.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), draws=20, seed=1, progressbar=False)
-        >>> [str(label) for label in post.published().draws["ZIP"].values[:2]]
-        ['not shown 1', 'not shown 2']
-        """
-        table = self.table.published()
-        if table is self.table:
-            return self
-        labels = {name: list(domain.labels) for name, domain in table.domains.items()}
-        groups = {
-            key: group.assign_coords({k: v for k, v in labels.items() if k in group.coords})
-            for key, group in self.groups.items()
-        }
-        attrs = {**self.attrs, "fingerprint": table.fingerprint}
-        return replace(self, table=table, groups=groups, attrs=attrs)
+    published = published_posterior
 
     @classmethod
     def from_draws(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib import metadata
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["own_draws", "plot_weights", "read_stored", "shown", "version_of", "write_stored"]
+__all__ = [
+    "own_draws",
+    "plot_weights",
+    "published_posterior",
+    "read_stored",
+    "shown",
+    "version_of",
+    "write_stored",
+]
 
 TABLE_GROUP = "released_table"
 AVERAGES_GROUP = "averages"
@@ -121,6 +130,31 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
         attrs |= {REDRAW_CHAINS: post.n_chains, REDRAW_DRAWS: post.n_draws}
     groups[TABLE_GROUP] = table_to_dataset(post.table)
     return str(compat.write_groups(groups, path, attrs=attrs))
+
+
+def published_posterior(post: Posterior) -> Posterior:
+    """Return the posterior with numbers in place of values that the release does not show.
+
+    Reports are written of it; ``post.published().to_netcdf(path)`` writes a file whose domains
+    give no value of the cleartext away. See `ReleasedTable.published`.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), draws=20, seed=1, progressbar=False)
+    >>> [str(label) for label in post.published().draws["ZIP"].values[:2]]
+    ['not shown 1', 'not shown 2']
+    """
+    table = post.table.published()
+    if table is post.table:
+        return post
+    labels = {name: list(domain.labels) for name, domain in table.domains.items()}
+    groups = {
+        key: group.assign_coords({k: v for k, v in labels.items() if k in group.coords})
+        for key, group in post.groups.items()
+    }
+    attrs = {**post.attrs, "fingerprint": table.fingerprint}
+    return replace(post, table=table, groups=groups, attrs=attrs)
 
 
 @cache

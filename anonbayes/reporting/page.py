@@ -141,6 +141,7 @@ def render(
 ) -> str:
     """Return the page that `report` writes."""
     _check(post, risk, max_rows)
+    versions = sections.versions_table(post, _settings(risk))  # of the release as it was fitted
     if not show_values:
         post = post.published()
     table = post.table
@@ -170,7 +171,7 @@ def render(
         "checks": sections.check_table(checks),
         "worst": sections.worst_table(checks) if post.simulated else None,
         "chain_pictures": list(pictures.chain_pictures(post, checks)),
-        "versions": sections.versions_table(post, _settings(risk)),
+        "versions": versions,
         "command": command or _call(post, risk),
         "is_command": command is not None,
         "standing_out": sections.standing_out(standing_out or {}),

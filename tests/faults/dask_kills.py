@@ -130,6 +130,9 @@ def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str]
         patch = mock.patch.object(Tasks, "collect", tell)
         patch.start()
         killer.start()
+        alarm = threading.Timer(seconds, killer.over.set)  # work that is under way may end then
+        alarm.daemon = True
+        alarm.start()
         while killer.done < kills and time.monotonic() < end:
             for name, work in todo.items():
                 try:
@@ -150,8 +153,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=25.0)
     told = parser.parse_args()
-    counts, done = run(told.kills, told.seed)
+    counts, done = run(told.kills, told.seed, seconds=60 * told.minutes)
     print(f"{done} workers killed; pieces of work: {dict(counts)}")
     return bool(set(counts) - {"result", "our error"})
 
