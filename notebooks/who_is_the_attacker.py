@@ -112,7 +112,10 @@ plt.show()
 assert risk.scores.loc["attacker", "ece"] < 0.05
 
 # %% [markdown]
-# **What to do.** Publish an Anatomy once, or keep the groups from one edition to the next. Before publishing, ask:
+# ## What to conclude
+#
+# Name the attackers whom you must expect, and set limits for each. Publish an Anatomy once, or keep the groups from one
+# edition to the next. Before publishing, ask:
 #
 # ```sh
 # anonbayes anonymize people.csv --sensitive diagnosis --scheme anatomy --l 3 --out qit.csv --anatomy st.csv \

@@ -17,6 +17,7 @@ NAMES = (
     "first_steps",
     "horizontal_and_vertical",
     "ldp_surveys",
+    "who_is_the_attacker",
     "your_own_pymc_model",
 )
 PARAMETERS = ' tags=["parameters"]'
