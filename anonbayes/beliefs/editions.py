@@ -20,7 +20,7 @@ from anonbayes.beliefs.attacker import told_by
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.domains import Domain, plain
-from anonbayes.errors import TableError
+from anonbayes.errors import TableError, one_of
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.joint_groups import (
@@ -185,9 +185,10 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     ----------
     tables : sequence of ReleasedTable
         The tables.
-    people : {"records"} or sequence of sequences
+    people : {"records", "rows"} or sequence of sequences
         ``"records"``: lines that agree in all attributes the tables share may be the same person.
-        Otherwise the key of each line, table by table, in the order of ``table.to_frame()``.
+        ``"rows"``: line by line, the same person. Otherwise the key of each line, table by table,
+        in the order of ``table.to_frame()``.
 
     Examples
     --------
@@ -197,9 +198,15 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     [[0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]]
     """
     if isinstance(people, str):
-        if people != "records":
-            raise TableError(f"people={people!r} must be 'records', or the keys of each release.")
-        return _record_codes(tables)
+        one_of("people", people, ("records", "rows"))
+        if people == "records":
+            return _record_codes(tables)
+        if any(table.scheme == "vertical" for table in tables):
+            raise TableError(
+                "people='rows' needs horizontal releases; the rows of a vertical one are sorted by "
+                "group. Give the key of every row."
+            )
+        people = [range(table.n_lines) for table in tables]
     keys = [pd.Index(list(one), tupleize_cols=False) for one in people]
     if len(keys) != len(tables):
         raise TableError(f"people= has keys of {len(keys)} releases, but there are {len(tables)}.")

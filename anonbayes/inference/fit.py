@@ -99,9 +99,10 @@ def fit(
     register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of *other* people of the population, whom an attacker knows. They inform the
         population, not the groups (MODEL 1.10); horizontal tables only. See `Register`.
-    people : {"records"} or sequence of sequences
+    people : {"records", "rows"} or sequence of sequences
         Of several releases: who is who. By default rows of vertical tables with equal records may
-        be the same person; otherwise the key of each row, table by table, in the order of
+        be the same person; with ``"rows"`` horizontal tables have the same person in the same row;
+        otherwise the key of each row, table by table, in the order of
         ``table.to_frame()``.
     method : {"auto", "exact", "gibbs", "nuts", "crossfit"}
         ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
@@ -297,7 +298,7 @@ def _fit_several(
             raise ModelError(f"fit needs released tables, got {type(table).__name__}.")
     if len(tables) < 2:
         raise ModelError(f"fit got a list of {len(tables)} releases; give two or more, or a table.")
-    by_key = not isinstance(people, str)
+    by_key = people != "records"
     if by_key and any(table.scheme == "horizontal" for table in tables):
         return fit(merge_by_key(tables, people), **settings)
     person_codes([t for t in tables if t.scheme == "vertical"] or tables[:1], people)

@@ -10,7 +10,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.beliefs.editions import person_codes
-from anonbayes.errors import ModelError, TableError
+from anonbayes.errors import AnonbayesError, ModelError, TableError
 from anonbayes.inference.vertical import joint_groups as module
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.joint_groups import Edition, join_groups
@@ -202,6 +202,10 @@ def test_releases_linked_by_key_are_intersected():
         tuple(range(20, 30)), tuple(range(25, 30)), tuple(range(30, 35)),
     ]  # fmt: skip
     assert post.table.to_frame()["sex"].tolist() == ["*", "m", "f"]
+    same = ab.fit([first, first], people="rows", seed=1, progressbar=False)
+    assert same.table == first
+    with pytest.raises(TableError, match="sorted by group"):
+        ab.fit([first, ab.datasets.load("table1_anatomy")], people="rows", progressbar=False)
 
 
 def test_attributes_of_another_release_may_be_known():
@@ -228,7 +232,7 @@ def test_attributes_of_another_release_may_be_known():
 )
 def test_bad_keys_are_named(keys, words):
     table = ab.datasets.load("table1_anatomy")
-    with pytest.raises(TableError) as error:
+    with pytest.raises(AnonbayesError) as error:
         ab.fit([table, table], people=keys, seed=1, progressbar=False)
     assert all(word in str(error.value) for word in words)
 
