@@ -211,7 +211,7 @@ class PreparedSurvey:
                 measures[f"error_{method}"] = float(np.abs(estimate.p - self.truth).sum())
         if chosen.interval is not None:
             measures["widest_interval"] = float(np.ptp(chosen.interval, axis=1).max())
-        measures |= self._mean() | self._expected_errors(chosen.n)
+        measures |= self._mean() | self._expected_errors(chosen.n) | self._shuffled(chosen.n)
         audits = list(self._audits())
         return Result(
             text=self._words(chosen, measures, audits),
@@ -282,6 +282,16 @@ class PreparedSurvey:
             ),
         }
 
+    def _shuffled(self, n: int) -> dict[str, float]:
+        """Central budget of all reports once nobody knows who sent which, where there is one."""
+        from anonbayes.channels.base import Channel
+        from anonbayes.channels.shuffle import shuffled
+
+        if not isinstance(self.channel, Channel) or not math.isfinite(self.channel.ldp_budget()):
+            return {}
+        mixed = shuffled(self.channel, n)
+        return {"shuffled_epsilon": mixed.epsilon, "shuffled_delta": mixed.delta}
+
     def _audits(self) -> Iterator[Audit]:
         from anonbayes.notions.ldp import LDP
         from anonbayes.notions.uldp import ULDP
@@ -325,6 +335,11 @@ class PreparedSurvey:
             lines.append(
                 f"{type(audit.notion).__name__} with epsilon {measures['epsilon']:g} {word}: "
                 f"worst ratio {audit.worst_ratio:.4g}, allowed {audit.limit:.4g}."
+            )
+        if "shuffled_epsilon" in measures:
+            lines.append(
+                "Mixed by a trusted shuffler, all reports together keep epsilon "
+                f"{measures['shuffled_epsilon']:.3g} (delta {measures['shuffled_delta']:.1g})."
             )
         return "\n".join(lines)
 

@@ -187,6 +187,17 @@ def test_survey_finds_the_shares():
     ).exceeded
 
 
+def test_a_survey_says_what_shuffling_its_reports_guarantees():
+    plain = ("mechanism.channel='randomized_response'", "mechanism.sensitive=[]")
+    found = run(model("uldp_survey", 'estimation.methods=["mle"]', *plain))
+    domain = ab.Domain("answer", ["none", "flu", "back pain", "asthma", "migraine", "sad", "HIV"])
+    expected = ab.shuffled(ab.RandomizedResponse(domain, 1.0), 20_000)
+    assert found.measures["shuffled_epsilon"] == expected.epsilon
+    assert "shuffler" in found.text
+    with_open_answers = run(model("uldp_survey", 'estimation.methods=["mle"]'))
+    assert "shuffled_epsilon" not in with_open_answers.measures  # which no LDP protects
+
+
 def test_survey_of_real_reports(tmp_path, write):
     channel = ab.RandomizedResponse(ab.Domain("answer", ["yes", "no"]), 2.0)
     reports = channel.release(["yes"] * 900 + ["no"] * 2100, seed=1)
