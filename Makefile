@@ -10,6 +10,8 @@ BENCH  := $(VENV)/.installed-bench
 JOBS   ?= 2
 MINUTES ?= 10
 SEED   ?= 1
+# Further options of pytest for `make coverage`.
+LESS   ?=
 # A file of versions to install, such as constraints.txt; the newest ones when empty.
 CONSTRAINTS ?=
 comma  := ,
@@ -59,7 +61,7 @@ test: $(DEV)    ## run the test suite
 
 coverage: $(DEV) ## the same, counting which lines run (3.12 and later count almost for free)
 	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
-	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report=term:skip-covered --cov-report=xml
+	  $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(LESS) --cov --cov-report=term:skip-covered --cov-report=xml
 
 doctest: $(DEV) ## run the examples in the docstrings
 	$(BIN)/python -m pytest --doctest-modules anonbayes

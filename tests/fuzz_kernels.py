@@ -54,7 +54,8 @@ from anonbayes.channels.registry import MECHANISMS  # noqa: E402
 from anonbayes.diagnostics.weiss import METHODS  # noqa: E402
 from anonbayes.errors import AnonbayesError  # noqa: E402
 from anonbayes.estimation import bayes  # noqa: E402
-from anonbayes.inference.vertical import crossfit  # noqa: E402
+from anonbayes.inference import workflow  # noqa: E402
+from anonbayes.inference.vertical import crossfit, joint_groups  # noqa: E402
 
 EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0)
 WEIGHTS = (1e-8, 1e-3, 0.3, 1.0, 1e6)
@@ -139,13 +140,40 @@ def vertical(rng: random.Random) -> None:
     for step in steps:
         ladder = {"temperatures": 3} if step == "tempered" else {}
         how = {"evidence": "weighted"} if step == "weighted" else {"step": step}
-        with mock.patch.object(crossfit, "MAX_BLOCK", 4):  # larger groups are taken in pieces
+        # Larger groups are taken in pieces, or their orders are drawn.
+        with mock.patch.object(crossfit, "MAX_BLOCK", 4):
             post = attempt(
                 ab.fit, table, beta=rng.choice(WEIGHTS), seed=rng.randrange(99),
                 keep_cleartext=rng.random() < 0.3 and step != "weighted", **SHORT, **ladder, **how,
             )  # fmt: skip
         if rng.random() < 1.5 / len(steps):
-            ask(post, clear, rng)
+            with mock.patch.object(workflow, "MAX_BLOCK", 4):
+                ask(post, clear, rng)
+
+
+def editions(rng: random.Random) -> None:
+    """Two Anatomies of the same people, of whom some may be in one only."""
+    clear, domains = people(rng, 12)
+    tables, keys = [], []
+    for _ in range(2):
+        rows = clear.sample(rng.randint(1, len(clear)), random_state=rng.randrange(99))
+        group = sorted(rng.randrange(3) for _ in range(len(rows)))
+        qit = rows.drop(columns="s").assign(g=group)
+        secrets = pd.DataFrame({"g": group, "s": rows["s"].to_numpy()})
+        tables.append(
+            ab.ReleasedTable.vertical(qit, secrets, group="g", sensitive="s", domains=domains)
+        )
+        keys.append(rows.index.tolist())
+    many = rng.choice([1, 64])
+    with (
+        mock.patch.object(joint_groups, "MOST_PEOPLE", 0),
+        mock.patch.object(joint_groups, "MOST_ALIKE", many),
+        mock.patch.object(joint_groups, "ROUNDS", 3),
+    ):
+        who = rng.choice(["records", keys])
+        post = attempt(ab.fit, tables, people=who, evidence="independent", seed=1, **SHORT)
+    if post is not None:
+        attempt(post.attacker, clear.drop(columns="s"))
 
 
 def reports(rng: random.Random) -> None:
@@ -187,7 +215,8 @@ def estimates(channel: Any, values: list[Any], rng: random.Random) -> None:
     for name in ("counts", "evidence", "log_likelihood"):
         p = [np.full(len(channel.domain), 1 / len(channel.domain))][: name == "log_likelihood"]
         for given in (sent, one_by_one):
-            attempt(getattr(channel, name, list), *p, given)
+            if hasattr(channel, name):
+                attempt(getattr(channel, name), *p, given)
     for method in ("empirical", "threshold", "mle", "em", "shrinkage"):
         attempt(channel.estimate, sent, method=method)
     # Beyond so many values draws go by another kernel.
@@ -240,7 +269,7 @@ def idle_kernels() -> list[str]:
     return sorted({name for name, has_run in WATCHED.items() if not has_run} - ufuncs)
 
 
-WORKS = (*(horizontal,) * 6, *(vertical,) * 4, reports, chains, chains, attacks)
+WORKS = (*(horizontal,) * 6, *(vertical,) * 4, editions, editions, reports, chains, chains, attacks)
 
 
 def kernels(rng: random.Random, desk: Path) -> Callable[[], Any]:

@@ -67,6 +67,10 @@ MADE = {
     "RiskAssessment": assessed,
     "Comparison": lambda: ab.compare({"one": assessed(), "two": assessed()}),
     "Recommendation": lambda: ab.compare({"one": assessed(), "two": assessed()}).recommend(),
+    "Actor": lambda: ab.Actor.neighbour("Nat"),
+    "Attackers": lambda: ab.attackers(
+        loaded("table1_recoded"), loaded("table1"), post=fitted(), progressbar=False
+    ),
     "Shuffled": lambda: ab.shuffled(RESPONSE, 1000, delta=1e-6),
     "AttributeReports": lambda: ab.Attributes([DOMAIN, ab.Domain("y", list("de"))], 1.0).release(
         pd.DataFrame({"x": VALUES, "y": list("dedede")}), seed=1

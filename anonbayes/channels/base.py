@@ -525,7 +525,7 @@ def known_value(domain: Domain, text: str, where: str) -> None:
     """Raise `ChannelError` for a text that is none of the values."""
     if domain.find(text) is None:
         raise ChannelError(
-            f"{where}: {text!r} is none of the values. {nearest(text, domain.labels)}"
+            f"{where}: {text!r} is not one of the values. {nearest(text, domain.labels)}"
         )
 
 

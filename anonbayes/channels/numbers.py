@@ -411,8 +411,14 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         shrink = math.exp(-self.epsilon / 2)
         self.reach = (1.0 + shrink) / (1.0 - shrink)
         self._near = 1.0 / (1.0 + shrink)
-        half = (self.upper - self.lower) / 2.0
-        self.high = self._near / (self.reach - 1.0) / half
+        window = 2.0 * shrink / (1.0 - shrink) * (self.upper - self.lower) / 2.0
+        if window == 0.0:
+            raise ChannelError(
+                f"Piecewise: numbers from {self.lower:g} to {self.upper:g} with epsilon "
+                f"{self.epsilon:g} leave reports no room; give two numbers or more, and a budget "
+                "below 1,400."
+            )
+        self.high = self._near / window
         self.low = self.high * math.exp(-self.epsilon)
 
     def _left(self, held: Floats) -> Floats:

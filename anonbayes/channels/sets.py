@@ -167,9 +167,10 @@ class PaddedSets:
         """
         raw = self.channel.estimate(reports, method=method, **settings)
         size, most = len(self.domain), math.inf if method == "empirical" else 1.0
-        assert raw.interval is not None
         p = np.minimum(self.length * raw.p[:size], most)
-        limits = around(np.minimum(self.length * raw.interval[:size], 1.0), p)
+        limits = None
+        if raw.interval is not None:
+            limits = around(np.minimum(self.length * raw.interval[:size], 1.0), p)
         draws = None
         if raw.draws is not None:
             draws = raw.draws.isel({self.domain.name: slice(size)}) * self.length

@@ -339,8 +339,13 @@ def sensitivity(matrix: Floats, p: Floats, strength: float = 1.0) -> Floats:
     weighted = p[:, None] * matrix / (p @ matrix)
     # At h = p Q the gradient of the log-likelihood is one for every value.
     to_itself = smooth(identity - weighted @ matrix.T, strength)
-    change: Floats = np.linalg.solve(identity - to_itself, smooth(weighted, strength))
-    return change
+    try:
+        return np.asarray(np.linalg.solve(identity - to_itself, smooth(weighted, strength)))
+    except np.linalg.LinAlgError:
+        raise ChannelError(
+            "The reports do not tell the values apart, so that shares have no limits; use a "
+            "larger budget, or fewer values."
+        ) from None
 
 
 def normal_quantile(level: float) -> float:

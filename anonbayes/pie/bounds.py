@@ -326,6 +326,8 @@ def worst_case(
     >>> round(worst.error, 3), round(worst.error_of_every_report, 3)
     (0.969, 0.804)
     """
+    if not isinstance(channel, Channel):
+        raise ChannelError(f"worst_case needs a channel of single values, not {channel!r}.")
     top = _largest_prior(n_users if prior is None else None, prior)
     if n_users is not None:
         people = read_whole("n_users", n_users, least=1)

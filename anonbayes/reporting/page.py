@@ -15,8 +15,9 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from anonbayes import formats
+from anonbayes import compat, formats
 from anonbayes.diagnostics import DiagnosticReport, diagnose
+from anonbayes.diagnostics.quantities import flat_labels
 from anonbayes.errors import AnonbayesError
 from anonbayes.inference.posterior import Posterior
 from anonbayes.io.files import write_text
@@ -145,7 +146,9 @@ def render(
     if not show_values:
         post = post.published()
     table = post.table
-    checks = diagnose(post) if diagnostics is None else diagnostics
+    checks = diagnostics
+    if checks is None or not _about(post, checks):
+        checks = diagnose(post)
     labels = None
     if risk is not None:
         labels, risk = risk.rows.index if show_values else None, by_number(risk)
@@ -190,6 +193,16 @@ def render(
     if risk is not None:
         context |= _assessed(risk, labels=labels, max_rows=max_rows)
     return _environment().get_template("report.html").render(context)
+
+
+def _about(post: Posterior, checks: DiagnosticReport) -> bool:
+    """Whether a report names these draws; one made before values were hidden names others."""
+    names = {
+        label
+        for name, draws in post.draws.data_vars.items()
+        for label in flat_labels(str(name), draws, compat.SAMPLE_DIMS)
+    }
+    return all(str(q) in names for q in checks.table.index if str(q).startswith("pi_"))
 
 
 def comparison_report(

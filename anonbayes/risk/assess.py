@@ -157,6 +157,11 @@ def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicat
         return _Lost(lost, bool(worlds[record[lost[0]]].sum() > 0))
     attacker, attacker_batches, _ = attacker_weights(post, victims)
     learner, learner_batches = learner_weights(post, victims, question.kind)
+    if not (learner.sum(axis=1) > 0).all():
+        raise AnonbayesError(
+            "The prior weights are so small that no draw of the population has anybody like some "
+            "people of the table; use larger weights (alpha=, beta=) or more draws."
+        )
 
     def threats(weights: Floats) -> PairThreats:
         return pair_threats(normalise(weights), record, secret, gain)

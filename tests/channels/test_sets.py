@@ -73,7 +73,7 @@ def test_what_it_cannot_use_is_named():
     baskets = ab.PaddedSets(GOODS, 1.0, length=2)
     with pytest.raises(ab.AnonbayesError, match=r"'bought', row 1: 'ab'"):
         baskets.release([["a"], "ab"])
-    with pytest.raises(ab.AnonbayesError, match="row 1: 'x' is none of the values"):
+    with pytest.raises(ab.AnonbayesError, match="row 1: 'x' is not one of the values"):
         baskets.read_values(["a", "a,x"])
     with pytest.raises(ab.AnonbayesError, match="LDP"):
         baskets.satisfies(ab.ULDP(["a"], 1.0))

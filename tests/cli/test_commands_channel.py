@@ -165,7 +165,7 @@ def test_sets_in_a_column(run_json, run, refused, tmp_path):
         assert line["lower"] <= truth <= line["upper"]
     assert run_json("channel", "describe", *own)["audits"][0]["holds"]
     few = ["-m", "padded_sets", "--length", 2, "--epsilon", 3, "--values", "a,b"]
-    assert "row 3: 'c' is none of the values" in refused(*ask, *few, "--force")
+    assert "row 3: 'c' is not one of the values" in refused(*ask, *few, "--force")
 
 
 @pytest.mark.parametrize("how", ["sample", "split"])

@@ -134,7 +134,7 @@ def test_disks_without_locks_are_used_with_a_warning(tmp_path, monkeypatch, capl
     monkeypatch.setattr(fcntl, "flock", refuse)
     with locked(tmp_path / "a"):
         pass
-    assert "knows no locks (Function not implemented)" in caplog.text
+    assert "has no locks (Function not implemented)" in caplog.text
     assert files.log.name == "anonbayes"
 
 

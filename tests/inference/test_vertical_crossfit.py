@@ -267,7 +267,7 @@ def test_weights_are_one_where_the_product_model_is_true():
     Intervals of 95 % leave out no more than chance would in one case of a thousand.
     """
     inside, excess, weights = [], [], []
-    for seed in range(12):
+    for seed in range(8):
         layout, _ = simulate(np.random.default_rng(seed), groups=400)
         fit = cross_fit(layout, folds=10, seed=seed)
         inside.append(np.abs(fit.weights / fit.unit - 1) < stats.t.ppf(0.975, 9) * fit.error)
