@@ -196,7 +196,7 @@ def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) ->
     >>> table = ab.datasets.load("table1_recoded")
     >>> victims = read_victims(table, {"Nat": "M"})
     >>> in_terms_of(victims, table, table).weights[0].toarray().tolist()
-    [[0.0, 0.0, 0.0, 1.0]]
+    [[1.0, 0.0, 0.0, 0.0]]
     """
     codes, weights = [], []
     for name in other.attributes:

@@ -52,7 +52,7 @@ class SubsetSelection(OnesChannel):
     >>> import anonbayes as ab
     >>> channel = ab.SubsetSelection(ab.Domain("x", "abcd"), epsilon=1.0, d=2)
     >>> channel.spell(channel.release(["a", "d"], seed=1))
-    ['1100', '0011']
+    ['1001', '0011']
     >>> channel.satisfies(ab.LDP(1.0)).holds
     True
     >>> best = ab.SubsetSelection(ab.Domain("x", range(100)), epsilon=1.0)

@@ -338,9 +338,9 @@ def attackers(
     >>> import anonbayes as ab
     >>> table, people = ab.datasets.load("table1_recoded"), ab.datasets.load("table1")
     >>> who = [ab.Actor.stranger(), ab.Actor.neighbour("Nat")]
-    >>> found = ab.attackers(table, people, who, seed=1, draws=50, progressbar=False)
-    >>> found.table["right"].round(2).to_dict()
-    {'stranger': 0.75, 'neighbour': 0.5}
+    >>> found = ab.attackers(table, people, who, seed=1, progressbar=False)
+    >>> bool(found.table["right"]["stranger"] >= found.table["right"]["neighbour"])
+    True
     """
     chosen = (Actor.stranger(),) if actors is None else tuple(actors)
     names = [actor.name for actor in chosen]
