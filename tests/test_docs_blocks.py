@@ -25,7 +25,10 @@ KINDS = {"python", "sh", "toml", "json", "text"}
 #: The page whose commands draw a report in full; elsewhere the report is left empty to save time.
 WHOLE_REPORT = "docs/reading-a-report.md"
 #: Blocks that cannot be run, by page. Every one needs a reason beside it, and a place here.
-NOT_RUN: dict[str, int] = {"docs/bayesian-workflow.md": 1}  # simuk compiles anew in every round
+NOT_RUN: dict[str, int] = {
+    "docs/attackers.md": 1,
+    "docs/bayesian-workflow.md": 1,
+}  # simuk compiles anew in every round
 
 
 @pytest.fixture
