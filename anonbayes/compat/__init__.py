@@ -442,7 +442,7 @@ def write_groups(
         f"/{name}": {
             k: {"zlib": True, "complevel": 1}
             for k, v in dataset.data_vars.items()
-            if v.dtype.kind in "biu" and v.ndim  # random floats do not compress
+            if v.ndim and (v.dtype.kind in "biu" or v.sizes.get("draw") == 1)  # draws do not shrink
         }
         for name, dataset in contents.items()
     }

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -369,7 +369,9 @@ class Posterior(KeptDraws):
 
     # -- is it any good ----------------------------------------------------------------------
 
-    def with_log_likelihood(self, *, draws: int | None = None) -> Posterior:
+    def with_log_likelihood(
+        self, *, draws: int | None = None, of: Literal["release", "secret"] | None = None
+    ) -> Posterior:
         """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others ask for.
 
         The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
@@ -379,12 +381,17 @@ class Posterior(KeptDraws):
         ``monte_carlo_error`` among the attributes of the group. With weighted evidence it is that
         of the secrets given the cells, ``secret`` instead of ``release``, where features are those
         of the other rows or, if they were cross-fitted, of the other folds: ``az.loo`` then agrees
-        with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``.
+        with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``,
+        which cannot see that these are different quantities.
 
         Parameters
         ----------
         draws : int, optional
             Draws of each chain to keep; all, if 20 million numbers hold them, by default.
+        of : {"release", "secret"}, optional
+            Which likelihood you expect: of whole rows (independent evidence), or of secrets given
+            their records (weighted). The other one is refused. Without it, weighted evidence warns
+            that it is not to be compared with that of whole rows.
 
         Examples
         --------
@@ -393,7 +400,7 @@ class Posterior(KeptDraws):
         >>> post.with_log_likelihood(draws=50).groups["log_likelihood"]["release"].shape
         (4, 50, 8)
         """
-        return with_log_likelihood(self, draws=draws)
+        return with_log_likelihood(self, draws=draws, of=of)
 
     def with_predictive(
         self, *, draws: int = 100, seed: int | np.random.Generator | None = 0

@@ -6,6 +6,7 @@ predictions, here and in `build_model`, need beyond the likelihood.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -127,9 +128,24 @@ def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
 # Likelihood row by row, and the prior.
 
 
-def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posterior:
+def with_log_likelihood(
+    post: Posterior, *, draws: int | None = None, of: str | None = None
+) -> Posterior:
     """`Posterior.with_log_likelihood`."""
     table = post.table
+    name = "secret" if post.evidence == "weighted" else "release"
+    if of not in (None, name):
+        raise ModelError(
+            f"With {post.evidence} evidence there is no likelihood of={of!r}, only of {name!r}. "
+            "To compare kinds of evidence, read post.scores: it holds out the same rows for each."
+        )
+    if of is None and name == "secret":
+        warnings.warn(
+            "With weighted evidence the likelihood is that of each secret given its record, not of "
+            "the whole row: az.compare it with other weighted fits only. post.scores compares it "
+            "with independent evidence. with_log_likelihood(of='secret') is the same in silence.",
+            stacklevel=3,
+        )
     vertical = table.scheme == "vertical"
     units = _work(table) if vertical else table.n_rows
     fitting = MOST_NUMBERS // (units * post.n_chains)
@@ -139,7 +155,6 @@ def with_log_likelihood(post: Posterior, *, draws: int | None = None) -> Posteri
             "Give draws= if memory allows, or take a random part of the rows."
         )
     whole = thinned(post, min(post.n_draws, fitting) if draws is None else draws)
-    name = "secret" if post.evidence == "weighted" else "release"
     dim = "group" if vertical else "row"
     values, error = _by_group(whole) if vertical else (_by_row(whole), 0.0)
     shape = (whole.n_chains, whole.n_draws)

@@ -226,7 +226,9 @@ def as_json(content: Mapping[str, Any]) -> str:
     head = json.dumps(rest, indent=2, ensure_ascii=False, allow_nan=False)
     if "rows" not in content:
         return head
-    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in content["rows"])
+    rows = ",\n".join(
+        f"    {json.dumps(row, allow_nan=False, separators=(',', ':'))}" for row in content["rows"]
+    )
     start = head.removesuffix("\n}")
     return f'{start},\n  "rows": [\n{rows}\n  ]\n}}'
 
