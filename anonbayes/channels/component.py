@@ -55,6 +55,11 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
     ['reports']
     """
     pm.modelcontext(None)
+    if not isinstance(channel, Channel):
+        raise ModelError(
+            f"Released({name!r}): {type(channel).__name__} is not a channel; the order is name, "
+            "channel, p. Of PaddedSets give its .channel."
+        )
     likelihood = usable(channel.likelihood(observed))
     vector = pt.as_tensor_variable(p)
     if vector.ndim != 1:

@@ -576,6 +576,16 @@ class Duchi(UnbiasedChannel):
         error = scale * math.sqrt(share * (1 - share) / n)
         return MeanEstimate(mean, (low, high), level, error, n)
 
+    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Any:
+        """Shares of the bins under a prior (``method="bayes"``); reports tell their mean only."""
+        if method != "bayes":
+            raise ChannelError(
+                "Reports of Duchi's mechanism tell the mean of the values, not their spread: "
+                "use mean(reports). method='bayes' gives shares with that mean, but their shape is "
+                "the prior's; SquareWave is made for shares."
+            )
+        return super().estimate(reports, method=method, **settings)
+
     def _variance(self, held: float) -> float:
         return self.reach**2 - held**2
 

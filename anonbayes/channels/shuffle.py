@@ -37,7 +37,7 @@ class Shuffled:
         Budget of a report by itself, which still holds against the shuffler.
     total_variation : float or None
         Distance between the reports of any two values, where it is the same for all of them: the
-        bound is then closer.
+        bound may then be closer.
     closed_form : float
         The published formula for any mechanism of that local budget, for comparison; infinite
         where it does not apply.
@@ -58,7 +58,7 @@ class Shuffled:
         )
 
 
-def shuffled(channel: Channel, n: int, *, delta: float = 1e-6) -> Shuffled:
+def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffled:
     """Return the central guarantee of `n` reports that a trusted shuffler mixed.
 
     The bound is the numerical one of Feldman, McMillan and Talwar, summed up exactly; see
@@ -66,8 +66,9 @@ def shuffled(channel: Channel, n: int, *, delta: float = 1e-6) -> Shuffled:
 
     Parameters
     ----------
-    channel : Channel
-        What each device runs; it must satisfy LDP.
+    channel : Channel or float
+        What each device runs; it must satisfy LDP. Of a budget alone, the bound is that of any
+        mechanism with it.
     n : int
         Number of people, one report each.
     delta : float
@@ -90,13 +91,16 @@ def shuffled(channel: Channel, n: int, *, delta: float = 1e-6) -> Shuffled:
     failing = read_number("delta", delta, error=ChannelError)
     if not 0 < failing < 1:
         raise ChannelError(f"delta={delta!r} must lie between 0 and 1.")
-    local = channel.ldp_budget()
+    if isinstance(channel, Channel):
+        local, apart = channel.ldp_budget(), channel.total_variation()
+    else:
+        local, apart = read_number("channel", channel, error=ChannelError), None
+        check_epsilon(local)
     if not math.isfinite(local):
         raise ChannelError(
             f"{channel!r} does not satisfy LDP: some report excludes a value, and shuffling does "
             "not change that."
         )
-    apart = channel.total_variation()
     low, high = 0.0, local
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -132,7 +136,7 @@ def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = N
     is convex, so that the probability asked for is ``a (q + 1)`` times that of telling ``(A +
     1, C - A)`` from ``(A, C - A + 1)``, where ``A ~ Binomial(C, 1/2)`` and the right one of the
     two is seen with ``q / (q + 1)``. Without `apart`, ``C ~ Binomial(n - 1, 1/q)`` holds for
-    any mechanism (Feldman et al. 2021, Theorem 3.2).
+    any mechanism (Feldman et al. 2021, Theorem 3.2), and the smaller of the two bounds holds.
 
     Examples
     --------
@@ -144,9 +148,11 @@ def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = N
     if local == 0 or apart == 0:
         return 0.0
     ratio = math.exp(local)
-    alpha = None if apart is None else apart / math.expm1(local)
-    part = 1.0 if alpha is None else min(1.0, alpha * (ratio + 1.0))
-    chance = 1.0 / ratio if alpha is None else min(1.0, 2.0 * alpha)
+    part, chance, of_any = 1.0, 1.0 / ratio, 1.0
+    if apart is not None:
+        of_any = shuffled_delta(epsilon, n, local)
+        alpha = apart / math.expm1(local)
+        part, chance = min(1.0, alpha * (ratio + 1.0)), min(1.0, 2.0 * alpha)
     others, own, other = n - 1, ratio / (ratio + 1.0), 1.0 / (ratio + 1.0)
     mean, spread = others * chance, math.sqrt(others * chance * (1.0 - chance))
     low = max(0, math.floor(mean - 9.0 * spread - 40.0))
@@ -171,7 +177,7 @@ def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = N
     one, two = tail(limit - 1.0), tail(limit)
     gain = own * one + other * two - grown * (other * one + own * two)
     total = float(np.exp(log_pmf) @ np.maximum(gain, 0.0))
-    return min(1.0, part * (total + beyond))
+    return min(of_any, part * (total + beyond))
 
 
 def closed_form_epsilon(local: float, n: int, delta: float) -> float:

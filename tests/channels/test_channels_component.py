@@ -98,6 +98,20 @@ def test_p_may_be_any_expression():
     assert low > high
 
 
+def test_sets_are_reports_of_their_members_and_of_padding():
+    """One drawn member of each set, of three sets in four a padded one."""
+    baskets = ab.PaddedSets(DOMAIN, 20.0, length=2)
+    a, b = DOMAIN.values[:2]
+    reports = baskets.release([[a, b], [a], [a], [a]] * 1000, seed=1)
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(6), default_transform=None)
+        ab.Released("reports", baskets.channel, p, observed=reports)
+    logp = model.compile_logp(mode=QUICK)
+    right = np.array([4, 1, 0.01, 0.01, 1.5, 1.5]) / 8.02
+    apart = [float(logp({"p": right}) - logp({"p": np.roll(right, k)})) for k in range(1, 6)]
+    assert min(apart) > 100
+
+
 def test_bad_models_are_named():
     channel = CHANNELS["uRAP"]
     reports = drawn(channel)
@@ -111,5 +125,7 @@ def test_bad_models_are_named():
             ab.Released("r", channel, np.full(4, 0.25), observed=reports, dims="x")
         with pytest.raises(ab.AnonbayesError, match="no reports"):
             ab.Released("r", CHANNELS["RR"], np.full(4, 0.25), observed=[])
+        with pytest.raises(ab.AnonbayesError, match="the order is name, channel, p"):
+            ab.Released("r", np.full(4, 0.25), channel, observed=reports)
     with pytest.raises(TypeError, match="context"):
         ab.Released("r", channel, np.full(4, 0.25), observed=reports)

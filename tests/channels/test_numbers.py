@@ -250,3 +250,5 @@ def test_what_they_cannot_use_is_named():
         ab.SquareWave(BINS, 1.0).estimate([1, 99])
     with pytest.raises(ab.AnonbayesError, match="Report 0 is 3;"):
         ab.Duchi(BINS, 1.0).mean([3.0])
+    with pytest.raises(ab.AnonbayesError, match=r"use mean\(reports\)"):
+        ab.Duchi(BINS, 1.0).estimate([3.0])

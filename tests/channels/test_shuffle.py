@@ -113,6 +113,7 @@ def test_it_is_below_the_published_formula_and_the_local_budget():
                 found = ab.shuffled(channel, n)
                 assert 0 < found.epsilon <= local * (1 + 1e-12)
                 assert found.epsilon < closed_form_epsilon(local, n, 1e-6)
+                assert found.epsilon <= ab.shuffled(local, n).epsilon  # of any mechanism
                 delta = shuffled_delta(found.epsilon, n, local, found.total_variation)
                 assert delta <= 1e-6 * (1 + 1e-9)
 
@@ -123,4 +124,6 @@ def test_refusals():
         ab.shuffled(ab.UtilityOptimizedRR(domain, 1.0, sensitive=["a"]), 100)
     with pytest.raises(ab.AnonbayesError, match="delta=2"):
         ab.shuffled(ab.RandomizedResponse(domain, 1.0), 100, delta=2)
+    with pytest.raises(ab.AnonbayesError, match="channel='rr' must be a number"):
+        ab.shuffled("rr", 100)
     assert ab.shuffled(ab.RandomizedResponse(domain, 0.0), 100).epsilon < 1e-12
