@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -592,6 +592,7 @@ def choose_evidence(
     evidence: str = "auto",
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
+    client: Any = None,
 ) -> Evidenced:
     """Settle evidence and prior of a fit.
 
@@ -606,6 +607,8 @@ def choose_evidence(
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
         independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
         where cells cross, it pools lifts one by one (`lift_cells`).
+    client : distributed.Client, optional
+        Cluster on which a vertical table is cross-fitted.
 
     Examples
     --------
@@ -620,7 +623,7 @@ def choose_evidence(
     plain = resolve_prior(table, alpha=alpha, beta=1.0 if beta is None or pool else beta)
     if table.scheme == "vertical":
         prior = _pooled_items(table, plain) if pool else plain
-        return _vertical_evidence(table, evidence, prior, pool)
+        return _vertical_evidence(table, evidence, prior, pool, client)
     free = pool or beta is None
     if evidence == "independent" and not pool:
         return Evidenced("independent", plain)
@@ -640,7 +643,7 @@ def choose_evidence(
 
 
 def _vertical_evidence(
-    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool
+    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool, client: Any
 ) -> Evidenced:
     """Vertical tables: weights and beliefs by cross-fitting, where asked for and possible."""
     layout = layout_of(table)
@@ -648,7 +651,10 @@ def _vertical_evidence(
     if evidence == "independent" or (evidence == "auto" and small):
         return Evidenced("independent", prior, None, pooled)
     beta = layout.flatten([prior.beta[name] for name in table.attributes])
-    found = crossfit_of(table, beta.tobytes())
+    if client is None:
+        found = crossfit_of(table, beta.tobytes())
+    else:
+        found = cross_fit(layout, beta=beta, client=client)
     weights = crossfit_weights(table, found)
     chosen = weights.preferred if evidence == "auto" else "weighted"
     return Evidenced(chosen, prior, weights, pooled, found if chosen == "weighted" else None)
