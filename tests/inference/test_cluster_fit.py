@@ -183,7 +183,7 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
 
 
 def assert_cross_fitted_alike(client, monkeypatch, kill=False):
-    """Groups on workers, three sections of them, one group too large for the recursion."""
+    """Groups on workers, three stretches of them, one group too large for the recursion."""
     rng = np.random.default_rng(6)
     offsets = np.array([0, *range(15, 316, 3)])
     layout = VerticalLayout(rng.integers(0, 3, (315, 1)), rng.integers(0, 4, 315), offsets, [3], 4)

@@ -21,7 +21,7 @@ either kind, true product or not.
 
 Everything is a map and a reduce over blocks of groups: given the population a block returns sums of
 counts, the sums are added in the order of the blocks, and the new population is handed back. Blocks
-are shared out over threads; sections, which are successive blocks, over the workers of a cluster.
+are shared out over threads; stretches, which are successive blocks, over the workers of a cluster.
 Both depend on the table alone, so no number depends on how many threads or workers there are.
 """
 
@@ -43,7 +43,7 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, VerticalLayout
-from anonbayes.inference.vertical.left_out import Section, Workers
+from anonbayes.inference.vertical.left_out import Stretch, Workers
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
 __all__ = ["CANDIDATES", "CrossFit", "cross_fit", "left_out_ownership"]
@@ -71,8 +71,8 @@ MOST_WEIGHT = 3.0
 UNIT_BOUNDS = (0.1, MOST_WEIGHT)
 ALONE_STEPS = 6
 POOLING_BOUNDS = (0.01, 1e4)
-MOST_SECTIONS, LEAST_SECTIONS, ROUND_BYTES = 256, 16, 6.4e7
-"""Sections of a large table: as many as a cluster's rounds may bring back sums of."""
+MOST_STRETCHES, LEAST_STRETCHES, ROUND_BYTES = 256, 16, 6.4e7
+"""Stretches of a large table: as many as a cluster's rounds may bring back sums of."""
 STEP = 1e-3
 """Step of the differences of exact gradients that give the Hessian."""
 
@@ -209,20 +209,20 @@ class _Folds:
         shares = (layout.secret_counts + 1.0) / (layout.n_rows + layout.n_secrets)
         self.base = np.log(shares)
         self.attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
-        self.sections = self._cut()
-        self.workers = None if client is None else Workers(client, layout, self.sections)
+        self.stretches = self._cut()
+        self.workers = None if client is None else Workers(client, layout, self.stretches)
 
-    def _cut(self) -> list[Section]:
+    def _cut(self) -> list[Stretch]:
         layout = self.layout
         pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
         cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
         most = int(ROUND_BYTES / (8 * self.n * layout.n_cells))
-        most = min(max(most, LEAST_SECTIONS), MOST_SECTIONS, len(cuts) - 1)
+        most = min(max(most, LEAST_STRETCHES), MOST_STRETCHES, len(cuts) - 1)
         ends = np.linspace(0, len(cuts) - 1, most + 1).astype(int)
         block = min(MAX_BLOCK, int(layout.group_sizes.max()))
         sums = self.base, self.n, layout.n_cells
         return [
-            Section(layout.arrays, self.fold, cuts[a : b + 1].tolist(), 0, block, *sums)
+            Stretch(layout.arrays, self.fold, cuts[a : b + 1].tolist(), 0, block, *sums)
             for a, b in itertools.pairwise(ends.tolist())
         ]
 
@@ -264,35 +264,35 @@ class _Folds:
         """E-step: for each fold, expected counts of the groups of all others."""
         if self.workers is not None:
             return self.workers.count(score)
-        return self._reduce(lambda section, job: section.expect(job, score))
+        return self._reduce(lambda stretch, job: stretch.expect(job, score))
 
     def judge(
         self, score: Floats, owner: Floats | None = None, *, each: bool = True
     ) -> tuple[Floats, Floats]:
         """Log likelihood of each left-out group, and its gradient by the score, fold by fold.
 
-        Where only the sum of the scores is wanted (not of `each`), workers send those of sections.
+        Where only the sum of the scores is wanted (not of `each`), workers send those of stretches.
         """
         if self.workers is not None:
             return self.workers.judge(score, each=each, owner=owner)
         scores = np.empty(self.layout.n_groups)
         owned = np.empty(0) if owner is None else owner
-        return scores, self._reduce(lambda section, job: section.judge(job, score, scores, owned))
+        return scores, self._reduce(lambda stretch, job: stretch.judge(job, score, scores, owned))
 
     def in_all(self, scores: Floats) -> float:
-        """Sum of what `judge` found, added as workers add it: section by section."""
+        """Sum of what `judge` found, added as workers add it: stretch by stretch."""
         if self.workers is None:
-            cuts = [(s.blocks[0], s.blocks[-1]) for s in self.sections]
+            cuts = [(s.blocks[0], s.blocks[-1]) for s in self.stretches]
             scores = np.array([scores[first:last].sum() for first, last in cuts])
         return float(scores.sum())
 
-    def _reduce(self, work: Callable[[Section, tuple[int, int, int]], Floats]) -> Floats:
-        """Share jobs out over threads; add what they find in the order of the sections."""
-        jobs = [(section, job) for section in self.sections for job in section.jobs()]
+    def _reduce(self, work: Callable[[Stretch, tuple[int, int, int]], Floats]) -> Floats:
+        """Share jobs out over threads; add what they find in the order of the stretches."""
+        jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs()]
         found = self.threads.each(lambda i: work(*jobs[i]), range(len(jobs)))
         total = np.zeros((self.n, self.layout.n_cells))
-        for section in self.sections:
-            total += section.add(itertools.islice(found, len(section.jobs())))
+        for stretch in self.stretches:
+            total += stretch.add(itertools.islice(found, len(stretch.jobs())))
         return total
 
     # -- EM ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Kernels of cross-fitting: sums over groups, given the lifts of the other folds (MODEL 1.9).
 
-A `Section` is what a thread or a worker of a cluster knows of a table: successive groups, and the
+A `Stretch` is what a thread or a worker of a cluster knows of a table: successive groups, and the
 fold of each. Given the scores of the folds it answers with sums; nothing else need travel.
 """
 
@@ -23,7 +23,7 @@ from anonbayes.inference.vertical.block import (
 )
 from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
 
-__all__ = ["Section", "Workers", "held_out", "training_counts"]
+__all__ = ["Stretch", "Workers", "held_out", "training_counts"]
 
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
@@ -149,10 +149,10 @@ def held_out(
 
 
 # -------------------------------------------------------------------------------------------------
-# Sections of a table, and workers of a cluster that hold them.
+# Stretches of a table, and workers of a cluster that hold them.
 
 
-class Section(NamedTuple):
+class Stretch(NamedTuple):
     """Successive groups of a table.
 
     Attributes
@@ -220,7 +220,7 @@ class Section(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A section as it travels: codes in as few bytes as they need, and no indices."""
+    """A stretch as it travels: codes in as few bytes as they need, and no indices."""
 
     items: Ints
     secrets: Ints
@@ -234,36 +234,36 @@ def _small(codes: Ints) -> Ints:
     return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
 
 
-def _unpack(shared: tuple[Any, ...], packed: Packed) -> Section:
+def _unpack(shared: tuple[Any, ...], packed: Packed) -> Stretch:
     sizes, n_secrets, *rest = shared
     offsets = np.concatenate([[0], np.cumsum(packed.sizes, dtype=np.int64)])
     layout = VerticalLayout(packed.items, packed.secrets, offsets, sizes, n_secrets)
     fold = packed.fold.astype(np.int64)
-    return Section(layout.arrays, fold, packed.blocks, packed.shift, *rest)
+    return Stretch(layout.arrays, fold, packed.blocks, packed.shift, *rest)
 
 
 def _score(_: Any, score: Floats) -> Floats:
     return score
 
 
-def _count(_: Any, section: Section, score: Floats) -> Floats:
-    return section.add(section.expect(job, score) for job in section.jobs())
+def _count(_: Any, stretch: Stretch, score: Floats) -> Floats:
+    return stretch.add(stretch.expect(job, score) for job in stretch.jobs())
 
 
 def _judge(
-    _: Any, section: Section, score: Floats, each: bool, owned: bool
+    _: Any, stretch: Stretch, score: Floats, each: bool, owned: bool
 ) -> tuple[Floats, Floats, Floats]:
-    scores = np.empty(len(section.fold))
-    owner = np.zeros(int(section.arrays.links[-1]) if owned else 0)
-    residual = section.add(section.judge(job, score, scores, owner) for job in section.jobs())
+    scores = np.empty(len(stretch.fold))
+    owner = np.zeros(int(stretch.arrays.links[-1]) if owned else 0)
+    residual = stretch.add(stretch.judge(job, score, scores, owner) for job in stretch.jobs())
     return scores if each else scores.sum()[None], residual, owner
 
 
 class Workers:
-    """Sections of a table on the workers of a Dask cluster.
+    """Stretches of a table on the workers of a Dask cluster.
 
     Groups go there once, and again to the successor of a worker that dies; after that, scores go
-    and sums come back. Sections are those of one machine, and so are the numbers.
+    and sums come back. Stretches are those of one machine, and so are the numbers.
 
     Attributes
     ----------
@@ -271,23 +271,23 @@ class Workers:
         Rounds made so far, and the bytes of scores and of sums in them.
     """
 
-    def __init__(self, client: Any, layout: VerticalLayout, sections: list[Section]) -> None:
-        one = sections[0]
+    def __init__(self, client: Any, layout: VerticalLayout, stretches: list[Stretch]) -> None:
+        one = stretches[0]
         shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.folds, one.n_cells)
         self.tasks = Tasks(client, shared, label="cross-fit")
         self.held = []
-        for i, section in enumerate(sections):
-            first, last = section.blocks[0], section.blocks[-1]
+        for i, stretch in enumerate(stretches):
+            first, last = stretch.blocks[0], stretch.blocks[-1]
             part = layout.part(first, last)
             packed = Packed(
                 part.items, _small(part.secrets), _small(part.group_sizes),
-                _small(section.fold[first:last]), [g - first for g in section.blocks], first,
+                _small(stretch.fold[first:last]), [g - first for g in stretch.blocks], first,
             )  # fmt: skip
             self.held.append(self.tasks.hold(f"groups {i}", _unpack, packed))
         self.rounds = self.sent = self.received = 0
 
     def count(self, score: Floats) -> Floats:
-        """Expected counts of all sections."""
+        """Expected counts of all stretches."""
         total = np.zeros_like(score)
         for part in self._round(_count, score):
             total += part
@@ -296,7 +296,7 @@ class Workers:
     def judge(
         self, score: Floats, *, each: bool = False, owner: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Scores of the sections, or of `each` group, and the residual; fills `owner`."""
+        """Scores of the stretches, or of `each` group, and the residual; fills `owner`."""
         total, scores, owned = np.zeros_like(score), [], []
         for part in self._round(_judge, score, each, owner is not None):
             scores.append(part[0])
@@ -307,7 +307,7 @@ class Workers:
         return np.concatenate(scores), total
 
     def _round(self, function: Callable[..., Any], score: Floats, *how: bool) -> Iterator[Any]:
-        """One answer per section, in their order; those that are early wait here."""
+        """One answer per stretch, in their order; those that are early wait here."""
         self.rounds += 1
         name = f"round {self.rounds}"
         sent = self.tasks.hold(f"scores {self.rounds}", _score, score)
