@@ -140,12 +140,21 @@ class Tasks:
             self._names[future.key] = name
             self._ended.add(future)
 
+    def hold(self, name: str, function: Callable[..., Any], data: Any) -> Any:
+        """Start ``function(shared, data)``, whose result stays on the cluster for other tasks.
+
+        It is there as long as somebody here keeps what this returns, which `submit` takes.
+        """
+        with reachable(f"{self.label}, {name}"):
+            return self._submit(name, function, self._shared, data)
+
     def collect(self) -> tuple[str, Any]:
         """Wait for a task to end; return its name and its result."""
-        looked = time.monotonic()
+        looked, pause = time.monotonic(), 0.001
         with reachable(self.label):
             while not self._ended.has_ready():
-                time.sleep(0.01)
+                time.sleep(pause)
+                pause = min(1.2 * pause, 0.01)
                 if time.monotonic() - looked > LOOK_SECONDS:
                     self._wait_for_workers()
                     looked = time.monotonic()

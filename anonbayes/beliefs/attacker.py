@@ -243,11 +243,9 @@ def _exact_fit(
     """``E[pi(k) / pi(y)]`` summed over what is known: a ratio of closed-form means (MODEL 1.3)."""
     tree = post.trees[name]
     pattern = post.table.columns[name].evidence.matrix
-    out = np.empty((len(pairs.cell), len(tree.mean)))
-    for s in range(len(tree.mean)):
-        scaled = sparse.csr_array(pattern.multiply(tree.mean[s][None, :]))
-        out[:, s] = pair_values(weight, scaled, pairs) / np.exp(tree.cell_log_mean[s][pairs.cell])
-    return out
+    known = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
+    common = sparse.csr_array(weight[known].multiply(pattern[pairs.cell]))
+    return np.asarray(common @ tree.mean.T) / np.exp(tree.cell_log_mean.T[pairs.cell])
 
 
 def _weighted(

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numba import njit
-from scipy import sparse, stats
+from scipy import sparse
 from scipy.optimize import minimize_scalar
 
 from anonbayes.arrays import Floats, Ints
@@ -147,6 +147,8 @@ def read_register(
 
 def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
     """Warn where release and register cannot be samples of one population."""
+    from scipy.stats import chi2_contingency  # which takes long to load
+
     columns = [(table.sensitive, table.secret, register.secret)]
     columns += [(n, c, register.columns[n]) for n, c in table.columns.items()]
     for name, shown, clear in columns:
@@ -161,7 +163,7 @@ def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
             continue
         shares = pair / pair.sum(axis=1, keepdims=True)
         distance = 0.5 * float(np.abs(shares[0] - shares[1]).sum())
-        chance = stats.chi2_contingency(pair, correction=False).pvalue
+        chance = chi2_contingency(pair, correction=False).pvalue
         if distance > LEAST_TV and chance < LEAST_P:
             worst = int(np.argmax(np.abs(shares[0] - shares[1])))
             label = shown.evidence.labels[np.flatnonzero(kept)[worst]]

@@ -122,9 +122,10 @@ def fit(
     cores : int, optional
         Chains that run at the same time.
     client : distributed.Client, optional
-        Runs the chains as tasks of a Dask cluster instead. The draws are the same, whatever the
-        number of workers, and also when workers die on the way; `cores` then limits the chains that
-        are under way, and `resume` is a directory of this machine.
+        Runs the chains as tasks of a Dask cluster instead, or lets its workers hold the groups of a
+        vertical table that is cross-fitted. The numbers are the same, whatever the number of
+        workers, and also when workers die on the way; `cores` then limits the chains that are
+        under way, and `resume` is a directory of this machine.
     seed : int or Generator, optional
         Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
         and noted in ``post.idata``; so is what a generator gave.
@@ -217,7 +218,7 @@ def fit(
             raise ModelError("method='crossfit' pools by itself and takes no beta=.")
     quick = method in ("auto", "crossfit") and all(x is None for x in (step, resume, rows, client))
     method, step = _choose(table, method, step)
-    taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+    taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta, client=client)
     if taken.crossfit is not None or (taken.lifts is not None and quick):
         method, step = "crossfit", None
     prior = taken.prior

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -204,15 +204,8 @@ class EvidenceWeights:
         """Everything as labelled arrays, for netCDF."""
         one, two = ("attribute",), ("attribute", "attribute_")
         return xr.Dataset(
-            {
-                "eta": (one, self.eta),
-                "precision": (two, self.precision),
-                "gradient": (one, self.gradient),
-                "unit": (one, self.unit),
-                "error": (one, self.error),
-                "kappa": (one, self.kappa),
-                "alone": (one, self.alone),
-                "added": (one, self.added),
+            {name: (two if name == "precision" else one, getattr(self, name)) for name in PARTS}
+            | {
                 "telling": (one, self.telling.astype(np.int8)),
                 "score": (("evidence",), self.score),
                 "score_covariance": (("evidence", "evidence_"), self.score_covariance),
@@ -280,6 +273,7 @@ def fit_weights(
     plain: Prior | None = None,
     kappa: Floats | None = None,
     lifts: CellLifts | None = None,
+    errors: bool = True,
 ) -> EvidenceWeights:
     """Learn the weights of a horizontal table from its released rows (MODEL 1.9).
 
@@ -295,6 +289,8 @@ def fit_weights(
         What `pooled_beta` gave with the prior, to be kept with the weights.
     lifts : CellLifts, optional
         Cross-fitted features of weighted evidence, with their own pooling.
+    errors : bool
+        Whether to look for units and errors of the weights, which take longer; else one and NaN.
 
     Returns
     -------
@@ -352,7 +348,9 @@ def fit_weights(
             moved[a] = 0.0
             log_scores(np.maximum(moved, 0.0), features, one)
             added[a] = (whole - float(one @ features.rows)) / n
-    unit, error = _relative(table, prior, features, lifts, eta, precision)
+    unit, error = np.ones(size), np.full(size, np.nan)
+    if errors:
+        unit, error = _relative(table, prior, features, lifts, eta, precision)
     found = EvidenceWeights(
         names=tuple(table.attributes),
         eta=eta,
@@ -370,7 +368,8 @@ def fit_weights(
         n_rows=round(n),
     )
     known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
-    return replace(found, error=np.where(known, error, found.standard_error / unit))
+    own = np.where(known, error, found.standard_error / unit) if errors else error
+    return replace(found, error=own)
 
 
 def _relative(
@@ -592,6 +591,8 @@ def choose_evidence(
     evidence: str = "auto",
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
+    errors: bool = True,
+    client: Any = None,
 ) -> Evidenced:
     """Settle evidence and prior of a fit.
 
@@ -606,6 +607,10 @@ def choose_evidence(
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
         independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
         where cells cross, it pools lifts one by one (`lift_cells`).
+    errors : bool
+        Whether weights of a horizontal table shall have errors; see `fit_weights`.
+    client : distributed.Client, optional
+        Cluster on which a vertical table is cross-fitted.
 
     Examples
     --------
@@ -620,7 +625,7 @@ def choose_evidence(
     plain = resolve_prior(table, alpha=alpha, beta=1.0 if beta is None or pool else beta)
     if table.scheme == "vertical":
         prior = _pooled_items(table, plain) if pool else plain
-        return _vertical_evidence(table, evidence, prior, pool)
+        return _vertical_evidence(table, evidence, prior, pool, client)
     free = pool or beta is None
     if evidence == "independent" and not pool:
         return Evidenced("independent", plain)
@@ -632,7 +637,7 @@ def choose_evidence(
     if evidence == "independent":
         return Evidenced("independent", own, None, pool)
     lifts = lift_cells(table, plain) if free and has_crossing_sets(table) else None
-    weights = fit_weights(table, pooled, plain=own, kappa=kappa, lifts=lifts)
+    weights = fit_weights(table, pooled, plain=own, kappa=kappa, lifts=lifts, errors=errors)
     chosen = weights.preferred if evidence == "auto" else "weighted"
     if chosen == "independent":
         return Evidenced(chosen, own, weights, pool)
@@ -640,7 +645,7 @@ def choose_evidence(
 
 
 def _vertical_evidence(
-    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool
+    table: ReleasedTable, evidence: str, prior: Prior, pooled: bool, client: Any
 ) -> Evidenced:
     """Vertical tables: weights and beliefs by cross-fitting, where asked for and possible."""
     layout = layout_of(table)
@@ -648,7 +653,10 @@ def _vertical_evidence(
     if evidence == "independent" or (evidence == "auto" and small):
         return Evidenced("independent", prior, None, pooled)
     beta = layout.flatten([prior.beta[name] for name in table.attributes])
-    found = crossfit_of(table, beta.tobytes())
+    here = client is None
+    found = (
+        crossfit_of(table, beta.tobytes()) if here else cross_fit(layout, beta=beta, client=client)
+    )
     weights = crossfit_weights(table, found)
     chosen = weights.preferred if evidence == "auto" else "weighted"
     return Evidenced(chosen, prior, weights, pooled, found if chosen == "weighted" else None)
@@ -662,8 +670,7 @@ def crossfit_of(table: ReleasedTable, beta: bytes) -> CrossFit:
 
 def crossfit_weights(table: ReleasedTable, found: CrossFit) -> EvidenceWeights:
     """Put the weights and scores of a cross-fit into the form that all tables share."""
-    n = table.n_rows
-    scores = found.group_scores
+    n, scores = table.n_rows, found.group_scores
     lifts = layout_of(table).split(found.left_out_lifts)
     return EvidenceWeights(
         names=tuple(table.attributes),

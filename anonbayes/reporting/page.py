@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,13 +25,15 @@ from anonbayes.nonstochastic.relations import table_leakage
 from anonbayes.reporting import pictures, sections
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
 from anonbayes.reporting.words import officers_page, verdict
-from anonbayes.risk.actors import Attackers
 from anonbayes.risk.assessment import RiskAssessment
-from anonbayes.risk.comparison import Comparison, Recommendation
-from anonbayes.risk.limits import Limit
-from anonbayes.risk.minimality import Downcoding
-from anonbayes.uniqueness.identity import Identity
-from anonbayes.uniqueness.membership import Membership
+
+if TYPE_CHECKING:
+    from anonbayes.risk.actors import Attackers
+    from anonbayes.risk.comparison import Comparison, Recommendation
+    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.minimality import Downcoding
+    from anonbayes.uniqueness.identity import Identity
+    from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["comparison_report", "render", "report"]
 
@@ -185,9 +187,9 @@ def render(
         "membership_table": None if membership is None else sections.found_table(membership),
         "membership_picture": None if membership is None else pictures.membership(membership),
         "minimality": None if minimality is None else str(minimality),
-        "minimality_table": sections.found_table(minimality)
-        if isinstance(minimality, Downcoding)
-        else None,
+        "minimality_table": None
+        if minimality is None or isinstance(minimality, str)
+        else sections.found_table(minimality),
         "risk": None,
     }
     if risk is not None:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln
-from scipy.stats import t as student
+from scipy.special import gammaln, stdtrit
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.register import whole_records
@@ -477,7 +476,7 @@ def _key(codes: Ints) -> Ints:
 
 def _bound(tests: int, exact: bool) -> float:
     """Standard errors beyond which a difference is no chance, over so many comparisons."""
-    return 0.0 if exact else float(student.isf(0.025 / max(tests, 1), BATCHES - 1))
+    return 0.0 if exact else -float(stdtrit(BATCHES - 1, 0.025 / max(tests, 1)))
 
 
 def _differ(part: Floats, whole: Floats) -> tuple[Floats, Floats, Floats]:

@@ -22,7 +22,8 @@ from anonbayes.figures import SERIES, legend_below, make_axes, percent_axis, tim
 from anonbayes.formats import Table, number
 from anonbayes.inference.dirichlet import PriorLike
 from anonbayes.inference.fit import crossfit_posterior, fit
-from anonbayes.inference.posterior import Posterior
+from anonbayes.inference.posterior import Posterior, make_posterior
+from anonbayes.inference.stacking import redraw
 from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.risk.assess import threats_of
 from anonbayes.risk.measures import MEASURES, Evaluation, evaluate
@@ -234,6 +235,17 @@ class _Chosen(NamedTuple):
             return (
                 post if known is None else replace(post, register=Register.of(post, known.people))
             )
+        if table.is_nested and known is None:
+            alpha, beta = taken.prior.alpha, dict(taken.prior.beta)
+            again = choose_evidence(
+                table, evidence=taken.evidence, alpha=alpha, beta=beta, errors=False
+            )
+            attrs = {"entropy": seed, "tune": 0, "thin": 1}
+            drawn = redraw(table, again, attrs, None, chains=1, draws=1)
+            return make_posterior(
+                table, again.prior, *drawn[:2], method="exact", step=None, rows=None,
+                averages=drawn[2], taken=again, attrs=attrs, versions=False,
+            )  # fmt: skip
         short = {"draws": draws, "tune": draws, "chains": 2}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the errors say as much

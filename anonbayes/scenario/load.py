@@ -5,36 +5,49 @@ from __future__ import annotations
 import copy
 import itertools
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from anonbayes.errors import nearest
-from anonbayes.scenario.checkins import Checkins
 from anonbayes.scenario.keys import ScenarioError, Section, build
-from anonbayes.scenario.query import Query
-from anonbayes.scenario.release_assessment import Assessment
-from anonbayes.scenario.survey import Survey
-from anonbayes.scenario.traces import TracesScenario
-from anonbayes.scenario.unique_people import IdentityQuestion
 
 if TYPE_CHECKING:
     from anonbayes.scenario.outputs import Result
 
 __all__ = ["KINDS", "Scenario", "check_parallel", "load", "on_cluster", "prepare", "request", "run"]
 
-KINDS: Mapping[str, type[Section]] = MappingProxyType(
-    {
-        "assessment": Assessment,
-        "survey": Survey,
-        "checkins": Checkins,
-        "traces": TracesScenario,
-        "query": Query,
-        "identity": IdentityQuestion,
-    }
-)
+
+class _Kinds(Mapping[str, type[Section]]):
+    """Kinds by name; each is loaded when it is asked for."""
+
+    places = MappingProxyType(
+        {
+            "assessment": "release_assessment.Assessment",
+            "survey": "survey.Survey",
+            "checkins": "checkins.Checkins",
+            "traces": "traces.TracesScenario",
+            "query": "query.Query",
+            "identity": "unique_people.IdentityQuestion",
+        }
+    )
+
+    def __getitem__(self, kind: str) -> type[Section]:
+        module, name = self.places[kind].split(".")
+        found: type[Section] = getattr(import_module(f"anonbayes.scenario.{module}"), name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+KINDS: Mapping[str, type[Section]] = _Kinds()
 """The kinds of scenarios; each class says which keys there are, and how they are answered."""
 MOST_VARIANTS = 200
 

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.index import records_of
@@ -410,6 +409,8 @@ def _judge(
     prior = n / population
     truth = np.where(member, stated, 1 - stated)
     calibration, error = _calibrated(member, stated, weight)
+    from scipy.stats import rankdata  # which takes long to load
+
     ranks = rankdata(rarity)
     area = (ranks[member].sum() - n_in * (n_in + 1) / 2) / n_in / n_out
     value |= {

@@ -1,6 +1,8 @@
 """Chains on a Dask cluster: the draws of one machine, whatever happens to the workers."""
 
 import contextlib
+import dataclasses
+import functools
 import os
 import signal
 import subprocess
@@ -19,8 +21,11 @@ import anonbayes.cluster
 from anonbayes.cluster import Tasks, check_client, local_client, result_of, run_tasks, slots
 from anonbayes.errors import ClusterError
 from anonbayes.inference import run as chains_module
+from anonbayes.inference import weights
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
+from anonbayes.inference.vertical import crossfit, left_out
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 from tests.faults import dask_kills
 
 QUIET = {"progressbar": False, "seed": 4}
@@ -172,8 +177,48 @@ def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
 
         monkeypatch.setattr(chains_module.SweepMeter, "add", kill_one)
         there = ab.fit(table, client=fragile, **settings)
+        assert_cross_fitted_alike(fragile, monkeypatch, kill=True)
     assert len(told) > 12 and sum(told) == 3 * 120
     assert_same(there, here)
+
+
+def assert_cross_fitted_alike(client, monkeypatch, kill=False):
+    """Groups on workers, three stretches of them, one group too large for the recursion."""
+    rng = np.random.default_rng(6)
+    offsets = np.array([0, *range(15, 316, 3)])
+    layout = VerticalLayout(rng.integers(0, 3, (315, 1)), rng.integers(0, 4, 315), offsets, [3], 4)
+    monkeypatch.setattr(crossfit, "SHARD_ROWS", 100)
+    monkeypatch.setattr(crossfit, "TURNS", 2)
+    rounds, make = [], left_out.Workers._round
+
+    def spy(self, *args):
+        rounds.append(self)
+        if kill and len(rounds) == 12:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        return make(self, *args)
+
+    monkeypatch.setattr(left_out.Workers, "_round", spy)
+    here = crossfit.cross_fit(layout, folds=2, rounds=2)
+    assert not rounds
+    there = crossfit.cross_fit(layout, folds=2, rounds=2, client=client)
+    assert len(rounds) > 20 and len(rounds[0].held) == 3
+    for field in dataclasses.fields(here):
+        np.testing.assert_array_equal(getattr(here, field.name), getattr(there, field.name))
+    # Scores went out, sums came back, and twice something of each group: scores and owners.
+    sums = 8 * 2 * layout.n_cells
+    assert rounds[0].sent == sums * len(rounds)
+    once = 8 * (2 * layout.n_groups + layout.n_links)
+    assert rounds[0].received <= 3 * (sums + 8) * len(rounds) + once
+
+
+def test_cross_fitting_on_workers_gives_the_numbers_of_one_machine(client, monkeypatch):
+    assert_cross_fitted_alike(client, monkeypatch)
+    table = vertical(40)
+    quick = functools.partial(crossfit.cross_fit, folds=2, rounds=1)
+    monkeypatch.setattr(weights, "cross_fit", quick)
+    there = ab.fit(table, evidence="weighted", draws=5, client=client, **QUIET)
+    here = ab.fit(table, evidence="weighted", draws=5, **QUIET)
+    assert there.draws.equals(here.draws) and there.scores.equals(here.scores)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -21,11 +21,13 @@ either kind, true product or not.
 
 Everything is a map and a reduce over blocks of groups: given the population a block returns sums of
 counts, the sums are added in the order of the blocks, and the new population is handed back. Blocks
-depend on the table alone, so no number depends on how many threads there are.
+are shared out over threads; stretches, which are successive blocks, over the workers of a cluster.
+Both depend on the table alone, so no number depends on how many threads or workers there are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -39,13 +41,9 @@ from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
-from anonbayes.inference.vertical.block import (
-    MAX_BLOCK,
-    lattice,
-    owned_counts,
-)
+from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, VerticalLayout
-from anonbayes.inference.vertical.left_out import held_out, training_counts
+from anonbayes.inference.vertical.left_out import Stretch, Workers
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
 __all__ = ["CANDIDATES", "CrossFit", "cross_fit", "left_out_ownership"]
@@ -73,6 +71,8 @@ MOST_WEIGHT = 3.0
 UNIT_BOUNDS = (0.1, MOST_WEIGHT)
 ALONE_STEPS = 6
 POOLING_BOUNDS = (0.01, 1e4)
+MOST_STRETCHES, LEAST_STRETCHES, ROUND_BYTES = 256, 16, 6.4e7
+"""Stretches of a large table: as many as a cluster's rounds may bring back sums of."""
 STEP = 1e-3
 """Step of the differences of exact gradients that give the Hessian."""
 
@@ -193,16 +193,14 @@ class CrossFit:
 class _Folds:
     """A table dealt into folds, and the sums over its groups that the driver asks for."""
 
-    def __init__(self, layout: VerticalLayout, fold: Ints, threads: int | None) -> None:
+    def __init__(
+        self, layout: VerticalLayout, fold: Ints, threads: int | None, client: Any = None
+    ) -> None:
         self.layout = layout
         self.n = n_folds = int(fold.max()) + 1
         self.fold = fold
-        self.lattice = lattice(min(MAX_BLOCK, int(layout.group_sizes.max())))
         small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
         self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
-        pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
-        cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
-        self.blocks = list(itertools.pairwise(cuts.tolist()))
         self.margins = layout.margins
         members = self.fold[layout.groups]
         own = np.zeros((n_folds, layout.n_secrets))
@@ -211,6 +209,22 @@ class _Folds:
         shares = (layout.secret_counts + 1.0) / (layout.n_rows + layout.n_secrets)
         self.base = np.log(shares)
         self.attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
+        self.stretches = self._cut()
+        self.workers = None if client is None else Workers(client, layout, self.stretches)
+
+    def _cut(self) -> list[Stretch]:
+        layout = self.layout
+        pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
+        cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
+        most = int(ROUND_BYTES / (8 * self.n * layout.n_cells))
+        most = min(max(most, LEAST_STRETCHES), MOST_STRETCHES, len(cuts) - 1)
+        ends = np.linspace(0, len(cuts) - 1, most + 1).astype(int)
+        block = min(MAX_BLOCK, int(layout.group_sizes.max()))
+        sums = self.base, self.n, layout.n_cells
+        return [
+            Stretch(layout.arrays, self.fold, cuts[a : b + 1].tolist(), 0, block, *sums)
+            for a, b in itertools.pairwise(ends.tolist())
+        ]
 
     # -- populations ------------------------------------------------------------------------
     def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
@@ -248,41 +262,37 @@ class _Folds:
     # -- sums over groups -------------------------------------------------------------------
     def expected_counts(self, score: Floats) -> Floats:
         """E-step: for each fold, expected counts of the groups of all others."""
-        jobs = [(f, *block) for f in range(self.n) for block in self.blocks]
+        if self.workers is not None:
+            return self.workers.count(score)
+        return self._reduce(lambda stretch, job: stretch.expect(job, score))
 
-        def job(i: int) -> Floats:
-            f, first, last = jobs[i]
-            counts = np.zeros(self.layout.n_cells)
-            training_counts(
-                self.layout.arrays, self.lattice, score[f], self.fold, f, first, last, counts,
-                np.random.default_rng(jobs[i]),
-            )  # fmt: skip
-            return counts
+    def judge(
+        self, score: Floats, owner: Floats | None = None, *, each: bool = True
+    ) -> tuple[Floats, Floats]:
+        """Log likelihood of each left-out group, and its gradient by the score, fold by fold.
 
-        return self._reduce(job, [j[0] for j in jobs])
-
-    def judge(self, score: Floats, owner: Floats | None = None) -> tuple[Floats, Floats]:
-        """Log likelihood of each left-out group, and its gradient by the score, fold by fold."""
-        group_score = np.empty(self.layout.n_groups)
+        Where only the sum of the scores is wanted (not of `each`), workers send those of stretches.
+        """
+        if self.workers is not None:
+            return self.workers.judge(score, each=each, owner=owner)
+        scores = np.empty(self.layout.n_groups)
         owned = np.empty(0) if owner is None else owner
-        jobs = [(f, *block) for f in range(self.n) for block in self.blocks]
+        return scores, self._reduce(lambda stretch, job: stretch.judge(job, score, scores, owned))
 
-        def job(i: int) -> Floats:
-            f, first, last = jobs[i]
-            residual = np.zeros(self.layout.n_cells)
-            held_out(
-                self.layout.arrays, self.lattice, score[f], self.base, self.fold, f, first, last,
-                residual, group_score, owned, np.random.default_rng(jobs[i]),
-            )  # fmt: skip
-            return residual
+    def in_all(self, scores: Floats) -> float:
+        """Sum of what `judge` found, added as workers add it: stretch by stretch."""
+        if self.workers is None:
+            cuts = [(s.blocks[0], s.blocks[-1]) for s in self.stretches]
+            scores = np.array([scores[first:last].sum() for first, last in cuts])
+        return float(scores.sum())
 
-        return group_score, self._reduce(job, [j[0] for j in jobs])
-
-    def _reduce(self, job: Callable[[int], Floats], folds: list[int]) -> Floats:
-        """Add the jobs' results fold by fold, in the order of the blocks."""
+    def _reduce(self, work: Callable[[Stretch, tuple[int, int, int]], Floats]) -> Floats:
+        """Share jobs out over threads; add what they find in the order of the stretches."""
+        jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs()]
+        found = self.threads.each(lambda i: work(*jobs[i]), range(len(jobs)))
         total = np.zeros((self.n, self.layout.n_cells))
-        for f, part in zip(folds, self.threads.run(job, range(len(folds))), strict=True):
-            total[f] += part
+        for stretch in self.stretches:
+            total += stretch.add(itertools.islice(found, len(stretch.jobs())))
         return total
 
     # -- EM ---------------------------------------------------------------------------------
@@ -318,12 +328,12 @@ class _Objective:
         self.bounds += [(low, high)] * self.n if pooling is None else [(k, k) for k in pooling]
 
     def parts(self, point: Floats) -> tuple[Floats, Floats]:
-        """Scores of the groups, and the gradient by fold; without the prior."""
+        """Scores as `_Folds.judge` gives them, and the gradient by fold; without the prior."""
         folds = self.folds
         weights, pooling = point[: self.n], np.exp(point[self.n :])
         lift = folds.lifts(self.counts, pooling)
         spread = weights[folds.attribute]
-        group_score, residual = folds.judge(lift * spread)
+        group_score, residual = folds.judge(lift * spread, each=False)
         slope = folds.lift_slopes(self.counts, pooling) * spread
         gradient = [folds.by_attribute(residual * lift), folds.by_attribute(residual * slope)]
         return group_score, np.concatenate(gradient, axis=1)
@@ -331,7 +341,7 @@ class _Objective:
     def __call__(self, point: Floats) -> tuple[float, Floats]:
         group_score, gradient = self.parts(point)
         off = point - self.center
-        value = group_score.sum() - 0.5 * (self.precision * off**2).sum()
+        value = self.folds.in_all(group_score) - 0.5 * (self.precision * off**2).sum()
         return -value, -(gradient.sum(axis=0) - self.precision * off)
 
     def maximise(self, start: Floats) -> Floats:
@@ -398,6 +408,7 @@ def cross_fit(
     rounds: int = ROUNDS,
     seed: int | np.random.Generator = 0,
     threads: int | None = None,
+    client: Any = None,
 ) -> CrossFit:
     """Learn evidence weights of a vertical table, and who owns what, from the release alone.
 
@@ -415,6 +426,9 @@ def cross_fit(
         Deals the groups.
     threads : int, optional
         At most this many at a time; all cores by default. No number depends on it.
+    client : distributed.Client, optional
+        Lets the workers of a Dask cluster hold the groups instead. In each round scores go to them
+        and sums come back; at the end, once, who owns what. The numbers stay the same.
 
     Returns
     -------
@@ -434,7 +448,14 @@ def cross_fit(
     _check(layout, folds, rounds)
     n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
-    dealt = _Folds(layout, fold, threads)
+    dealt = _Folds(layout, fold, threads, client)
+    with contextlib.nullcontext() if dealt.workers is None else dealt.workers.tasks:
+        return _fitted(dealt, layout.check_prior(1.0, beta)[1], rounds)
+
+
+def _fitted(dealt: _Folds, beta: Floats, rounds: int) -> CrossFit:
+    """Turns of EM and weights until they settle."""
+    layout, n_folds = dealt.layout, dealt.n
     start = dealt.expected_counts(np.zeros((n_folds, layout.n_cells)))  # all orders alike
     n = layout.n_attributes
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
@@ -452,8 +473,7 @@ def cross_fit(
             break
     assert best is not None
     objective, point = best[1]
-    weights = layout.check_prior(1.0, beta)[1]
-    return _result(dealt, objective, point, start, weights, rounds, turn + 1)
+    return _result(dealt, objective, point, start, beta, rounds, turn + 1)
 
 
 def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> list[Floats]:
@@ -519,15 +539,19 @@ def _result(
     independent, _ = dealt.judge(dealt.independent_lifts(counts, beta))
     slots = np.add.reduceat(dealt.base[layout.secrets], layout.offsets[:-1])
     random_worlds = gammaln(layout.group_sizes + 1.0) + slots
-    whole = float(dealt.judge(lift * weights[dealt.attribute])[0].sum())
+
+    def score_with(at: Floats) -> float:
+        return dealt.in_all(dealt.judge(lift * at[dealt.attribute], each=False)[0])
+
+    whole = score_with(weights)
     alone, added, inverse = np.empty(n), np.zeros(n), np.linalg.inv(precision)
     for a in range(n):
-        alone[a] = dealt.judge(lift * np.eye(n)[a][dealt.attribute])[0].sum()
+        alone[a] = score_with(np.eye(n)[a])
         if weights[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
-            added[a] = whole - dealt.judge(lift * others[dealt.attribute])[0].sum()
+            added[a] = whole - score_with(others)
     unit, error = _relative(dealt, lift, weights, precision)
     return CrossFit(
         weights=weights,
@@ -559,7 +583,7 @@ def _relative(
     mean, deviation = WEIGHT_PRIOR
 
     def slope(at: Floats, lifts: Floats, fold: int = -1) -> Floats:
-        _, residual = dealt.judge(lifts * at[dealt.attribute])
+        _, residual = dealt.judge(lifts * at[dealt.attribute], each=False)
         kept = dealt.by_attribute(residual * lifts)[np.arange(folds) != fold]
         return np.asarray(kept.sum(axis=0) - (at - mean) / deviation**2)
 
@@ -591,7 +615,7 @@ def _beliefs(
     """Who owns what by the lifts of the other folds, and ``pi_a|s`` that follows."""
     layout = dealt.layout
     owner = np.zeros(layout.n_links)
-    dealt.judge(lift * weights[dealt.attribute], owner)
+    dealt.judge(lift * weights[dealt.attribute], owner, each=False)
     expected = owned_counts(layout.arrays, owner, layout.n_cells)
     lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
     out = np.empty_like(lifts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,7 +104,7 @@ class VerticalLayout:
                     f"{name} must be an integer array with {ndim} dimension(s), "
                     f"not {array.dtype} with {array.ndim}."
                 )
-            return array.astype(np.int64)
+            return array if ndim == 2 else array.astype(np.int64)
 
         fields = {
             "items": plain("items", items, 2),
@@ -116,6 +116,9 @@ class VerticalLayout:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         self._check()
+        # Of all arrays this one has the most numbers: one or two bytes each do for most tables.
+        small = np.min_scalar_type(-int(self.sizes.max(initial=1)))
+        object.__setattr__(self, "items", self.items.astype(small))
 
     def _check(self) -> None:
         n = len(self.secrets)
@@ -210,6 +213,14 @@ class VerticalLayout:
             links=np.concatenate([[0], np.cumsum(width[self.groups])]),
             ranks=ranks,
             repeats=width < self.group_sizes,
+        )
+
+    def part(self, first: int, last: int) -> VerticalLayout:
+        """The groups from `first` to before `last`, as a table of their own."""
+        bounds = self.offsets[first : last + 1]
+        rows = slice(bounds[0], bounds[-1])
+        return VerticalLayout(
+            self.items[rows], self.secrets[rows], bounds - bounds[0], self.sizes, self.n_secrets
         )
 
     # ------------------------------------------------------------------ states
@@ -508,11 +519,15 @@ class Threads:
 
     def run(self, job: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """Run ``job(i)`` for each number, in any order; results in theirs."""
+        return list(self.each(job, numbers))
+
+    def each(self, job: Callable[[int], T], numbers: Sequence[int]) -> Iterator[T]:
+        """The same one by one, so that nobody has to keep them all."""
         if self.n == 1:
-            return [job(i) for i in numbers]
+            return map(job, numbers)
         if self._pool is None or self._process != os.getpid():  # threads do not survive a fork
             self._pool, self._process = ThreadPoolExecutor(self.n), os.getpid()
-        return list(self._pool.map(job, numbers))
+        return self._pool.map(job, numbers)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"n": self.n, "_pool": None, "_process": -1}

@@ -1,20 +1,29 @@
-"""Kernels of cross-fitting: sums over groups, given the lifts of the other folds (MODEL 1.9)."""
+"""Kernels of cross-fitting: sums over groups, given the lifts of the other folds (MODEL 1.9).
+
+A `Stretch` is what a thread or a worker of a cluster knows of a table: successive groups, and the
+fold of each. Given the scores of the folds it answers with sums; nothing else need travel.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from anonbayes.arrays import Floats, Ints
+from anonbayes.cluster import Tasks
 from anonbayes.inference.vertical.block import (
     Lattice,
     group_marginals,
+    lattice,
     marginal_space,
     widest_group,
 )
-from anonbayes.inference.vertical.group_layout import Arrays
+from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
 
-__all__ = ["held_out", "training_counts"]
+__all__ = ["Stretch", "Workers", "held_out", "training_counts"]
 
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
@@ -101,7 +110,7 @@ def held_out(
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
     space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
-    level = np.empty(len(base))
+    level, chance = np.empty(len(base)), np.empty(len(base))
     for g in range(first, last):
         if fold[g] != mine:
             continue
@@ -117,11 +126,12 @@ def held_out(
                 top = max(top, total)
             mass = 0.0
             for s in range(len(base)):
-                mass += np.exp(level[s] - top)
+                chance[s] = np.exp(level[s] - top)
+                mass += chance[s]
             norm = top + np.log(mass)
             for s in range(len(base)):
                 level[s] -= norm
-                p = np.exp(level[s])
+                p = chance[s] / mass
                 for a in range(len(strides)):
                     residual[cells[lo + m, a] + s * strides[a]] -= p
             for x in range(n):
@@ -136,3 +146,180 @@ def held_out(
                     residual[cells[lo + m, a] + s * strides[a]] += p
                 if len(owner):
                     owner[links[lo + m] + ranks[lo + x]] += p
+
+
+# -------------------------------------------------------------------------------------------------
+# Stretches of a table, and workers of a cluster that hold them.
+
+
+class Stretch(NamedTuple):
+    """Successive groups of a table.
+
+    Attributes
+    ----------
+    arrays, fold
+        The groups, and their folds.
+    blocks
+        Where the groups are cut, the end included; what a thread does at a time.
+    shift
+        Number of the first group in the table. Generators are made of numbers in the table, so that
+        they do not depend on who holds the group.
+    block : int
+        Size of the subset lattice.
+    base
+        ``log pi_S``.
+    folds, n_cells : int
+        Shape of the sums.
+    """
+
+    arrays: Arrays
+    fold: Ints
+    blocks: list[int]
+    shift: int
+    block: int
+    base: Floats
+    folds: int
+    n_cells: int
+
+    def jobs(self) -> list[tuple[int, int, int]]:
+        """Fold, first and last group of every job: those of a fold stand together."""
+        pairs = list(zip(self.blocks[:-1], self.blocks[1:], strict=True))
+        return [(f, *pair) for f in range(self.folds) for pair in pairs]
+
+    def _generator(self, fold: int, first: int, last: int) -> np.random.Generator:
+        return np.random.default_rng((fold, first + self.shift, last + self.shift))
+
+    def expect(self, job: tuple[int, int, int], score: Floats) -> Floats:
+        """E-step of one job: expected counts of its groups that are not in the fold."""
+        f, first, last = job
+        counts = np.zeros(self.n_cells)
+        training_counts(
+            self.arrays, lattice(self.block), score[f], self.fold, f, first, last, counts,
+            self._generator(*job),
+        )  # fmt: skip
+        return counts
+
+    def judge(
+        self, job: tuple[int, int, int], score: Floats, group_score: Floats, owner: Floats
+    ) -> Floats:
+        """Residual of one job's left-out groups; their scores, and owners, are set."""
+        f, first, last = job
+        residual = np.zeros(self.n_cells)
+        held_out(
+            self.arrays, lattice(self.block), score[f], self.base, self.fold, f, first, last,
+            residual, group_score, owner, self._generator(*job),
+        )  # fmt: skip
+        return residual
+
+    def add(self, parts: Iterator[Floats]) -> Floats:
+        """Sums by fold, shape ``(folds, n_cells)``, in the order of `jobs`."""
+        total = np.zeros((self.folds, self.n_cells))
+        for (f, *_), part in zip(self.jobs(), parts, strict=True):
+            total[f] += part
+        return total
+
+
+class Packed(NamedTuple):
+    """A stretch as it travels: codes in as few bytes as they need, and no indices."""
+
+    items: Ints
+    secrets: Ints
+    sizes: Ints
+    fold: Ints
+    blocks: list[int]
+    shift: int
+
+
+def _small(codes: Ints) -> Ints:
+    return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+
+
+def _unpack(shared: tuple[Any, ...], packed: Packed) -> Stretch:
+    sizes, n_secrets, *rest = shared
+    offsets = np.concatenate([[0], np.cumsum(packed.sizes, dtype=np.int64)])
+    layout = VerticalLayout(packed.items, packed.secrets, offsets, sizes, n_secrets)
+    fold = packed.fold.astype(np.int64)
+    return Stretch(layout.arrays, fold, packed.blocks, packed.shift, *rest)
+
+
+def _score(_: Any, score: Floats) -> Floats:
+    return score
+
+
+def _count(_: Any, stretch: Stretch, score: Floats) -> Floats:
+    return stretch.add(stretch.expect(job, score) for job in stretch.jobs())
+
+
+def _judge(
+    _: Any, stretch: Stretch, score: Floats, each: bool, owned: bool
+) -> tuple[Floats, Floats, Floats]:
+    scores = np.empty(len(stretch.fold))
+    owner = np.zeros(int(stretch.arrays.links[-1]) if owned else 0)
+    residual = stretch.add(stretch.judge(job, score, scores, owner) for job in stretch.jobs())
+    return scores if each else scores.sum()[None], residual, owner
+
+
+class Workers:
+    """Stretches of a table on the workers of a Dask cluster.
+
+    Groups go there once, and again to the successor of a worker that dies; after that, scores go
+    and sums come back. Stretches are those of one machine, and so are the numbers.
+
+    Attributes
+    ----------
+    rounds, sent, received : int
+        Rounds made so far, and the bytes of scores and of sums in them.
+    """
+
+    def __init__(self, client: Any, layout: VerticalLayout, stretches: list[Stretch]) -> None:
+        one = stretches[0]
+        shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.folds, one.n_cells)
+        self.tasks = Tasks(client, shared, label="cross-fit")
+        self.held = []
+        for i, stretch in enumerate(stretches):
+            first, last = stretch.blocks[0], stretch.blocks[-1]
+            part = layout.part(first, last)
+            packed = Packed(
+                part.items, _small(part.secrets), _small(part.group_sizes),
+                _small(stretch.fold[first:last]), [g - first for g in stretch.blocks], first,
+            )  # fmt: skip
+            self.held.append(self.tasks.hold(f"groups {i}", _unpack, packed))
+        self.rounds = self.sent = self.received = 0
+
+    def count(self, score: Floats) -> Floats:
+        """Expected counts of all stretches."""
+        total = np.zeros_like(score)
+        for part in self._round(_count, score):
+            total += part
+        return total
+
+    def judge(
+        self, score: Floats, *, each: bool = False, owner: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Scores of the stretches, or of `each` group, and the residual; fills `owner`."""
+        total, scores, owned = np.zeros_like(score), [], []
+        for part in self._round(_judge, score, each, owner is not None):
+            scores.append(part[0])
+            total += part[1]
+            owned.append(part[2])
+        if owner is not None:
+            owner[:] = np.concatenate(owned)
+        return np.concatenate(scores), total
+
+    def _round(self, function: Callable[..., Any], score: Floats, *how: bool) -> Iterator[Any]:
+        """One answer per stretch, in their order; those that are early wait here."""
+        self.rounds += 1
+        name = f"round {self.rounds}"
+        sent = self.tasks.hold(f"scores {self.rounds}", _score, score)
+        for i, held in enumerate(self.held):
+            self.tasks.submit(f"{name} groups {i}", function, held, sent, *how)
+        self.sent += score.nbytes
+        early: dict[str, Any] = {}
+        for i in range(len(self.held)):
+            wanted = f"{name} groups {i}"
+            while wanted not in early:
+                ended, found = self.tasks.collect()
+                parts = found if isinstance(found, tuple) else (found,)
+                self.received += sum(part.nbytes for part in parts)
+                early[ended] = found
+            yield early.pop(wanted)
