@@ -172,7 +172,7 @@ def read_whole(
         try:
             if least <= number == int(number) and (most is None or number <= most):
                 return int(number)
-        except (OverflowError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             pass
     above = "" if most is None else f" and at most {most:,}"
     raise error(f"{argument}={value!r} must be a whole number of at least {least}{above}.")

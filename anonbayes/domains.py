@@ -43,8 +43,8 @@ class Domain:
     name : str
         Name of the attribute.
     values : iterable of hashable
-        The distinct values, in the order in which they are shown and coded. A set, which has no
-        order, is sorted.
+        The distinct values, in the order in which they are shown and coded. A set has no order and
+        is sorted.
     hierarchy : Hierarchy, optional
         Nested generalizations of the values. Leaves outside `values` are left out of its cells.
 
@@ -103,8 +103,8 @@ class Domain:
                 )
             seen[label] = value
         raise DomainError(
-            f"Domain {self.name!r} mixes truth values and numbers (True equals 1 in Python); "
-            "convert the values to one type."
+            f"Domain {self.name!r} mixes Booleans and numbers (True equals 1 in Python); convert "
+            "the values to one type."
         )
 
     def __len__(self) -> int:
@@ -150,17 +150,17 @@ class Domain:
 
     @cached_property
     def holds_dates(self) -> bool:
-        """Whether the values that have a place on a line are dates."""
+        """Whether the values that can be placed on a line are dates."""
         return not any(map(_spells_number, self.values)) and any(
             date_place(v) is not None for v in self.values
         )
 
     @cached_property
     def places(self) -> npt.NDArray[np.float64]:
-        """Place of each value on a line: of ranges, not of codes.
+        """Position of each value on a line, by which ranges contain it.
 
-        Numbers and texts that spell them stand for themselves. Where there are none, dates stand
-        for their time in seconds. All other values have no place (NaN), and no range contains them.
+        Numbers, also as text, stand for themselves. Where there are none, dates stand for their
+        time in seconds. All other values have no position (NaN), and no range contains them.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class Domain:
         """Return the code of `value`, or None when the domain does not contain it.
 
         A number equals a number of another type (20 and 20.0) and its usual spelling as text
-        (``"20"``), so that a column read from a file fits; but a truth value is no number.
+        (``"20"``), so that columns read from files fit; but a Boolean is not a number.
 
         Examples
         --------
@@ -249,7 +249,9 @@ class Domain:
         if places.dtype.kind not in "iu":
             places = read_numbers("codes", codes, error=DomainError)
         if not ((places >= 0) & (places < len(self)) & (places % 1 == 0)).all():
-            raise DomainError(f"Codes of {self.name!r} must be whole numbers below {len(self)}.")
+            raise DomainError(
+                f"Codes of {self.name!r} must be whole numbers from 0 to {len(self) - 1}."
+            )
         return self._array[places.astype(np.intp)]
 
     @cached_property
@@ -302,7 +304,7 @@ def code_dtype(n: int) -> np.dtype[Any]:
 
 
 def list_of(what: str, values: Any) -> list[Any]:
-    """Return values as a list; raise `DomainError` for what cannot be listed.
+    """Return values as a list; raise `DomainError` for anything that cannot be listed.
 
     Examples
     --------
@@ -316,7 +318,7 @@ def list_of(what: str, values: Any) -> list[Any]:
 
 
 def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
-    """One-dimensional array of any objects; tuples and arrays stay whole.
+    """One-dimensional array of arbitrary objects; tuples and arrays are kept whole.
 
     Examples
     --------
@@ -329,7 +331,7 @@ def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
 def weights_by_value(
     weights: Mapping[Any, Any], domain: Domain, *, what: str
 ) -> npt.NDArray[np.float64]:
-    """Weights in the order of a domain; values left out weigh 1.
+    """Weights in the order of a domain; omitted values have weight 1.
 
     Examples
     --------
@@ -343,15 +345,15 @@ def weights_by_value(
             vector[place] = weight
         except (TypeError, ValueError):
             raise DomainError(
-                f"{what}: the weight {weight!r} of {value!r} is not a number."
+                f"{what}: the weight of {value!r}, {weight!r}, is not a number."
             ) from None
     return vector
 
 
 def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> npt.NDArray[np.int64]:
-    """Positions that bring labelled numbers into the order of a domain.
+    """Positions that put labelled numbers into the order of a domain.
 
-    Labels that pandas counted itself, and that are no values of the domain, leave it as it is.
+    Default pandas labels that are not values of the domain leave the order unchanged.
 
     Examples
     --------
@@ -367,12 +369,14 @@ def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> npt.
         return np.arange(len(listed))
     codes = np.array([domain.index(label) for label in listed], dtype=np.int64)
     if len(codes) != len(domain) or len(np.unique(codes)) < len(codes):
-        raise DomainError(f"{what} must have each value of {domain.name!r} once as a label.")
+        raise DomainError(
+            f"{what} must have each value of {domain.name!r} exactly once as a label."
+        )
     return np.argsort(codes)
 
 
 def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
-    """Bring a mapping or a pandas Series into the order of a domain; leave all else as it is.
+    """Put a mapping or a pandas Series into the order of a domain; return anything else unchanged.
 
     Examples
     --------
@@ -425,7 +429,7 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
 
 
 def gaps(series: pd.Series, *, where: str) -> npt.NDArray[np.bool_]:
-    """Mark the cells that pandas takes for missing.
+    """Mark the cells that pandas treats as missing.
 
     Examples
     --------
@@ -440,11 +444,11 @@ def gaps(series: pd.Series, *, where: str) -> npt.NDArray[np.bool_]:
 
 
 def _signalling(where: str) -> DomainError:
-    return DomainError(f"{where} contains a signalling NaN; write a missing value as None.")
+    return DomainError(f"{where} contains a signalling NaN; write missing values as None.")
 
 
 def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
-    """Raise `DomainError` when truth values stand among numbers: as codes they would be equal.
+    """Raise `DomainError` when Booleans are mixed with numbers: as codes they would be equal.
 
     Examples
     --------
@@ -456,13 +460,12 @@ def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
     kinds = {isinstance(v, bool | np.bool_) for v in values if isinstance(v, _NUMBERS)}
     if len(kinds) > 1:
         raise DomainError(
-            f"{where} mixes truth values and numbers (True equals 1 in Python); convert it "
-            "to one type."
+            f"{where} mixes Booleans and numbers (True equals 1 in Python); convert it to one type."
         )
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, NaT, pandas' NA, or a text of nothing but white space.
+    """Whether a cell is None, NaN, NaT, pandas' NA, or blank text.
 
     Examples
     --------
@@ -481,7 +484,7 @@ def is_missing(cell: Any) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number; a truth value is none.
+    """Whether a value is a real number; a Boolean is not.
 
     Examples
     --------
@@ -503,7 +506,7 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
 
 
 def numbers_of(texts: Sequence[Any]) -> list[int | float] | None:
-    """Numbers that the texts spell, or None when they are not the usual spellings of as many.
+    """Numbers written by the texts, or None unless each is the usual spelling of a different one.
 
     Examples
     --------
@@ -536,7 +539,7 @@ def number_of(text: Any) -> int | float | None:
 
 
 def number_place(value: Any) -> float | None:
-    """Return the number that a value is or spells."""
+    """Return the number that a value is, or that its text writes."""
     if is_number(value):
         return float(value)
     number = number_of(value)
@@ -573,7 +576,7 @@ def date_place(value: Any) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """Strip NumPy's scalar types, so that values compare, print and serialise as Python's."""
+    """Convert NumPy scalars, so that values compare, print and serialise like Python's."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         import pandas as pd
 
@@ -610,7 +613,7 @@ def _check_value(name: str, value: Any) -> None:
 
 
 class IntegerDomain(Domain):
-    """Domain of the integers below `size`, each its own code; takes no memory.
+    """Domain of the integers below `size`, each its own code; needs no memory.
 
     Parameters
     ----------
@@ -629,7 +632,9 @@ class IntegerDomain(Domain):
     def __init__(self, size: int, name: str = "value") -> None:
         number = plain(size)
         if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**62:
-            raise DomainError(f"size={size!r} is not a number of values; give an integer >= 1.")
+            raise DomainError(
+                f"size={size!r} is not a number of values; give an integer of at least 1."
+            )
         # A range stands for the tuple of values: it is indexed, compared and hashed like one.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "values", range(number))
@@ -646,7 +651,7 @@ class IntegerDomain(Domain):
         return np.arange(len(self), dtype=float)
 
     def find(self, value: object) -> int | None:
-        """Return the code of `value`, or None when it is no integer of the domain."""
+        """Return the code of `value`, or None when it is not an integer of the domain."""
         item = plain(value)
         if isinstance(item, str) and item.isascii() and item.isdigit() and str(int(item)) == item:
             item = int(item)
@@ -654,7 +659,7 @@ class IntegerDomain(Domain):
         return item if known else None
 
     def index(self, value: object) -> int:
-        """Return the code of `value`; raise `DomainError` when it is no integer of the domain."""
+        """Return the code of `value`; raise `DomainError` unless it is an integer of the domain."""
         code = self.find(value)
         if code is None:
             raise DomainError(

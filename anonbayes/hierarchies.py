@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import read_number, read_numbers
+from anonbayes.arrays import read_number, read_numbers, read_whole
 from anonbayes.domains import list_of, numbers_of, plain
 from anonbayes.errors import AnonbayesError, DomainError, nearest
 from anonbayes.io.text import read_csv_text
@@ -41,8 +41,8 @@ class Hierarchy:
     Raises
     ------
     DomainError
-        If two leaves share a label at one level and not at a higher one (no tree), or if one
-        label stands for different sets of leaves.
+        If two leaves share a label at one level but not at a higher one (so there is no tree), or
+        if one label stands for different sets of leaves.
 
     Examples
     --------
@@ -87,7 +87,8 @@ class Hierarchy:
             if len(bad):
                 i, j = int(first[codes[h][bad[0]]]), int(bad[0])
                 raise DomainError(
-                    f"The hierarchy is no tree: {self.leaves[i]!r} and {self.leaves[j]!r} are both "
+                    f"The hierarchy is not a tree: {self.leaves[i]!r} and {self.leaves[j]!r} are "
+                    "both "
                     f"{self.label(i, h)!r} at level {h}, but {self.label(i, h + 1)!r} and "
                     f"{self.label(j, h + 1)!r} at level {h + 1}."
                 )
@@ -128,7 +129,7 @@ class Hierarchy:
         return tuple(self._cells)
 
     def label(self, leaf: int, level: int) -> str:
-        """Label of the leaf with that position at a level (0 is the leaf itself)."""
+        """Label at a level of the leaf with that position (level 0 is the leaf itself)."""
         return str(self.leaves[leaf]) if level == 0 else self.levels[level - 1][leaf]
 
     def members(self, label: str) -> tuple[Any, ...]:
@@ -144,7 +145,7 @@ class Hierarchy:
     def positions(self, label: str) -> npt.NDArray[np.int64]:
         """Positions in `leaves` of the leaves below a label."""
         if label not in self._cells:
-            raise DomainError(f"{label!r} is no label of the hierarchy. {nearest(label, self)}")
+            raise DomainError(f"{label!r} is not a label of the hierarchy. {nearest(label, self)}")
         return self._cells[label]
 
     def __iter__(self) -> Iterator[str]:
@@ -177,7 +178,7 @@ class Hierarchy:
             )
 
     def with_leaf(self, leaf: Hashable) -> Hierarchy:
-        """Return the hierarchy with one more leaf, below no label but ``*``.
+        """Return the hierarchy with one more leaf, directly below ``*``.
 
         Examples
         --------
@@ -193,7 +194,7 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, path: str | Path, sep: str = ";", *, encoding: str = "utf-8") -> Hierarchy:
-        """Read a hierarchy file as ARX writes it: no header, one line per leaf, root last.
+        """Read a hierarchy file in ARX's format: no header, one line per leaf, root last.
 
         Leaves that are all numbers become numbers.
         """
@@ -218,7 +219,7 @@ class Hierarchy:
     def from_levels(cls, levels: Mapping[Any, Sequence[str]]) -> Hierarchy:
         """Hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
 
-        Lines end at the same level; a shorter one keeps its leaf on the levels below.
+        All lines end at the top level; a shorter one repeats its leaf on the lower levels.
 
         Examples
         --------
@@ -256,7 +257,7 @@ class Hierarchy:
         codes : iterable of str
             Distinct codes of equal length.
         width : int or sequence of int
-            How many characters each further level masks; one number is repeated to the top.
+            How many more characters each level masks; a single number is repeated up to the top.
 
         Examples
         --------
@@ -268,11 +269,16 @@ class Hierarchy:
         if len(lengths) > 1:
             short, long = min(leaves, key=len), max(leaves, key=len)
             raise DomainError(
-                f"Prefix codes must have one length, got {short!r} and {long!r}; pad them first."
+                f"Prefix codes must all have the same length, got {short!r} and {long!r}; pad "
+                "them first."
             )
         length = lengths.pop() if lengths else 0
         steps: list[Any] = [width] if isinstance(width, Integral) else list_of("width", width)
-        if not steps or any(not isinstance(w, Integral) or w < 1 for w in steps):
+        try:
+            steps = [read_whole("width", step, least=1) for step in steps]
+        except AnonbayesError:
+            steps = []
+        if not steps:
             raise DomainError(f"Each level must mask at least one character, got width={width!r}.")
         widths = steps * length if isinstance(width, Integral) else steps
         levels, masked = [], 0

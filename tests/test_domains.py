@@ -47,7 +47,7 @@ def test_pickle_keeps_everything():
         (["a", "b", "a"], "'a' more than once"),
         ([1, 1.0], "1 more than once"),
         ([1, "1"], "look the same"),
-        ([1, True], "truth values"),
+        ([1, True], "Booleans"),
         (["a", None], "missing"),
         (["a", np.nan], "missing"),
         ([pd.NaT], "missing"),

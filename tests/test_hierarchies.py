@@ -34,7 +34,7 @@ def test_from_csv_other_separator_bom_and_unicode(tmp_path):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a;x;*\nb;x;+\n", "no tree"),
+        ("a;x;*\nb;x;+\n", "not a tree"),
         ("a;x;*\nb;;*\n", "empty cell in line 2, column 2"),
         ("a;x;*\nb;x\n", "line 2: 2 cells where 3"),
         ("a;x;*\na;x;*\n", "'a' more than once"),
@@ -97,7 +97,7 @@ def test_from_prefix_refuses_widths(width):
 
 
 def test_from_prefix_refuses_unequal_codes():
-    with pytest.raises(DomainError, match="one length, got '1' and '123'"):
+    with pytest.raises(DomainError, match="same length, got '1' and '123'"):
         Hierarchy.from_prefix(["1", "123"])
 
 
@@ -106,7 +106,7 @@ def test_from_intervals_nest():
     assert tree.members("[20, 25)") == (20, 21, 22, 23, 24)
     assert tree.members("[15, 20)") == (17, 18, 19)
     assert tree.members("[30, 40)") == tuple(range(30, 40))
-    with pytest.raises(DomainError, match="no tree"):
+    with pytest.raises(DomainError, match="not a tree"):
         Hierarchy.from_intervals(range(20), 4, 6)
 
 

@@ -15,6 +15,7 @@ from anonbayes.arrays import Ints
 from anonbayes.channels.randomness import SecureSource, Source
 from anonbayes.domains import DomainsByColumn, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -122,6 +123,7 @@ def anatomy(
             f"sensitive={sensitive!r}: Anatomy hides one column at a time; name one, and leave the "
             "others out with quasi_identifiers=[...], or use mondrian or recode."
         )
+    df = pandas_frame(df)
     cleartext = Cleartext.of(df, sensitive, quasi_identifiers=quasi_identifiers, domains=domains)
     if not isinstance(group, str) or not group or group in (*cleartext.domains, sensitive):
         raise TableError(

@@ -1,4 +1,4 @@
-"""What an attacker believes who knows that the victim is in the table."""
+"""Beliefs of an attacker who knows that the victim is in the table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TINY = np.finfo(float).tiny
 # worlds every compatible cleartext table counts the same.
 
 LEAST_DRAWS, MOST_LINES = 400, 40_000_000
-"""Draws that latent secrets take at least, and lines times draws (some ten seconds) at most."""
+"""Least number of draws for latent secrets, and most lines times draws (about ten seconds)."""
 
 
 def matched(
@@ -77,7 +77,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     batches : numpy.ndarray or None
         The same from batches of the draws, ``(batches, victims, S)``; None when exact.
     records : numpy.ndarray
-        Number of compatible distinct records; 0 means that the knowledge fits nobody.
+        Number of compatible distinct records; 0 means that what is known fits nobody.
     """
     if post.editions is not None and post.editions.apart:
         alone, batches, records = attacker_weights(replace(post, editions=None), victims)
@@ -114,10 +114,10 @@ def _registered(
     rows: IndexedRecords,
     compatible: tuple[Compatibility, ...],
 ) -> tuple[Floats, None, Ints]:
-    """Somebody who holds a register, with weighted evidence (MODEL 1.10).
+    """Attacker who holds a register, with weighted evidence (MODEL 1.10).
 
-    A row with cells y and secret s is the victim's with odds ``p(s | r) / m(y, s)``. Where not all
-    of the victim is known, the people of the register who fit stand for the records that do.
+    A row with cells y and secret s is the victim's with odds ``p(s | r) / m(y, s)``. Where the
+    victim is only partly known, the people of the register who fit represent the records that do.
     """
     combinations = Victims(rows.index.codes, rows.evidence, np.arange(len(rows.index.codes)), None)
     model = PRIOR_ROWS * register.joint(combinations)

@@ -34,9 +34,9 @@ Secret = Mapping[Any, float] | set[Any] | None
 
 @dataclass(frozen=True, eq=False)
 class MonteCarloErrors:
-    """Standard errors of a belief, which stand in its ``attrs["mcse"]``.
+    """Standard errors of a belief, stored in its ``attrs["mcse"]``.
 
-    pandas copies and compares what stands in ``attrs``, which a DataFrame there would not survive.
+    pandas copies and compares ``attrs``, which fails for a DataFrame.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:
         raise TableError(
             f"{who}what is known fits no row of the released table"
             f"{'' if victims.group is None else ' in that group'}, so the victim cannot be in it. "
-            "Check the values, or give a set of values where you are not sure."
+            "Check the values, or give a set of values where you are unsure."
         )
 
 

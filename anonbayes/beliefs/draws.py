@@ -1,7 +1,8 @@
-"""Beliefs draw by draw: how far the uncertainty of population and weights carries into them.
+"""Beliefs draw by draw: how uncertainty about population and weights carries over to them.
 
-`Posterior.attacker` and `Posterior.learner` average it out. Here each draw of ``pi``, with its draw
-of the weights where evidence is weighted, gives beliefs of its own; their quantiles are intervals.
+`Posterior.attacker` and `Posterior.learner` average over it. Here each draw of ``pi``, with its
+draw of the weights where evidence is weighted, gives beliefs of its own; their quantiles are
+intervals.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TINY = np.finfo(float).tiny
 
 
 def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tuple[Floats, Floats]]:
-    """Attacker and learner under single draws, evenly chosen from all chains; not normalised.
+    """Attacker and learner under single draws, spread evenly over all chains; not normalised.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
     victims : Victims
         What is known about whom.
     draws : int
-        How many draws to take, at most all.
+        Number of draws to use, at most all.
 
     Yields
     ------
@@ -50,7 +51,7 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
         raise ModelError(f"draws={draws!r} must be a whole number of at least 2.")
     if post.editions is not None:
-        raise ModelError("Intervals are those of one release; fit it alone.")
+        raise ModelError("Intervals are available for a single release only; fit it alone.")
     total = post.n_chains * post.n_draws
     places = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int))
     known = victims.weights, victims.codes.T

@@ -58,11 +58,11 @@ class Editions:
     Attributes
     ----------
     apart : tuple of Posterior
-        Releases that tell about a person apart from the first: what they add is multiplied.
+        Releases that inform about a person independently of the first: what they add is multiplied.
     joint : Joint or None
         What all vertical releases say together about the items of the first, if it is vertical.
     words : str
-        What the attacker holds, in a sentence.
+        What the attacker holds, in one sentence.
     """
 
     apart: tuple[Posterior, ...]
@@ -78,14 +78,14 @@ def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
     posts : sequence of Posterior
         One for each release.
     people : {"records"} or sequence of sequences
-        Who is who; see `person_codes`. Horizontal releases that are linked by keys are merged
-        before they are fitted (`merge_by_key`).
+        How people are matched; see `person_codes`. Horizontal releases that are linked by keys are
+        merged before they are fitted (`merge_by_key`).
     """
     first, *others = posts
     for number, post in enumerate(others, start=2):
         if post.table.sensitive != first.table.sensitive:
             raise TableError(
-                f"The sensitive column is {first.table.sensitive!r} in release 1 and "
+                f"The sensitive column is {first.table.sensitive!r} in release 1 but "
                 f"{post.table.sensitive!r} in release {number}; give both the same name."
             )
     vertical = [post for post in posts if post.table.scheme == "vertical"]
@@ -165,13 +165,15 @@ def replace_secrets(layout: VerticalLayout, secrets: Ints, size: int) -> Vertica
 
 def _words(posts: Sequence[Posterior], joint: Joint | None, people: People) -> str:
     n = len(posts) - 1
-    text = f"The attacker also holds {n} further release{'s' if n > 1 else ''} of the same people."
+    text = f"The attacker also holds {n} more release{'s' if n > 1 else ''} about the same people."
     if joint is None:
         return text
     by = "records" if isinstance(people, str) else "keys"
     text += f" Rows are matched by their {by}; {joint.linked:.0%} have a single counterpart."
     if joint.change > 0.05:
-        text += " What the releases say together had not settled for some people; see the limits."
+        text += (
+            " For some people, beliefs from all releases together did not converge; see the limits."
+        )
     return text
 
 
@@ -203,23 +205,27 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
             return _record_codes(tables)
         if any(table.scheme == "vertical" for table in tables):
             raise TableError(
-                "people='rows' needs horizontal releases; the rows of a vertical one are sorted by "
-                "group. Give the key of every row."
+                "people='rows' needs horizontal releases, because the rows of a vertical one are "
+                "sorted by group. Give the key of every row instead."
             )
         people = [range(table.n_lines) for table in tables]
     keys = [pd.Index(list(one), tupleize_cols=False) for one in people]
     if len(keys) != len(tables):
-        raise TableError(f"people= has keys of {len(keys)} releases, but there are {len(tables)}.")
+        raise TableError(
+            f"people= has keys for {len(keys)} releases, but there are {len(tables)} releases."
+        )
     for number, (key, table) in enumerate(zip(keys, tables, strict=True), start=1):
         if len(key) != table.n_lines:
             raise TableError(
-                f"Release {number} has {table.n_lines:,} rows and {len(key):,} keys in people=."
+                f"Release {number} has {table.n_lines:,} rows, but people= has {len(key):,} keys "
+                "for it."
             )
         if key.hasnans or key.has_duplicates:
             row = int(np.argmax(key.isna() | key.duplicated()))
             raise TableError(
-                f"Release {number}, row {row}: the key {plain(key[row])!r} is missing or stands "
-                "there before. A key names one person; to match equal records, people='records'."
+                f"Release {number}, row {row}: the key {plain(key[row])!r} is missing or repeats "
+                "an earlier row's. A key identifies one person; to match equal records, use "
+                "people='records'."
             )
     known = keys[0]
     for key in keys[1:]:
@@ -228,8 +234,8 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     for number, (key, code) in enumerate(zip(keys[1:], codes[1:], strict=True), start=2):
         if not np.isin(code, codes[0]).any():
             raise TableError(
-                f"Releases 1 and {number} have no person in common: the keys of the first are like "
-                f"{plain(keys[0][0])!r}, those of the other like {plain(key[0])!r}."
+                f"Releases 1 and {number} have no person in common: keys of the first look like "
+                f"{plain(keys[0][0])!r}, keys of the other like {plain(key[0])!r}."
             )
     return codes
 
@@ -274,7 +280,8 @@ def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTab
     first = tables[0]
     if first.scheme != "horizontal" or any(t.weights is not None for t in tables):
         raise TableError(
-            "Releases linked by a key need a horizontal one with a line per row as the first."
+            "When releases are linked by a key, the first must be horizontal and have one line "
+            "per row."
         )
     codes = person_codes(tables, people)
     columns = dict(first.columns)
@@ -292,10 +299,10 @@ def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTab
 
 
 def padded(tables: Sequence[ReleasedTable]) -> ReleasedTable:
-    """The first table with the attributes that only others have, as cells that show nothing.
+    """The first table with the attributes that only the others have, as suppressed cells.
 
-    So whoever asks about a person may say what only another release shows. A vertical table, which
-    shows values in clear, stays as it is.
+    Questions about a person may then mention what only another release shows. A vertical table,
+    which shows values in clear, stays as it is.
     """
     first = tables[0]
     if first.scheme == "vertical":
@@ -319,9 +326,9 @@ def _check_secrets(first: ReleasedTable, table: ReleasedTable, row: Ints, number
     wrong = np.flatnonzero((row >= 0) & (one != two[row]))
     if len(wrong):
         raise TableError(
-            f"Row {wrong[0]} of release 1 and row {row[wrong[0]]} of release {number} are the same "
-            f"person by their key, but {first.sensitive!r} is {str(one[wrong[0]])!r} in one and "
-            f"{str(two[row[wrong[0]]])!r} in the other ({len(wrong):,} rows like this)."
+            f"Row {wrong[0]} of release 1 and row {row[wrong[0]]} of release {number} have the "
+            f"same key, but {first.sensitive!r} is {str(one[wrong[0]])!r} in one and "
+            f"{str(two[row[wrong[0]]])!r} in the other ({len(wrong):,} such rows)."
         )
 
 
@@ -344,9 +351,9 @@ def _intersected(own: Column, other: Column, row: Ints, number: int) -> Column:
     if len(empty):
         line = int(first[empty[0]])
         raise TableError(
-            f"Column {domain.name!r}: row {line} of release 1 shows {own.labels()[line]!r} and row "
-            f"{row[line]} of release {number}, the same person by its key, "
-            f"{other.labels()[row[line]]!r}: no value fits both."
+            f"Column {domain.name!r}: row {line} of release 1 shows {own.labels()[line]!r}, and "
+            f"row {row[line]} of release {number}, which has the same key, shows "
+            f"{other.labels()[row[line]]!r}; no value fits both."
         )
     cells.sort_indices()
     if own.evidence.is_hard and other.evidence.is_hard:

@@ -1,8 +1,8 @@
 """An index of released records: which ones are compatible with what is known of a victim.
 
-The distinct combinations of cells are kept as a trie, one level per attribute. A victim walks down
-only the branches whose cells allow what is known, so the cost is that of the compatible records,
-not of all of them.
+The distinct combinations of cells are kept as a trie, one level per attribute. A search visits only
+the branches whose cells are compatible with what is known, so its cost depends on the compatible
+records, not on all records.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecordIndex:
 
     @classmethod
     def of(cls, codes: Ints, n_cells: Ints) -> RecordIndex:
-        """Index distinct records; attributes of many cells come first, they rule out most."""
+        """Index distinct records; attributes with many cells come first, as they rule out most."""
         order = np.argsort(-np.asarray(n_cells), kind="stable").astype(np.int64)
         rows = np.lexsort(codes[:, order[::-1]].T)
         ordered = codes[rows][:, order]
@@ -119,7 +119,7 @@ class IndexedRecords:
     lines : scipy.sparse.csr_array
         Number of rows that each line of the table adds to each combination.
     secrets : numpy.ndarray
-        Rows by combination and sensitive value; of no use where sensitive values are hidden.
+        Rows by combination and sensitive value; not used where sensitive values are hidden.
     """
 
     evidence: tuple[sparse.csr_array, ...]
@@ -172,7 +172,7 @@ class IndexedRecords:
 
 
 _KEPT = "_indexed_records"
-"""Where a table keeps its index: tables that say the same may number lines and cells otherwise."""
+"""Where a table keeps its index: equal tables may number lines and cells differently."""
 
 
 def records_of(table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
@@ -218,7 +218,7 @@ def accumulate(
     Parameters
     ----------
     victims, index, compatible
-        Who is looked for, among which records.
+        Whom to look for, among which records.
     fit : list of numpy.ndarray
         Per attribute ``P(knowledge v | row shows the cell and has secret s)``, one row per
         compatible pair and one column per sensitive value (or a single column).

@@ -172,7 +172,8 @@ def _add(codes, start, known, secret, conditional, total):  # type: ignore[no-un
                 if product[s] > 0.0:
                     top = max(top, power[s])
             for s in range(n_secrets):
-                product[s] *= SMALL ** min(top - power[s], 8)
+                if product[s] > 0.0:  # a zero has no power worth looking at
+                    product[s] *= SMALL ** min(top - power[s], 8)
                 power[s] = 0
             norm = product.sum()
         if norm > 0.0:  # else the draw knows nobody like that, and has no say

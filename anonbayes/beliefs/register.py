@@ -1,10 +1,10 @@
-"""A register: cleartext rows of other people of the same population, in an attacker's hands.
+"""A register: cleartext rows of other people from the same population, known to the attacker.
 
 Their rows inform the population, not the groups of the release (MODEL 1.10). With independent
 evidence they add to the counts behind every distribution, and the attack is that of Groups (8).
 
 With weighted evidence whole records tell more than margins do. What the release says about a record
-is the start, and the people of the register correct it, by value and by pair of values,
+is the starting point, and the people of the register correct it, by value and by pair of values,
 
     p(s | r)  ~  p_release(s | r)  prod_v (kappa_v + observed_v(s)) / (kappa_v + expected_v(s)),
 
@@ -37,6 +37,7 @@ from anonbayes.beliefs.index import IndexedRecords, accumulate, pair_values
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
 from anonbayes.inference.weights import weighted_joint
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -46,14 +47,14 @@ if TYPE_CHECKING:
 __all__ = ["RecordLift", "Register", "join_register", "read_register"]
 
 PRIOR_ROWS = 100.0
-"""People for whom the product model stands beside the register's; scores hardly depend on it."""
+"""Number of people that the product model counts for; scores hardly depend on it."""
 KAPPA_RANGE = (0.1, 1e5)
 MOST_PASSES = 5
 CLEARLY = 3.0
 """Standard errors by which a correction must be better: the best of many looks good by chance."""
 SEARCH = {"xatol": 0.2}
 LEAST_TV = 0.05
-"""Difference of margins, as a total variation, below which nobody is warned."""
+"""Total variation distance of margins below which there is no warning."""
 LEAST_P = 1e-3
 
 
@@ -63,16 +64,16 @@ LEAST_P = 1e-3
 def read_register(
     table: ReleasedTable, register: pd.DataFrame | ReleasedTable, *, weights: str | None = None
 ) -> ReleasedTable:
-    """Read the rows of a register with the values that the release knows.
+    """Read the rows of a register in the domains of the release.
 
     Parameters
     ----------
     table : ReleasedTable
         The release.
     register : pandas.DataFrame or ReleasedTable
-        One row per person: every attribute of the release, and its sensitive column, in clear.
+        One row per person, with every attribute of the release and its sensitive column in clear.
     weights : str, optional
-        Column that says how many people a row stands for.
+        Column with the number of people that each row represents.
 
     Returns
     -------
@@ -82,8 +83,8 @@ def read_register(
     Warns
     -----
     PopulationWarning
-        If its secrets, or values that the release shows in disjoint cells, are not distributed as
-        in the release.
+        If the distribution of its secrets, or of values that the release shows in disjoint cells,
+        differs from that of the release.
 
     Examples
     --------
@@ -95,14 +96,14 @@ def read_register(
     """
     if table.scheme != "horizontal" or not table.secrets_known:
         raise TableError("register= needs a horizontal table whose sensitive values are shown.")
-    domains = dict(table.domains)
+    domains, register = dict(table.domains), pandas_frame(register)
     if isinstance(register, ReleasedTable):
         other = register
         for name in (*table.attributes, table.sensitive):
             if other.domains.get(name) != domains[name]:
                 raise TableError(
-                    f"Register: column {name!r} has another domain than the release; read it with "
-                    "domains=table.domains."
+                    f"Register: column {name!r} does not have the domain of the release; read the "
+                    "register with domains=table.domains."
                 )
     elif isinstance(register, pd.DataFrame):
         wanted = [*table.attributes, table.sensitive]
@@ -125,7 +126,7 @@ def read_register(
         except CellError as error:
             raise CellError(
                 f"Register: {error} Leave such people out, or read the release with domains= that "
-                "has the value."
+                "include the value."
             ) from None
     else:
         raise TableError(
@@ -168,10 +169,10 @@ def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
             worst = int(np.argmax(np.abs(shares[0] - shares[1])))
             label = shown.evidence.labels[np.flatnonzero(kept)[worst]]
             warnings.warn(
-                f"The register is not of the population of the release: {name!r} differs by "
-                f"{distance:.0%} (total variation). {label!r} has {shares[0, worst]:.1%} of the "
-                f"release and {shares[1, worst]:.1%} of the register. What the register teaches "
-                "may not hold for the people of the release.",
+                f"The register and the release are not from the same population: {name!r} differs "
+                f"by {distance:.0%} (total variation). {label!r} has a share of "
+                f"{shares[0, worst]:.1%} in the release and {shares[1, worst]:.1%} in the "
+                "register. What the register shows may not hold for the people of the release.",
                 PopulationWarning,
                 stacklevel=4,
             )
@@ -217,7 +218,7 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
 
 
 class RecordLift(NamedTuple):
-    """What values tell beyond what is believed so far, by the people of a register.
+    """What the people of a register show about values, beyond what is believed so far.
 
     Attributes
     ----------
@@ -228,7 +229,7 @@ class RecordLift(NamedTuple):
     ratio : numpy.ndarray
         ``(kappa + observed) / (kappa + expected)``, shape ``(len(keys), S)``.
     kappa : float
-        People that it takes to be believed by half.
+        Number of people at which the counts and the prior belief have equal weight.
     gain, error : float
         Held-out log score that it adds, in nats per person, and its standard error.
     """
@@ -241,7 +242,7 @@ class RecordLift(NamedTuple):
     error: float
 
     def factor(self, codes: Ints, sizes: Ints) -> Floats:
-        """Factors of records; one for combinations that the register does not have."""
+        """Factors of records; 1 for combinations that the register does not contain."""
         key = combined(codes, self.attributes, sizes)
         place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
         return np.where((self.keys[place] == key)[:, None], self.ratio[place], 1.0)
@@ -410,10 +411,10 @@ class Register:
 
     @property
     def words(self) -> str:
-        """What it adds, in a sentence."""
+        """What it adds, in one sentence."""
         told = ""
         if self.eta is not None:
-            told = " It adds nothing clear to what the release tells about a record."
+            told = " It adds nothing significant to what the release tells about a record."
             if self.lifts:
                 times = "once" if len(self.lifts) == 1 else f"{len(self.lifts)} times"
                 told = (
@@ -421,12 +422,12 @@ class Register:
                     f"{sum(lift.gain for lift in self.lifts):.3f} nats per person."
                 )
         return (
-            f"Learner and attacker also hold a register of {self.people.n_rows:,} other people."
-            + told
+            f"The learner and the attacker also hold a register of {self.people.n_rows:,} other "
+            "people." + told
         )
 
     def remark(self, victims: Victims, record: Ints, secret: Ints, people: Ints) -> str | None:
-        """Say that the people asked about are in the register, if they are: then it is linkage.
+        """Warn if the people asked about are in the register: that would be linkage.
 
         People of the same population share record and secret with somebody of the register by
         chance, as often as the register's own people do with each other.
@@ -453,9 +454,9 @@ class Register:
         if share - chance < max(0.1, 5 * error):
             return None
         return (
-            f"{share:.0%} of the people of the cleartext are in the register with the same values "
-            f"and secret (by chance it would be {chance:.0%}). Whoever holds such a register looks "
-            "people up; it should hold other people only."
+            f"{share:.0%} of the people in the cleartext are in the register with the same values "
+            f"and secret (by chance it would be {chance:.0%}). The holder of such a register can "
+            "simply look people up; it should contain other people only."
         )
 
 
@@ -494,7 +495,7 @@ def _score_left_out(
     entry: _Entries,
     score: Floats,
 ) -> None:
-    """Log score of each entry's secret, one of its people taken out of the counts of the cell."""
+    """Log score of each entry's secret, with one of its people taken out of the cell's counts."""
     for i in range(len(entry.record)):
         r, own = entry.record[i], entry.secret[i]
         c = cell[r]

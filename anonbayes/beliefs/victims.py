@@ -14,6 +14,7 @@ from scipy import sparse
 
 from anonbayes.domains import Domain, is_missing, weights_by_value
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.build import check_frame, distinct_rows
 from anonbayes.tables.cells import CellParser
 from anonbayes.tables.table import ReleasedTable
@@ -40,7 +41,7 @@ BATCHES = 20
 
 
 def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
-    """Cut ``(chain, draw)`` into about `wanted` batches, whole draws each.
+    """Divide ``(chain, draw)`` into about `wanted` batches of whole draws.
 
     Examples
     --------
@@ -59,13 +60,13 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
 def standard_error(batches: npt.NDArray[np.float64], n_chains: int) -> npt.NDArray[np.float64]:
     """Standard error of the average of batches (first axis); NaN for a single batch.
 
-    Chains that sit in different places make batches of one chain alike and too many: the error is
-    then that of the chains' means, each chain being one observation.
+    Chains that sit in different places make the batches of one chain alike; the error is then that
+    of the chains' means, with each chain as one observation.
 
     Parameters
     ----------
     batches : numpy.ndarray
-        Those of the first chain first, as `batch_slices` gives them.
+        Those of the first chain first, as `batch_slices` returns them.
     n_chains : int
         Number of chains.
 
@@ -131,15 +132,15 @@ def read_victims(
     Parameters
     ----------
     table : ReleasedTable
-        The table whose attributes are meant.
+        The table to whose attributes the knowledge refers.
     victim : mapping, pandas.Series or pandas.DataFrame
-        Per attribute a value, a set of values, any cell that `CellParser` reads (so a coarser label
-        of the hierarchy, too), or ``{value: weight}`` for noisy knowledge. An attribute that is not
-        mentioned, or missing (NaN, None), is unknown. Columns of a frame, or of its row, that are
-        no attributes of the table are ignored only if they are its sensitive column.
+        Per attribute a value, a set of values, any cell that `CellParser` reads (including a
+        coarser label of the hierarchy), or ``{value: weight}`` for noisy knowledge. An attribute
+        that is not mentioned, or missing (NaN, None), is unknown. Of the columns that are not
+        attributes, only the sensitive one is ignored; any other is an error.
     group : optional
-        Group of a vertical table that the victim is in: its label, for several victims also one
-        label each, or the column of the frame that holds them.
+        Group of a vertical table that the victim is in: its label, one label for each of several
+        victims, or the column of the frame that contains them.
 
     Examples
     --------
@@ -150,6 +151,7 @@ def read_victims(
     >>> read_victims(table, {"Nat": {"M": 0.9, "J": 0.1}}).weights[0].toarray().tolist()
     [[0.1, 0.9]]
     """
+    victim = pandas_frame(victim)
     if isinstance(victim, pd.DataFrame):
         check_frame(victim, "The frame of victims")
         if isinstance(group, str) and group in victim.columns:
@@ -163,7 +165,8 @@ def read_victims(
         index, size = None, 1
     else:
         raise TableError(
-            f"A victim is a mapping {{attribute: value}} or a frame, got {type(victim).__name__}."
+            "A victim must be a mapping {attribute: value} or a data frame, got "
+            f"{type(victim).__name__}."
         )
     for name in columns:
         if name not in table.columns and not (name == table.sensitive and index is not None):
@@ -188,7 +191,7 @@ def read_victims(
 
 
 def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) -> Victims:
-    """Victims of one table in the values of another; attributes of the other only are unknown.
+    """Victims of one table in the values of another; attributes it does not share are unknown.
 
     Examples
     --------
@@ -246,7 +249,7 @@ def group_codes(
     if table.scheme != "vertical":
         raise TableError(
             "group= says which group of a vertical table a victim is in; in a horizontal table the "
-            "victim's values say it."
+            "victim's values determine it."
         )
     labels = [group] * size
     if isinstance(group, pd.Series | pd.Index | np.ndarray | list | tuple):
@@ -323,7 +326,7 @@ def _parse(
             number = float(w)
         except (TypeError, ValueError):
             raise CellError(
-                f"Column {name!r}: the weight {w!r} of {value!r} is not a number."
+                f"Column {name!r}: the weight of {value!r}, {w!r}, is not a number."
             ) from None
         if not np.isfinite(number) or number < 0:
             raise CellError(
@@ -344,10 +347,10 @@ def secret_weights(
     Parameters
     ----------
     table : ReleasedTable
-        Whose sensitive values are meant.
+        The table whose sensitive values are meant.
     secret : mapping or set, optional
-        ``{value: weight}``, values left out weighing 1 (``{"HIV": 0}``: not HIV), or the set of the
-        values that are possible.
+        ``{value: weight}``, where omitted values have weight 1 (``{"HIV": 0}``: not HIV), or the
+        set of possible values.
 
     Examples
     --------
@@ -372,5 +375,5 @@ def secret_weights(
             f"secret= must be a mapping {{value: weight}} or a set of values, got {secret!r}."
         )
     if not np.isfinite(out).all() or (out < 0).any() or not out.any():
-        raise AnonbayesError("secret= needs weights of at least 0, and one above 0.")
+        raise AnonbayesError("secret= needs weights of at least 0, at least one of them above 0.")
     return out

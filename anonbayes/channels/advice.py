@@ -1,4 +1,4 @@
-"""Which mechanism to take: every one that keeps the guarantee, the most accurate first."""
+"""Which mechanism to choose: all that satisfy the guarantee, most accurate first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Advice", "choose_channel"]
 
 @dataclass(frozen=True)
 class Advice:
-    """Mechanisms that keep a guarantee, the most accurate first.
+    """Mechanisms that satisfy a guarantee, most accurate first.
 
     Attributes
     ----------
@@ -36,10 +36,10 @@ class Advice:
     norm : str
         Of the loss.
     channels : mapping of str to Channel
-        By the name of the mechanism, the best first.
+        By name of the mechanism, best first.
     losses : tuple of float
-        Expected loss of the empirical estimate, of each channel; the largest over all
-        distributions unless one was given.
+        Expected loss of each channel's empirical estimate: its maximum over all distributions,
+        unless a distribution was given.
     """
 
     notion: Notion
@@ -50,12 +50,12 @@ class Advice:
 
     @property
     def best(self) -> PureChannel:
-        """The channel of least loss."""
+        """The channel with the smallest loss."""
         return next(iter(self.channels.values()))
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per mechanism: expected loss, how many times that of the best, what it sends."""
+        """One row per mechanism: expected loss, its ratio to the best one, and what is sent."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -68,7 +68,7 @@ class Advice:
         )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Expected losses, on a logarithmic scale; numbers are multiples of the least."""
+        """Expected losses on a logarithmic scale, labelled with multiples of the smallest."""
         from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
         ax = make_axes(ax, 6.0, 1.2 + 0.3 * len(self.losses))
@@ -82,7 +82,7 @@ class Advice:
         ax.grid(axis="y", alpha=0.3)
         kind = "squared" if self.norm == "l2" else "absolute"
         ax.set(xlabel=f"Expected sum of {kind} errors, {self.n:,} reports")
-        ax.set_title("Mechanisms that keep the guarantee")
+        ax.set_title("Mechanisms that satisfy the guarantee")
         plain_log_axis(ax)
         return ax
 
@@ -96,7 +96,7 @@ def choose_channel(
     p: npt.ArrayLike | None = None,
     norm: str = "l2",
 ) -> Advice:
-    """Compare all mechanisms that keep a guarantee by the errors to expect.
+    """Compare all mechanisms that satisfy a guarantee by their expected errors.
 
     Parameters
     ----------
@@ -107,16 +107,16 @@ def choose_channel(
     n : int
         Number of reports.
     sensitive : iterable, optional
-        The values to protect: the guarantee is then ULDP, otherwise LDP.
+        The values to protect. If given, the guarantee is ULDP; otherwise it is LDP.
     p : array-like, mapping or pandas.Series, optional
-        Distribution that is expected; without it each mechanism's worst case counts.
+        Expected distribution; without it, mechanisms are compared by their worst cases.
     norm : {"l1", "l2"}
         ``sum |p_hat - p|`` or ``sum (p_hat - p)^2``.
 
     Returns
     -------
     Advice
-        Audited channels and their expected losses, the best first.
+        Audited channels and their expected losses, best first.
 
     Examples
     --------

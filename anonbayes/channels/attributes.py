@@ -1,4 +1,4 @@
-"""Several attributes of each person: split the budget among them, or report one of them."""
+"""Several attributes per person: split the budget among them, or report only one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AttributeReports:
     asked : ndarray of int, or None
         Position of the attribute that each person reported; None when everybody reported all.
     reports : mapping of str to reports
-        By attribute, those of the people who reported it, in their order.
+        For each attribute, the reports of the people who sent one, in order.
     n : int
         Number of people.
     """
@@ -46,19 +46,19 @@ class AttributeReports:
 
 
 class Attributes:
-    """Mechanism for several attributes of each person, under one budget.
+    """Mechanism for several attributes per person under one total budget.
 
     Parameters
     ----------
     domains : sequence of Domain
         The attributes.
     epsilon : float
-        Budget of everything that one person sends.
+        Total budget for everything that one person sends.
     how : {"sample", "split"}
-        ``"sample"``: each device draws one attribute, whatever its values, and spends the whole
-        budget on it. ``"split"``: it reports every attribute with an equal part of the budget; the
-        parts compose. Sampling is the more accurate for shares of single attributes (Nguyen et al.
-        2016; Wang et al. 2019); joint shares need split reports.
+        ``"sample"``: each device picks one attribute at random, independently of the values, and
+        spends the whole budget on it. ``"split"``: it reports every attribute with an equal part of
+        the budget; the parts add up. Sampling is more accurate for shares of single attributes
+        (Nguyen et al. 2016; Wang et al. 2019); joint shares need split reports.
     mechanism : str, optional
         Name of a mechanism for every attribute. By default randomized response for fewer than
         ``3 exp(budget) + 2`` values and optimal bits for more (Wang et al. 2017).
@@ -91,7 +91,7 @@ class Attributes:
         self.epsilon, self.how = check_epsilon(epsilon), how
         names = [domain.name for domain in domains]
         if not names or len(set(names)) < len(names):
-            raise ChannelError(f"Attributes need names of their own, got {names}.")
+            raise ChannelError(f"Attributes must have different names, got {names}.")
         each = self.epsilon / len(names) if how == "split" else self.epsilon
         self.channels: dict[str, PureChannel] = {
             domain.name: make_channel(mechanism or _usual(len(domain), each), domain, each)
@@ -101,7 +101,7 @@ class Attributes:
     # -- the user's device -----------------------------------------------------------------------
 
     def release(self, values: Mapping[str, Any], *, seed: Any = None) -> AttributeReports:
-        """Reports of people from a data frame, or a mapping of columns of equal length.
+        """Release reports for the rows of a data frame, or of a mapping of equally long columns.
 
         Parameters
         ----------
@@ -115,7 +115,8 @@ class Attributes:
         lengths = {len(column) for column in columns.values()}
         if len(lengths) != 1:
             raise ChannelError(
-                f"All attributes need a value of each person, got {sorted(lengths)}."
+                "Every attribute needs one value per person; columns have lengths "
+                f"{sorted(lengths)}."
             )
         n = lengths.pop()
         asked = None
@@ -128,7 +129,7 @@ class Attributes:
         return AttributeReports(asked, sent, n)
 
     def reporter(self, *, seed: Any = None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """Return a function from one person's values to what is sent: one attribute, or all.
+        """Return a function that turns one person's values into what is sent: one attribute or all.
 
         Examples
         --------
@@ -154,7 +155,7 @@ class Attributes:
         return ask_one
 
     def collect(self, sent: Iterable[Mapping[str, Any]]) -> AttributeReports:
-        """Reports of people one by one, as `reporter` made them, for `estimate` and `joint`."""
+        """Collect reports that `reporter` made one by one, for `estimate` and `joint`."""
         reports: dict[str, list[Any]] = {name: [] for name in self.channels}
         place = {name: i for i, name in enumerate(reports)}
         expected = 1 if self.how == "sample" else len(place)
@@ -162,7 +163,7 @@ class Attributes:
         for n, one in enumerate(sent, 1):
             if len(one) != expected or not place.keys() >= one.keys():
                 raise ChannelError(
-                    f"Row {n - 1} reports {list(one)}; {expected} of {list(place)} was asked for."
+                    f"Row {n - 1} reports {list(one)}; expected {expected} of {list(place)}."
                 )
             for name, report in one.items():
                 reports[name].append(report)
@@ -173,7 +174,7 @@ class Attributes:
         try:
             return values[name]
         except (KeyError, TypeError):
-            raise ChannelError(f"There is no column {name!r} among the values.") from None
+            raise ChannelError(f"The values have no column {name!r}.") from None
 
     # -- the analyst -----------------------------------------------------------------------------
 
@@ -198,9 +199,9 @@ class Attributes:
         """Shares of pairs of values of two attributes, from split reports.
 
         A report gives each value ``x`` the number ``a(x) = (1[supported] - miss) / (hit - miss)``,
-        whose mean is 1 for the value held and 0 for any other. Noise of two attributes is
-        independent, so ``a1(x) a2(z)`` is unbiased for holding both. Limits are normal, with the
-        variance of these products.
+        whose mean is 1 for the value held and 0 for any other. The noise of two attributes is
+        independent, so ``a1(x) a2(z)`` is an unbiased indicator of holding both. Limits are normal,
+        based on the variance of these products.
 
         Parameters
         ----------
@@ -216,7 +217,7 @@ class Attributes:
         Returns
         -------
         Estimate
-            Over all pairs of values, those of the first attribute changing slowest.
+            Over all pairs of values, with the first attribute varying slowest.
         """
         from anonbayes.estimation.structured import normal_quantile
 
@@ -224,14 +225,14 @@ class Attributes:
         check_level(level)
         if self.how != "split":
             raise ChannelError(
-                "Nobody reported two attributes: joint shares need how='split', or one attribute "
-                "whose values are the pairs."
+                "Nobody reported two attributes. For joint shares use how='split', or define one "
+                "attribute whose values are the pairs."
             )
         if sent.n == 0:
             raise ChannelError("There are no reports to estimate from.")
         one, two = (self._known(name) for name in (first, second))
         if first == second:
-            raise ChannelError(f"Give two different attributes, not {first!r} twice.")
+            raise ChannelError(f"Give two different attributes; {first!r} was given twice.")
         rows, columns = (_supported(c, sent.reports[c.domain.name]) for c in (one, two))
         both = np.asarray((rows.T @ columns).todense(), dtype=float)
         up, across = (np.asarray(part.sum(axis=0)).ravel() for part in (rows, columns))
@@ -249,7 +250,7 @@ class Attributes:
     # -- reports in files ------------------------------------------------------------------------
 
     def spell(self, sent: AttributeReports) -> dict[str, list[str]]:
-        """Reports as columns of texts, empty for attributes that somebody did not report."""
+        """Write reports as columns of text, empty where a person did not report the attribute."""
         columns = {}
         for i, (name, channel) in enumerate(self.channels.items()):
             column = np.full(sent.n, "", dtype=object)
@@ -260,7 +261,7 @@ class Attributes:
         return columns
 
     def read_texts(self, columns: Mapping[str, Sequence[str]]) -> AttributeReports:
-        """Reports that columns of texts spell; errors name column and row."""
+        """Parse reports from columns of text; errors name the column and the row."""
         rows: list[dict[str, str]] = [
             {name: text for name, text in zip(self.channels, texts, strict=True) if text}
             for texts in zip(*(columns[name] for name in self.channels), strict=True)
@@ -279,13 +280,13 @@ class Attributes:
     # -- guarantees ------------------------------------------------------------------------------
 
     def ldp_budget(self) -> float:
-        """LDP budget of all that one person sends: a sum when split, the largest when sampled."""
+        """LDP budget of what one person sends: the sum when split, the maximum when sampled."""
         budgets = [channel.ldp_budget() for channel in self.channels.values()]
         return math.fsum(budgets) if self.how == "split" else max(budgets)
 
 
 def _usual(size: int, epsilon: float) -> str:
-    """Mechanism of least variance among randomized response and optimal bits."""
+    """Choose randomized response or optimal bits, whichever has less variance."""
     small = size < 3.0 * math.exp(min(epsilon, 50.0)) + 2.0
     return "randomized_response" if small else "unary_encoding"
 
@@ -314,7 +315,7 @@ def _scores(channel: PureChannel) -> tuple[Any, Any]:
 
 
 def _products(both: Any, up: Any, across: Any, n: int, one: Any, two: Any) -> Any:
-    """Mean over people of a product of two scores, for every pair of values."""
+    """Mean over people of the product of two scores, for every pair of values."""
     (yes1, no1), (yes2, no2) = one, two
     only_up, only_across = up[:, None] - both, across[None, :] - both
     neither = n - up[:, None] - across[None, :] + both

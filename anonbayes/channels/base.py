@@ -74,7 +74,7 @@ class ReportEvidence(NamedTuple):
     Attributes
     ----------
     codes : ndarray of int, shape (n,)
-        Position of each report in `labels`.
+        Index of each report in `labels`.
     labels : list
         The distinct reports, in order of appearance.
     matrix : scipy.sparse.csr_array, shape (len(labels), K)
@@ -88,7 +88,7 @@ class ReportEvidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Symbols:
-    """Randomized response on ``size`` symbols: all that bounds need to know of such a channel.
+    """Randomized response on ``size`` symbols: all that bounds need to know about such a channel.
 
     Plain randomized response has as many symbols as there are values; local hashing has ``g``.
 
@@ -99,8 +99,8 @@ class Symbols:
     epsilon : float
         Budget.
     silent : float or None
-        Probability of a hash function that says nothing, all others being one-to-one; None when
-        hash functions merge values.
+        Probability of drawing a hash function that reveals nothing, when all others are one-to-one;
+        None when hash functions merge values.
     """
 
     size: int
@@ -128,19 +128,19 @@ class Symbols:
         return -math.expm1(-self.epsilon) / self._total
 
     def used(self, n_users: int) -> int:
-        """Different symbols that so many users can hold at most."""
+        """Largest number of different symbols that this many users can hold."""
         return min(n_users, self.n_values, self.size)
 
 
 class Naming(NamedTuple):
-    """Reports that name a value: ``Q(y|x) = floor[y] + gain[y] 1[x = y]``, with a probability.
+    """Reports that may name a value: ``Q(y|x) = floor[y] + gain[y] 1[x = y]``.
 
     Attributes
     ----------
     floor, gain : ndarray, shape (K,)
-        Chance of naming ``y`` whatever the value, and what holding ``y`` adds.
+        Probability of naming ``y`` whatever the true value, and what holding ``y`` adds to it.
     share : float
-        Probability that the report names a value at all; otherwise it says nothing.
+        Probability that the report names a value at all; otherwise it carries no information.
     """
 
     floor: Floats
@@ -156,7 +156,7 @@ class Channel(ABC):
     domain : Domain
         The true values.
     epsilon : float
-        The privacy budget of its guarantee; infinite when it has none.
+        The privacy budget of the guarantee; infinite if there is none.
     """
 
     domain: Domain
@@ -177,28 +177,28 @@ class Channel(ABC):
     release_codes: Callable[..., Any]
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
-        """Report of each value.
+        """Release one report per value.
 
         Parameters
         ----------
         values : iterable
-            True values; with a `BinnedDomain` any numbers in its range.
+            True values; for a `BinnedDomain`, any numbers in its range.
         seed : int, numpy.random.Generator or None
             None draws from the operating system's secure source.
         """
         return self.release_codes(self._encode(values), seed=seed)
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
-        """Return a function that turns one true value into one report: what a device runs.
+        """Return a function that turns one true value into one report, to run on a device.
 
-        It draws as `release` does, but has no arrays to set up for every call. A list of its
-        reports is read like the result of `release`.
+        It draws from the same distribution as `release`, without setting up arrays on every call. A
+        list of its reports can be used wherever the result of `release` can.
 
         Parameters
         ----------
         seed : int, numpy.random.Generator or None
-            None draws from the operating system's secure source. The numbers that a seed gives
-            differ from those of `release`.
+            None draws from the operating system's secure source. The same seed gives other reports
+            than `release`.
 
         Examples
         --------
@@ -226,10 +226,10 @@ class Channel(ABC):
 
     @abstractmethod
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
-        """Largest log ratios of pairs of values: what notions of privacy look at.
+        """Largest log ratios of pairs of values, which notions of privacy bound.
 
-        With `protected`, over the reports that prove no value, and with the mask of values that
-        some report proves (ULDP (5)).
+        With `protected`, only over reports that prove no value, together with the mask of values
+        that some report proves (ULDP (5)).
         """
 
     def satisfies(self, notion: Notion) -> Audit:
@@ -247,48 +247,49 @@ class Channel(ABC):
         """
         if not isinstance(notion, Notion):
             raise AnonbayesError(
-                f"{notion!r} is not a notion of privacy; give LDP(epsilon), "
-                "ULDP(sensitive, epsilon), OneID(budgets) or another one."
+                f"{notion!r} is not a notion of privacy; give, for example, LDP(epsilon), "
+                "ULDP(sensitive, epsilon) or OneID(budgets)."
             )
         return notion.audit(self)
 
     def ldp_budget(self) -> float:
         """Budget of plain local differential privacy; infinite when a report excludes a value.
 
-        `epsilon` may be the budget of a weaker notion, such as that of sensitive values only.
+        `epsilon` may be the budget of a weaker notion, for example one that protects sensitive
+        values only.
         """
         budgets = (largest_ratio(some.own, some.other, some.alike) for some in self.ratios())
         return max(budgets, default=0.0)
 
     def with_epsilon(self, epsilon: float) -> Channel:
-        """Channel of the same kind with another budget; other settings get their defaults."""
+        """Return a channel of the same kind with another budget and default settings."""
         raise ChannelError(
-            f"{type(self).__name__} has no budget of its own to choose; give a function from "
-            "epsilon to channel."
+            f"{type(self).__name__} has no budget that could be changed; give a function that "
+            "returns a channel for each epsilon."
         )
 
     def common_mass(self) -> float:
-        """``sum_y min_x Q(y|x)``: with this probability a report is noise that says nothing."""
+        """``sum_y min_x Q(y|x)``: the probability with which a report is pure noise."""
         return float(self.matrix().min(axis=0).sum())
 
     def total_maximum(self) -> float:
-        """``sum_y max_x Q(y|x)``: the factor by which a report can improve one guess."""
+        """``sum_y max_x Q(y|x)``: the factor by which a report can improve a single guess."""
         return float(self.matrix().max(axis=0).sum())
 
     def total_variation(self) -> float | None:
-        """Total variation distance of two values' reports; None unless all pairs have the same."""
+        """Total variation distance of two values' reports; None unless equal for all pairs."""
         return None
 
     def symbols(self) -> Symbols | None:
-        """Describe a channel that is randomized response on symbols; None for all others."""
+        """Describe a channel that is randomized response on symbols; None for other channels."""
         return None
 
     def naming(self) -> Naming | None:
-        """Describe a channel whose reports name a value; None for all others."""
+        """Describe a channel whose reports name a value; None for other channels."""
         return None
 
     def draw_symbols(self, codes: Ints, rng: np.random.Generator) -> Ints | None:
-        """Symbols of values under one draw of what reports make public; None without any."""
+        """Symbols of values given one draw of a report's public part; None if there is none."""
         return None
 
     def matrix(self) -> Floats:
@@ -301,8 +302,8 @@ class Channel(ABC):
     def apply(self, p: npt.ArrayLike) -> Floats:
         """Distribution of the reports when the true values have distribution `p`: ``p Q``.
 
-        Here and below, `p` is an array in the order of the domain, or a mapping or pandas Series
-        whose labels are its values.
+        `p` is an array in the order of the domain, or a mapping or pandas Series labelled with its
+        values; so it is in all methods below.
         """
         return shares_of(p, self.domain) @ self.matrix()
 
@@ -312,7 +313,7 @@ class Channel(ABC):
         return matrix @ report_weights(weights, matrix.shape[1])
 
     def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
-        """Log-likelihood of the distribution `p` given the reports, constants included."""
+        """Log-likelihood of the distribution `p` given the reports, including constants."""
         return self.likelihood(reports).log(shares_of(p, self.domain))
 
     def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
@@ -321,26 +322,26 @@ class Channel(ABC):
         Parameters
         ----------
         reports
-            What `release` returned, of many users.
+            What `release` returned for many users.
         method : {"mle", "em", "bayes", "empirical", "norm_sub", "threshold", "shrinkage"}
             * ``"mle"``: maximum likelihood, in closed form where there is one, else by
               accelerated EM (`iterations`, `tolerance`, `start`; giving one asks for EM);
-            * ``"em"``: plain EM, a regulariser when stopped early (`iterations`, `tolerance`,
+            * ``"em"``: plain EM, which regularises when stopped early (`iterations`, `tolerance`,
               `start`);
-            * ``"bayes"``: posterior draws under a Dirichlet prior whose weight is learnt, unless
+            * ``"bayes"``: posterior draws under a Dirichlet prior whose weight is learned unless
               `alpha` or `prior_weight` is given (`draws`, `tune`, `chains`, `thin`, `seed`); `p` is
               the posterior mean;
             * ``"empirical"``: unbiased, may be negative (pure channels);
             * ``"norm_sub"``: the distribution nearest to the empirical estimate (pure channels);
-            * ``"threshold"``: significant empirical estimates only (`alpha`, `remainder`; pure
-              channels), and what is left spread evenly;
-            * ``"shrinkage"``: posterior means under a prior that is learnt from all counts
-              (`iterations`; pure channels), nearly as fast as the empirical one. With a hundred
-              values or more and noise that outweighs most shares, it and ``"threshold"`` are the
-              most accurate, each in about four settings of ten that were tried; from a dozen
-              values there is little to learn.
+            * ``"threshold"``: significant empirical estimates only, with the remainder spread
+              evenly (`alpha`, `remainder`; pure channels);
+            * ``"shrinkage"``: posterior means under a prior that is learned from all counts
+              (`iterations`; pure channels), nearly as fast as the empirical estimate. With a
+              hundred values or more and noise that outweighs most shares, it and ``"threshold"``
+              were the most accurate, each in about four out of ten settings tried; a dozen values
+              leave little to learn from.
         **settings
-            Of the method, and `level` for the intervals.
+            Settings of the method, and `level` for the intervals.
         """
         one_of("method", method, self.methods)
         check_reports(reports)
@@ -351,23 +352,23 @@ class Channel(ABC):
         if long and not estimate.converged:
             warnings.warn(
                 f"The chains did not mix (R-hat {estimate.r_hat:.3g}, {estimate.ess:.0f} effective "
-                "draws): take the estimate as rough; raise draws=, tune= or thin=.",
+                "draws), so the estimate is rough. Increase draws=, tune= or thin=.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         estimate = replace(estimate, misfit=self.misfit(reports))
         if estimate.misfit < MISFIT:
             warnings.warn(
-                f"The reports do not fit {self!r}: reports as far from it have a probability of "
-                f"{estimate.misfit:.1g} at most. Check the mechanism, its budget and the list of "
-                "values.",
+                f"The reports do not fit {self!r}: reports that fit this badly have a probability "
+                f"of at most {estimate.misfit:.1g}. Check the mechanism, its budget and the list "
+                "of values.",
                 MisfitWarning,
                 stacklevel=2,
             )
         return estimate
 
     def misfit(self, reports: Any) -> float:
-        """Probability, at most, of reports that fit the channel as badly; NaN if not known."""
+        """Upper bound on the probability of reports that fit this badly; NaN if not known."""
         return float("nan")
 
     def expected_loss(
@@ -383,11 +384,11 @@ class Channel(ABC):
     # -- estimators that need the likelihood only ----------------------------------------------
 
     def fast_likelihood(self, reports: Any) -> Any:
-        """Likelihood on which EM climbs; channels with structure have one without rows."""
+        """Likelihood that EM maximises; structured channels override it with a faster one."""
         return self.likelihood(reports)
 
     def starting_distribution(self, reports: Any) -> Floats:
-        """Where EM starts unless told otherwise: the uniform distribution."""
+        """Default starting point of EM: the uniform distribution."""
         return estimation.em.starting_point(None, len(self.domain))
 
     def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
@@ -421,7 +422,7 @@ class Channel(ABC):
     def _from_end(
         self, method: str, n: int, end: Fixpoint, interval: Floats | None, level: float
     ) -> Estimate:
-        """Estimate at the end of an iteration, whose fields have the same names."""
+        """Build an estimate from the end of an iteration."""
         return Estimate(self.domain, method, n, interval=interval, level=level, **end._asdict())
 
     def _estimate_bayes(self, reports: Any, *, level: float = 0.95, **settings: Any) -> Estimate:
@@ -465,7 +466,7 @@ class Channel(ABC):
     # -- reports in files ----------------------------------------------------------------------
 
     def spell(self, reports: Any) -> list[str]:
-        """Reports as texts, one to a line of a file; `read_texts` reads them back.
+        """Write reports as texts, one per line of a file; `read_texts` reads them back.
 
         Examples
         --------
@@ -478,11 +479,11 @@ class Channel(ABC):
         return [str(value) for value in reports]
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Reports that texts spell; errors name `where` they stand and the row."""
+        """Parse reports from texts; errors say `where` and in which row."""
         return Channel.read_values(self, texts, where=where)
 
     def read_values(self, texts: Sequence[str], *, where: str = "values") -> Any:
-        """True values that texts spell; errors name `where` they stand and the row."""
+        """Parse true values from texts; errors say `where` and in which row."""
         for text in dict.fromkeys(texts):
             known_value(self.domain, text, f"{where}, row {list(texts).index(text)}")
         return list(texts)
@@ -522,7 +523,7 @@ class Channel(ABC):
 
 
 def known_value(domain: Domain, text: str, where: str) -> None:
-    """Raise `ChannelError` for a text that is none of the values."""
+    """Raise `ChannelError` for a text that is not one of the values."""
     if domain.find(text) is None:
         raise ChannelError(
             f"{where}: {text!r} is not one of the values. {nearest(text, domain.labels)}"
@@ -530,9 +531,10 @@ def known_value(domain: Domain, text: str, where: str) -> None:
 
 
 def budget_second(*old: str) -> Callable[[F], F]:
-    """Make a constructor ``(domain, epsilon, *, ...)`` understand its former order of arguments.
+    """Let a constructor ``(domain, epsilon, *, ...)`` accept its former order of arguments.
 
-    `old` names what stood after the domain. A call in that order works, with a `FutureWarning`.
+    `old` names the arguments that used to follow the domain. Such calls work, with a
+    `FutureWarning`.
     """
 
     def understand(make: F) -> F:
@@ -544,7 +546,8 @@ def budget_second(*old: str) -> Callable[[F], F]:
                 rest = (f"{name}=..." for name in old if name != "epsilon")
                 order = ", ".join(("domain", "epsilon", *rest))
                 warnings.warn(
-                    f"Arguments are now ({order}); the order (domain, {', '.join(old)}) goes.",
+                    f"Arguments are now ({order}); the order (domain, {', '.join(old)}) is "
+                    "deprecated.",
                     FutureWarning,
                     stacklevel=2,
                 )
@@ -559,7 +562,9 @@ def budget_second(*old: str) -> Callable[[F], F]:
 def check_reports(reports: Any) -> None:
     """Raise `ChannelError` for something that cannot be a list of reports."""
     if not hasattr(reports, "__len__"):
-        raise ChannelError(f"reports={reports!r} are not reports; give what release() returned.")
+        raise ChannelError(
+            f"reports={reports!r} is not a list of reports; give what release() returned."
+        )
 
 
 def usable(likelihood: Any) -> Any:
@@ -571,14 +576,14 @@ def usable(likelihood: Any) -> Any:
     if len(impossible):
         row = int(impossible[0])
         raise ChannelError(
-            f"The channel cannot produce some of the reports: row {row} of their likelihood, seen "
-            f"{likelihood.weights[row]} times, has probability zero for every true value."
+            f"The channel cannot produce some of the reports: row {row} of their likelihood, which "
+            f"occurs {likelihood.weights[row]} times, has probability zero for every true value."
         )
     return likelihood
 
 
 def by_appearance(codes: Ints) -> tuple[Ints, Ints]:
-    """Position of each code among the distinct ones, and these in order of appearance.
+    """Index of each code among the distinct codes, and these in order of appearance.
 
     Examples
     --------
@@ -591,7 +596,7 @@ def by_appearance(codes: Ints) -> tuple[Ints, Ints]:
 
 
 def check_matrix_size(channel: Channel, n_reports: int) -> None:
-    """Raise `ChannelError` when the channel's matrix is too large to write down."""
+    """Raise `ChannelError` when the channel's matrix is too large to compute."""
     if len(channel.domain) * n_reports > MAX_MATRIX:
         raise ChannelError(
             f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
@@ -600,7 +605,7 @@ def check_matrix_size(channel: Channel, n_reports: int) -> None:
 
 
 def whole_reports(channel: Channel, numbers: Floats, count: int) -> Ints:
-    """Reports that are whole numbers below `count`; raise `ChannelError` for another one."""
+    """Return reports that are whole numbers below `count`; raise `ChannelError` for any other."""
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers < count) & (numbers % 1 == 0)))
     if len(wrong):
         row = int(wrong[0])
@@ -612,7 +617,7 @@ def whole_reports(channel: Channel, numbers: Floats, count: int) -> Ints:
 
 
 def report_weights(weights: npt.ArrayLike, n_reports: int) -> Floats:
-    """Weights of the possible reports; raise `ChannelError` unless there is a number for each."""
+    """Return the weights of all possible reports; raise `ChannelError` unless each has one."""
     array = read_numbers("weights", weights, error=ChannelError)
     if array.ndim == 0 or array.shape[0] != n_reports:
         raise ChannelError(

@@ -75,7 +75,7 @@ class Generalization(Channel):
                 )
         for label in labels:
             if not isinstance(label, Hashable):
-                raise DomainError(f"{label!r} cannot be the label of a cell; use a text.")
+                raise DomainError(f"{label!r} cannot be the label of a cell; use a string.")
         self._index: dict[Any, int] = {}
         self.codes: Ints = np.array(
             [self._index.setdefault(label, len(self._index)) for label in labels], dtype=np.int64
@@ -107,11 +107,11 @@ class Generalization(Channel):
         return cls(domain, [tree.label(place[str(value)], level) for value in domain])
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
-        """Label of each value's cell; nothing is random, so `seed` changes nothing."""
+        """Release the label of each value's cell; nothing is random, so `seed` has no effect."""
         return object_array(self.cells)[self.codes[self._encode(values)]]
 
     def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
-        """Cell of each report; raise `ChannelError` for a label that is no cell."""
+        """Cell of each report; raise `ChannelError` for a label that is not a cell."""
         codes, distinct = factorize(reports, where="Reports")
         lookup = np.empty(len(distinct), dtype=np.int64)
         for i, label in enumerate(distinct):
@@ -164,7 +164,7 @@ class Generalization(Channel):
         return matrix_ratios(self.matrix(), self.cells, protected=protected)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
-        """Labels of cells that texts spell."""
+        """Parse labels of cells from texts."""
         known = {str(label): label for label in self.cells}
         for row, text in enumerate(texts):
             if text not in known:
@@ -179,10 +179,11 @@ class Generalization(Channel):
 
 
 class UniformQuantizer(Generalization):
-    """Bins of equal width; the report is the middle of the bin (Quantize Def. IV.1).
+    """Bins of equal width; the report is the midpoint of the bin (Quantize Def. IV.1).
 
     Deterministic: a report has probability one for the values in its bin and zero for all others.
-    Among all deterministic reports of the same quality it gives away least (Quantize Thm. IV.2).
+    Among all deterministic reports of the same quality, it gives away the least (Quantize Thm.
+    IV.2).
 
     Parameters
     ----------
@@ -191,8 +192,8 @@ class UniformQuantizer(Generalization):
     bins : int
         Number of bins, ``[a_i, a_(i+1))``; the last one includes `upper`.
     domain : Domain, optional
-        The true values, for tables and estimates: numbers inside the range. Without it true values
-        are told apart by their bins only, and the domain is that of the levels.
+        The true values, for tables and estimates: numbers inside the range. Without it, true values
+        are distinguished by their bins only, and the domain consists of the levels.
 
     Examples
     --------
@@ -221,7 +222,7 @@ class UniformQuantizer(Generalization):
         )
         if not (math.isfinite(least) and math.isfinite(most) and least < most):
             raise ChannelError(
-                f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
+                f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper."
             )
         self.bins = read_whole("bins", bins, least=1, most=MOST_BINS, error=ChannelError)
         self.lower, self.upper = float(lower), float(upper)
@@ -254,14 +255,14 @@ class UniformQuantizer(Generalization):
     # -- the user's device -----------------------------------------------------------------------
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
-        """Middle of the bin of each value.
+        """Release the midpoint of each value's bin.
 
         Parameters
         ----------
         values : iterable of float
             Numbers inside the range.
         seed
-            Not used: nothing is random. It is here because every channel has it.
+            Not used, because nothing is random; present for a common signature.
         """
         return self.levels[self._bins(values, "values")]
 
@@ -275,7 +276,7 @@ class UniformQuantizer(Generalization):
     # -- the analyst -------------------------------------------------------------------------------
 
     def report_codes(self, reports: Iterable[object]) -> Ints:
-        """Cell of each report; raise `ChannelError` for one that no value of the domain gives."""
+        """Cell of each report; raise `ChannelError` for one that no value produces."""
         bins = self._report_bins(reports)
         cells = self._cell_of_bin[bins]
         if np.any(cells < 0):
@@ -283,8 +284,8 @@ class UniformQuantizer(Generalization):
             low, high = self.edges[bins[row]], self.edges[bins[row] + 1]
             raise ChannelError(
                 f"Report {row} is {self.levels[bins[row]]:g}, but no value of domain "
-                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Complete the domain or "
-                "use fewer bins."
+                f"{self.domain.name!r} lies in its bin [{low:g}, {high:g}). Add the missing values "
+                "to the domain, or use fewer bins."
             )
         return cells
 
@@ -296,8 +297,9 @@ class UniformQuantizer(Generalization):
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ChannelError(
-                f"Report {row} is {numbers[row]:g}, which is not the middle of a bin; the nearest "
-                f"is {self.levels[codes[row]]:g}. Raw numbers are turned into reports by release()."
+                f"Report {row} is {numbers[row]:g}, which is not the midpoint of a bin; the "
+                f"nearest is {self.levels[codes[row]]:g}. Use release() to turn raw numbers into "
+                f"reports."
             )
         return codes.astype(np.int64)
 
@@ -348,8 +350,8 @@ def n_bins(lower: float, upper: float, gamma: float) -> int:
     wanted = gamma * (upper - lower) / 2
     if wanted > MOST_BINS:
         raise ChannelError(
-            f"gamma={gamma:g} on [{lower:g}, {upper:g}] asks for {wanted:.3g} bins; at most "
-            f"{MOST_BINS:,} are made. Accept a larger error: gamma is one over it."
+            f"gamma={gamma:g} on [{lower:g}, {upper:g}] needs {wanted:.3g} bins, but at most "
+            f"{MOST_BINS:,} are possible. Accept a larger error, that is, a smaller gamma."
         )
     return max(1, math.ceil(wanted * (1 - SLACK)))
 
@@ -375,5 +377,7 @@ def _numbers(values: Iterable[object], what: str) -> Floats:
     except (TypeError, ValueError) as error:
         raise ChannelError(f"{what} must be a list of numbers: {error}.") from None
     if numbers.ndim != 1:
-        raise ChannelError(f"{what} must be a list of numbers, got an array of {numbers.shape}.")
+        raise ChannelError(
+            f"{what} must be a list of numbers, got an array of shape {numbers.shape}."
+        )
     return numbers

@@ -64,12 +64,12 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
     vector = pt.as_tensor_variable(p)
     if vector.ndim != 1:
         raise ModelError(
-            f"Released({name!r}): p must be a vector of {len(channel.domain)} probabilities, "
-            f"it has {vector.ndim} dimensions."
+            f"Released({name!r}): p must be a vector of {len(channel.domain)} probabilities, but "
+            f"has {vector.ndim} dimensions."
         )
     if vector.type.shape[0] not in (None, len(channel.domain)):
         raise ModelError(
-            f"Released({name!r}): p has {vector.type.shape[0]} entries, the channel's domain "
+            f"Released({name!r}): p has {vector.type.shape[0]} entries, but the channel's domain "
             f"{channel.domain.name!r} has {len(channel.domain)} values."
         )
     if isinstance(likelihood, DenseLikelihood):
@@ -85,8 +85,8 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
         return pm.Multinomial(name, n=likelihood.n, p=rates, observed=likelihood.weights, **kwargs)
     if kwargs:
         raise ModelError(
-            f"Released({name!r}): {sorted(kwargs)} have no meaning for {type(channel).__name__}, "
-            "whose reports enter as a potential."
+            f"Released({name!r}): {sorted(kwargs)} cannot be used with {type(channel).__name__}, "
+            "whose reports enter the model as a potential."
         )
     return pm.Potential(name, log_likelihood(likelihood, vector))
 

@@ -37,9 +37,9 @@ class InputDiscriminativeUE(BitChannel):
     Attributes
     ----------
     a, b : ndarray, shape (K,)
-        The bit probabilities (other names of `hit` and `miss`).
+        The bit probabilities (also called `hit` and `miss`).
     notion : OneID, MinID or None
-        The guarantee that `optimal` was asked for.
+        The guarantee requested from `optimal`.
 
     Examples
     --------
@@ -58,8 +58,8 @@ class InputDiscriminativeUE(BitChannel):
         if len(same):
             i = int(same[0])
             raise ChannelError(
-                f"Bit of {domain.values[i]!r}: a and b are both {self.hit[i]:.6g}, so that it "
-                "tells nothing; a must be larger than b."
+                f"Bit of {domain.values[i]!r}: a and b are both {self.hit[i]:.6g}, so the bit "
+                "carries no information; a must be larger than b."
             )
 
     @property
@@ -69,7 +69,7 @@ class InputDiscriminativeUE(BitChannel):
 
     @property
     def b(self) -> Floats:
-        """Probability that another bit is raised."""
+        """Probability that any other bit is raised."""
         return self.miss
 
     @property
@@ -81,20 +81,20 @@ class InputDiscriminativeUE(BitChannel):
     def optimal(
         cls, domain: Domain, budgets: Any, notion: str = "oneid", *, as_published: bool = False
     ) -> InputDiscriminativeUE:
-        """Channel of least worst-case squared error for given budgets (OneID (5), MODEL 3).
+        """Channel with the least worst-case squared error for given budgets (OneID (5), MODEL 3).
 
         Parameters
         ----------
         domain : Domain
             The values, one bit each.
         budgets : Budgets, array-like, mapping, pandas.Series or float
-            Positive, one for each value; infinite ones need no protection.
+            Positive, one for each value; infinite for values that need no protection.
         notion : {"oneid", "minid"}
             Which pairs a budget protects.
         as_published : bool
-            Solve the paper's problem, which also limits a value against itself. OneID does without
-            where a value is alone with its budget, and loses less: with budgets of 0.5 and 3, 9.06
-            instead of 19.68.
+            Solve the paper's problem, which also constrains a value against itself. OneID does not
+            require that where a value is the only one with its budget, and dropping it reduces the
+            loss: with budgets of 0.5 and 3, to 9.06 from 19.68.
 
         Examples
         --------
@@ -176,7 +176,7 @@ def optimum(
     Returns
     -------
     Optimum
-        Its probabilities, as the floating-point numbers they are, satisfy every constraint.
+        Its probabilities satisfy every constraint exactly, as floating-point numbers.
 
     Examples
     --------
@@ -190,16 +190,16 @@ def optimum(
     budget, size = np.asarray(epsilon, dtype=float), np.asarray(sizes, dtype=float)
     if budget.ndim != 1 or budget.shape != size.shape or len(budget) == 0:
         raise ChannelError(
-            f"Budgets of shape {budget.shape} and sizes of shape {size.shape}: give one of each "
-            "for every class."
+            f"Budgets have shape {budget.shape} and sizes have shape {size.shape}; give one of "
+            "each per class."
         )
     if not (budget > 0).all():
         raise ChannelError(
-            f"A budget of {budget.min():g} makes all values look alike: no report could carry "
-            "information. Give positive budgets (for tuned ones, gamma > 1)."
+            f"With a budget of {budget.min():g} all values look alike, and no report carries "
+            "information. Give positive budgets (when tuning them, gamma > 1)."
         )
     if not (size >= 1).all():
-        raise ChannelError(f"A class of {size.min():g} values: leave empty classes out.")
+        raise ChannelError(f"A class has {size.min():g} values; leave out empty classes.")
     budget = np.where(np.isinf(budget), np.inf, np.minimum(budget, LARGEST_BUDGET))
     if np.isinf(budget).all():
         return Optimum(np.ones(len(budget)), np.zeros(len(budget)), 0.0)
@@ -377,8 +377,8 @@ def _repair(
         if notion == "minid":
             w = w - give
     raise ChannelError(
-        f"Budgets from {epsilon.min():.3g} to {epsilon.max():.3g} cannot be kept in double "
-        "precision; make the smallest larger."
+        f"Budgets from {epsilon.min():.3g} to {epsilon.max():.3g} cannot be met in double "
+        "precision; increase the smallest one."
     )
 
 

@@ -42,8 +42,8 @@ class HadamardResponse(PureChannel):
     ``2 e / (B (e + 1))``, any other with ``2 / (B (e + 1))``: epsilon-LDP. Rows are orthogonal, so
     half of the columns that support one value support another: ``hit = e / (e + 1)`` and
     ``miss = 1/2``. A report takes ``log2 B`` bits, and a server counts ``n`` reports in
-    ``O(n + K log K)`` by a fast transform. Errors are those of the best mechanisms for small
-    budgets; from about ``epsilon = 1.5`` on, others are more accurate (`choose_channel`).
+    ``O(n + K log K)`` by a fast transform. For small budgets it is as accurate as the best
+    mechanisms; from about ``epsilon = 1.5``, others are more accurate (`choose_channel`).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class HadamardResponse(PureChannel):
     # -- the user's device -----------------------------------------------------------------------
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
-        """Column of each value (codes), a number from 0 to ``B - 1``."""
+        """Draw a column for each value (codes), a number from 0 to ``B - 1``."""
         source, rows = self._source(seed), codes.astype(np.int64) + 1
         column = source.integers(0, self.columns, len(rows))
         inside = source.random(len(rows)) < self._own
@@ -101,7 +101,7 @@ class HadamardResponse(PureChannel):
     # -- the analyst -----------------------------------------------------------------------------
 
     def read(self, reports: Any) -> Ints:
-        """Return the reports as an array; raise `ChannelError` for one that is no column."""
+        """Return the reports as an array; raise `ChannelError` for one that is not a column."""
         if isinstance(reports, SupportCounts):
             raise ChannelError(
                 "Support counts do not determine the likelihood of Hadamard reports; give the "
@@ -109,7 +109,9 @@ class HadamardResponse(PureChannel):
             )
         array = read_numbers("reports", reports, error=ChannelError)
         if array.ndim != 1:
-            raise ChannelError(f"Reports are a list of numbers, got an array of {array.shape}.")
+            raise ChannelError(
+                f"Reports must be a list of numbers, got an array of shape {array.shape}."
+            )
         return whole_reports(self, array, self.columns)
 
     def counts(self, reports: Any) -> Ints:
@@ -138,7 +140,7 @@ class HadamardResponse(PureChannel):
         if len(column) * size > MAX_MATRIX:
             raise ChannelError(
                 f"The likelihood of {len(column)} distinct reports of {self!r} has more than "
-                f"{MAX_MATRIX} entries; use method='mle' or 'shrinkage', which need none of them."
+                f"{MAX_MATRIX} entries; use method='mle' or 'shrinkage', which do not need it."
             )
         inside = ~odd(column[:, None] & np.arange(1, size + 1))
         return estimation.likelihood.MixtureLikelihood(
@@ -208,7 +210,7 @@ class HadamardResponse(PureChannel):
     # -- reports in files ------------------------------------------------------------------------
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Ints:
-        """Reports that texts of whole numbers spell."""
+        """Parse reports from texts of whole numbers."""
         for row, text in enumerate(texts):
             if not (text.isascii() and text.isdigit() and int(text) < self.columns):
                 raise ChannelError(

@@ -53,7 +53,7 @@ class HashReports:
     Attributes
     ----------
     a, b : ndarray of int, shape (n,)
-        The hash function that each user drew; it says nothing about her value.
+        The hash function that each user drew; it reveals nothing about the value.
     y : ndarray of int, shape (n,)
         The reported symbol, below ``g``.
 
@@ -76,8 +76,8 @@ class HashReports:
             object.__setattr__(self, name, array.astype(np.int64, copy=False))
         if not len(self.a) == len(self.b) == len(self.y):
             raise ChannelError(
-                f"Hash reports need one a, b and y each, got {len(self.a)}, {len(self.b)} and "
-                f"{len(self.y)}."
+                f"Hash reports need one a, b and y each; got {len(self.a)}, {len(self.b)} and "
+                f"{len(self.y)} of them."
             )
 
     def __len__(self) -> int:
@@ -116,12 +116,12 @@ class LocalHashing(PureChannel):
     Parameters
     ----------
     domain : Domain or int
-        The values, or just their number: then they are the integers from 0.
+        The values, or just their number, in which case they are the integers from 0.
     epsilon : float
         Budget, finite and not negative.
     g : int, optional
-        Number of symbols, from 2 to ``2^31 - 1``; by default ``e + 1``, rounded, which has the
-        least variance (optimized local hashing, OLH). A prime that is at least the number of values
+        Number of symbols, from 2 to ``2^31 - 1``; by default ``e + 1``, rounded, which minimises
+        the variance (optimized local hashing, OLH). A prime that is at least the number of values
         makes the hash functions *invertible*: one value per report supports it, and everything is
         ``O(n)``. See `invertible`.
 
@@ -152,7 +152,7 @@ class LocalHashing(PureChannel):
         self.g = int(g)
         size = len(self.domain)
         if size > MERSENNE:
-            raise ChannelError(f"A domain of {size} values is too large to be hashed.")
+            raise ChannelError(f"A domain of {size} values is too large for hashing.")
         self.is_invertible = self.g >= size and is_prime(self.g)
         self.prime = self.g if self.is_invertible else MERSENNE
         shrink = float(np.exp(-self.epsilon))
@@ -167,7 +167,7 @@ class LocalHashing(PureChannel):
 
     @classmethod
     def invertible(cls, domain: Domain | int, epsilon: float, *, at_least: int = 2) -> LocalHashing:
-        """Channel whose ``g`` is the smallest prime not below `at_least` and the domain's size.
+        """Channel whose ``g`` is the smallest prime not below `at_least` or the domain's size.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class LocalHashing(PureChannel):
 
     @classmethod
     def optimal(cls, domain: Domain | int, epsilon: float, *, g: int | None = None) -> LocalHashing:
-        """Optimized local hashing (OLH), as the class makes it without `g`.
+        """Optimized local hashing (OLH), the default of the class when `g` is not given.
 
         Examples
         --------
@@ -218,7 +218,7 @@ class LocalHashing(PureChannel):
             reports = HashReports.from_triples(reports)
         if not isinstance(reports, HashReports):
             raise ChannelError(
-                f"{self!r} needs HashReports(a, b, y), got {type(reports).__name__}."
+                f"{self!r} expects HashReports(a, b, y), got {type(reports).__name__}."
             )
         for name, limit in (("a", self.prime), ("b", self.prime), ("y", self.g)):
             array = getattr(reports, name)
@@ -271,8 +271,8 @@ class LocalHashing(PureChannel):
             As in `Channel.estimate`. Maximum likelihood is in closed form for invertible hash
             functions.
         values : iterable, optional
-            Candidates; with ``"empirical"`` and ``"threshold"``. The threshold's correction is
-            for all values of the domain, and candidates below it get zero (PIE 5.3).
+            Candidates, for ``"empirical"`` and ``"threshold"``. The threshold is corrected for all
+            values of the domain, and candidates below it get zero (PIE 5.3).
         **settings
             Of the method.
         """
@@ -308,7 +308,7 @@ class LocalHashing(PureChannel):
         )
 
     def noise_limit(self, n: int, *, alpha: float = 0.05) -> float:
-        """Significance threshold of every value: estimates up to it may be noise."""
+        """Significance threshold of every value; estimates up to it may be noise."""
         one = slice(0, 1)
         if not 0 < alpha < 1:
             raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
@@ -370,7 +370,7 @@ class LocalHashing(PureChannel):
         if n * size > MOST_HASHES:
             raise ChannelError(
                 f"{n} reports on {size} values need {n * size:.1e} hashes; choose candidates "
-                "(values=...), or collect with LocalHashing.invertible."
+                "(values=...), or collect reports with LocalHashing.invertible."
             )
 
     def evidence(self, reports: Any) -> ReportEvidence:
@@ -399,7 +399,7 @@ class LocalHashing(PureChannel):
     def all_reports(self) -> HashReports:
         """Every report of a small invertible channel: the columns of `matrix`."""
         if not self.is_invertible:
-            raise ChannelError(f"The hash functions of {self!r} are too many to be listed.")
+            raise ChannelError(f"{self!r} has too many hash functions to list.")
         check_matrix_size(self, self.g**3)
         a, b, y = np.indices((self.g,) * 3).reshape(3, -1)
         return HashReports(a, b, y)
@@ -418,9 +418,9 @@ class LocalHashing(PureChannel):
         return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
 
     def describe_report(self, x: int, other: int) -> str:
-        """Words for a report that tells `x` from `other`."""
+        """Describe a report that distinguishes `x` from `other`."""
         first, second = self.domain.values[x], self.domain.values[other]
-        return f"the hash of {first!r}, under a hash function that keeps it from {second!r}"
+        return f"the hash of {first!r}, under a hash function that separates it from {second!r}"
 
     def with_epsilon(self, epsilon: float) -> LocalHashing:
         """Return the channel with another budget and the same number of symbols."""
@@ -446,7 +446,7 @@ class LocalHashing(PureChannel):
         return Naming(floor, gain, 1.0 - 1.0 / self.g)
 
     def draw_symbols(self, codes: Ints, rng: np.random.Generator) -> Ints:
-        """Hash values by a function that is drawn now."""
+        """Hash values with a newly drawn function."""
         a, b = (np.full(len(codes), number) for number in rng.integers(0, self.prime, 2))
         return hash_pairs(a, b, codes, self.prime, self.g)
 
@@ -459,7 +459,7 @@ class LocalHashing(PureChannel):
         return [f"{a}/{b}/{y}" for a, b, y in zip(*parts, strict=True)]
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> HashReports:
-        """Reports that texts ``a/b/y`` spell."""
+        """Parse reports from texts ``a/b/y``."""
         triples = []
         for row, text in enumerate(texts):
             parts = TRIPLE.fullmatch(text)

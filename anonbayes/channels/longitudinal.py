@@ -1,4 +1,4 @@
-"""Longitudinal reports: people answer again and again, and their noise is remembered."""
+"""Longitudinal reports: people report repeatedly, and their noise is remembered."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["LongitudinalUE"]
 
 
 class LongitudinalUE(BitChannel):
-    """Bits that are randomized twice: once for all, and again for every report.
+    """Bits that are randomized twice: once for good, and again for every report.
 
-    A device first draws *permanent* bits of its value and keeps them; every report flips each of
-    these *instantaneously*. One report has the budget `epsilon`; all reports of a value together,
-    however many, never more than `infinite`, which is that of the permanent bits. The channel
-    itself is that of one report.
+    A device first draws *permanent* bits for its value and keeps them; every report flips each of
+    them again *instantaneously*. One report has the budget `epsilon`; all reports of one value
+    together, however many, never exceed `infinite`, the budget of the permanent bits. The channel
+    itself describes one report.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ class LongitudinalUE(BitChannel):
 
     Notes
     -----
-    With permanent probabilities ``p1, q1`` and instantaneous ``p2, 1 - p2`` a report raises the own
-    bit with ``p1 p2 + (1 - p1)(1 - p2)`` and any other with ``q1 p2 + (1 - q1)(1 - p2)``; ``p2``
-    follows from `epsilon`. Both budgets are for a value that does not change: another value has
-    permanent bits, and budgets, of its own.
+    With permanent probabilities ``p1, q1`` and instantaneous ``p2, 1 - p2`` a report raises the bit
+    of the value with ``p1 p2 + (1 - p1)(1 - p2)`` and any other with ``q1 p2 + (1 - q1)(1 - p2)``;
+    ``p2`` follows from `epsilon`. Both budgets hold for a value that does not change; a new value
+    has permanent bits, and budgets, of its own.
 
     Examples
     --------
@@ -74,8 +74,8 @@ class LongitudinalUE(BitChannel):
         self.infinite = check_epsilon(2.0 * first if infinite is None else infinite, "infinite")
         if first > self.infinite:
             raise ChannelError(
-                f"epsilon={epsilon!r} of one report must not exceed infinite={self.infinite:g}, "
-                "the budget of all."
+                f"epsilon={epsilon!r}, the budget of one report, must not exceed "
+                f"infinite={self.infinite:g}, that of all."
             )
         one_of("permanent", permanent, ("optimal", "symmetric"))
         shrink = math.exp(-self.infinite / (1 if permanent == "optimal" else 2))
@@ -100,7 +100,7 @@ class LongitudinalUE(BitChannel):
     # -- the user's device -----------------------------------------------------------------------
 
     def memoize(self, values: Iterable[object], *, seed: Any = None) -> BitReports:
-        """Permanent bits of each value, which its device keeps and nobody else ever sees."""
+        """Draw the permanent bits of each value, which its device keeps to itself."""
         codes = self._encode(values)
         return self.permanent.release_codes(codes, seed=seed)
 
@@ -190,7 +190,8 @@ class LongitudinalUE(BitChannel):
         sizes = {len(one) for one in every}
         if len(sizes) != 1 or 0 in sizes:
             raise ChannelError(
-                f"Every round must have one report of each of the same users; got {sorted(sizes)}."
+                f"Every round must have one report of each user; got rounds of {sorted(sizes)} "
+                "reports."
             )
         from anonbayes.estimation.structured import normal_quantile
 
@@ -207,9 +208,9 @@ class LongitudinalUE(BitChannel):
     # -- guarantees ------------------------------------------------------------------------------
 
     def budget_after(self, rounds: int) -> float:
-        """LDP budget of so many reports of one value: `epsilon` for one, at most `infinite`.
+        """LDP budget of this many reports of one value: `epsilon` for one, at most `infinite`.
 
-        The worst case is the own bit raised in all of them and another one in none.
+        The worst case is the bit of the value raised in all of them and another bit in none.
         """
         times = read_whole("rounds", rounds, least=1, error=ChannelError)
         first, other = float(self.permanent.hit[0]), float(self.permanent.miss[0])
@@ -222,13 +223,13 @@ class LongitudinalUE(BitChannel):
         return math.log(own) + math.log(none)
 
     def with_epsilon(self, epsilon: float) -> LongitudinalUE:
-        """Return the channel with another budget of one report, and all budgets in proportion."""
+        """Return the channel with another budget per report, scaling the total in proportion."""
         infinite = self.infinite * (epsilon / self.epsilon) if self.epsilon else 2.0 * epsilon
         return LongitudinalUE(self.domain, epsilon, infinite=infinite, permanent=self._how)
 
 
 def _kept(p1: float, q1: float, epsilon: float) -> float:
-    """Probability ``p2`` with which a report keeps a permanent bit, by halving.
+    """Probability ``p2`` with which a report keeps a permanent bit, found by bisection.
 
     Examples
     --------

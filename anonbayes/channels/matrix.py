@@ -41,7 +41,7 @@ class MatrixChannel(Channel):
 
     Statistical offices publish microdata whose values were changed at random by a matrix that they
     publish too (Gouweleeuw et al. 1998). Any mechanism whose reports can be listed is such a
-    channel, one that a questionnaire or a sensor imposes as well.
+    channel, including errors of questionnaires and sensors.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class MatrixChannel(Channel):
         labels = tuple(domain.values) if reports is None else tuple(list_of("reports", reports))
         if len(labels) != q.shape[1] or len(set(labels)) != len(labels):
             raise ChannelError(
-                f"The matrix has {q.shape[1]} columns: give as many different reports, got "
+                f"The matrix has {q.shape[1]} columns, so it needs as many different reports; got "
                 f"{len(labels)}."
             )
         #: The reports, in the order of the columns.
@@ -105,7 +105,7 @@ class MatrixChannel(Channel):
 
     @classmethod
     def invariant(cls, domain: Domain, epsilon: float, *, shares: npt.ArrayLike) -> MatrixChannel:
-        """Invariant PRAM: shares of released values are expected to be those of the true ones.
+        """Invariant PRAM: the expected shares of released values equal those of the true values.
 
         A report of randomized response is replaced by a draw from what it says of the value when
         values have these `shares` (the two-stage form of Gouweleeuw et al. 1998), so that
@@ -231,8 +231,8 @@ class MatrixChannel(Channel):
             return np.bincount(self.report_codes(reports), minlength=len(self.labels))
         if len(reports.counts) != len(self.labels) or reports.counts.sum() != reports.n:
             raise ChannelError(
-                f"{self!r} has {len(self.labels)} reports: give a count of each, which sum to "
-                f"{reports.n}."
+                f"{self!r} has {len(self.labels)} reports: give one count for each; they must sum "
+                f"to {reports.n}."
             )
         return reports.counts
 
@@ -255,8 +255,9 @@ class MatrixChannel(Channel):
         left, singular, right = np.linalg.svd(self._q, full_matrices=False)
         if len(singular) < len(self.domain) or singular[-1] < RANK * singular[0]:
             raise ChannelError(
-                f"The matrix of {self!r} does not tell all distributions apart (a row is a mixture "
-                "of others), so there is no unbiased estimate; use method='mle' or 'bayes'."
+                f"The matrix of {self!r} does not distinguish all distributions (a row is a "
+                "mixture of others), so there is no unbiased estimate; use method='mle' or "
+                "'bayes'."
             )
         inverse: Floats = (right.T / singular) @ left.T
         return inverse
@@ -365,7 +366,7 @@ class MatrixChannel(Channel):
         return LDP(self.epsilon) if math.isfinite(self.epsilon) else None
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
-        """Reports that texts spell."""
+        """Parse reports from texts."""
         known = {str(label): label for label in self.labels}
         for row, text in enumerate(texts):
             if text not in known:

@@ -1,9 +1,9 @@
 """Numbers under local privacy: bins, and mechanisms for means.
 
-A number from a bounded range is reported with noise that knows what near means. *Square wave*
+A number from a bounded range is reported with noise that respects distance. *Square wave*
 (`anonbayes.channels.square_wave`) is for their distribution.
 *Piecewise* (Wang et al. 2019) and *Duchi* (Duchi, Jordan and Wainwright 2018) report a number whose
-mean is the true one, and are for means. All are channels on an ordered domain of numbers, such as
+mean is the true one, and suit means. All are channels on an ordered domain of numbers, such as
 `BinnedDomain`, so their reports enter models and released tables like any others.
 """
 
@@ -49,10 +49,10 @@ MOST_BINS = 1024
 
 
 class BinnedDomain(Domain):
-    """Bins of equal width in a bounded range: an ordered domain that every number of it fits into.
+    """Bins of equal width in a bounded range: an ordered domain for all numbers in the range.
 
-    The values are the middles of the bins. Any number in the range, or text that spells one, is
-    found in its bin, ``[a_i, a_(i+1))``, of which the last includes the upper end.
+    The values are the midpoints of the bins. Any number in the range, or its text, belongs to a bin
+    ``[a_i, a_(i+1))``; the last bin includes the upper end.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class BinnedDomain(Domain):
         most = read_number("upper", upper, error=DomainError)
         if not (math.isfinite(least) and math.isfinite(most) and least < most):
             raise DomainError(
-                f"lower={lower!r} and upper={upper!r} must be finite, the first below the second."
+                f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper."
             )
         number = read_whole("bins", bins, least=1, error=DomainError)
         edges = uniform_edges(least, most, number)
@@ -104,7 +104,7 @@ class BinnedDomain(Domain):
         return BinnedDomain(name, self.lower, self.upper, len(self))
 
     def find(self, value: object) -> int | None:
-        """Return the bin of a number, of a text that spells one, or of the bin's own text."""
+        """Return the bin of a number, of its text, or of the bin's own label."""
         item = plain(value)
         number = number_place(item)
         if number is None:
@@ -183,13 +183,13 @@ class NumericChannel(Channel):
     default_method = "mean"
 
     def _set_range(self, domain: Domain, epsilon: float) -> None:
-        """Read the range and the budget; raise `ChannelError` where numbers do not ascend."""
+        """Read the range and the budget; raise `ChannelError` unless numbers ascend."""
         self.domain, self.epsilon = domain, check_epsilon(epsilon)
         numbers = domain.numbers
         if len(numbers) > 1 and not (np.diff(numbers) > 0).all():
             raise ChannelError(
-                f"The numbers of domain {domain.name!r} must ascend; sort its values, or use bins "
-                "(BinnedDomain)."
+                f"The numbers of domain {domain.name!r} must be in ascending order; sort them, or "
+                "use a BinnedDomain."
             )
         ends = domain if isinstance(domain, BinnedDomain) else None
         self.lower = float(numbers[0]) if ends is None else ends.lower
@@ -201,7 +201,7 @@ class NumericChannel(Channel):
 
     @abstractmethod
     def variance(self, value: float) -> float:
-        """Variance of the unbiased number that a report of this value stands for."""
+        """Variance of the unbiased number that a report of this value represents."""
 
     def _mean_of(self, numbers: Floats, level: float) -> MeanEstimate:
         """Mean of numbers that are unbiased for the true ones, one from each user."""
@@ -218,7 +218,7 @@ class NumericChannel(Channel):
         return MeanEstimate(inside, (low, high), level, error, n)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Reports that texts of numbers spell."""
+        """Parse reports from texts of numbers."""
         numbers = []
         for row, text in enumerate(texts):
             try:
@@ -229,7 +229,7 @@ class NumericChannel(Channel):
 
     @abstractmethod
     def read(self, reports: Any) -> Any:
-        """Return the reports as an array; raise `ChannelError` for one that it cannot send."""
+        """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
 
     def _numbers(self, what: str, values: Any) -> Floats:
         """One-dimensional array of finite numbers."""
@@ -265,15 +265,15 @@ class WindowChannel(NumericChannel):
         )
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
-        """Likelihood of the distribution, a row for each distinct window."""
+        """Likelihood of the distribution, with a row for each distinct window."""
         return self.fast_likelihood(reports).mixture(most=MAX_MATRIX)
 
     @abstractmethod
     def stretches(self) -> Floats:
-        """Probability of each report from each value; where reports are dense, of stretches."""
+        """Probability of each report given each value, or of stretches of continuous reports."""
 
     def _smoothed(self, reports: Any, level: float, **settings: Any) -> Smoothed:
-        """EM with smoothing, and limits that hold those of every strength of it."""
+        """EM with smoothing, and limits that enclose those of every strength of smoothing."""
         check_level(level)
         likelihood = self.fast_likelihood(reports)
         if likelihood.n == 0:
@@ -289,8 +289,8 @@ class WindowChannel(NumericChannel):
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report, one for each window.
 
-        The label of a window is the pair of its first and its last value; that of a report which
-        says nothing, because it is equally likely from all values, is ``"*"``.
+        The label of a window is the pair of its first and last value; a report that is equally
+        likely from all values, and so carries no information, is labelled ``"*"``.
         """
         start, stop = self.windows(reports)
         size = len(self.domain)
@@ -361,7 +361,7 @@ class UnbiasedChannel(NumericChannel):
         """Variance of the report of a number between -1 and 1, on that scale."""
 
     def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
-        """Mean of the reports, which is unbiased, with Student's limits within the range.
+        """Unbiased mean of the reports, with Student's limits clipped to the range.
 
         Examples
         --------
@@ -376,20 +376,20 @@ class UnbiasedChannel(NumericChannel):
 
 
 class Piecewise(UnbiasedChannel, WindowChannel):
-    """Piecewise mechanism (Wang et al. 2019): a number near the true one, likelier than others.
+    """Piecewise mechanism (Wang et al. 2019): a number that is likely to be near the true one.
 
     On the scale from -1 to 1, with ``z = exp(epsilon / 2)`` and ``C = (z + 1)/(z - 1)``, the report
     of ``v`` lies between ``-C`` and ``C``. Its density is ``z (z - 1) / (2 (z + 1))`` between
     ``l = (C + 1) v / 2 - (C - 1)/2`` and ``l + C - 1``, and ``exp(-epsilon)`` times that elsewhere:
     epsilon-LDP. Its mean is ``v``. Reports are rounded to whole steps of ``2^-20`` of their range,
-    so that the last digits of a floating-point number tell nothing.
+    so that the last digits of a floating-point number reveal nothing.
 
     Parameters
     ----------
     domain : Domain
-        Ascending numbers, such as a `BinnedDomain`, whose range is that of the numbers. Numbers are
-        reported as they are, not as bins; where the distribution is asked for (``estimate``,
-        tables, models), all numbers of a bin count as its middle.
+        Ascending numbers, such as a `BinnedDomain`, whose range is that of the numbers. Numbers
+        themselves are reported, not bins; for distributions (``estimate``, tables, models) all
+        numbers of a bin count as its midpoint.
     epsilon : float
         Budget, positive.
 
@@ -414,8 +414,8 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         window = 2.0 * shrink / (1.0 - shrink) * (self.upper - self.lower) / 2.0
         if window == 0.0:
             raise ChannelError(
-                f"Piecewise: numbers from {self.lower:g} to {self.upper:g} with epsilon "
-                f"{self.epsilon:g} leave reports no room; give two numbers or more, and a budget "
+                f"Piecewise: with numbers from {self.lower:g} to {self.upper:g} and epsilon "
+                f"{self.epsilon:g} all reports are alike; give two numbers or more, and a budget "
                 "below 1,400."
             )
         self.high = self._near / window
@@ -425,7 +425,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return (self.reach + 1.0) / 2.0 * held - (self.reach - 1.0) / 2.0
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
-        """Report of each number: a number, which may lie beyond the range."""
+        """Release one number for each number; it may lie outside the range."""
         held, source = self._held(values), self._source(seed)
         left, n, wide = self._left(held), len(held), self.reach - 1.0
         near = source.random(n) < self._near
@@ -437,7 +437,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return self.unscaled(np.rint(np.clip(report, -self.reach, self.reach) / step) * step)
 
     def read(self, reports: Any) -> Floats:
-        """Reports on the scale from -1 to 1; raise `ChannelError` for one that it cannot send."""
+        """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
         numbers = self._numbers("reports", reports)
         scaled = self.scaled(numbers)
         wrong = np.flatnonzero(np.abs(scaled) > self.reach * (1 + 1e-6))
@@ -451,7 +451,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return scaled
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Floats:
-        """Reports that texts of numbers spell."""
+        """Parse reports from texts of numbers."""
         return self.unscaled(super().read_texts(texts, where=where))
 
     def spell(self, reports: Any) -> list[str]:
@@ -459,7 +459,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         return [repr(number) for number in self._numbers("reports", reports).tolist()]
 
     def windows(self, reports: Any) -> tuple[Ints, Ints]:
-        """Values that have each report in their likely stretch."""
+        """Values for which each report lies in the likely stretch."""
         sent = self.read(reports)
         held = self.scaled(self.domain.numbers)
         first = (2.0 * sent - (self.reach - 1.0)) / (self.reach + 1.0)
@@ -497,8 +497,9 @@ class Duchi(UnbiasedChannel):
     """Duchi's mechanism for means (Duchi, Jordan and Wainwright 2018): one of two numbers.
 
     On the scale from -1 to 1, with ``C = (e + 1)/(e - 1)``, the report of ``v`` is ``C`` with
-    probability ``1/2 + v / (2 C)`` and ``-C`` otherwise. Its mean is ``v``: epsilon-LDP. Less
-    variance than `Piecewise` up to ``epsilon`` of about 1.3, and nothing but the mean.
+    probability ``1/2 + v / (2 C)`` and ``-C`` otherwise. Its mean is ``v``: epsilon-LDP. It has
+    less variance than `Piecewise` up to an ``epsilon`` of about 1.3, and estimates nothing but the
+    mean.
 
     Parameters
     ----------
@@ -526,7 +527,7 @@ class Duchi(UnbiasedChannel):
         self.reach = 1.0 / math.tanh(self.epsilon / 2)
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
-        """Report of each number: one of two, both beyond the range."""
+        """Release one of two numbers, both outside the range, for each number."""
         held = self._held(values)
         up = self._source(seed).random(len(held)) < self._up(held)
         return self._ends[up.astype(np.int64)]
@@ -539,7 +540,7 @@ class Duchi(UnbiasedChannel):
         return self.unscaled([-self.reach, self.reach])
 
     def read(self, reports: Any) -> Floats:
-        """Reports on the scale from -1 to 1; raise `ChannelError` for one that it cannot send."""
+        """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
         numbers = self._numbers("reports", reports)
         ends = self._ends
         up = np.abs(numbers - ends[1]) < np.abs(numbers - ends[0])
@@ -554,13 +555,13 @@ class Duchi(UnbiasedChannel):
         return np.where(up, self.reach, -self.reach)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Floats:
-        """Reports that texts of numbers spell."""
+        """Parse reports from texts of numbers."""
         return self.unscaled(super().read_texts(texts, where=where))
 
     def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
-        """Mean of the reports, which is unbiased, with Wilson's limits of the share of upper ones.
+        """Unbiased mean of the reports, with Wilson's limits for the share of upper ones.
 
-        Limits and mean lie within the range.
+        The limits and the mean are clipped to the range.
         """
         check_level(level)
         check_reports(reports)
@@ -619,7 +620,7 @@ class Duchi(UnbiasedChannel):
         return ReportEvidence(codes, self._ends[seen].tolist(), matrix[seen])
 
     def ratios(self, *, protected: bool = False) -> Iterator[Ratios]:
-        """Log ratios of both reports, at the ends of bins that favour them most."""
+        """Log ratios of both reports, at the bin edges that favour them most."""
         if isinstance(self.domain, BinnedDomain):
             edges = self.domain.edges  # type: ignore[attr-defined]
             low, high = self.scaled(edges[:-1]), self.scaled(edges[1:])

@@ -74,7 +74,7 @@ class Personalized(Channel):
         sensitive: Mask | None = getattr(common, "sensitive", None)
         if sensitive is None:
             raise ChannelError(
-                "The common channel must be UtilityOptimizedRR or UtilityOptimizedRAPPOR, got "
+                "The common channel must be a UtilityOptimizedRR or UtilityOptimizedRAPPOR, got "
                 f"{type(common).__name__}."
             )
         self.common = common
@@ -88,7 +88,9 @@ class Personalized(Channel):
         is_tag[self._tag_codes] = True
         self._value_codes = np.flatnonzero(~is_tag)
         if len(self._value_codes) == 0:
-            raise ChannelError("Every value of the common channel is a tag; none is left.")
+            raise ChannelError(
+                "Every value of the common channel is a tag, so no value is left to report."
+            )
         self.domain = Domain(
             common.domain.name, [common.domain.values[i] for i in self._value_codes]
         )
@@ -102,7 +104,7 @@ class Personalized(Channel):
         values: Iterable[object],
         personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
     ) -> npt.NDArray[np.int64]:
-        """Codes, in the common channel, of values and tags after each user's own replacement.
+        """Codes in the common channel of values and tags, after each user's replacements.
 
         Parameters
         ----------
@@ -132,11 +134,11 @@ class Personalized(Channel):
         personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
         seed: Any = None,
     ) -> Any:
-        """Report of each user's value, sensitive ones replaced by their tag first (ULDP (19))."""
+        """Report each user's value after replacing sensitive ones by their tags (ULDP (19))."""
         return self.release_intermediate(self.pre_process(values, personal), seed=seed)
 
     def release_intermediate(self, codes: npt.NDArray[np.int64], *, seed: Any = None) -> Any:
-        """Report of codes of the common channel: values and tags after `pre_process`."""
+        """Report codes of the common channel: values and tags after `pre_process`."""
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
     def _map(self, personal: Mapping[Any, Any]) -> npt.NDArray[np.int64]:
@@ -156,22 +158,22 @@ class Personalized(Channel):
         Parameters
         ----------
         personal : mapping
-            ``{value: tag}`` of the device; an empty one for a user without secrets of her own.
+            ``{value: tag}`` of the device; empty for a user without personal secrets.
         seed : int, numpy.random.Generator or None
             As in `Channel.reporter`.
         """
         if personal is None:
             raise ChannelError(
-                "A device of a personalized mechanism needs its user's mapping: give "
-                "reporter(personal={value: tag, ...}), or personal={} for a user without secrets "
-                "of her own."
+                "A device of a personalized mechanism needs its user's mapping: call "
+                "reporter(personal={value: tag, ...}), or personal={} for a user without personal "
+                "secrets."
             )
         return self.device(personal).reporter(seed=seed)
 
     # -- guarantees ------------------------------------------------------------------------------
 
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
-        """Log ratios for a user without secrets of her own."""
+        """Log ratios for a user without personal secrets."""
         return self.device({}).ratios(protected=protected)
 
     def device(self, personal: Mapping[Any, Any]) -> PersonalChannel:
@@ -207,11 +209,11 @@ class Personalized(Channel):
     # -- the collector ---------------------------------------------------------------------------
 
     def spell(self, reports: Any) -> list[str]:
-        """Reports as the common channel spells them."""
+        """Write reports as the common channel does."""
         return self.common.spell(reports)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Reports as the common channel reads them."""
+        """Parse reports as the common channel does."""
         return self.common.read_texts(texts, where=where)
 
     def estimate(
@@ -232,7 +234,7 @@ class Personalized(Channel):
         reports, method, **settings
             As in `Channel.estimate`.
         knowledge : mapping, optional
-            ``{tag: distribution over the values}``, what is known of ``pi_k``. A tag without an
+            ``{tag: distribution over the values}``, what is known about ``pi_k``. A tag without an
             entry is spread over the non-sensitive values in proportion to ``r``.
         """
         r = self.common.estimate(reports, method=method, **settings)
@@ -361,14 +363,14 @@ class Personalized(Channel):
 
 
 class PersonalChannel(Channel):
-    """One user's side of a personalized mechanism: replacement, then the common channel."""
+    """One user's side of a personalized mechanism: replacement by tags, then the common channel."""
 
     def __init__(self, common: PureChannel, domain: Domain, codes: npt.NDArray[np.int64]) -> None:
         self.common, self.domain, self.codes = common, domain, codes
         self.epsilon = common.epsilon
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
-        """Report of each value."""
+        """Release one report per value."""
         codes = self.codes[self._encode(values)]
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
@@ -383,7 +385,7 @@ class PersonalChannel(Channel):
         return self.common.matrix()[self.codes]
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
-        """Likelihood of this user's own distribution, given many reports of hers."""
+        """Likelihood of this user's own distribution, given many of the user's reports."""
         from scipy import sparse
 
         rows = self.common.likelihood(reports)
@@ -412,7 +414,7 @@ class PersonalChannel(Channel):
         return ReportEvidence(codes, labels, matrix[:, self.codes])
 
     def ratios(self, *, protected: bool = False) -> Iterable[Ratios]:
-        """Log ratios; values that this user tags alike cannot be told apart at all."""
+        """Log ratios; values to which this user gives the same tag are indistinguishable."""
         for some in self.common.ratios(protected=protected):
             yield Ratios(
                 some.own[self.codes],
@@ -423,11 +425,11 @@ class PersonalChannel(Channel):
             )
 
     def spell(self, reports: Any) -> list[str]:
-        """Reports as the common channel spells them."""
+        """Write reports as the common channel does."""
         return self.common.spell(reports)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Reports as the common channel reads them."""
+        """Parse reports as the common channel does."""
         return self.common.read_texts(texts, where=where)
 
 

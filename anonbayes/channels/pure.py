@@ -55,7 +55,7 @@ class PureChannel(Channel):
 
     @abstractmethod
     def describe_report(self, x: int, other: int) -> Any:
-        """Report that tells value `x` best from value `other` (codes), for audits."""
+        """Report that best distinguishes value `x` from value `other` (codes), for audits."""
 
     def support(self, p: npt.ArrayLike) -> Floats:
         """Probability that a report supports each value, ``miss + (hit - miss) p``."""
@@ -63,7 +63,7 @@ class PureChannel(Channel):
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
     def support_of(self, reports: Any) -> SupportCounts:
-        """Support counts of reports; given `SupportCounts` are checked and returned."""
+        """Support counts of reports; `SupportCounts` are checked and returned as they are."""
         if not isinstance(reports, SupportCounts):
             return SupportCounts(self.counts(reports), len(reports))
         if len(reports.counts) != len(self.domain):
@@ -89,7 +89,7 @@ class PureChannel(Channel):
         return closed_forms.share_interval(counts, n, self.hit, self.miss, level)
 
     def misfit(self, reports: Any) -> float:
-        """Probability, at most, of support counts as far from all distributions as these."""
+        """Upper bound on the probability of support counts this far from every distribution."""
         counts, n = self._support(reports)
         return closed_forms.misfit(counts, n, self.hit, self.miss)
 
@@ -134,7 +134,7 @@ class PureChannel(Channel):
         return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)
 
     def _closed_mle(self, reports: Any, likelihood: Any, p: Floats, level: float) -> Estimate:
-        """Maximum likelihood that was found without iterating."""
+        """Maximum-likelihood estimate that needed no iteration."""
         return Estimate(
             self.domain,
             "mle",
@@ -159,7 +159,7 @@ class PureChannel(Channel):
         return closed_forms.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
     def starting_distribution(self, reports: Any) -> Floats:
-        """Warm start of EM: the threshold estimate without its zeros."""
+        """Warm start of EM: the threshold estimate with its zeros lifted."""
         if not (self.hit > self.miss).all():
             return estimation.em.starting_point(None, len(self.domain))
         counts, n = self._support(reports)

@@ -49,7 +49,7 @@ OFTEN = 0.12
 
 
 def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitReports:
-    """Draw reports of users who hold `codes`: own bit one with ``hit``, others with ``miss``.
+    """Draw reports of users who hold `codes`, raising that bit with ``hit``, others with ``miss``.
 
     Examples
     --------
@@ -222,16 +222,16 @@ class SecureSource:
 
 
 class NoiseGenerator(np.random.Generator):
-    """Generator of simulated noise: what `generator` made, and takes as it is."""
+    """Generator of simulated noise, which `generator` makes, and accepts unchanged."""
 
 
 def generator(seed: Any = None, *stream_of: str) -> NoiseGenerator:
     """NumPy generator for simulated noise, one stream per seed, purpose and column.
 
-    A seed means something else here than to ``numpy.random.default_rng``: people who were
-    simulated with it must not be correlated with their noise, nor the noise of one column with
-    that of another. So the texts `stream_of` enter. Of a generator a few words are drawn,
-    which are the seed.
+    A seed gives other numbers than ``numpy.random.default_rng``: people simulated with the same
+    seed must not be correlated with their noise, nor the noise of one column with that of another.
+    The texts `stream_of` keep these streams apart. From a generator a few words are drawn and used
+    as the seed.
 
     Examples
     --------
@@ -267,15 +267,15 @@ def randomness(seed: Any = None, *stream_of: str) -> Source:
 
 
 class _Stock(list[T]):
-    """Items drawn ahead of their use."""
+    """Items drawn in advance."""
 
     __slots__ = ("__weakref__",)
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            "Random numbers drawn ahead must not be copied into another process; "
-            "make the reporter there."
+            "A reporter holds random numbers drawn in advance and cannot be copied to another "
+            "process; create one there."
         )
 
 
@@ -283,7 +283,7 @@ _stocks: WeakSet[_Stock[Any]] = WeakSet()
 
 
 def _forget() -> None:
-    """Drop everything drawn ahead; iterators over it go on with new draws."""
+    """Drop everything drawn in advance; iterators continue with new draws."""
     for stock in list(_stocks):
         stock.clear()
 
@@ -293,7 +293,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def stream(draw: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Endless items, which `draw` makes many at a time.
+    """Endless items; `draw` makes many at a time.
 
     Examples
     --------
@@ -342,7 +342,7 @@ REPORTS_AHEAD = 8192
 
 
 class Codes(dict[Any, int]):
-    """Codes of a domain's values. `Domain.index` answers for all others, or raises."""
+    """Codes of a domain's values; anything else is left to `Domain.index`, which may raise."""
 
     def __init__(self, domain: Domain) -> None:
         listed = not isinstance(domain, IntegerDomain)
@@ -357,7 +357,7 @@ class Codes(dict[Any, int]):
 
 
 def limit(probability: float) -> int:
-    """Words below this number are drawn with that probability.
+    """Number such that a uniform word lies below it with the given probability.
 
     Examples
     --------
@@ -370,7 +370,7 @@ def limit(probability: float) -> int:
 def response_reporter(
     domain: Domain, kept: float, pool: npt.NDArray[np.int64], source: Source
 ) -> Reporter:
-    """With probability `kept` the value itself, else one of the values in `pool` (codes).
+    """Report the value itself with probability `kept`, else one of the values in `pool` (codes).
 
     Examples
     --------
@@ -400,7 +400,7 @@ def response_reporter(
 
 
 def bit_reporter(domain: Domain, hit: Floats, miss: Floats, source: Source) -> Reporter:
-    r"""One byte per value, 0 or 1: the own bit raised with `hit`, every other one with `miss`.
+    r"""One byte per value, 0 or 1: the bit of the value raised with `hit`, all others with `miss`.
 
     Examples
     --------

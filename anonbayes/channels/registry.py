@@ -1,7 +1,7 @@
 """Mechanisms of local privacy, each declared once.
 
 Command line, completion, scenarios, their schema and `choose_channel` read this list; how reports
-are spelled in files is a method of the channel (`Channel.spell`, `Channel.read_texts`). Nothing
+are written to files is a method of the channel (`Channel.spell`, `Channel.read_texts`). Nothing
 large is imported here: a channel's module is loaded when it is made.
 """
 
@@ -31,7 +31,7 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
         "infinite": "the budget of all reports of a person together",
         "length": "the size to which sets are padded",
         "matrix": "the probability of each report from each value",
-        "shares": "the shares of values that reports are to keep",
+        "shares": "the shares of values that the reports should preserve",
     }
 )
 
@@ -50,9 +50,9 @@ class MechanismKind:
         ``module:callable`` below `anonbayes.channels`, called with the domain, the needed options
         in their order, the budget unless there are `budgets`, and given options by keyword.
     aliases : tuple of str
-        Other names of it.
+        Other names.
     needs, accepts : tuple of str
-        `OPTIONS` that must and that may be given.
+        `OPTIONS` that are required and that are allowed.
     numeric : bool
         Whether values are ascending numbers, such as those of a `BinnedDomain`.
     sets : bool
@@ -70,17 +70,17 @@ class MechanismKind:
 
     @property
     def takes_epsilon(self) -> bool:
-        """Whether it is made for one budget, that of all values that it protects."""
+        """Whether it takes one budget for all values that it protects."""
         return not {"budgets", "matrix"} & set(self.needs)
 
     def check(self, given: Mapping[str, Any], *, prefix: str = "") -> None:
-        """Raise `AnonbayesError` for an option that is missing or has no meaning."""
+        """Raise `AnonbayesError` for an option that is missing or does not apply."""
         for option, value in given.items():
             absent = value is None or (option in self.needs and _is_empty(value))
             if absent and option in self.needs:
                 raise AnonbayesError(f"{self.name} needs {prefix}{option}, {OPTIONS[option]}.")
             if not absent and not _is_empty(value) and option not in (*self.needs, *self.accepts):
-                raise AnonbayesError(f"{prefix}{option} has no meaning with {self.name}.")
+                raise AnonbayesError(f"{prefix}{option} cannot be used with {self.name}.")
 
     def make(self, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
         """Return the channel; see `make_channel`."""
@@ -153,20 +153,20 @@ _ALL = (
     ),
     MechanismKind(
         "matrix",
-        "a report by a table of probabilities, such as that of a statistical office",
+        "a report drawn from a published table of probabilities (post-randomization)",
         "matrix:MatrixChannel",
         aliases=("pram",),
         needs=("matrix",),
     ),
     MechanismKind(
         "invariant_pram",
-        "a value; expected shares of the released values are the true ones",
+        "a value, with shares expected to equal the true ones",
         "matrix:MatrixChannel.invariant",
         needs=("shares",),
     ),
     MechanismKind(
         "padded_sets",
-        "one member of a set of values; for what people have several of",
+        "one member of a set of values; for attributes with several values per person",
         "sets:PaddedSets",
         needs=("length",),
         sets=True,
@@ -212,7 +212,7 @@ MECHANISMS: Mapping[str, MechanismKind] = MappingProxyType({m.name: m for m in _
 
 
 def find_mechanism(name: str) -> MechanismKind:
-    """Return the mechanism of that name or alias; raise `AnonbayesError` for any other.
+    """Return the mechanism with that name or alias; raise `AnonbayesError` if there is none.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def find_mechanism(name: str) -> MechanismKind:
 
 
 def make_channel(name: str, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
-    """Return the channel of that name.
+    """Return the channel with that name.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def make_channel(name: str, domain: Domain, epsilon: float | None = None, **opti
     epsilon : float
         Budget; not for mechanisms with a budget per value.
     **options
-        Of `OPTIONS`, those that the mechanism needs or accepts; others may be given as None.
+        Those of `OPTIONS` that the mechanism needs or accepts; others may be None.
 
     Examples
     --------

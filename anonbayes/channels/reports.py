@@ -47,16 +47,22 @@ class BitReports:
         if pointers.ndim != 1 or len(pointers) < 1 or pointers[0] != 0:
             raise ChannelError("The row pointers of bit reports must start with 0.")
         if ones.ndim != 1:
-            raise ChannelError(f"The ones of bit reports must be a list, got shape {ones.shape}.")
+            raise ChannelError(
+                "The positions of ones in bit reports must be a list, got an array of shape "
+                f"{ones.shape}."
+            )
         if np.any(np.diff(pointers) < 0) or pointers[-1] != len(ones):
             raise ChannelError(
-                "The row pointers of bit reports must ascend to the number of ones "
-                f"({len(ones)}), got {int(pointers[-1])} at the end."
+                f"The row pointers of bit reports must ascend to the number of ones ({len(ones)}), "
+                f"but end with {int(pointers[-1])}."
             )
         if len(ones) and (ones.min() < 0 or ones.max() >= size):
             bad = int(np.flatnonzero((ones < 0) | (ones >= size))[0])
             row = int(np.searchsorted(pointers, bad, side="right")) - 1
-            raise ChannelError(f"Report {row} raises bit {ones[bad]} of {size} bits.")
+            raise ChannelError(
+                f"Report {row} raises bit {ones[bad]}, but reports have {size} bits, counted from "
+                "0."
+            )
         steps = np.diff(ones.astype(np.int64)) <= 0
         steps[pointers[1:-1][(pointers[1:-1] > 0) & (pointers[1:-1] < len(ones))] - 1] = False
         if steps.any():
@@ -71,7 +77,7 @@ class BitReports:
     def trusted(
         cls, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], size: int
     ) -> BitReports:
-        """Wrap arrays that are known to be right, without looking at them again."""
+        """Wrap arrays that are known to be valid, without checking them again."""
         self = cls.__new__(cls)
         self.indptr, self.indices, self.size = indptr, indices, size
         return self
@@ -81,7 +87,9 @@ class BitReports:
         """Read a matrix of zeros and ones, one row per report."""
         array = read_numbers("bits", bits, error=ChannelError)
         if array.ndim != 2:
-            raise ChannelError(f"Bit reports are a matrix, got an array of shape {array.shape}.")
+            raise ChannelError(
+                f"Bit reports must be a matrix, got an array of shape {array.shape}."
+            )
         if not np.isin(array, (0, 1)).all():
             row, column = np.argwhere(~np.isin(array, (0, 1)))[0]
             raise ChannelError(
@@ -119,13 +127,13 @@ class BitReports:
         return cls.trusted(indptr, column.astype(code_dtype(size)), size)
 
     def to_dense(self) -> npt.NDArray[np.uint8]:
-        """Matrix of zeros and ones, one row per report: for small numbers of reports."""
+        """Return the matrix of zeros and ones, one row per report; for small numbers of reports."""
         dense = np.zeros((len(self), self.size), dtype=np.uint8)
         dense[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = 1
         return dense
 
     def texts(self, *, rows: int = 50_000) -> Iterator[str]:
-        """Each report as a text of zeros and ones; `rows` of them are held in full at a time."""
+        """Write each report as a text of zeros and ones, expanding `rows` of them at a time."""
         for start in range(0, len(self), rows):
             ends = self.indptr[start : start + rows + 1]
             part = BitReports.trusted(ends - ends[0], self.indices[ends[0] : ends[-1]], self.size)
@@ -144,7 +152,7 @@ class BitReports:
         for row, text in enumerate(texts):
             if len(text) != size or text.strip("01"):
                 raise ChannelError(
-                    f"{where}, row {row}: {text[:40]!r} is not a text of {size} zeros and ones, "
+                    f"{where}, row {row}: {text[:40]!r} is not a string of {size} zeros and ones, "
                     "one for each value."
                 )
         letters = np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8)
@@ -179,7 +187,9 @@ class BitReports:
     def __getitem__(self, i: int) -> npt.NDArray[Any]:
         """Positions of the ones of report `i`."""
         if not -len(self) <= i < len(self):
-            raise IndexError(f"There is no report {i}; there are {len(self)}.")
+            raise IndexError(
+                f"There is no report {i}; there are {len(self)} reports, counted from 0."
+            )
         i %= len(self)
         return self.indices[self.indptr[i] : self.indptr[i + 1]]
 
@@ -209,7 +219,7 @@ def is_one_by_one(reports: Any) -> bool:
 
 
 def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
-    r"""Matrix of the bits of each report; raise `ChannelError` for one that is no bit report.
+    r"""Matrix of the bits of each report; raise `ChannelError` for anything but bit reports.
 
     Examples
     --------
@@ -263,11 +273,11 @@ class SupportCounts:
 
 
 def _whole_numbers(argument: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Whole numbers as an array; raise `ChannelError` for anything else."""
+    """Return whole numbers as an array; raise `ChannelError` for anything else."""
     array = np.asarray(values) if isinstance(values, np.ndarray) else None
     if array is not None and array.dtype.kind in "iu":
         return array.astype(np.int64, copy=False)
     numbers = read_numbers(argument, values, error=ChannelError)
     if (numbers.size and not (np.abs(numbers) < 2**63).all()) or (numbers % 1 != 0).any():
-        raise ChannelError(f"{argument} must be whole numbers.")
+        raise ChannelError(f"{argument} must be a list of whole numbers.")
     return numbers.astype(np.int64)

@@ -51,8 +51,8 @@ class UtilityOptimizedRR(PureChannel):
     epsilon : float
         Budget of the sensitive values, finite and not negative.
     sensitive : iterable
-        The sensitive values. With all of them it is randomized response, with none of them
-        the values are released as they are.
+        The sensitive values. If all values are sensitive, this is plain randomized response; if
+        none is, values are released unchanged.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class UtilityOptimizedRR(PureChannel):
         self._kept = kept
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
-        """Report of each value: with probability ``c3`` itself, else a random sensitive value."""
+        """Report each value: with probability ``c3`` itself, else a random sensitive value."""
         return self.domain.decode(self.release_codes(self._encode(values), seed=seed))
 
     def release_codes(
@@ -113,7 +113,7 @@ class UtilityOptimizedRR(PureChannel):
         try:
             return self._encode(reports)
         except DomainError as error:
-            raise ChannelError(f"{self!r} cannot produce a report: {error}") from None
+            raise ChannelError(f"{self!r} cannot produce one of the reports: {error}") from None
 
     def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
         """Count the reports of each value."""
@@ -122,7 +122,7 @@ class UtilityOptimizedRR(PureChannel):
         return estimation.likelihood.count(self.report_codes(reports), len(self.domain))
 
     def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
-        """Count without coding each report; None when that is not sure to tell values apart."""
+        """Count without coding each report; None when that might confuse values."""
         if len(set(map(type, reports))) != 1:
             return None
         try:
@@ -162,8 +162,9 @@ class UtilityOptimizedRR(PureChannel):
     def _counted(self, reports: SupportCounts) -> npt.NDArray[np.int64]:
         if len(reports.counts) != len(self.domain) or reports.counts.sum() != reports.n:
             raise ChannelError(
-                f"{self!r} reports one value per user: {len(self.domain)} counts that sum to "
-                f"{reports.n}, got {len(reports.counts)} that sum to {reports.counts.sum()}."
+                f"{self!r} reports one value per user, so it needs {len(self.domain)} counts that "
+                f"sum to {reports.n}; got {len(reports.counts)} counts that sum to "
+                f"{reports.counts.sum()}."
             )
         return reports.counts
 
@@ -222,7 +223,7 @@ class UtilityOptimizedRR(PureChannel):
     def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values; see `Channel.estimate`.
 
-        The reports are counted first, once: nothing else of them matters here.
+        The reports are counted first: nothing else about them matters here.
         """
         check_reports(reports)
         if not isinstance(reports, SupportCounts):
@@ -242,7 +243,7 @@ class UtilityOptimizedRR(PureChannel):
     # -- guarantees ----------------------------------------------------------------------------
 
     def log_ratios(self) -> tuple[Floats, Floats]:
-        """``log(hit/miss)`` and zero: the report that equals the value is the telling one."""
+        """``log(hit/miss)`` and zero: the report that equals the value has the largest ratio."""
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.log(self.hit) - np.log(self.miss)
         # A value that is never reported tells nothing (epsilon = 0).
@@ -271,7 +272,7 @@ class UtilityOptimizedRR(PureChannel):
         return float(self.miss.sum()) if len(self.domain) > 1 else 1.0
 
     def total_variation(self) -> float | None:
-        """See `Channel.total_variation`: the own report is likelier, all others are as likely."""
+        """See `Channel.total_variation`: only the report of the value itself is likelier."""
         gain = self.hit - self.miss
         return float(gain[0]) if len(gain) > 1 and self.sensitive.all() else None  # type: ignore[union-attr]
 

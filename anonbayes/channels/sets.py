@@ -30,22 +30,23 @@ PADDING = "padding"
 class PaddedSets:
     """Padding and sampling for people who hold sets (Qin et al. 2016; Wang, Li and Jha 2018).
 
-    A set of fewer than `length` values is filled up with padding, one member is drawn, and that
-    one is reported. Of a larger set every member is drawn with the same probability, so that shares
-    come out too small where many sets are larger than `length`.
+    A set of fewer than `length` values is filled up with padding, one member is drawn, and that one
+    is reported. In a larger set every member is drawn with the same probability, so shares are
+    underestimated where many sets are larger than `length`.
 
     Parameters
     ----------
     domain : Domain
         The values that sets may hold.
     epsilon : float
-        Budget: of any two sets, each report is at most ``exp(epsilon)`` times as likely from one.
+        Budget: each report is at most ``exp(epsilon)`` times as likely from one set as from
+        another.
     length : int
         Size to which sets are padded.
     mechanism : {"randomized_response", "unary_encoding"}, optional
-        By default the one of less variance. Drawing one member of `length` hides the others, which
-        lets randomized response spend ``log(1 + length (exp(epsilon) - 1))`` on it; bits of several
-        members could be raised together, so they get nothing extra.
+        By default the one with less variance. Drawing one member of `length` hides the others,
+        which lets randomized response spend ``log(1 + length (exp(epsilon) - 1))`` on it; bits of
+        several members could be raised together, so they get nothing extra.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class PaddedSets:
         return self.channel.methods
 
     def release(self, sets: Iterable[Iterable[object]], *, seed: Any = None) -> Any:
-        """Report of each set, of the mechanism on values and padding.
+        """Release one report per set, from the mechanism on values and padding.
 
         Parameters
         ----------
@@ -111,7 +112,8 @@ class PaddedSets:
         for place, each in enumerate(sets):
             if isinstance(each, str) or not isinstance(each, Iterable):
                 raise ChannelError(
-                    f"Column {self.domain.name!r}, row {place}: {each!r} is no set; give a list."
+                    f"Column {self.domain.name!r}, row {place}: {each!r} is not a set; give a "
+                    "list of values."
                 )
             held.append(list(each))
         flat = [value for each in held for value in each]
@@ -137,7 +139,7 @@ class PaddedSets:
         return lambda held: report(self._drawn([held], member)[0])
 
     def read_values(self, texts: Sequence[str], *, where: str = "values") -> list[list[str]]:
-        """Sets that texts spell, their members with commas between them."""
+        """Parse sets from texts whose members are separated by commas."""
         sets = [[part.strip() for part in text.split(",") if part.strip()] for text in texts]
         for row, members in enumerate(sets):
             for each in members:
@@ -145,15 +147,15 @@ class PaddedSets:
         return sets
 
     def spell(self, reports: Any) -> list[str]:
-        """Reports as texts; see `Channel.spell`."""
+        """Write reports as texts; see `Channel.spell`."""
         return self.channel.spell(reports)
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
-        """Reports that texts spell; see `Channel.read_texts`."""
+        """Parse reports from texts; see `Channel.read_texts`."""
         return self.channel.read_texts(texts, where=where)
 
     def estimate(self, reports: Any, *, method: str = "empirical", **settings: Any) -> Estimate:
-        """Share of people whose set holds each value, with limits.
+        """Share of people whose set contains each value, with limits.
 
         Shares of drawn members, times `length`: right while no set has more than `length` members.
         Shares of different values need not sum to one.
@@ -161,7 +163,7 @@ class PaddedSets:
         Parameters
         ----------
         reports
-            What `release` returned, of many people.
+            What `release` returned for many people.
         method, **settings
             As in `Channel.estimate`, for the shares of members and padding.
         """
@@ -188,7 +190,7 @@ class PaddedSets:
         )
 
     def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
-        """Largest expected loss: all values alike, as frequent as sets or noise allow."""
+        """Largest expected loss: all values equally frequent, as far as sets or noise allow."""
         hit, miss, size = float(self.hit[0]), float(self.miss[0]), len(self.domain)
         even = min(1.0, self.length / size, (0.5 - miss) / (hit - miss))
         return self.expected_loss(np.full(size, even), n, norm=norm)
@@ -209,7 +211,8 @@ class PaddedSets:
         """Check local differential privacy of sets on the exact probabilities."""
         if not isinstance(notion, LDP):
             raise ChannelError(
-                f"{notion!r}: sets are protected as wholes, whatever they hold; audit LDP(epsilon)."
+                f"{notion!r} cannot be audited here: sets are protected as a whole, whatever they "
+                "contain; audit LDP(epsilon)."
             )
         full = f"{{{', '.join(self.domain.labels[: self.length])}}}"
         return notion.audit(_Extremes(Domain(self.domain.name, [full, "{}"]), self.ldp_budget()))
@@ -227,7 +230,7 @@ class PaddedSets:
 
 @dataclass(frozen=True)
 class _Extremes:
-    """The two sets that are told apart best, for audits."""
+    """The two sets that are easiest to distinguish, for audits."""
 
     domain: Domain
     budget: float

@@ -1,8 +1,8 @@
-"""Shuffle amplification: what reports guarantee once nobody knows who sent which.
+"""Shuffle amplification: what reports guarantee when nobody knows who sent which.
 
 When a trusted shuffler passes reports on in random order, a person's report hides among those of
-all others, and the reports together satisfy central (epsilon, delta)-differential privacy with a
-smaller budget than each keeps by itself.
+all others, and together the reports satisfy central (epsilon, delta)-differential privacy with a
+smaller budget than each does alone.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Shuffled:
     def __str__(self) -> str:
         """Return one sentence."""
         return (
-            f"{self.n:,} shuffled reports of local epsilon {self.local_epsilon:.4g} keep central "
-            f"({self.epsilon:.4g}, {self.delta:.3g})-differential privacy"
+            f"{self.n:,} shuffled reports with local epsilon {self.local_epsilon:.4g} satisfy "
+            f"central ({self.epsilon:.4g}, {self.delta:.3g})-differential privacy"
         )
 
 
 def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffled:
-    """Return the central guarantee of `n` reports that a trusted shuffler mixed.
+    """Return the central guarantee of `n` reports mixed by a trusted shuffler.
 
-    The bound is the numerical one of Feldman, McMillan and Talwar, summed up exactly; see
+    The bound is the numerical one of Feldman, McMillan and Talwar, summed exactly; see
     `shuffled_delta`.
 
     Parameters
@@ -72,7 +72,7 @@ def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffl
     n : int
         Number of people, one report each.
     delta : float
-        Probability with which the guarantee may fail, below ``1/n`` to mean anything.
+        Probability with which the guarantee may fail; it should be below ``1/n``.
 
     References
     ----------
@@ -111,7 +111,7 @@ def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffl
 
 
 def shuffled_delta(epsilon: float, n: int, local: float, apart: float | None = None) -> float:
-    """Probability, at most, with which shuffled reports exceed a central budget.
+    """Upper bound on the probability that shuffled reports exceed a central budget.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Square wave: the distribution of numbers from reports that are likelier near the true one."""
+"""Square wave: the distribution of numbers, from reports that tend to be near the true one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SquareWave(WindowChannel):
     may lie beyond the ends. With ``e = exp(epsilon)`` each of the ``2b + 1`` reports near the true
     bin has probability ``e / ((2b + 1) e + K - 1)``, each other one ``1 / ((2b + 1) e + K - 1)``:
     epsilon-LDP. Where shares of neighbouring bins are similar, ``method="ems"`` (EM with
-    smoothing), the default, is far more accurate than estimates that take bins for unrelated.
+    smoothing), the default, is far more accurate than estimates that treat bins as unrelated.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class SquareWave(WindowChannel):
         return len(self.domain) + 2 * self.b
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
-        """Report of each bin (codes): a whole number from 0 to ``K + 2b - 1``."""
+        """Report each bin (codes) as a whole number from 0 to ``K + 2b - 1``."""
         source, n, own = self._source(seed), len(codes), np.asarray(codes, dtype=np.int64)
         wide = 2 * self.b + 1
         near = source.random(n) < self.high * wide
@@ -88,7 +88,7 @@ class SquareWave(WindowChannel):
         return super()._encode(values)
 
     def read(self, reports: Any) -> Ints:
-        """Return the reports as an array; raise `ChannelError` for one that it cannot send."""
+        """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
         return whole_reports(self, self._numbers("reports", reports), self.n_reports)
 
     def windows(self, reports: Any) -> tuple[Ints, Ints]:
@@ -122,12 +122,12 @@ class SquareWave(WindowChannel):
             What `release` returned, of many users.
         method : {"ems", "mle", "em", "bayes"}
             ``"ems"`` is EM in which every iteration ends with averaging neighbours with weights 1,
-            2, 1 (`smoothing`, `iterations`, `tolerance`). How strongly, the reports choose by
-            Akaike's criterion; ``smoothing=1`` is the algorithm of Li et al., 0 is plain EM.
-            Others as in `Channel.estimate`.
+            2, 1 (`smoothing`, `iterations`, `tolerance`). The strength is chosen by Akaike's
+            criterion; ``smoothing=1`` is the algorithm of Li et al., 0 is plain EM. The other
+            methods are those of `Channel.estimate`.
         **settings
-            Of the method, and `level` for the intervals, which hold the limits of all strengths of
-            smoothing, for every method; with `smoothing` those of this one only.
+            Settings of the method, and `level` for the intervals. These enclose the limits of all
+            strengths of smoothing, for every method, unless `smoothing` is given.
         """
         return super().estimate(reports, method=method, **settings)
 
@@ -149,7 +149,7 @@ class SquareWave(WindowChannel):
         return self._from_end("ems", n, found.end, found.interval, level)
 
     def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
-        """Unbiased mean, with Student's limits within the range.
+        """Unbiased mean, with Student's limits clipped to the range.
 
         Every report counts as a number whose mean is the true one: for bins of equal width a linear
         function of the report.
@@ -157,7 +157,7 @@ class SquareWave(WindowChannel):
         return self._mean_of(self._weights[self.read(reports)], level)
 
     def variance(self, value: float) -> float:
-        """Variance of the number that a report of this value stands for in `mean`."""
+        """Variance of the number that a report of this value represents in `mean`."""
         code, w = self.domain.index(value), self._weights
         near = w[code : code + 2 * self.b + 1]
         square = self.low * (w @ w) + (self.high - self.low) * (near @ near)
@@ -165,11 +165,11 @@ class SquareWave(WindowChannel):
 
     @cached_property
     def _weights(self) -> Floats:
-        """Number of each report such that the mean over reports is the value, ``Q w = x``."""
+        """Number for each report such that their mean is the value, ``Q w = x``."""
         numbers, every = self.domain.numbers, np.arange(self.n_reports, dtype=float)
         gain = (self.high - self.low) * (2 * self.b + 1)
         if gain <= 0 or len(numbers) < 2:
-            raise ChannelError(f"The reports of {self!r} say nothing about the mean.")
+            raise ChannelError(f"The reports of {self!r} carry no information about the mean.")
         step = (numbers[-1] - numbers[0]) / (len(numbers) - 1)
         if np.allclose(np.diff(numbers), step, rtol=1e-9):
             # Position y - b has mean low * (sum of all positions) + gain * code.

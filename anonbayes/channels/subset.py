@@ -1,4 +1,4 @@
-"""Subset selection: the report is a set of values that more likely than not holds the true one."""
+"""Subset selection: the report is a set of values that is likely to contain the true one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ CHUNK = 1 << 20
 class SubsetSelection(OnesChannel):
     """Subset selection (Ye and Barg 2018; Wang et al. 2016): a set of ``d`` of the ``K`` values.
 
-    With ``e = exp(epsilon)`` the set holds the true value with probability
+    With ``e = exp(epsilon)`` the set contains the true value with probability
     ``d e / (d e + K - d)``; all sets that do are equally likely, and so are all that do not. Each
-    set that holds the value is ``e`` times as likely as each that does not: epsilon-LDP. With
+    set that contains it is ``e`` times as likely as each that does not: epsilon-LDP. With
     ``d = 1`` it is randomized response.
 
     Parameters
@@ -79,7 +79,7 @@ class SubsetSelection(OnesChannel):
     # -- the user's device -----------------------------------------------------------------------
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
-        """Set of each value (codes), as the raised bits of a report."""
+        """Draw a set for each value (codes), as the raised bits of a report."""
         source, size, n = self._source(seed), len(self.domain), len(codes)
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
         step = max(1, CHUNK // size)
@@ -94,7 +94,7 @@ class SubsetSelection(OnesChannel):
         return BitReports.trusted(np.arange(n + 1) * self.d, chosen.ravel(), size)
 
     def _draw(self, n: int, source: Source) -> tuple[Mask, Mask]:
-        """Whether the own value is in each of `n` sets, and bits of all others (Floyd's method)."""
+        """Whether each of `n` sets has the true value, and bits of all others (Floyd's method)."""
         inside = source.random(n) < self.hit[0]
         others = len(self.domain) - 1
         bits = np.zeros((n, others), dtype=bool)
@@ -106,7 +106,7 @@ class SubsetSelection(OnesChannel):
         return inside, bits
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
-        """Return a function that reports one value as a byte 0 or 1 per bit."""
+        """Return a function that reports one value, as one byte (0 or 1) per bit."""
         codes, source, many = Codes(self.domain), self._source(seed, "reporter"), 16
 
         def draw() -> list[tuple[bytes, bytes]]:
@@ -132,7 +132,7 @@ class SubsetSelection(OnesChannel):
         wrong = np.flatnonzero(np.diff(bits.indptr) != self.d)
         if len(wrong):
             raise ChannelError(
-                f"{self!r} cannot produce report {wrong[0]}: it holds "
+                f"{self!r} cannot produce report {wrong[0]}: it contains "
                 f"{len(bits[int(wrong[0])])} values, not {self.d}."
             )
         return bits
@@ -183,7 +183,7 @@ class SubsetSelection(OnesChannel):
         return np.broadcast_to(own, (size,)), np.broadcast_to(0.0, (size,))
 
     def describe_report(self, x: int, other: int) -> str:
-        """Words for a report that tells `x` from `other`."""
+        """Describe a report that distinguishes `x` from `other`."""
         return f"a set with {self.domain.labels[x]} and without {self.domain.labels[other]}"
 
     def with_epsilon(self, epsilon: float) -> SubsetSelection:

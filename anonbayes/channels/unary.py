@@ -43,8 +43,8 @@ class OnesChannel(PureChannel):
     def read(self, reports: Any) -> BitReports:
         """Return the reports as `BitReports`.
 
-        A matrix of zeros and ones is read too, a list of what a `reporter` returned, and a column
-        of a data frame whose cells list the positions of the ones.
+        Accepted are also a matrix of zeros and ones, a list of what a `reporter` returned, and a
+        column of a data frame whose cells list the positions of the ones.
         """
         if isinstance(reports, SupportCounts):
             raise ChannelError(
@@ -61,7 +61,7 @@ class OnesChannel(PureChannel):
             bits = BitReports.from_dense(reports)
         if bits.size != len(self.domain):
             raise ChannelError(
-                f"{self!r} produces {len(self.domain)} bits, the reports have {bits.size}."
+                f"{self!r} produces {len(self.domain)} bits, but the reports have {bits.size}."
             )
         return bits
 
@@ -85,11 +85,11 @@ class OnesChannel(PureChannel):
         return ReportEvidence(codes, labels, self._rows(distinct).matrix())
 
     def spell(self, reports: Any) -> list[str]:
-        """Each report as a text of zeros and ones, in the order of the domain."""
+        """Write each report as a string of zeros and ones, in the order of the domain."""
         return list(self.read(reports).texts())
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> BitReports:
-        """Reports that texts of zeros and ones spell."""
+        """Parse reports from strings of zeros and ones."""
         return BitReports.from_texts(texts, len(self.domain), where=where)
 
 
@@ -123,13 +123,14 @@ class BitChannel(OnesChannel):
         if len(bad):
             i = int(bad[0])
             raise ChannelError(
-                f"Bit of {domain.values[i]!r}: raised by its own value with {self.hit[i]:.6g} "
-                f"and by others with {self.miss[i]:.6g}; the second must not be larger, nor 1."
+                f"The bit of {domain.values[i]!r} is raised with probability {self.hit[i]:.6g} by "
+                f"its own value and {self.miss[i]:.6g} by others; the second must not be larger, "
+                f"nor 1."
             )
         self.epsilon = largest_ratio(*self.log_ratios())
 
     def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
-        """Sparse bit report of each value (codes).
+        """Draw a sparse bit report for each value (codes).
 
         Only the ones are drawn, by the gaps between them, and only they take time and memory:
         about ``n sum(miss)`` of them. With ``miss`` near 1/2 or above, that is most of the bits.
@@ -167,7 +168,7 @@ class BitChannel(OnesChannel):
         return SupportCounts(counts, n)
 
     def collect(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> SupportCounts:
-        """Release every user's report and keep the counts only, in bounded memory.
+        """Release every user's report and keep only the counts, in bounded memory.
 
         Examples
         --------
@@ -291,7 +292,7 @@ class BitChannel(OnesChannel):
         return np.where(proof, -other, own), other, proof
 
     def describe_report(self, x: int, other: int) -> str:
-        """Words for the report that raises the bit of `x` and not that of `other`."""
+        """Describe the report that raises the bit of `x` and not that of `other`."""
         return f"bit {self.domain.labels[x]} raised, bit {self.domain.labels[other]} not"
 
     def common_mass(self) -> float:
@@ -372,7 +373,7 @@ class RAPPOR(BitChannel):
     epsilon : float
         Budget, finite and not negative.
     theta : float, optional
-        Probability that the own bit stays one, between 0 and 1; by default the classic
+        Probability that the bit of the value stays one, between 0 and 1; by default the classic
         ``exp(epsilon/2) / (exp(epsilon/2) + 1)``. ``theta = 1/2`` is OUE.
 
     Examples
@@ -468,7 +469,7 @@ class UtilityOptimizedRAPPOR(BitChannel):
 
 
 def best_theta(n_sensitive: int, epsilon: float) -> float | None:
-    """Best `theta` for uRAP, or None (the classic one) where every choice is equally good.
+    """Best `theta` for uRAP, or None (the classic one) where all choices are equally good.
 
     With ``E = exp(epsilon)``, ``A = m/(E-1) + 1``, ``B = m E/(E-1)``, ``s = sqrt(B E / A)`` and
     ``x = (1+s)/(E+s)``: ``theta = E (1-x)/(E-1)``; written below with ``1/E``.

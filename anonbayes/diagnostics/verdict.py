@@ -331,18 +331,19 @@ def _advice(
             yield "Run the ladder longer, or with more temperatures where exchanges are rare."
         elif step in UNTEMPERED:
             yield (
-                f"More draws of step={step!r} will not bridge modes; sample with step='tempered'."
+                f"More draws of step={step!r} will not bridge modes; sample with step='tempered' "
+                "(on the command line: --step tempered)."
             )
         else:
             yield (
                 "If more draws do not bring the chains together, use a sampler that crosses "
-                "between modes (for Anatomy tables: step='tempered')."
+                "between modes (for Anatomy tables: step='tempered', or --step tempered)."
             )
     elif any(check.name == ESS for check in limited):
         factor = 100.0 * found.n_chains / max(effective_sizes(found).min(), 1.0)
         yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
         if step in ("swap", "permute", "sequential"):
-            yield "step='block' moves faster than this step where groups are small enough."
+            yield "step='block' (--step block) moves faster where groups are small enough."
     if not between and {check.name for check in failed} & {name for _, name in WITHIN.values()}:
         yield "The chains still drift: discard a longer beginning (tune), then take more draws."
     yield from dict.fromkeys(check.advice for check in limited if check.advice)

@@ -1,14 +1,15 @@
 """Bayesian estimation: posterior draws of the distribution behind the reports.
 
 The prior is ``p ~ Dirichlet(A/K, ..., A/K)``. Its weight ``A`` decides how even shares are before
-any report: no fixed one fits even and very uneven populations alike, and ``A = K``, the uniform
-prior, swamps noisy reports. By default it is learnt with the shares, ``log A`` being uniform.
+any report: no fixed weight suits both even and very uneven populations, and ``A = K``, the uniform
+prior, swamps noisy reports. By default it is learned with the shares, under a uniform prior on
+``log A``.
 
 A draw moves probability between pairs of values, whose sum stays: the split of a pair has a
 one-dimensional posterior, which is drawn by slices on its logit and by proposals from its prior
-(these carry it over the gap between "nobody" and "some"). Where a report names one value or none,
-the likelihood of a pair is that of its two counts, and a sweep costs ``O(K)`` whatever the number
-of reports. Other reports enter by the quadratic expansion of their log-likelihood around its
+(which carry it across the gap between "nobody" and "somebody"). Where a report names one value or
+none, the likelihood of a pair is that of its two counts, and a sweep costs ``O(K)`` whatever the
+number of reports. Other reports enter by the quadratic expansion of their log-likelihood around its
 maximum; the exact likelihood then accepts or refuses what was moved (surrogate transitions: Liu
 2001, Monte Carlo Strategies, 9.4.3), so that the draws are from the posterior itself.
 """
@@ -49,7 +50,7 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.5, 10.0
 
 
 class PosteriorDraws(NamedTuple):
-    """Posterior draws of shape (chains, draws, K), the weight of the prior, and how it mixed."""
+    """Posterior draws of shape (chains, draws, K), the prior's weight, and how chains mixed."""
 
     p: Floats
     prior_weight: Floats
@@ -83,9 +84,9 @@ def sample(
     alpha : float or array-like of shape (K,), optional
         Parameters of the prior.
     prior_weight : float, optional
-        Instead, their sum, the same for all values. With neither the weight is learnt.
+        Their sum, shared equally by all values, instead of `alpha`. With neither, it is learned.
     draws, tune, chains : int
-        Kept draws per chain, draws before the first, and number of chains.
+        Draws kept per chain, draws discarded before them, and number of chains.
     thin : int
         Sweeps per kept draw.
     seed : int, numpy.random.Generator or None
@@ -123,7 +124,7 @@ def sample(
 
 
 class _Partition(NamedTuple):
-    """Reports that say one of several cells of values, and nothing of the value inside.
+    """Reports that name one of several cells of values, and nothing about the value inside.
 
     Given the prior's weight, cells and shares inside are independent Dirichlet vectors; the weight
     itself is drawn given the counts alone. So draws are nearly independent.
@@ -180,7 +181,7 @@ class _Split(NamedTuple):
 
 
 def _split(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | _Partition | None:
-    """How reports enter; None when there are too many values for an expansion."""
+    """How reports enter the sampler; None when there are too many values for an expansion."""
     if isinstance(likelihood, DenseLikelihood):
         return _expand(likelihood)
     if (cells := _cells(likelihood)) is not None:
@@ -210,7 +211,7 @@ def _expand(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | None:
 
 @dataclass
 class _Chain:
-    """Where a chain is."""
+    """State of a chain."""
 
     likelihood: MixtureLikelihood | DenseLikelihood
     split: _Split | _Partition | None
@@ -238,7 +239,7 @@ class _Chain:
         )
 
     def move(self, *, exact: bool, adapt: bool) -> None:
-        """One sweep, corrected by the exact likelihood where an expansion made it."""
+        """One sweep, corrected by the exact likelihood where it used an expansion."""
         if self.likelihood.size == 1:
             return
         if self.split is None:
@@ -284,7 +285,7 @@ class _Chain:
         self.p, self.log_p = p / total, log_p - math.log(total)
 
     def _learn(self) -> None:
-        """Another weight of the prior at which every share keeps its place in the prior."""
+        """Propose another weight of the prior, keeping every share's quantile."""
         self._learn_given_p()
         size = len(self.p)
         old = float(self.alpha[0])
@@ -305,7 +306,7 @@ class _Chain:
             self.p, self.log_p, self.alpha = p, log_p, np.full(size, new)
 
     def _learn_given_p(self) -> None:
-        """Another weight of the prior with the shares as they are."""
+        """Propose another weight of the prior while keeping the shares."""
         size, logs = len(self.p), float(self.log_p.sum())
 
         def density(log_alpha: float) -> float:
@@ -315,7 +316,7 @@ class _Chain:
         self._slice_weight(density)
 
     def _slice_weight(self, density: Callable[[float], float]) -> None:
-        """Another weight of a learnt prior, whose logarithm has this log-density, by a slice."""
+        """Draw another weight of a learned prior, given the log-density of its logarithm."""
         if not self.learnt:
             return
         size = len(self.p)
@@ -364,7 +365,7 @@ def _same_place(log_g: Floats, old: float, new: float) -> Floats:
 
 @njit(cache=True)
 def _log_gamma_draw(rng: Any, a: float) -> float:
-    """Logarithm of a gamma draw; tiny orders do not underflow."""
+    """Logarithm of a gamma draw; tiny shape parameters do not underflow."""
     if a >= 1.0:
         return np.log(rng.standard_gamma(a))
     return np.log(rng.standard_gamma(a + 1.0)) + np.log(1.0 - rng.random()) / a
@@ -549,7 +550,7 @@ def _effective(parts: Floats, total: Floats) -> Floats:
 
 
 def dirichlet(alpha: Floats, rng: np.random.Generator) -> Floats:
-    """Draw from a Dirichlet distribution; tiny parameters do not end in zeros only."""
+    """Draw from a Dirichlet distribution; tiny parameters do not give all zeros."""
     gammas = rng.standard_gamma(alpha)
     total = gammas.sum()
     if total > 0:
@@ -561,13 +562,14 @@ def dirichlet(alpha: Floats, rng: np.random.Generator) -> Floats:
 
 
 def check_prior(alpha: npt.ArrayLike, size: int) -> Floats:
-    """Return the prior parameters as an array of that size; raise `ModelError` for others."""
+    """Return the prior parameters as an array of that size; raise `ModelError` if they are not."""
     array = np.asarray(alpha, dtype=float)
     if array.ndim == 0:
         array = np.full(size, float(array))
     if array.shape != (size,):
         raise ModelError(
-            f"alpha must be one number or one for each of the {size} values, got {array.shape}."
+            f"alpha must be one number or one for each of the {size} values, got an array of "
+            f"shape {array.shape}."
         )
     if not (np.isfinite(array) & (array > 0)).all():
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])

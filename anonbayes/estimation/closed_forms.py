@@ -51,13 +51,13 @@ class Estimate:
     n : int
         Number of reports.
     p : ndarray, shape (K,)
-        The estimate, in domain order. Of the empirical estimator, entries may be negative.
+        The estimate, in domain order. Entries of the empirical estimator may be negative.
     interval : ndarray, shape (K, 2), or None
-        Lower and upper limit for each value, the estimate between them: confidence limits
-        (Wilson's, of the share of supporting reports), widened to the estimate where it lies
-        outside. For ``method="bayes"`` equal-tailed credible limits, with the learnt prior widened
-        to the confidence limits: a prior that takes all values alike would leave out the largest
-        shares where noise prevails.
+        Lower and upper limit for each value, with the estimate between them: confidence limits
+        (Wilson's, for the share of supporting reports), widened to the estimate where it lies
+        outside. For ``method="bayes"``, equal-tailed credible limits, which with the learned prior
+        are widened to the confidence limits: a prior that treats all values alike would miss the
+        largest shares where noise prevails.
     level : float
         Probability of `interval`.
     log_likelihood : float or None
@@ -65,15 +65,15 @@ class Estimate:
     path : ndarray or None
         Log-likelihood before each EM iteration.
     iterations : int
-        Passes over the reports that EM used.
+        Number of passes of EM over the reports.
     converged : bool
         Whether the iteration reached its tolerance (always true for closed forms).
     gap : float
-        Upper bound on what the log-likelihood could still gain, where it was computed.
+        Upper bound on how much the log-likelihood could still increase, where computed.
     r_hat, ess : float
-        For ``method="bayes"`` the largest R-hat and the smallest effective number of draws.
+        For ``method="bayes"``, the largest R-hat and the smallest effective sample size.
     misfit : float
-        Probability of reports that fit the channel as badly, at most; NaN where it is not known.
+        Upper bound on the probability of reports that fit this badly; NaN where not known.
     draws : xarray.DataArray or None
         Posterior draws with dims ``(chain, draw, <domain name>)``.
     intermediate : Estimate or None
@@ -123,7 +123,7 @@ class Estimate:
         return frame
 
     def consistent(self) -> Estimate:
-        """Return the nearest distribution (Norm-Sub); estimates that are one stay as they are.
+        """Return the nearest distribution (Norm-Sub); distributions are returned unchanged.
 
         Examples
         --------
@@ -181,13 +181,13 @@ def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") ->
     estimate, limit : ndarray
         Empirical estimate and its significance threshold.
     remainder : {"uniform", "zero"}
-        What becomes of the rest of the probability: shared out evenly among the values below
-        the threshold so that the sum is one (ULDP), or dropped, leaving zeros (PIE).
+        What happens to the remaining probability: it is divided evenly among the values below the
+        threshold so that the sum is one (ULDP), or dropped, leaving zeros (PIE).
 
     Notes
     -----
-    When the kept estimates already sum to more than one, the remainder is zero and they are
-    scaled down to a distribution; likewise scaled when no value is left to take the remainder.
+    When the kept estimates already sum to more than one, the remainder is zero and they are scaled
+    down to a distribution. They are also scaled when no value is left to take the remainder.
 
     Examples
     --------
@@ -210,8 +210,8 @@ def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") ->
 def norm_sub(estimate: npt.ArrayLike) -> Floats:
     """Nearest distribution: negative shares become zero, and all others lose or gain the same.
 
-    The consistency step Norm-Sub of Wang et al. (2020), which is the projection onto the simplex;
-    found by one sort.
+    The consistency step Norm-Sub of Wang et al. (2020): the projection onto the simplex, computed
+    with one sort.
 
     Parameters
     ----------
@@ -286,8 +286,8 @@ def share_interval(
 def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
     """Distribution on a domain: labelled by its values, or an array in its order.
 
-    Raise `DomainError` for labels that are not its values, `ChannelError` for what is no
-    distribution.
+    Raise `DomainError` for labels that are not its values, `ChannelError` for anything that is not
+    a distribution.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
 
 
 def around(interval: Floats, *inside: Floats) -> Floats:
-    """Interval that also holds other estimates or limits of the same shares.
+    """Interval widened to contain other estimates or limits of the same shares.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def around(interval: Floats, *inside: Floats) -> Floats:
 
 
 def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
-    """Probability, at most, of support counts as far from all distributions as these.
+    """Upper bound on the probability of support counts this far from every distribution.
 
     Shares below zero or above one can only be noise: their squared standard scores sum to less than
     a chi-square variable with as many degrees of freedom as there are values. And all shares sum to
@@ -377,8 +377,8 @@ def check_informative(hit: Floats, miss: Floats) -> Floats:
     gain = hit - miss
     if not (gain > 0).all():
         raise ChannelError(
-            "The reports carry no information on some value (its report is as likely from "
-            "another value, as with epsilon = 0); only method='bayes' has an answer, the prior."
+            "The reports carry no information about some value (its report is just as likely from "
+            "another value, as with epsilon = 0); only method='bayes' can answer, with the prior."
         )
     return gain
 

@@ -23,7 +23,7 @@ BOUT = 24
 
 
 class Fixpoint(NamedTuple):
-    """Where an iteration ended, and how it went."""
+    """Result of an iteration, and how it was reached."""
 
     p: Floats
     log_likelihood: float
@@ -34,7 +34,7 @@ class Fixpoint(NamedTuple):
 
 
 def starting_point(p: npt.ArrayLike | None, size: int) -> Floats:
-    """Distribution without zeros near `p`: negative entries are cut, a little is spread evenly.
+    """Distribution near `p` without zeros: negative entries are cut, and a little is spread evenly.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def starting_point(p: npt.ArrayLike | None, size: int) -> Floats:
         return uniform
     array = np.asarray(p, dtype=float)
     if array.shape != (size,) or not np.isfinite(array).all():
-        raise ChannelError(f"A start needs one finite number for each of the {size} values.")
+        raise ChannelError(f"start= needs one finite number for each of the {size} values.")
     positive = np.maximum(array, 0.0)
     if positive.sum() == 0:
         return uniform
@@ -69,10 +69,10 @@ def reconstruct(
     start : array-like
         Distribution without zeros, see `starting_point`.
     iterations : int
-        Largest number of iterations. Stopping early regularises.
+        Maximum number of iterations. Stopping early regularises.
     tolerance : float
-        Stop when the log-likelihood can gain at most this much **per report** any more, by its
-        certified bound (`SimplexLikelihood.step`).
+        Stop when the log-likelihood can increase by at most this much **per report**, according to
+        its certified bound (`SimplexLikelihood.step`).
     """
     p = check_distribution(start, likelihood.size, "start")
     _check_limits(iterations, tolerance)
@@ -96,9 +96,9 @@ def maximize(
 ) -> Fixpoint:
     """Maximum likelihood by accelerated EM on the values that matter.
 
-    Squared extrapolation (`_climb`) takes long strides; between bouts, values that nearly nobody
-    seems to hold and whose gradient points outwards are set aside, and come back when it turns
-    (the maximum has many zeros, and a pass costs the ones that are left). Convergence is judged
+    Squared extrapolation (`_climb`) takes long strides. In between, values that hardly anybody
+    seems to hold and whose gradient points outwards are set aside, and return when it turns (the
+    maximum has many zeros, and a pass costs only the values that are left). Convergence is judged
     on all values. Parameters as in `reconstruct`; `iterations` counts passes over the reports.
     """
     p = check_distribution(start, likelihood.size, "start")
@@ -181,6 +181,6 @@ def _climb(likelihood: SimplexLikelihood, p: Floats, iterations: int, target: fl
 
 def _check_limits(iterations: int, tolerance: float) -> None:
     if iterations < 1:
-        raise ChannelError(f"iterations={iterations!r}: EM needs at least one.")
+        raise ChannelError(f"iterations={iterations!r}: EM needs at least one iteration.")
     if not tolerance >= 0:
         raise ChannelError(f"tolerance={tolerance!r} must not be negative.")

@@ -123,8 +123,8 @@ def support_rows(
 def invert(a: npt.ArrayLike, b: npt.ArrayLike, y: npt.ArrayLike, prime: int) -> Ints:
     """Return the one value that hashes to each report when ``g = p < 2^31``.
 
-    Hash functions with ``a = 0`` are constant: -1 when every value hashes to the report, -2 when
-    none does.
+    Hash functions with ``a = 0`` are constant: they give -1 when every value hashes to the report,
+    -2 when none does.
 
     Examples
     --------
@@ -225,9 +225,11 @@ def _check_theta(theta: float) -> None:
 def _check(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> tuple[Floats, float]:
     shares = np.asarray(p, dtype=float)
     if not ((shares >= 0) & (shares <= 1)).all():
-        raise ChannelError("p holds numbers that are no shares between 0 and 1.")
+        raise ChannelError("p contains numbers that are not shares between 0 and 1.")
     if n < 1 or size < 2:
-        raise ChannelError(f"n={n!r} must be at least 1, and the number of symbols ({size!r}) 2.")
+        raise ChannelError(
+            f"n={n!r} must be at least 1, and the number of symbols ({size!r}) at least 2."
+        )
     if check_epsilon(epsilon) == 0:
-        raise ChannelError("epsilon=0: the reports carry no information, the loss is infinite.")
+        raise ChannelError("epsilon=0: the reports carry no information, so the loss is infinite.")
     return shares, float(np.exp(-epsilon))

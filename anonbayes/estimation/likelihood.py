@@ -33,7 +33,7 @@ __all__ = [
 
 @njit(cache=True)
 def count(codes: Any, size: int) -> Any:
-    """Count each code below `size`; narrow integer types are not widened first."""
+    """Count each code below `size` without widening narrow integer types first."""
     out = np.zeros(size, dtype=np.int64)
     for i in range(len(codes)):
         out[codes[i]] += 1
@@ -111,9 +111,9 @@ def allocate(
     indices: Any,
     counts: Any,
 ) -> int:
-    """Draw which entry each report stems from; `counts` gets those per column.
+    """Draw which entry each report stems from; `counts` receives the numbers per column.
 
-    Returns how many reports stem from the floor, which says nothing about the column.
+    Returns how many reports stem from the floor, which carries no information about the column.
     """
     noise = 0
     for r in range(len(floor)):
@@ -172,7 +172,7 @@ def allocate(
 
 # Entries of the largest full matrix that is written down.
 LEAST_FACTOR = 1e-100
-"""Factors below this would take their rows, or products of them, out of floating point."""
+"""Smaller factors would make their rows, or products of them, underflow."""
 MAX_FULL = 50_000_000
 
 
@@ -211,7 +211,7 @@ class SimplexLikelihood(ABC):
         log_likelihood : float
             At the distribution that came in.
         gap : float
-            Certified upper bound on what the log-likelihood can still gain:
+            Certified upper bound on how much the log-likelihood can still increase:
             ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
         """
         gradient, total = self.gradient(p)
@@ -256,7 +256,7 @@ class MixtureLikelihood(SimplexLikelihood):
     indices: npt.NDArray[Any]
 
     def __post_init__(self) -> None:
-        """Hold what the kernels rely on, which look at no bound themselves."""
+        """Check what the kernels rely on: they check no bounds themselves."""
         rows, ones, ends = len(self.floor), self.indices, self.indptr
         if not (
             len(self.weights) == len(self.log_scale) == rows == len(ends) - 1
@@ -297,13 +297,13 @@ class MixtureLikelihood(SimplexLikelihood):
 
     @cached_property
     def is_diagonal(self) -> bool:
-        """Whether row ``k`` holds the value ``k`` alone."""
+        """Whether row ``k`` contains the value ``k`` alone."""
         steps = np.arange(self.size + 1)
         return np.array_equal(self.indptr, steps) and np.array_equal(self.indices, steps[:-1])
 
     @cached_property
     def floor_is_flat(self) -> bool:
-        """Whether the common part has one height for all values: it then says nothing of `p`."""
+        """Whether the common part is the same for all values, and so says nothing about `p`."""
         return bool(np.ptp(self.tilt) <= 1e-12 * np.max(self.tilt))
 
     @cached_property
@@ -363,7 +363,7 @@ class MixtureLikelihood(SimplexLikelihood):
         return square
 
     def restrict(self, keep: npt.NDArray[np.bool_]) -> MixtureLikelihood:
-        """Likelihood of distributions on the values in `keep`, all others having none."""
+        """Likelihood of distributions on the values in `keep`, with all others zero."""
         inside = keep[self.indices]
         none = np.zeros(len(self.floor))
         lengths = mixture(0.0, keep.astype(float), none, self.indptr, self.indices)
@@ -381,7 +381,7 @@ class MixtureLikelihood(SimplexLikelihood):
     def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw the true values behind the reports given `p`, as counts per value.
 
-        Reports that stem from a flat floor are left out: they carry no information on `p`.
+        Reports that stem from a flat floor are left out: they carry no information about `p`.
         """
         counts = np.zeros(self.size, dtype=np.int64)
         base, weighted = float(self.tilt @ p), self.gain * p
@@ -408,8 +408,9 @@ class MixtureLikelihood(SimplexLikelihood):
     def matrix(self) -> sparse.csr_array:
         """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values.
 
-        Rows with a factor below `LEAST_FACTOR` go without it: a report of a thousand bits is too
-        improbable for a floating-point number, and only ratios within a row matter (MODEL 1.1).
+        Rows with a factor below `LEAST_FACTOR` are returned without it: a report of a thousand bits
+        is too improbable for a floating-point number, and only ratios within a row matter (MODEL
+        1.1).
 
         Raise `ChannelError` when a floor makes it full and it has more than `MAX_FULL` entries.
         """
@@ -489,7 +490,7 @@ class DenseLikelihood(SimplexLikelihood):
         return square
 
     def restrict(self, keep: npt.NDArray[np.bool_]) -> DenseLikelihood:
-        """Likelihood of distributions on the values in `keep`, all others having none."""
+        """Likelihood of distributions on the values in `keep`, with all others zero."""
         return DenseLikelihood(self.weights, self.rows[:, keep])
 
     def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:

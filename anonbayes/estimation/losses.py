@@ -52,7 +52,7 @@ def expected_loss(
     """
     one_of("norm", norm, NORMS)
     if not read_number("n", n, error=ChannelError) >= 1:
-        raise ChannelError(f"n={n!r} reports: give at least one.")
+        raise ChannelError(f"n={n!r}: at least one report is needed.")
     gain = check_informative(hit, miss)
     rate = miss + gain * p
     variance = rate * (1 - rate)
@@ -88,7 +88,7 @@ def worst_case_distribution(hit: Floats, miss: Floats, *, norm: str = "l2") -> F
 
 
 def _fill(start: Floats, slope: Floats) -> Floats:
-    """Distribution ``max((level - start) * slope, 0)`` with the level that makes it sum to one."""
+    """Distribution ``max((level - start) * slope, 0)``, with the level that makes it sum to one."""
     order = np.argsort(start, kind="stable")
     slopes = np.cumsum(slope[order])
     levels = (1.0 + np.cumsum(start[order] * slope[order])) / slopes
@@ -144,14 +144,14 @@ def high_privacy_loss(
 def low_privacy_loss(n_values: int, n: int, *, norm: str = "l2") -> float:
     """Worst-case loss at ``epsilon = ln K`` when few values are sensitive: that of no privacy.
 
-    It is reached by uRR when ``K_S << K`` and by uRAP when ``K_S << K^(3/4)`` (l1) or
+    uRR reaches it when ``K_S << K``, and uRAP when ``K_S << K^(3/4)`` (l1) or
     ``K_S << K^(1/2)`` (l2).
     """
     return non_private_loss(n_values, n, norm=norm)
 
 
 def non_private_loss(n_values: int, n: int, *, norm: str = "l2") -> float:
-    """Worst-case loss of releasing the values as they are: the error of sampling.
+    """Worst-case loss of releasing the true values: the sampling error.
 
     Examples
     --------

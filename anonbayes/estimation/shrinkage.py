@@ -1,11 +1,11 @@
-"""Shares that borrow strength from each other: empirical Bayes with a prior learnt from the counts.
+"""Shares that borrow strength from each other: empirical Bayes with a learned prior.
 
 Where the noise outweighs most shares, each count alone says little about its own value; together
 they say a lot about how shares are spread. The number of reports that support value ``x`` is
 ``Binomial(n, miss + (hit - miss) p_x)``. The shares of values that the channel treats alike are
-taken as draws from one distribution ``G`` on [0, 1], which is learnt from their counts: by EM
-without a parametric form, towards the maximum likelihood (Kiefer and Wolfowitz 1956), and stopped
-early, which keeps ``G`` smooth. The estimate is the mean of each share's posterior under ``G``,
+taken as draws from one distribution ``G`` on [0, 1], which is learned from their counts: by
+nonparametric EM, towards the maximum likelihood (Kiefer and Wolfowitz 1956), stopped early to keep
+``G`` smooth. The estimate is the mean of each share's posterior under ``G``,
 given that the shares sum to one. As the number of values grows, no rule that treats all counts
 alike has a smaller mean squared error than this one at the maximum (Robbins 1956; Jiang and Zhang
 2009).
@@ -47,7 +47,7 @@ ENOUGH = 20
 def shrink(
     counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats, *, iterations: int = 30
 ) -> Floats:
-    """Posterior mean of each share under priors learnt from all counts.
+    """Posterior mean of each share under priors learned from all counts.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def shrink(
     n : int
         Number of reports.
     hit, miss : ndarray, shape (K,)
-        Of the channel. Values with the same pair share a prior; rare pairs share one.
+        Probabilities of the channel. Values with the same pair share a prior; rare pairs share one.
     iterations : int
         Steps of EM towards the most likely prior. Fewer give a smoother prior.
 
@@ -70,7 +70,7 @@ def shrink(
     """
     check_informative(hit, miss)
     if iterations < 1:
-        raise ChannelError(f"iterations={iterations!r}: EM needs at least one.")
+        raise ChannelError(f"iterations={iterations!r}: EM needs at least one iteration.")
     first, kind = kinds_of(hit, miss)
     own = np.where(np.bincount(kind) >= ENOUGH, np.arange(len(first)), -1)[kind]
     # Values with the same count and of the same kind have the same posterior.
@@ -155,8 +155,8 @@ def kinds_of(hit: Floats, miss: Floats) -> tuple[Ints, Ints]:
 def condition(mean: Floats, variance: Floats) -> Floats:
     """Means of independent shares, given that they sum to one and that none is negative.
 
-    As for normal distributions, what is missing to one (or too much) is shared out in proportion
-    to the variances; shares that would fall below zero are zero.
+    As for normal distributions, the difference from one is divided in proportion to the variances;
+    shares that would fall below zero are set to zero.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class PriorLikelihood(SimplexLikelihood):
         )
 
     def expect(self, p: Floats, values: Floats) -> Floats:
-        """Posterior mean, given each distinct count, of what `values` says of the share."""
+        """Posterior mean, given each distinct count, of a function `values` of the share."""
         weighted = self.data * p[self.indices]
         total = np.add.reduceat(weighted, self.indptr[:-1])
         return np.add.reduceat(weighted * values[self.indices], self.indptr[:-1]) / total

@@ -1,4 +1,4 @@
-"""Likelihoods whose matrix is never written down: Hadamard rows and windows of ordered values.
+"""Likelihoods whose matrix is never formed: Hadamard rows and windows of ordered values.
 
 A pass of EM needs ``P(y) = sum_k p_k Q(y|k)`` for every report and ``sum_y w_y Q(y|k) / P(y)`` for
 every value. For Hadamard response both are fast Walsh-Hadamard transforms, ``O(K log K)``. For
@@ -186,13 +186,13 @@ class WindowLikelihood(_Counted):
         return WindowLikelihood(self.weights, start, stop, self.high, self.low, int(place[-1]))
 
     def mixture(self, *, most: int) -> MixtureLikelihood:
-        """Rows written down, for models and posterior draws; `most` entries at the most."""
+        """All rows, for models and posterior draws; at most `most` entries."""
         lengths = self.stop - self.start
         total = int(lengths.sum())
         if total > most:
             raise ChannelError(
                 f"The likelihood of {len(self.weights)} different reports for {self.size} values "
-                f"has {total} entries, more than {most}; take fewer bins, or method='ems'."
+                f"has {total} entries, more than {most}; use fewer bins, or method='ems'."
             )
         first = np.cumsum(lengths) - lengths
         indices = np.arange(total) - np.repeat(first - self.start, lengths)
@@ -219,7 +219,7 @@ STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 
 
 class Smoothed(NamedTuple):
-    """Where EM with smoothing ended, with what strength, and limits of the shares."""
+    """Result of EM with smoothing, its strength, and limits of the shares."""
 
     end: Fixpoint
     strength: float
@@ -234,7 +234,7 @@ def smooth(p: Floats, strength: float = 1.0) -> Floats:
     p : ndarray
         Shares in the order of their values; further axes are smoothed along with them.
     strength : float
-        Share of the average in the result; above one, how often it is taken.
+        Weight of the average in the result; above one, how often it is applied.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def smoothed_em(
     """EM in which every iteration ends with smoothing; strength 1 is EMS of Li et al.
 
     Stop when the log-likelihood changes by less than `tolerance` from one iteration to the next.
-    There is no bound on what it could still gain: its maximum is not what is looked for.
+    There is no bound on how much it could still increase: the maximum is not the aim.
     """
     p, path = start, [likelihood.log(start)]
     converged = False
@@ -284,7 +284,7 @@ def smoothed(
     iterations: int = 10_000,
     tolerance: float = 1e-3,
 ) -> Smoothed:
-    """EM with smoothing whose strength the reports choose.
+    """EM with smoothing whose strength is chosen from the reports.
 
     Of `STRENGTHS` the best by Akaike's criterion is taken, the largest log-likelihood less the
     number of parameters in use. That number is the trace of the change of the fitted shares of the
@@ -331,7 +331,7 @@ def smoothed(
 def sensitivity(matrix: Floats, p: Floats, strength: float = 1.0) -> Floats:
     """Change of the smoothed estimate `p` with the shares of the reports, shape (K, reports).
 
-    The estimate is where an iteration stands still, ``p = S (p * Q (h / (p Q)))`` with shares ``h``
+    The estimate is a fixed point of the iteration, ``p = S (p * Q (h / (p Q)))`` with shares ``h``
     of the reports; its first-order change with ``h``, at ``h = p Q``, follows by implicit
     differentiation.
     """
@@ -343,8 +343,8 @@ def sensitivity(matrix: Floats, p: Floats, strength: float = 1.0) -> Floats:
         return np.asarray(np.linalg.solve(identity - to_itself, smooth(weighted, strength)))
     except np.linalg.LinAlgError:
         raise ChannelError(
-            "The reports do not tell the values apart, so that shares have no limits; use a "
-            "larger budget, or fewer values."
+            "The reports do not distinguish the values, so shares have no limits; use a larger "
+            "budget, or fewer values."
         ) from None
 
 

@@ -423,7 +423,7 @@ def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
     if not rhat > DISAGREE:
         return
     advice = (
-        "use step='tempered', which lets chains leave their mode"
+        "use step='tempered' (--step tempered), which lets chains leave their mode"
         if step not in (None, "tree", "counts", "tempered")
         else "run longer chains (tune=, draws=)"
     )

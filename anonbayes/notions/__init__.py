@@ -1,1 +1,1 @@
-"""Notions of local privacy: what must hold of the probabilities of a report."""
+"""Notions of local privacy: conditions on the probabilities of a report."""

@@ -27,7 +27,7 @@ class InputDiscriminative(Notion):
     Parameters
     ----------
     budgets : float, array-like, mapping, pandas.Series or Budgets
-        One for all values, one for each in domain order, or one by value; ``math.inf`` for a
+        One for all values, one for each in domain order, or a mapping by value; ``math.inf`` for a
         value that needs no protection.
     """
 
@@ -56,7 +56,7 @@ class OneID(InputDiscriminative):
     Parameters
     ----------
     budgets : float, array-like, mapping, pandas.Series or Budgets
-        One for all values, one for each in domain order, or one by value; ``math.inf`` for a
+        One for all values, one for each in domain order, or a mapping by value; ``math.inf`` for a
         value that needs no protection.
 
     Examples
@@ -113,7 +113,7 @@ class MinID(InputDiscriminative):
 
 
 def budget_array(budgets: Any, domain: Domain) -> Floats:
-    """Budget of each value in domain order; raise `AnonbayesError` for a wrong or missing one.
+    """Return the budget of each value in domain order; raise `AnonbayesError` for an invalid one.
 
     Examples
     --------
@@ -151,22 +151,23 @@ def value_array(
                 array[code] = number
             except (TypeError, ValueError):
                 raise AnonbayesError(
-                    f"{argument}: {number!r} of {value!r} is not a number."
+                    f"{argument}: {number!r}, given for {value!r}, is not a number."
                 ) from None
         missing = np.setdiff1d(np.arange(len(domain)), codes)
         if default is None and len(missing):
             gone = domain.values[int(missing[0])]
+            more = f" and {len(missing) - 1} more values" if len(missing) > 1 else ""
             raise AnonbayesError(
-                f"{argument} has nothing for {gone!r} and {len(missing) - 1} more values of "
-                f"{domain.name!r}. {nearest(gone, numbers.keys())}"
+                f"{argument} has no entry for {gone!r}{more} of {domain.name!r}. "
+                f"{nearest(gone, numbers.keys())}"
             )
         return array
     try:
         array = np.asarray(numbers, dtype=float)
     except (TypeError, ValueError):
-        hint = " Give a posterior to budgets.from_posterior." if hasattr(numbers, "draws") else ""
+        hint = " For a posterior call budgets.from_posterior." if hasattr(numbers, "draws") else ""
         raise AnonbayesError(
-            f"{argument}={numbers!r} is not a number for each value.{hint}"
+            f"{argument}={numbers!r} does not give a number for each value.{hint}"
         ) from None
     if array.ndim == 0:
         return np.full(len(domain), float(array))
@@ -179,7 +180,7 @@ def value_array(
 
 
 def chosen_mask(domain: Domain, chosen: Any) -> npt.NDArray[np.bool_]:
-    """Mask of chosen values, given as the values or, for large domains, as that mask itself.
+    """Mask of chosen values, given as the values or, for large domains, as the mask itself.
 
     Examples
     --------
@@ -210,5 +211,7 @@ def _sum(first: InputDiscriminative, second: InputDiscriminative) -> Any:
     if not any(keyed):
         return np.asarray(one, dtype=float) + np.asarray(two, dtype=float)
     if not all(keyed) or set(one.keys()) != set(two.keys()):
-        raise AnonbayesError("Budgets by value compose only with budgets of the same values.")
+        raise AnonbayesError(
+            "Budgets given by value compose only with budgets for the same values."
+        )
     return {value: float(one[value]) + float(two[value]) for value in one.keys()}

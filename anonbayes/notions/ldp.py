@@ -2,9 +2,9 @@
 
 A notion bounds the ratio ``Q(y|x) / Q(y|x')`` for pairs of values. All notions of this package
 have bounds of one form, ``log ratio <= row[x] + column[x']`` (`Bound`): LDP, OSLDP, OneID with one
-bound, MinID with two. What an audit needs of a channel is its `Ratios`: the largest log ratio of a
-pair as ``own[x] + other[x']``, once for all reports or report by report, so that the worst of the
-``K^2`` pairs is found in ``O(K)`` without writing any of them down. No channel is imported here.
+bound, MinID with two. What an audit needs from a channel is its `Ratios`: the largest log ratio of
+a pair as ``own[x] + other[x']``, once for all reports or report by report, so that the worst of the
+``K^2`` pairs is found in ``O(K)`` without listing them. No channel is imported here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROW_SUM = 1e-6
 
 
 class Witness(NamedTuple):
-    """Pair of values, and the report that tells them apart best."""
+    """Pair of values, and the report that distinguishes them best."""
 
     value: Any
     other: Any
@@ -123,7 +123,7 @@ class Ratios(NamedTuple):
     report : callable
         ``report(x, x')`` gives the report with the largest ratio, for the witness.
     proof : ndarray of bool, or None
-        Values that some report proves, when these reports are left out (``protected=True``).
+        Values that some report proves, when such reports are left out (``protected=True``).
     alike : ndarray of int, or None
         Values with the same number have the same reports: their ratio is one.
     """
@@ -136,7 +136,7 @@ class Ratios(NamedTuple):
 
 
 class Audited(Protocol):
-    """The part of a channel that a notion of privacy looks at."""
+    """The part of a channel that a notion of privacy examines."""
 
     @property
     def domain(self) -> Domain:
@@ -159,7 +159,7 @@ class Notion(ABC):
         """Check the notion on a channel's exact probabilities."""
         if not hasattr(channel, "ratios"):
             raise AnonbayesError(
-                f"A {type(channel).__name__} is not a channel; of a matrix, audit "
+                f"A {type(channel).__name__} is not a channel; to audit a matrix, use "
                 "MatrixChannel(domain, matrix)."
             )
         return self._worst_of(channel.domain, channel.ratios())
@@ -179,7 +179,7 @@ class Notion(ABC):
                 # Of several bounds the tightest counts, also where an infinite ratio exceeds all.
                 limit = min(float(each.row[x] + each.column[z]) for each in bounds)
                 holds = worst_excess <= TOLERANCE * max(1.0, abs(limit))
-                excess = f"The ratio exceeds its limit by a factor {_exp(worst_excess):.6g}."
+                excess = f"The ratio exceeds its limit by a factor of {_exp(worst_excess):.6g}."
                 worst = Audit(
                     self,
                     holds,
@@ -234,14 +234,14 @@ def check_epsilon(epsilon: Any, argument: str = "epsilon") -> float:
         raise AnonbayesError(f"{argument}={epsilon!r} is not a number.") from None
     if not np.isfinite(number) or number < 0:
         raise AnonbayesError(
-            f"{argument}={epsilon!r} is not a privacy budget; give a finite number >= 0 "
-            "(a value that needs no protection is released without a channel)."
+            f"{argument}={epsilon!r} is not a privacy budget; give a finite number of at least 0 "
+            "(values that need no protection can be released without a channel)."
         )
     return number
 
 
 def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[np.bool_]:
-    """Boolean mask of the sensitive values; raise `DomainError` for one outside the domain."""
+    """Boolean mask of the sensitive values; raise `DomainError` for a value outside the domain."""
     lone = isinstance(sensitive, np.ndarray) and sensitive.ndim == 0
     if isinstance(sensitive, str) or lone or not isinstance(sensitive, Iterable):
         what = "one text" if isinstance(sensitive, str) else "not a list"
@@ -257,7 +257,7 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[n
 
 @dataclass(frozen=True)
 class _Matrix:
-    """Channel that is known by its matrix."""
+    """Channel given by its matrix."""
 
     domain: Domain
     matrix: Floats
@@ -272,8 +272,8 @@ def audit_matrix(
 ) -> Audit:
     """Audit a channel given by its matrix ``Q`` of shape (K, number of reports).
 
-    Raise `ChannelError` when the matrix holds something that is no probability, or a row does not
-    sum to one.
+    Raise `ChannelError` when the matrix contains something that is not a probability, or a row does
+    not sum to one.
 
     Examples
     --------
@@ -290,15 +290,15 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain) -> Floats:
     q = np.asarray(matrix, dtype=float)
     if q.ndim != 2 or len(q) != len(domain):
         raise ChannelError(
-            f"A channel's matrix has a row for each of the {len(domain)} values of "
+            f"A channel's matrix must have a row for each of the {len(domain)} values of "
             f"{domain.name!r}, got shape {q.shape}."
         )
     wrong = ~((q >= 0) & (q <= 1 + ROW_SUM))
     if wrong.any():
         x, y = (int(i) for i in np.argwhere(wrong)[0])
         raise ChannelError(
-            f"The matrix has {q[x, y]:g} in the row of {domain.values[x]!r}, column {y}: no "
-            "probability."
+            f"The matrix has {q[x, y]:g} in the row of {domain.values[x]!r}, column {y}, which is "
+            "not a probability."
         )
     totals = q.sum(axis=1)
     off = np.flatnonzero(np.abs(totals - 1.0) > ROW_SUM)
@@ -355,7 +355,7 @@ def _worst_pair(
 
 
 def _two(scores: Floats, group: Ints) -> list[int]:
-    """Places of the largest score, and of the largest one in another group."""
+    """Positions of the largest score, and of the largest one in another group."""
     first = int(np.argmax(scores))
     others = np.flatnonzero(group != group[first])
     return [first, int(others[np.argmax(scores[others])])] if len(others) else [first]

@@ -1,7 +1,7 @@
 """Utility-optimized local differential privacy and its one-sided relaxation.
 
-What follows from a guarantee is code as well: `compose` (ULDP Prop. 1), `integrate` (Prop. 12)
-and `post_process` (Prop. 11) compute the guarantee of the result.
+`compose` (ULDP Prop. 1), `integrate` (Prop. 12) and `post_process` (Prop. 11) compute what follows
+from a guarantee.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class SensitiveNotion(Notion):
             return NotImplemented
         if self.sensitive != other.sensitive:
             raise AnonbayesError(
-                f"{self} and {other} protect different sensitive sets; compose them after "
-                "restating both for the values they have in common."
+                f"{self} and {other} protect different sensitive sets; restate both for the values "
+                "they have in common, then compose them."
             )
         return type(self)(self.sensitive, self.epsilon + other.epsilon)
 
@@ -115,7 +115,7 @@ class ULDP(SensitiveNotion):
     Parameters
     ----------
     sensitive : iterable
-        The sensitive values. Empty and full sets are legal: no protection, and LDP.
+        The sensitive values. The set may be empty (no protection) or contain all values (LDP).
     epsilon : float
         The budget on protected reports.
 
@@ -190,15 +190,15 @@ def compose(*notions: Notion) -> Notion:
     for notion in rest:
         if not isinstance(total, Notion) or type(total) is not type(notion):
             raise AnonbayesError(
-                f"{total} and {notion} do not compose into one notion; for ULDP with LDP use "
-                "`integrate`."
+                f"{total} and {notion} do not compose into one notion; use `integrate` for ULDP "
+                "with LDP."
             )
         total = cast(Any, total) + notion
     return total
 
 
 def integrate(first: ULDP, second: LDP) -> LDP:
-    """Guarantee on protected reports of one collector joined with another's (ULDP Prop. 12).
+    """Guarantee on one collector's protected reports combined with another's (ULDP Prop. 12).
 
     Returns
     -------
@@ -212,7 +212,7 @@ def integrate(first: ULDP, second: LDP) -> LDP:
     LDP(epsilon=1.5)
     """
     if not isinstance(first, ULDP) or not isinstance(second, LDP):
-        raise AnonbayesError(f"Data integration joins ULDP with LDP, got {first} and {second}.")
+        raise AnonbayesError(f"Data integration combines ULDP with LDP, got {first} and {second}.")
     return LDP(first.epsilon + second.epsilon)
 
 
@@ -257,7 +257,7 @@ def post_process(
             f"{len(after)} results."
         )
     if not (q >= 0).all() or not np.allclose(q.sum(axis=1), 1.0):
-        raise AnonbayesError("Each row of the kernel must be a distribution over the results.")
+        raise AnonbayesError("Every row of the kernel must be a distribution over the results.")
     possible = q > 0
     mixed = possible[np.ix_(~before, after)].any()
     sources = possible[:, ~after]

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_whole
 from anonbayes.channels.randomness import generator
+from anonbayes.domains import gaps
 from anonbayes.errors import AnonbayesError
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
 from anonbayes.reidentify.budget import Attack, Rate, check_senders
@@ -77,7 +78,7 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
             )
             raise AnonbayesError(f"Traces are lists of at least one event each: {which}.")
         known = [row for row in rows if row is not None]
-        missing = [i for i, row in enumerate(known) if pd.isna(row).any()]
+        missing = [i for i, row in enumerate(known) if gaps(pd.Series(row), where="A trace").any()]
         if missing:
             raise AnonbayesError(f"Trace {missing[0]} of group {number} has a missing event.")
         sizes.append(np.array([len(row) for row in known]))

@@ -55,7 +55,9 @@ class _Bins:
     @classmethod
     def of(cls, pairs: PairThreats, people: Ints) -> _Bins:
         # A belief of exactly 0.6 belongs to the bin that begins there, whatever its last digit.
-        place = np.minimum(np.floor(N_BINS * pairs.stated + 1e-9), N_BINS - 1).astype(np.int64)
+        # A batch of draws that knows nobody like a person has no belief (NaN), and no error then.
+        stated = np.nan_to_num(pairs.stated)
+        place = np.minimum(np.floor(N_BINS * stated + 1e-9), N_BINS - 1).astype(np.int64)
 
         def total(values: Floats) -> Floats:
             return np.bincount(place, values * people, N_BINS).astype(np.float64)

@@ -23,6 +23,7 @@ from anonbayes.errors import TableError
 from anonbayes.inference.dirichlet import Prior, PriorLike
 from anonbayes.inference.features import Features, pooled_beta
 from anonbayes.inference.weights import choose_evidence, maximise, weighted_joint
+from anonbayes.io.text import pandas_frame
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights
 from anonbayes.tables.build import check_column, check_frame
@@ -137,6 +138,7 @@ def ideal(
     if (sensitive is None) == (table is None):
         raise TableError("Name the sensitive column (sensitive=) or give a release (table=).")
     if table is None:
+        cleartext = pandas_frame(cleartext)
         check_frame(cleartext, "The cleartext table")
         assert sensitive is not None
         check_column(cleartext, sensitive, "sensitive")

@@ -135,7 +135,8 @@ PRESETS: Mapping[str, Preset] = {
     "ema_0070": Preset(
         0.09,
         "EMA policy 0070: clinical reports published for everybody",
-        "EMA/90915/2016, External guidance on the implementation of policy 0070, chapter 3",
+        "EMA/90915/2016, External guidance on the implementation of policy 0070, chapter 3; the "
+        "figure as quoted in secondary literature, not checked against the document",
     ),
     "health_canada": Preset(
         0.09,

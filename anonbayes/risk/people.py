@@ -14,7 +14,7 @@ from anonbayes.arrays import Ints
 from anonbayes.beliefs.victims import Victims, group_codes
 from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
-from anonbayes.io.text import row_name
+from anonbayes.io.text import pandas_frame, row_name
 from anonbayes.tables.build import JOIN, check_column, check_frame, distinct_rows, multiplicities
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.groups import tally
@@ -120,6 +120,7 @@ def read_truth(
     >>> truth.n_rows, len(truth.victims)
     (8, 8)
     """
+    cleartext = pandas_frame(cleartext)
     check_frame(cleartext, "The cleartext table")
     truth_columns(table, cleartext.columns)
     people = None
@@ -194,6 +195,7 @@ def read_attributes(
     people: Ints | None = None,
 ) -> list[Ints]:
     """Value codes of a frame's columns, one array per attribute of the table."""
+    frame = pandas_frame(frame)
     check_frame(frame, f"The {what} table")
     return _columns(frame, [table.domains[name] for name in table.attributes], what, people)
 

@@ -25,6 +25,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.figures import COLOURS, legend_below, make_axes, percent_axis
 from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.io.files import write_text
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
@@ -380,6 +381,7 @@ def identity(
     draws, chains = read_whole("draws", draws, least=1), read_whole("chains", chains, least=1)
     if not 0 < probability < 1:
         raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
+    data = pandas_frame(data)
     sample = read_sample(
         data, weights=weights, attributes=attributes, household=household, strata=strata,
         domains=domains,

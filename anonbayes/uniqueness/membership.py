@@ -32,6 +32,7 @@ from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.figures import SERIES, make_axes
 from anonbayes.formats import plain, share
 from anonbayes.io.files import write_text
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.identity import Identity
 from anonbayes.uniqueness.reference import (
@@ -117,6 +118,7 @@ class Membership:
         >>> bool(0 < min(values) and max(values) < 1)
         True
         """
+        people = pandas_frame(people)
         frame = people if isinstance(people, pd.DataFrame) else pd.DataFrame([dict(people)])
         clear = read_clear(self._table, frame, "people")
         group = smallest_groups(self._table, clear.codes)[clear.record]

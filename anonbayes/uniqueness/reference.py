@@ -20,6 +20,7 @@ from anonbayes.beliefs.index import accumulate, records_of
 from anonbayes.beliefs.register import whole_records
 from anonbayes.beliefs.victims import Victims, read_victims
 from anonbayes.errors import CellError, TableError
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
@@ -179,6 +180,7 @@ class ClearRecords(NamedTuple):
 
 def read_clear(table: ReleasedTable, frame: Any, what: str) -> ClearRecords:
     """Read people in clear, who have one value of each attribute of the table."""
+    frame = pandas_frame(frame)
     if not isinstance(frame, pd.DataFrame):
         raise TableError(f"{what} must be a DataFrame, got {type(frame).__name__}.")
     for name in table.attributes:

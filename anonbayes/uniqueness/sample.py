@@ -14,6 +14,7 @@ import pandas as pd
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain, factorize, gaps
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
@@ -75,6 +76,7 @@ def read_sample(
     domains: Mapping[str, Sequence[Any]] | None,
 ) -> Sample:
     """Read a data frame or a release; the stratum is an attribute whose values are all seen."""
+    data = pandas_frame(data)
     if isinstance(data, ReleasedTable):
         given = {"weights": weights, "household": household, "strata": strata, "domains": domains}
         if named := [name for name, value in given.items() if value is not None]:

@@ -60,7 +60,7 @@ def test_values_and_reports_outside_the_domain():
     channel = ab.RandomizedResponse(DOMAIN, 1.0)
     with pytest.raises(ab.AnonbayesError, match="row 1: 'z' is not in the domain"):
         channel.release(["a", "z"])
-    with pytest.raises(ab.AnonbayesError, match=r"cannot produce a report.*row 2: 'q'"):
+    with pytest.raises(ab.AnonbayesError, match=r"cannot produce one of the reports.*row 2: 'q'"):
         channel.estimate(["a", "b", "q"])
     with pytest.raises(ab.AnonbayesError, match="one text"):
         channel.release("abc")
@@ -73,7 +73,7 @@ def test_bit_reports_that_the_channel_cannot_produce():
     channel = ab.UtilityOptimizedRAPPOR(DOMAIN, 1.0, sensitive=["a"])
     with pytest.raises(ab.AnonbayesError, match="report 1: it raises the bits of both 'b' and 'c'"):
         channel.estimate([[1, 0, 0], [1, 1, 1]], method="mle")
-    with pytest.raises(ab.AnonbayesError, match="produces 3 bits, the reports have 2"):
+    with pytest.raises(ab.AnonbayesError, match="produces 3 bits, but the reports have 2"):
         channel.estimate([[1, 0]])
     with pytest.raises(ab.AnonbayesError, match="Report 0, bit 1 is"):
         channel.estimate([[1, 2, 0]])
@@ -97,7 +97,7 @@ def test_malformed_sparse_reports():
         ab.BitReports([1, 2], [0], 3)
     with pytest.raises(ab.AnonbayesError, match="number of ones"):
         ab.BitReports([0, 3], [0], 3)
-    with pytest.raises(ab.AnonbayesError, match="Report 1 raises bit 5 of 3"):
+    with pytest.raises(ab.AnonbayesError, match="Report 1 raises bit 5, but reports have 3"):
         ab.BitReports([0, 1, 2], [0, 5], 3)
     with pytest.raises(ab.AnonbayesError, match="report 1 must be distinct and ascend"):
         ab.BitReports([0, 1, 3, 4], [2, 1, 1, 0], 3)
@@ -116,7 +116,7 @@ def test_malformed_sparse_reports():
         (1.2, 0.1, "hit of 'a' is"),
         (0.5, -0.1, "miss of 'a' is"),
         (0.5, float("nan"), "miss of 'a' is"),
-        ([0.5, 0.2, 0.5], 0.3, "Bit of 'b'"),
+        ([0.5, 0.2, 0.5], 0.3, "bit of 'b'"),
         (1.0, 1.0, "nor 1"),
     ],
 )
@@ -167,7 +167,7 @@ def test_labelled_shares_are_taken_by_their_labels():
             channel.estimate(reports, method="em", iterations=3, start=p).p,
             channel.estimate(reports, method="em", iterations=3, start=plain).p,
         )
-    with pytest.raises(ab.errors.DomainError, match="each value of 'x' once"):
+    with pytest.raises(ab.errors.DomainError, match="each value of 'x' exactly once"):
         channel.expected_loss({"a": 1.0}, 10)
     with pytest.raises(ab.errors.DomainError, match="'z'"):
         channel.apply(pd.Series({"a": 0.5, "b": 0.2, "z": 0.3}))

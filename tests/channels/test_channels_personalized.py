@@ -179,7 +179,7 @@ def test_bad_input_is_named(channel):
         channel.evidence([])
     with pytest.raises(ab.AnonbayesError, match="must be sensitive"):
         ab.Personalized(channel.common, ["park"])
-    with pytest.raises(ab.AnonbayesError, match="must be UtilityOptimizedRR"):
+    with pytest.raises(ab.AnonbayesError, match="must be a UtilityOptimizedRR"):
         ab.Personalized(ab.RAPPOR(PLACES, 1.0), TAGS)
-    with pytest.raises(ab.AnonbayesError, match="none is left"):
+    with pytest.raises(ab.AnonbayesError, match="no value is left"):
         ab.Personalized(ab.UtilityOptimizedRR(PLACES, 1.0, sensitive=PLACES.values), PLACES.values)

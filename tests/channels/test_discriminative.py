@@ -61,5 +61,5 @@ def test_bad_parameters_are_named():
         ab.InputDiscriminativeUE.optimal(DOMAIN, [0.0, 1.0, 1.0, 1.0])
     with pytest.raises(ab.AnonbayesError, match="'oneid', 'minid'"):
         ab.InputDiscriminativeUE.optimal(DOMAIN, 1.0, "maxid")
-    with pytest.raises(ab.AnonbayesError, match="nothing for 'park'"):
+    with pytest.raises(ab.AnonbayesError, match="no entry for 'park' of"):
         ab.InputDiscriminativeUE.optimal(DOMAIN, {"clinic": 1.0, "station": 1.0, "home": 1.0})

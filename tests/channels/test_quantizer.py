@@ -153,12 +153,12 @@ def test_a_million_values_need_no_loop():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: ab.UniformQuantizer(1, 1, 2), "the first below the second"),
+        (lambda: ab.UniformQuantizer(1, 1, 2), "lower below upper"),
         (lambda: ab.UniformQuantizer(0, math.inf, 2), "finite"),
         (lambda: ab.UniformQuantizer(0, 1, 0), "bins=0"),
         (lambda: ab.UniformQuantizer(0, 1, 2.5), "bins=2.5"),
         (lambda: ab.UniformQuantizer.optimal(0, 1, -1), "gamma=-1"),
-        (lambda: ab.UniformQuantizer.optimal(0, 1, 1e12), "asks for 5e[+]11 bins"),
+        (lambda: ab.UniformQuantizer.optimal(0, 1, 1e12), "needs 5e[+]11 bins"),
         (lambda: ab.UniformQuantizer(0, 50, 5, domain=AGES), r"domain 'age'\[51\] = 51"),
         (lambda: ab.UniformQuantizer(0, 1, 2, domain=ab.Domain("s", ["a"])), "not numeric"),
         (lambda: ab.UniformQuantizer(0, 1, 2).release([0.5, 3]), r"values\[1\] = 3"),

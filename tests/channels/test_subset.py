@@ -91,7 +91,7 @@ def test_the_default_size_of_the_sets_is_the_best(epsilon):
 
 def test_what_it_cannot_produce_is_named():
     channel = ab.SubsetSelection(DOMAIN, 1.0, d=2)
-    with pytest.raises(ab.AnonbayesError, match="report 1: it holds 3 values, not 2"):
+    with pytest.raises(ab.AnonbayesError, match="report 1: it contains 3 values, not 2"):
         channel.estimate([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
     for d in (0, 6, 1.5, True):
         with pytest.raises(ab.AnonbayesError, match="whole number from 1 to 5"):

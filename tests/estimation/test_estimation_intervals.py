@@ -77,5 +77,5 @@ def test_reports_that_fit_are_rarely_taken_for_a_misfit():
 
 @pytest.mark.parametrize("reports", [None, 42])
 def test_what_are_no_reports_is_refused(reports):
-    with pytest.raises(ab.AnonbayesError, match="not reports"):
+    with pytest.raises(ab.AnonbayesError, match="not a list of reports"):
         ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0).estimate(reports)

@@ -196,7 +196,7 @@ def test_a_row_of_a_frame_is_a_victim():
 
 def test_weights_of_the_secret_must_be_numbers():
     post = ab.fit(nested(), seed=1, draws=10, chains=1, progressbar=False)
-    with pytest.raises(ab.AnonbayesError, match="weight 'x' of 'flu' is not a number"):
+    with pytest.raises(ab.AnonbayesError, match="weight of 'flu', 'x', is not a number"):
         post.attacker({"age": 20}, secret={"flu": "x"})
 
 
@@ -210,3 +210,36 @@ def test_weights_so_small_that_probabilities_vanish(make):
             post.attacker(victim), post.learner(victim), post.learner(victim, kind="conditional")
         ):  # fmt: skip
             assert belief.sum() == pytest.approx(1.0)
+
+
+class FromElsewhere:
+    """A frame of another library: columns that Arrow can read, and nothing of pandas."""
+
+    def __init__(self, frame):
+        import pyarrow
+
+        self._table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_frames_of_other_libraries_serve_wherever_people_are_given():
+    pytest.importorskip("pyarrow")
+    clear = ab.datasets.load("clinic").head(60)[["sex", "marital_status", "diagnosis"]]
+    table = ab.ReleasedTable.horizontal(FromElsewhere(clear), "diagnosis")
+    assert table == ab.ReleasedTable.horizontal(clear, "diagnosis")
+    post = ab.fit(table, evidence="independent", seed=1)
+    for ask in (post.attacker, post.learner, post.random_worlds):
+        pd.testing.assert_frame_equal(ask(FromElsewhere(clear)), ask(clear))
+    assert post.assess(FromElsewhere(clear)).summary.equals(post.assess(clear).summary)
+    assert ab.anonymize.anatomy(FromElsewhere(clear), "diagnosis", 2, seed=1) == (
+        ab.anonymize.anatomy(clear, "diagnosis", 2, seed=1)
+    )
+    ideal = [ab.ideal(c, sensitive="diagnosis").belief(c) for c in (clear, FromElsewhere(clear))]
+    pd.testing.assert_frame_equal(*ideal)
+    register = ab.fit(table, register=FromElsewhere(clear.tail(20)), evidence="independent", seed=1)
+    assert register.register.people.n_rows == 20
+    short = {"draws": 20, "tune": 10, "chains": 1, "classes": 3, "seed": 1, "progressbar": False}
+    who = [ab.identity(c, population=500, **short).rows for c in (clear, FromElsewhere(clear))]
+    pd.testing.assert_frame_equal(*who)

@@ -151,7 +151,7 @@ def test_two_anatomies_give_away_what_neither_does():
     assert gain > 5 * before.scores["right_se"]["attacker"]
     assert right["attacker"] > right["random_worlds"] > before.scores["right"]["random_worlds"]
     assert risk.scores.loc["attacker", "ece"] < 0.05
-    assert "further release" in risk.remarks[-1]
+    assert "more release" in risk.remarks[-1]
 
 
 def test_without_keys_equal_records_are_matched():
@@ -226,7 +226,7 @@ def test_attributes_of_another_release_may_be_known():
         ([range(5), range(8)], ["Release 1", "8 rows", "5 keys"]),
         ([[0] * 8, range(8)], ["Release 1, row 1", "0"]),
         ([range(8), range(10, 18)], ["no person in common", "10"]),
-        ([range(8)], ["keys of 1", "2"]),
+        ([range(8)], ["keys for 1", "2"]),
         ("names", ["'names'"]),
     ],
 )

@@ -136,12 +136,12 @@ def test_budgets_in_every_form():
 @pytest.mark.parametrize(
     ("budgets", "words"),
     [
-        ({"a": 1.0, "b": 1.0, "c": 1.0}, "nothing for 'd'"),
+        ({"a": 1.0, "b": 1.0, "c": 1.0}, "no entry for 'd'"),
         ({"a": 1.0, "e": 1.0}, "'e' is not a value"),
         ([1.0, 2.0], "shape"),
         ([1.0, -2.0, 1.0, 1.0], "budget of 'b' is"),
         ([1.0, np.nan, 1.0, 1.0], "budget of 'b' is"),
-        ("much", "not a number"),
+        ("much", "a number for each value"),
     ],
 )
 def test_wrong_budgets_are_named(budgets, words):

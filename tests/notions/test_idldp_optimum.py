@@ -202,9 +202,9 @@ def test_golden_values(golden):
 @pytest.mark.parametrize(
     ("epsilon", "sizes", "words"),
     [
-        ([0.0, 1.0], [1, 1], "carry information"),
-        ([np.nan], [1], "carry information"),
-        ([1.0], [0], "leave empty classes out"),
+        ([0.0, 1.0], [1, 1], "carries information"),
+        ([np.nan], [1], "carries information"),
+        ([1.0], [0], "leave out empty classes"),
         ([1.0, 2.0], [1], "one of each"),
         ([], [], "one of each"),
         ([1e-17], [5], "double precision"),

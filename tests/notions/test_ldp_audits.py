@@ -135,7 +135,7 @@ def test_budgets_must_be_finite_and_not_negative(epsilon):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        ([[0.5, np.nan], [0.5, 0.5]], "row of 'yes', column 1: no probability"),
+        ([[0.5, np.nan], [0.5, 0.5]], "row of 'yes', column 1, which is not a probability"),
         ([[0.5, 0.5], [1.5, -0.5]], "row of 'no', column 0"),
         ([[0.5, 0.5], [0.5, 0.4]], "row of 'no' in the matrix sums to 0.9"),
         ([[0.5, 0.5]], "a row for each of the 2 values"),
@@ -168,5 +168,5 @@ def test_notions_of_one_kind_compose():
 def test_an_audit_explains_itself():
     text = str(ab.RandomizedResponse(DOMAIN, 1.0).satisfies(ab.LDP(0.5)))
     assert text.startswith("LDP(epsilon=0.5): violated. Report 'a' is 2.71828 times as likely")
-    assert "factor 1.64872" in text
+    assert "factor of 1.64872" in text
     assert "holds" in str(ab.RandomizedResponse(DOMAIN, 1.0).satisfies(ab.LDP(1.5)))

