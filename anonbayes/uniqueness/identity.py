@@ -95,7 +95,7 @@ class Identity:
         Draws of the measures by chain, for ArviZ and `diagnose`: numbers that do not depend on the
         order of the classes. ``sample_stats`` has the log-likelihood (``records_log_likelihood``)
         and the effective number of classes (``classes_used``), in which chains may differ although
-        the measures agree. ``population_uniques`` is drawn less often, in ``predictions``.
+        the measures agree.
     """
 
     summary: pd.DataFrame
@@ -404,7 +404,9 @@ def identity(
     made = [join(chain.draws, shortest) for chain in chains_made]
     drawn = {name: np.stack([piece[name] for piece in made]) for name in made[0]}
     likelihood = np.stack([join(c.stats, shortest)["log_likelihood"] for c in chains_made])
-    posterior, rare = _measures(drawn, size, n)
+    posterior = _measures(drawn, size, n)
+    if (np.diff(sample.records.cell_start) > 1).any():  # nobody outside has a released cell
+        del posterior["population_uniques"]
     rows = _by_record(chains_made, sample, beyond, probability).iloc[sample.line_of_row]
     rows.index = sample.index
     if household is not None and isinstance(data, pd.DataFrame):
@@ -412,7 +414,7 @@ def identity(
         key, _ = factorize(data[household], where=f"Column {household!r}")
         rows["household_match"] = -np.expm1(np.bincount(key, weights=miss)[key])
     return Identity(
-        summary=_summary(posterior | rare, sample, size, probability),
+        summary=_summary(posterior, sample, size, probability),
         rows=rows,
         population=size,
         sample_size=n,
@@ -426,7 +428,6 @@ def identity(
                     "classes_used": drawn["classes_used"],
                 },
             }
-            | ({"predictions": rare} if rare else {})
         ),
         _sample=sample,
         _beyond=beyond,
@@ -434,12 +435,11 @@ def identity(
     )
 
 
-def _measures(
-    drawn: Mapping[str, Floats], size: int, n: int
-) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Draws of all measures that depend on people outside the sample; the second, thinned ones."""
-    posterior = {
+def _measures(drawn: Mapping[str, Floats], size: int, n: int) -> dict[str, Floats]:
+    """Draws of all measures that depend on people outside the sample."""
+    return {
         "unique_in_population": drawn["unique_in_population"],
+        "population_uniques": drawn["population_uniques"],
         "matches_of_uniques": drawn["matches_of_uniques"],
         "matches": drawn["matches"],
         "journalist_highest": 1.0 / drawn["fewest_people"],
@@ -448,9 +448,6 @@ def _measures(
         "bits": math.log2(size) - drawn["log_people"] / n,
         "bits_highest": math.log2(size) - np.log2(drawn["fewest_people"]),
     }
-    alone = drawn["population_uniques"]
-    alone = alone[:, ~np.isnan(alone).any(axis=0)]
-    return posterior, {"population_uniques": alone} if alone.size else {}
 
 
 def _by_record(

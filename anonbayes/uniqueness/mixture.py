@@ -58,8 +58,6 @@ class SampleRecords(NamedTuple):
     """Likelihood of the cell given each of these values."""
     value_start: Ints
     """Where the values of each attribute begin, and the end of the last."""
-    keys: Ints
-    """Sorted fingerprints of the records, or nothing where cells are coarse."""
     slot_start: Ints
     """Where the parts of each split begin, and the end of the last; parents before children."""
     slot_first: Ints
@@ -126,8 +124,6 @@ def record_arrays(
     matrix = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
     cells = np.ascontiguousarray(cells + offsets, dtype=np.int64)
     start, values = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-    plain = bool((np.diff(start) == 1).all())
-    keys = np.sort(fingerprints(values[start[cells]])) if plain else np.empty(0, np.int64)
     parts: list[tuple[int, int]] = []
     sizes: list[int] = []
     pool: list[int] = []
@@ -148,7 +144,6 @@ def record_arrays(
         cell_values=values,
         cell_evidence=matrix.data.astype(np.float64),
         value_start=value_start.astype(np.int64),
-        keys=keys,
         slot_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         slot_first=np.ascontiguousarray(first_last[:, 0]),
         slot_last=np.ascontiguousarray(first_last[:, 1]),
@@ -193,30 +188,6 @@ def _part_counts(counts: Floats, records: SampleRecords) -> Floats:
             # single values are exact; sums of weights might be off by rounding
             mass = counts[c, first] if last == first + 1 else sums[c, last] - sums[c, first]
             out[c, s] = mass if mass > 1e-9 else 0.0
-    return out
-
-
-def fingerprints(values: Ints) -> Ints:
-    """Hash each line of values to 64 bits."""
-    return _fingerprints(np.ascontiguousarray(values, dtype=np.int64))
-
-
-@njit(cache=True, nogil=True)
-def fingerprint(values: Ints) -> int:
-    """Hash the values of a record to 63 bits."""
-    mixed = np.uint64(0x9E3779B97F4A7C15)
-    for value in values:
-        mixed ^= np.uint64(value) + np.uint64(0x632BE59BD9B4E019)
-        mixed *= np.uint64(0xFF51AFD7ED558CCD)
-        mixed ^= mixed >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(1))  # type: ignore[return-value]
-
-
-@njit(cache=True, nogil=True)
-def _fingerprints(values: Ints) -> Ints:
-    out = np.empty(len(values), dtype=np.int64)
-    for i in range(len(values)):
-        out[i] = fingerprint(values[i])
     return out
 
 

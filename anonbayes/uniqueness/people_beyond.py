@@ -1,7 +1,11 @@
 """People of the population who share a record, draw by draw of the mixture.
 
 Given the parameters, the ``M - n`` people outside the sample are independent draws of ``p``, or of
-``p`` given their stratum (MODEL 1.10): the rest is counting.
+``p`` given their stratum (MODEL 1.10): the rest is counting. How many of those people are unique is
+told by the design instead: whoever is unique was sampled as others were, so that the share of
+unique people in the sample is a draw from that of the population. Making up the others from the
+mixture would be surer of itself than it is right, for a mixture knows nothing of the dependence
+that the sample is too small to show.
 """
 
 from __future__ import annotations
@@ -18,17 +22,11 @@ from anonbayes.uniqueness.mixture import (
     POOLING_SD,
     SampleRecords,
     draw_theta,
-    fingerprint,
     margins,
-    running_sums,
     sweep,
 )
 
 QUADRATURE = np.polynomial.legendre.leggauss(32)
-EVERY = 10
-"""Draws between two populations that are made up."""
-EXACT, SYNTHETIC = 100_000, 20_000
-"""Most people outside the sample who are all made up, and how many are where there are more."""
 
 
 class Beyond(NamedTuple):
@@ -40,6 +38,10 @@ class Beyond(NamedTuple):
     """Attribute that is the stratum, or -1."""
     of_value: Ints
     """People of each value of that attribute; of one stratum that is everything, where it is -1."""
+    stratum: Ints
+    """Place of each record's stratum among these."""
+    seen: Floats
+    """What the sample counts in each stratum: rows, or their share of the weights."""
 
 
 @njit(cache=True, nogil=True)
@@ -89,10 +91,10 @@ def chances(log_p: Floats, rows: Ints, others: Ints, nodes: Floats, shares: Floa
 
 
 @njit(cache=True, nogil=True)
-def _look_ahead(
+def look_ahead(
     log_p: Floats,
-    rows: Ints,
-    others: Ints,
+    records: SampleRecords,
+    beyond: Beyond,
     nodes: Floats,
     shares: Floats,
     sums: Floats,
@@ -103,11 +105,14 @@ def _look_ahead(
 
     `sums`: unique, match, people, logarithm of ``p`` and its square. `out`: sample uniques that are
     unique in the population, correct matches among sample uniques, correct matches among all
-    rows, fewest people who share a record, and the sum over rows of the logarithm of the people
-    who share their record.
+    rows, fewest people who share a record, the sum over rows of the logarithm of the people who
+    share their record, and unique people of the whole population. Of a stratum's people outside the
+    sample a share ``Beta(u + 1/2, n - u + 1/2)`` is unique, when ``u`` of ``n`` in it are.
     """
     out[:] = 0.0
     out[3] = np.inf
+    rows, others = records.rows, beyond.of_record
+    alone = np.zeros(len(beyond.of_value))
     for d in range(len(log_p)):
         p = min(np.exp(log_p[d]), 1.0)
         sums[0, d] += unique_probability(rows[d], float(others[d]), p)
@@ -117,93 +122,18 @@ def _look_ahead(
         sums[4, d] += log_p[d] ** 2
         drawn = rows[d] + rng.binomial(others[d], p)
         if rows[d] == 1:
-            out[0] += drawn == 1
             out[1] += 1.0 / drawn
+            if drawn == 1:
+                out[0] += 1.0
+                alone[beyond.stratum[d]] += records.mass[d]
         out[2] += rows[d] / drawn
         out[3] = min(out[3], drawn)
         out[4] += rows[d] * np.log2(drawn)
-
-
-@njit(cache=True, nogil=True)
-def _make_up(
-    theta: Floats,
-    weights: Floats,
-    records: SampleRecords,
-    beyond: Beyond,
-    most: int,
-    rng: np.random.Generator,
-) -> tuple[Ints, Floats]:
-    """Make up people outside the sample; return fingerprints and the logarithm of ``p`` of each.
-
-    At most `most` of each stratum; ``p`` is given the stratum, and not taken where all are made.
-    """
-    n_classes, n_attributes = theta.shape[0], len(records.value_start) - 1
-    sums = np.empty_like(theta)
-    for a in range(n_attributes):
-        for c in range(n_classes):
-            total = 0.0
-            for v in range(records.value_start[a], records.value_start[a + 1]):
-                total += theta[c, v]
-                sums[c, v] = total
-    size = 0
-    for people in beyond.of_value:
-        size += min(people, most)
-    everybody = (beyond.of_value <= most).all()
-    keys, log_p = np.empty(size, dtype=np.int64), np.zeros(size)
-    values = np.empty(n_attributes, dtype=np.int64)
-    shares, work = theta.T.copy(), np.empty(n_classes)
-    made = 0
-    for h in range(len(beyond.of_value)):
-        of_stratum, stratum = weights.copy(), -1
-        if beyond.attribute >= 0:
-            stratum = records.value_start[beyond.attribute] + h
-            of_stratum *= theta[:, stratum]
-        running = np.cumsum(of_stratum)
-        people = min(beyond.of_value[h], most)
-        for _ in range(people):
-            c = np.searchsorted(running, rng.random() * running[-1], side="right")
-            c = min(c, n_classes - 1)
-            for a in range(n_attributes):
-                first, last = records.value_start[a], records.value_start[a + 1]
-                if a == beyond.attribute:
-                    values[a] = stratum
-                    continue
-                own = sums[c, first:last]
-                place = np.searchsorted(own, rng.random() * own[-1], side="right")
-                values[a] = first + min(place, last - first - 1)
-            keys[made] = fingerprint(values)
-            if not everybody:
-                log_p[made] = running_sums(weights, shares, values, work)
-                if stratum >= 0:
-                    log_p[made] -= np.log(running[-1])
-            made += 1
-    return keys, log_p
-
-
-@njit(cache=True, nogil=True)
-def _unseen_uniques(keys: Ints, log_p: Floats, seen: Ints, beyond: Beyond, most: int) -> float:
-    """Count people outside the sample who are alone; expect them where not all were made up."""
-    total, first = 0.0, 0
-    if (beyond.of_value <= most).all():
-        ordered = np.sort(keys)
-        for i in range(len(ordered)):
-            if i > 0 and ordered[i] == ordered[i - 1]:
-                continue
-            if i + 1 < len(ordered) and ordered[i] == ordered[i + 1]:
-                continue
-            place = np.searchsorted(seen, ordered[i])
-            total += place == len(seen) or seen[place] != ordered[i]
-        return total
-    for people in beyond.of_value:
-        made = min(people, most)
-        alone = 0.0
-        for i in range(first, first + made):
-            place = np.searchsorted(seen, keys[i])
-            if place == len(seen) or seen[place] != keys[i]:
-                alone += np.exp((people - 1) * np.log1p(-min(np.exp(log_p[i]), 1.0 - 1e-16)))
-        total += people * alone / max(made, 1)
-        first += made
-    return total
+    out[5] = out[0]
+    for h in range(len(alone)):
+        if beyond.of_value[h] > 0:
+            rest = max(beyond.seen[h] - alone[h], 0.0)
+            out[5] += rng.binomial(beyond.of_value[h], rng.beta(alone[h] + 0.5, rest + 0.5))
 
 
 @dataclass
@@ -249,8 +179,8 @@ class MixtureEngine:
         """Make n sweeps; every one counts towards the records' averages."""
         live, records, beyond = state.live, self.records, self.beyond
         rng, ahead = state.generators
-        numbers, likelihood = np.zeros((n, 5)), np.empty(n)
-        alone, used = np.full(n, np.nan), np.empty(n)
+        numbers, likelihood = np.zeros((n, 6)), np.empty(n)
+        used = np.empty(n)
         log_p = np.empty(len(records.cells))
         for i in range(n):
             theta, weights = live["theta"].copy(), live["weights"].copy()
@@ -270,11 +200,7 @@ class MixtureEngine:
             if tuning:
                 continue
             log_p -= self.log_strata(theta, weights)
-            _look_ahead(
-                log_p, records.rows, beyond.of_record, *QUADRATURE, live["sums"], numbers[i], ahead
-            )
-            if len(records.keys) and live["n_averaged"][0] % EVERY == 0:
-                alone[i] = numbers[i, 0] + self._unseen(theta, weights, ahead)
+            look_ahead(log_p, records, beyond, *QUADRATURE, live["sums"], numbers[i], ahead)
             live["n_averaged"] += 1
         draws = {
             "unique_in_population": numbers[:, 0],
@@ -282,7 +208,7 @@ class MixtureEngine:
             "matches": numbers[:, 2],
             "fewest_people": numbers[:, 3],
             "log_people": numbers[:, 4],
-            "population_uniques": alone,
+            "population_uniques": numbers[:, 5],
             "classes_used": used,
         }
         return draws, {"log_likelihood": likelihood}
@@ -295,13 +221,6 @@ class MixtureEngine:
         first, last = records.value_start[a], records.value_start[a + 1]
         value = records.cell_values[records.cell_start[records.cells[:, a]]] - first
         return np.log(weights @ theta[:, first:last])[value]
-
-    def _unseen(self, theta: Floats, weights: Floats, rng: np.random.Generator) -> float:
-        beyond = self.beyond
-        most = EXACT if beyond.of_value.max() <= EXACT else SYNTHETIC
-        keys, log_p = _make_up(theta, weights, self.records, beyond, most, rng)
-        expected = _unseen_uniques(keys, log_p, self.records.keys, beyond, most)
-        return expected if most == EXACT else float(rng.poisson(expected))
 
     def pack(self, live: Draws) -> Draws:
         """Return the state, which is a dictionary of arrays already."""

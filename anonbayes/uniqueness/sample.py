@@ -241,7 +241,14 @@ def beyond_sample(
             + (" (the sum of the weights)." if weighted else ".")
         )
     others = size - sample.size
-    return Beyond(np.full(len(sample.records.rows), others), -1, np.array([others]))
+    records = sample.records
+    return Beyond(
+        np.full(len(records.rows), others),
+        -1,
+        np.array([others]),
+        np.zeros(len(records.rows), dtype=np.int64),
+        np.array([records.mass.sum()]),
+    )
 
 
 def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
@@ -271,7 +278,8 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
                 f"{rows[place]:,} rows."
             )
         others[place] = size - rows[place]
-    return Beyond(others[value], a, others)
+    seen = np.bincount(value, weights=records.mass, minlength=len(domain))
+    return Beyond(others[value], a, others, value.astype(np.int64), seen)
 
 
 def _whole(number: Any, what: str) -> int:

@@ -20,8 +20,8 @@ from anonbayes.uniqueness.mixture import (
     draw_theta,
     splits_of,
 )
-from anonbayes.uniqueness.people_beyond import QUADRATURE, match_probability
-from anonbayes.uniqueness.sample import minimal_uniques, read_sample
+from anonbayes.uniqueness.people_beyond import QUADRATURE, look_ahead, match_probability
+from anonbayes.uniqueness.sample import beyond_sample, minimal_uniques, read_sample
 
 QUIET = {"progressbar": False}
 
@@ -82,6 +82,26 @@ def test_intervals_cover_the_numbers_of_known_populations():
         assert (who.rows["sample_frequency"].to_numpy() == own).all()
     assert min(covered.values()) >= 7, covered
     assert abs(np.mean(errors)) < 0.05
+
+
+def test_unique_people_outside_the_sample_are_a_share_of_those_in_it():
+    """With nobody else to share a record, those outside are a beta-binomial number by stratum."""
+    frame = pd.DataFrame({"x": [f"v{i}" for i in range(40)] + ["common"] * 60})
+    sample = read_sample(
+        frame, weights=None, attributes=None, household=None, strata=None, domains=None
+    )
+    beyond = beyond_sample(sample, 1100, weighted=False, strata=None)
+    once = sample.records.rows == 1
+    log_p = np.where(once, -800.0, -0.5)
+    rng, out = np.random.default_rng(1), np.zeros(6)
+    drawn = []
+    for _ in range(4000):
+        look_ahead(log_p, sample.records, beyond, *QUADRATURE, np.zeros((5, len(once))), out, rng)
+        assert out[0] == 40
+        drawn.append(out[5] - 40)
+    want = stats.betabinom(1000, 40.5, 60.5)
+    assert abs(np.mean(drawn) - want.mean()) < 4 * want.std() / np.sqrt(4000)
+    assert np.std(drawn) == pytest.approx(want.std(), rel=0.06)
 
 
 def dirichlet(rng, shapes):
