@@ -107,6 +107,8 @@ def _ownership_draws(
         drawn = layout.flatten([p[where] for p in pi])
         moved = np.log(np.maximum(drawn, TINY) / np.maximum(centre, TINY))
         score = (lifts + moved / steep) * eta[where][attribute]
+        if post.register is not None and post.register.corrects:
+            return post.register.corrected(layout, fold, score)
         return layout.ownership(left_out_ownership(layout, fold, score))
 
     return weighted

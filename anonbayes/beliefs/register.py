@@ -15,7 +15,8 @@ small register changes nothing.
 
 A row of a released group with cells y and secret s is the victim's with odds
 ``p(s | r) / m(y, s)``, where ``m(y, s)`` adds up ``p(s | r')`` over the people of the register in
-the cells: no product over attributes is needed.
+the cells: no product over attributes is needed. In the groups of a vertical table the corrections
+of ``p(s | r)`` join the evidence of the other folds, and people share out the group's secrets.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.index import IndexedRecords, accumulate, pair_values
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
+from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.vertical.crossfit import left_out_ownership
+from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weights import weighted_joint
 from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Column, Evidence
@@ -94,8 +98,8 @@ def read_register(
     >>> read_register(table, pd.DataFrame({"age": [21, 28], "ill": ["flu", "flu"]})).n_rows
     2
     """
-    if table.scheme != "horizontal" or not table.secrets_known:
-        raise TableError("register= needs a horizontal table whose sensitive values are shown.")
+    if not table.secrets_known:
+        raise TableError("register= needs a table whose sensitive values are shown.")
     domains, register = dict(table.domains), pandas_frame(register)
     if isinstance(register, ReleasedTable):
         other = register
@@ -214,6 +218,24 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
     )
 
 
+def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
+    """Prior to which the people of a register are added: Dirichlet weights are counts.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> people = ReleasedTable.horizontal(pd.DataFrame({"x": ["a", "b"], "s": ["u", "u"]}), "s")
+    >>> prior = Prior(np.ones(1), {"x": np.ones((1, 2))})
+    >>> prior_with(prior, people).alpha, prior_with(prior, people).beta["x"]
+    (array([3.]), array([[2., 2.]]))
+    """
+    beta = {}
+    for name, column in register.columns.items():
+        counts = register.counts[name].T @ column.evidence.matrix
+        beta[name] = prior.beta[name] + counts.toarray()
+    return Prior(prior.alpha + register.secret_counts, beta)
+
+
 # -- belief about whole records -----------------------------------------------------------------
 
 
@@ -272,6 +294,8 @@ class Register:
         Mean of each attribute's distribution, ``(S, K_a)``.
     eta : numpy.ndarray or None
         Weights of the attributes; None with independent evidence, which asks for nothing else.
+    before : Prior or None
+        Prior without the people of the register, of a vertical table with independent evidence.
     """
 
     population: ReleasedTable
@@ -279,10 +303,11 @@ class Register:
     share: Floats
     means: tuple[Floats, ...]
     eta: Floats | None
+    before: Prior | None = None
 
     @classmethod
     def of(cls, post: Posterior, people: ReleasedTable) -> Register:
-        """Register of a posterior of release and register together."""
+        """Register of a posterior: of release and register together, or of the release alone."""
         if post.simulated:
             cuts = [(chain, slice(0, post.n_draws)) for chain in range(post.n_chains)]
             means = tuple(post.batch_means(n, cuts).mean(axis=0) for n in post.table.attributes)
@@ -330,6 +355,22 @@ class Register:
             if len(taken) == before:
                 break
         return tuple(taken)
+
+    def corrected(self, layout: VerticalLayout, fold: Ints, score: Floats) -> sparse.csr_array:
+        """Who owns what in the groups of a vertical table, given what the register tells.
+
+        To the `score` of each value that the other folds give, that of the whole record is added.
+        """
+        records, place = np.unique(layout.items, axis=0, return_inverse=True)
+        told = np.zeros((len(records), layout.n_secrets))
+        for lift in self.lifts:
+            told += np.log(lift.factor(records, self.sizes))
+        wider = VerticalLayout(
+            np.column_stack([layout.items, place.ravel()]), layout.secrets, layout.offsets,
+            np.append(layout.sizes, len(records)), layout.n_secrets,
+        )  # fmt: skip
+        score = np.hstack([score, np.tile(told.T.ravel(), (len(score), 1))])
+        return layout.ownership(left_out_ownership(wider, fold, score))
 
     @property
     def corrects(self) -> bool:

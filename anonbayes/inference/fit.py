@@ -23,7 +23,7 @@ from anonbayes.beliefs.editions import (
     padded,
     person_codes,
 )
-from anonbayes.beliefs.register import Register, join_register, read_register
+from anonbayes.beliefs.register import Register, join_register, prior_with, read_register
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
 from anonbayes.figures import can_show_bars
@@ -182,8 +182,17 @@ def fit(
         others = read_register(table, register)
         if keep_cleartext is not False:
             raise ModelError("keep_cleartext= is not available with register=.")
-        whole = join_register(table, others)
-        evidence = choose_evidence(whole, evidence=evidence, alpha=alpha, beta=beta).evidence
+        before = None
+        if table.scheme == "vertical":
+            whole = table
+            taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta, client=client)
+            if (evidence := taken.evidence) == "independent":
+                before = taken.prior
+                more = prior_with(before, others)
+                alpha, beta = more.alpha, dict(more.beta)
+        else:
+            whole = join_register(table, others)
+            evidence = choose_evidence(whole, evidence=evidence, alpha=alpha, beta=beta).evidence
         post = fit(
             table if evidence == "weighted" else whole,
             alpha=alpha,
@@ -202,7 +211,8 @@ def fit(
             progressbar=progressbar,
             **kwargs,
         )
-        return replace(post, table=table, register=Register.of(post, others))
+        known = replace(Register.of(post, others), before=before)
+        return replace(post, table=table, register=known)
     rows = rows_to_keep(table, keep_cleartext)
     if table.scheme == "vertical":
         chain = [("step", step), ("resume", resume), ("keep_cleartext", rows)]

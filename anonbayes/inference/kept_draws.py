@@ -105,6 +105,13 @@ class KeptDraws:
         if self.editions is not None and self.editions.joint is not None:
             return [self.editions.joint.owned]
         layout = layout_of(self.table)
+        if self.register is not None and self.register.corrects:
+            kept, eta = self.groups[AVERAGES_GROUP], self.register.eta
+            assert eta is not None
+            lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
+            fold = kept["fold"].to_numpy().ravel().astype(np.int64)
+            weights = np.repeat(eta, layout.n_secrets * layout.sizes)
+            return [self.register.corrected(layout, fold, lifts * weights)]
         blocks = self.groups[AVERAGES_GROUP]["ownership"].to_numpy()
         chains, n_blocks = blocks.shape[:2]
         return [

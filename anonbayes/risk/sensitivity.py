@@ -203,7 +203,8 @@ def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     post = risk.post
     if post.method == "draws":
         return None
-    taken = Evidenced(post.evidence, post.prior, post.evidence_weights, post.pooled)
+    before = None if post.register is None else post.register.before
+    taken = Evidenced(post.evidence, before or post.prior, post.evidence_weights, post.pooled)
     if post.method == "crossfit":
         beta = dict(post.prior.beta) if post.table.scheme == "vertical" else None
         taken = choose_evidence(post.table, evidence="weighted", alpha=post.prior.alpha, beta=beta)

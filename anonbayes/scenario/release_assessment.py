@@ -188,8 +188,7 @@ def _checked(settings: Assessment, made: Made, people: People | None) -> Prepare
             outsiders = read_people(settings.others, [table])
             if settings.limits.max_membership_tpr is not None:
                 outsiders.check_number()
-        if outsiders is None or table.scheme == "horizontal":
-            register = read_others(settings.others, table)
+        register = read_others(settings.others, table)
     for victim in settings.victims:
         for name, value in victim.known.items():
             _check_known(table, victim.name, name, value)
