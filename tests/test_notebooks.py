@@ -18,6 +18,7 @@ NAMES = (
     "horizontal_and_vertical",
     "ldp_surveys",
     "who_is_the_attacker",
+    "who_stands_out",
     "your_own_pymc_model",
 )
 PARAMETERS = ' tags=["parameters"]'

@@ -278,7 +278,7 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
                 f"{rows[place]:,} rows."
             )
         others[place] = size - rows[place]
-    seen = np.bincount(value, weights=records.mass, minlength=len(domain))
+    seen = np.bincount(value, weights=records.mass, minlength=len(domain)).astype(np.float64)
     return Beyond(others[value], a, others, value.astype(np.int64), seen)
 
 
