@@ -39,6 +39,7 @@ from anonbayes.inference.vertical.chain import STEPS, layout_step
 from anonbayes.inference.vertical.crossfit import vertical_spread
 from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS
+from anonbayes.inference.vertical.tempering import tempering_costs
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
@@ -234,6 +235,8 @@ def fit(
     prior = taken.prior
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
     _say_evidence(taken)
+    if table.scheme == "vertical" and step not in (None, "tempered"):
+        log.info("fit: should the chains disagree, %s", tempering_costs(table.n_rows))
     entropy = _entropy(seed, resume)
     if method == "crossfit":
         return crossfit_posterior(table, taken, (chains, draws), entropy)

@@ -35,6 +35,7 @@ from anonbayes.inference.stored import (
     version_of,
     write_stored,
 )
+from anonbayes.inference.vertical.tempering import tempering_costs
 from anonbayes.inference.weights import Evidenced, EvidenceWeights
 from anonbayes.inference.workflow import observed_data, with_log_likelihood, with_predictive
 from anonbayes.tables.table import ReleasedTable
@@ -154,7 +155,13 @@ class Posterior(KeptDraws):
         """Why the evidence was taken, in a sentence."""
         if self.evidence_weights is None:
             return "independent evidence was asked for"
-        return self.evidence_weights.reason
+        reason = self.evidence_weights.reason
+        if self.table.scheme == "horizontal":
+            return reason
+        gain, _ = self.evidence_weights.difference("weighted", "independent")
+        costs = tempering_costs(self.table.n_rows)
+        lower = f"score about {gain:.4f} nats per row lower" if gain > 0 else "score no lower"
+        return f"{reason}; to be sure of independent evidence, {costs} and {lower}"
 
     @cached_property
     def idata(self) -> Any:

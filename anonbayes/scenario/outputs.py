@@ -172,7 +172,28 @@ def stage(what: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(f"{what} ..."):
+    screen = Console(stderr=True)
+    with screen.status(f"{what} ..."), told_of_compiling(screen.print):
+        yield
+
+
+@contextlib.contextmanager
+def told_of_compiling(say: Callable[[str], object]) -> Iterator[None]:
+    """Say so, once, when Numba compiles something: the first run of all takes a minute longer."""
+    from numba.core import event
+
+    class Told(event.Listener):
+        told = False
+
+        def on_start(self, event: object) -> None:
+            if not self.told:
+                say("Compiling for this machine, once; this run takes a while longer.")
+            self.told = True
+
+        def on_end(self, event: object) -> None:
+            """Nothing more to say."""
+
+    with event.install_listener("numba:compile", Told()):
         yield
 
 

@@ -11,7 +11,7 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.formats import plain
 from anonbayes.risk.limits import Limit
 from anonbayes.scenario.load import load
-from anonbayes.scenario.outputs import Place, Result, content_of
+from anonbayes.scenario.outputs import Place, Result, content_of, told_of_compiling
 
 
 @pytest.fixture
@@ -101,3 +101,17 @@ def test_limits():
 
 def test_plain():
     assert plain({1: np.bool_(True), "t": (np.float32(0.5), None)}) == {"1": True, "t": [0.5, None]}
+
+
+def test_compiling_is_told_once():
+    """What is compiled, not what is called again or was compiled before."""
+    import numba
+
+    said = []
+    one, two = numba.njit(lambda x: x + 1), numba.njit(lambda x: x - 1)
+    with told_of_compiling(said.append):
+        assert one(1) + two(1) == 2
+    assert len(said) == 1 and "Compiling" in said[0]
+    with told_of_compiling(said.append):
+        one(1)
+    assert len(said) == 1

@@ -45,6 +45,23 @@ PROBES, FORGETS = 6, 0.5
 
 NO_OWNER = np.empty(0)
 
+SWEEP_SECONDS, SWEEPS = 2e-6, 8_000
+"""Measured processor time of a sweep per row with groups of four; sweeps of four usual chains."""
+
+
+def tempering_costs(n_rows: int) -> str:
+    """What waiting for tempered chains would take, in words; groups beyond four take longer.
+
+    Examples
+    --------
+    >>> tempering_costs(30_162)
+    "four chains with step='tempered' would take about 8 CPU minutes"
+    """
+    minutes = n_rows * SWEEP_SECONDS * SWEEPS / 60
+    long = f"{minutes:.0f} CPU minutes" if minutes < 120 else f"{minutes / 60:.0f} CPU hours"
+    words = "less than a CPU minute" if minutes < 1 else f"about {long}"
+    return f"four chains with step='tempered' would take {words}"
+
 
 def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
     """Probability that levels ``pair`` and ``pair + 1`` exchange their states."""
