@@ -19,6 +19,7 @@ __all__ = [
     "Mask",
     "Scaled",
     "SmallCodes",
+    "read_chains",
     "read_generator",
     "read_number",
     "read_numbers",
@@ -146,6 +147,23 @@ def read_number(
         except OverflowError:
             pass
     raise error(f"{argument}={value!r} must be a number.")
+
+
+MOST_CHAINS = 200
+"""More chains say no more about convergence, and each has to settle on its own."""
+
+
+def read_chains(value: Any, *, error: type[AnonbayesError] = AnonbayesError) -> int:
+    """Return a number of chains; raise `error` for one that nobody can want.
+
+    Examples
+    --------
+    >>> read_chains(4)
+    4
+    """
+    if read_whole("chains", value, least=1, error=error) > MOST_CHAINS:
+        raise error(f"chains={value!r} is more than {MOST_CHAINS}; ask for more draws= instead.")
+    return int(value)
 
 
 def read_whole(

@@ -79,7 +79,8 @@ class BitReports:
     ) -> BitReports:
         """Wrap arrays that are known to be valid, without checking them again."""
         self = cls.__new__(cls)
-        self.indptr, self.indices, self.size = indptr, indices, size
+        self.indptr, self.indices, self.size = indptr.view(), indices.view(), size
+        self.indptr.flags.writeable = self.indices.flags.writeable = False
         return self
 
     @classmethod

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats, read_generator, read_whole
+from anonbayes.arrays import Floats, read_chains, read_generator, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.estimation import em
 from anonbayes.estimation.likelihood import DenseLikelihood, MixtureLikelihood
@@ -93,9 +93,10 @@ def sample(
         Source of the draws.
     """
     size = likelihood.size
-    draws, chains, thin = (
+    chains = read_chains(chains, error=ModelError)
+    draws, thin = (
         read_whole(name, number, least=1, most=MOST_DRAWS, error=ModelError)
-        for name, number in (("draws", draws), ("chains", chains), ("thin", thin))
+        for name, number in (("draws", draws), ("thin", thin))
     )
     tune = read_whole("tune", tune, most=MOST_DRAWS, error=ModelError)
     if alpha is not None and prior_weight is not None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
+from anonbayes.arrays import read_chains
 from anonbayes.beliefs.editions import (
     People,
     join_editions,
@@ -322,6 +323,8 @@ def _fit_several(
 
 def _check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
+        if name == "chains":
+            read_chains(value, error=ModelError)
         if value is None and name in ("tune", "cores"):
             continue
         least = 0 if name == "tune" else 1

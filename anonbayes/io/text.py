@@ -539,7 +539,9 @@ def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
     if "" in values:
         raise AnonbayesError(f"{option} {text!r} has an empty value.")
     seen: set[str] = set()
-    for value in values:
+    for number, value in enumerate(values, start=1):
+        if value in seen and text.startswith("@"):  # perhaps a file of people, given by mistake
+            raise AnonbayesError(f"{option} {text!r}: value {number} repeats an earlier one.")
         if value in seen:
             raise AnonbayesError(f"{option} {text!r} has {value!r} twice.")
         seen.add(value)

@@ -210,6 +210,9 @@ class _Words:
     def name(self, where: str) -> str:
         if self.options is None:
             return where
+        above, _, last = where.rpartition(".")
+        if "." in above and above in self.options:  # an entry by name, such as a column's domain
+            return f"{self.options[above]} {last}"
         return self.options.get(where) or "--" + re.split(r"[.\[]", where)[-1].replace("_", "-")
 
     def value(self, where: str, value: Any) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import Floats, read_whole
+from anonbayes.arrays import Floats, read_chains, read_whole
 from anonbayes.domains import factorize
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import COLOURS, legend_below, make_axes, percent_axis
@@ -378,7 +378,7 @@ def identity(
     (3000, 3)
     """
     classes = read_whole("classes", classes, least=2)
-    draws, chains = read_whole("draws", draws, least=1), read_whole("chains", chains, least=1)
+    draws, chains = read_whole("draws", draws, least=1), read_chains(chains)
     if not 0 < probability < 1:
         raise AnonbayesError(f"probability must be between 0 and 1, got {probability!r}.")
     data = pandas_frame(data)

@@ -185,3 +185,11 @@ def test_labelled_knowledge_of_tags_is_taken_by_its_labels():
         for known in ([0.5, 0.2, 0.3], pd.Series({"mall": 0.3, "clinic": 0.5, "park": 0.2}))
     ]
     np.testing.assert_array_equal(*found)
+
+
+def test_reports_that_a_channel_made_cannot_be_changed():
+    """Compiled code relies on positions that were right when they were drawn."""
+    bits = ab.UnaryEncoding(ab.Domain("x", list("abc")), 0.5, 0.4).release(list("abcabc"), seed=1)
+    for array in (bits.indices, bits.indptr, bits[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 9

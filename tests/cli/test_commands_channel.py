@@ -201,7 +201,10 @@ def test_several_columns_under_one_budget(run_json, run, refused, tmp_path, how)
         (["-m", "rappor", "--epsilon", 1, "--values", "a,b,a"], "has 'a' twice"),
         (["-m", "rappor", "--epsilon", 1, "--values", "9-3"], "is larger than the second"),
         (["-m", "rappor", "--epsilon", 1, "--values", "@no.txt"], "@no.txt cannot be read"),
-        (["-m", "rappor", "--epsilon", 1, "--values", VALUES, "--sensitive", "a"], "no meaning"),
+        (
+            ["-m", "rappor", "--epsilon", 1, "--values", VALUES, "--sensitive", "a"],
+            "cannot be used with",
+        ),
         (["-m", "utility_optimized_rr", "--epsilon", 1, "--values", VALUES], "needs --sensitive"),
         ([*options("utility_optimized_rr"), "--sensitive", "z"], "'z'"),
         (["-m", "input_discriminative_ue", "--epsilon", 1], "needs --budgets"),
@@ -224,7 +227,7 @@ def test_bad_columns(refused, held, tmp_path):
     estimate = ["channel", "estimate", "r.csv"]
     assert "row 2 (the first is 0): the cell is empty" in refused(*estimate, *options("rappor"))
     (tmp_path / "r.csv").write_text("report;other\n0101;a\n01x1;e\n")
-    assert "row 1: '01x1' is not a text of 4 zeros" in refused(*estimate, *options("rappor"))
+    assert "row 1: '01x1' is not a string of 4 zeros" in refused(*estimate, *options("rappor"))
     assert "row 0: '0101' is not a/b/y" in refused(*estimate, *options("local_hashing"))
     other = [*estimate, *options("randomized_response"), "--column", "other"]
     assert "Column 'other', row 1: 'e' is not one of the values" in refused(*other)

@@ -5,7 +5,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.estimation import losses
-from anonbayes.estimation.likelihood import MixtureLikelihood
+from anonbayes.estimation.likelihood import MixtureLikelihood, allocate
 
 KINDS = {"response": ab.UtilityOptimizedRR, "bits": ab.UtilityOptimizedRAPPOR}
 
@@ -104,3 +104,22 @@ def test_compiled_code_gets_no_index_beyond_its_arrays():
     for indptr, indices in bad:
         with pytest.raises(ab.AnonbayesError, match="do not fit"):
             MixtureLikelihood(**rows, indptr=np.array(indptr), indices=np.array(indices))
+
+
+def test_the_kernel_that_allocates_reports_stays_within_its_arrays_whatever_the_weights():
+    """As plain Python an index beyond an array is an error; each report is counted once."""
+    rng = np.random.default_rng(1)
+    odd = np.array([0.0, 1.0, 5e-324, 1e-308, 1e308, np.inf, np.nan, 0.3])
+    for _ in range(400):
+        size, rows = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+        lengths = rng.integers(0, size + 1, rows)  # a report may support nothing
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        ones = np.concatenate([rng.choice(size, n, replace=False) for n in lengths])
+        weights = rng.choice([0, 1, 2, 1000], rows)
+        counts = np.zeros(size, dtype=np.int64)
+        with np.errstate(all="ignore"):
+            noise = allocate.py_func(
+                rng, rng.choice(odd), rng.choice(odd, size), weights, rng.choice(odd, rows), ends,
+                ones.astype(np.uint8), counts,
+            )  # fmt: skip
+        assert counts.min() >= 0 and counts.sum() + noise == weights.sum()

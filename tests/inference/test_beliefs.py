@@ -9,6 +9,7 @@ from enumeration import enumerate_posterior
 from tables import ALL, PRIOR, crossing, latent, nested
 
 import anonbayes as ab
+from anonbayes.beliefs.victims import standard_error
 from anonbayes.inference.dirichlet import resolve_prior
 
 
@@ -243,3 +244,20 @@ def test_frames_of_other_libraries_serve_wherever_people_are_given():
     short = {"draws": 20, "tune": 10, "chains": 1, "classes": 3, "seed": 1, "progressbar": False}
     who = [ab.identity(c, population=500, **short).rows for c in (clear, FromElsewhere(clear))]
     pd.testing.assert_frame_equal(*who)
+
+
+@pytest.mark.parametrize(("between", "low", "high"), [(3.0, 0.95, 1.05), (0.0, 1.0, 1.25)])
+def test_errors_of_averages_are_those_of_chains_that_disagree(between, low, high):
+    """Root mean square of the stated error, over the spread that the average really has.
+
+    Four chains of ten batches with errors of 1; 4,000 times, so the ratio has an error of about
+    0.02. Where chains agree, the larger of two estimates of the same is taken, hence up to 1.25.
+    """
+    rng = np.random.default_rng(3)
+    places = between * rng.normal(size=(4, 1, 4000))
+    batches = (places + rng.normal(size=(4, 10, 4000))).reshape(40, 4000)
+    truth = np.sqrt(between**2 / 4 + 1 / 40)
+    stated = np.sqrt((standard_error(batches, 4) ** 2).mean())
+    assert low < stated / truth < high
+    spread = batches.mean(axis=0).std()
+    assert abs(spread / truth - 1) < 0.05

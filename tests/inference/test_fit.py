@@ -245,8 +245,8 @@ def test_a_generator_seeds_like_a_number():
         ({"beta": {"nut": 1}}, "beta names 'nut'.*Nearest known: 'nat'"),
         ({"beta": {"nat": {"X": 1}}}, "'X' is not a value of domain 'nat'"),
         ({"beta": np.nan}, "must be positive and finite"),
-        ({"alpha": {"hiv": "much"}}, "weight 'much' of 'hiv' is not a number"),
-        ({"alpha": pd.Series({"hiv": 1.0})}, "each value of 'ill' once"),
+        ({"alpha": {"hiv": "much"}}, "weight of 'hiv', 'much', is not a number"),
+        ({"alpha": pd.Series({"hiv": 1.0})}, "each value of 'ill' exactly once"),
         ({"alpha": pd.Series({"hiv": 1.0, "hvi": 1.0})}, "'hvi' is not a value of domain 'ill'"),
         ({"keep_cleartext": [99]}, "names row 99"),
         ({"colour": "red"}, r"Unknown settings of the engine: \['colour'\]"),
@@ -264,6 +264,7 @@ def test_bad_requests_fail_before_sampling(kwargs, message):
         ({"method": "nuts"}, "hidden links"),
         ({"step": "tree"}, "step='tree' is not known.*'block'"),
         ({"step": "block", "hottest": 0.3}, "setting of step='tempered'"),
+        ({"chains": 700}, "more than 200; ask for more draws="),
         ({"temprature": 3}, "Unknown setting 'temprature'.*'temperatures'"),
     ],
 )
