@@ -11,6 +11,8 @@ permutations. Small tables are summed over completely instead.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -29,7 +31,7 @@ from anonbayes.inference.vertical.block import (
     marginal_space,
     widest_group,
 )
-from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
+from anonbayes.inference.vertical.group_layout import Arrays, Threads, VerticalLayout
 
 __all__ = ["Edition", "Joint", "join_groups", "link_sides", "link_tops"]
 
@@ -105,6 +107,16 @@ class _Match(NamedTuple):
     item_one: Ints
     pointer_two: Ints
     item_two: Ints
+
+    def pieces(self, number: int) -> list[_Match]:
+        """The same people in parts, which threads may work on at the same time."""
+        cuts = np.unique(np.linspace(0, len(self.pointer_one) - 1, number + 1).astype(int))
+        return [
+            self._replace(
+                pointer_one=self.pointer_one[a : b + 1], pointer_two=self.pointer_two[a : b + 1]
+            )
+            for a, b in itertools.pairwise(cuts.tolist())
+        ]
 
 
 def join_groups(editions: Sequence[Edition], *, labels: Sequence[str] | None = None) -> list[Joint]:
@@ -245,6 +257,21 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
     beliefs = [e.told for e in editions]
     unused = np.random.default_rng(0)  # nothing is cut into pieces there
     change, turn = np.inf, 0
+    threads = Threads(os.cpu_count() or 1)
+    parts = [(m, m.pieces(2 * threads.n)) for m in matches]
+
+    def hear(
+        pieces: list[_Match], of_one: Floats, to_one: Floats, of_two: Floats, to_two: Floats
+    ) -> None:
+        def work(i: int) -> None:
+            m = pieces[i]
+            match_people(
+                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
+                sides[m.one], of_one, to_one, sides[m.two], of_two, to_two, unused,
+            )  # fmt: skip
+
+        threads.run(work, range(len(pieces)))
+
     for turn in range(1, ROUNDS + 1):
         change = 0.0
         for e, edition in enumerate(editions):
@@ -261,19 +288,14 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
             beliefs[e] = belief
         before, after = [o.copy() for o in ones], [o.copy() for o in ones]
         told = [e.told * g for e, g in zip(editions, by_group, strict=True)]
-        # A match hears from a release everything but what it said itself.
-        for m in matches:
-            match_people(
-                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
-                sides[m.one], told[m.one] * before[m.one], after[m.one],
-                sides[m.two], told[m.two], before[m.two], unused,
-            )  # fmt: skip
-        for m in reversed(matches):
-            match_people(
-                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
-                sides[m.one], told[m.one] * before[m.one], after[m.one],
-                sides[m.two], told[m.two] * after[m.two], before[m.two], unused,
-            )  # fmt: skip
+        # A match hears from a release everything but what it said itself: what the earlier ones
+        # say on the way there, what the later ones say on the way back.
+        for m, pieces in parts:
+            hear(pieces, told[m.one] * before[m.one], after[m.one], told[m.two], before[m.two])
+        for m, pieces in reversed(parts):
+            if m.two < len(editions) - 1:  # which has heard all there is
+                later = told[m.two] * after[m.two]
+                hear(pieces, told[m.one] * before[m.one], after[m.one], later, before[m.two])
         if change < SETTLED:
             break
     return _Found(beliefs, False, turn, change)
