@@ -104,8 +104,10 @@ class Actor:
     @classmethod
     def neighbour(cls, *attributes: str, name: str = "neighbour") -> Actor:
         """Somebody who knows some attributes of a person."""
-        if not attributes:
-            raise AnonbayesError("Name the attributes that a neighbour knows, such as 'age'.")
+        if not attributes or not all(isinstance(one, str) for one in attributes):
+            raise AnonbayesError(
+                "Name the attributes that a neighbour knows one by one: neighbour('age', 'sex')."
+            )
         return cls(name, attributes, about=f"Knows {', '.join(attributes)} of a person, and that "
                    "they are in the table.")  # fmt: skip
 

@@ -135,5 +135,8 @@ def test_bad_knowledge_is_named(clinic, post, actor, words):
 def test_names_are_told_apart(clinic, post):
     with pytest.raises(AnonbayesError, match="Two attackers are called 'stranger'"):
         ab.attackers(*clinic, [ab.Actor.stranger()] * 2, post=post, **FIT)
+    for nothing in ((), (["age", "sex"],)):
+        with pytest.raises(AnonbayesError, match="one by one"):
+            ab.Actor.neighbour(*nothing)
     with pytest.raises(AnonbayesError, match="at least one"):
         ab.attackers(*clinic, [], post=post, **FIT)
