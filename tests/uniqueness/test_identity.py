@@ -327,6 +327,8 @@ def test_same_seed_same_numbers_and_copies():
         ({"population": 10.5, "attributes": ["x"]}, "whole number"),
         ({"weights": "w", "attributes": ["x"]}, "row 1"),
         ({"weights": "v"}, "'v'"),
+        ({"weights": "few", "attributes": ["x"]}, "sum of the weights"),
+        ({"population": 9, "attributes": ["x"], "household": "gap"}, "'gap': row 2"),
         ({"population": 9, "attributes": ["z"]}, "'z'"),
         ({"population": 9, "attributes": []}, "at least one"),
         ({"population": 9, "attributes": ["gap"]}, "row 2"),
@@ -336,6 +338,7 @@ def test_same_seed_same_numbers_and_copies():
 )
 def test_bad_input_is_named(settings, words):
     frame = pd.DataFrame({"x": list("abc"), "w": [1.0, 0.0, 2.0], "gap": ["u", "v", None]})
+    frame["few"] = 0.1
     with pytest.raises(AnonbayesError, match=words):
         ab.identity(frame, **settings, **QUIET)
 
