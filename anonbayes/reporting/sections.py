@@ -407,16 +407,19 @@ def standing_out(found: Mapping[str, Identity]) -> Table | None:
     def cell(who: Identity, measure: str) -> str:
         if measure not in who.summary.index:
             return ""
-        line = who.summary.loc[measure]
-        if pd.isna(line["low"]):
-            return f"{line['estimate']:,.4g}"
-        return f"{line['estimate']:,.4g} ({line['low']:,.4g} to {line['high']:,.4g})"
+        values = [
+            float(who.summary[name].to_dict()[measure]) for name in ("estimate", "low", "high")
+        ]
+        estimate, low, high = (f"{v:,.0f}" if v % 1 == 0 else number(v) for v in values)
+        return estimate if pd.isna(values[1]) else f"{estimate} ({low} to {high})"
 
-    measures = dict.fromkeys(m for who in found.values() for m in who.summary.index)
-    meaning = {m: t for who in found.values() for m, t in who.summary["meaning"].items()}
+    fullest = max((who.summary for who in found.values()), key=len)  # has all lines, in order
     return Table(
         ["", *(name.capitalize() for name in names)],
-        [[str(meaning[m]), *(cell(who, m) for who in found.values())] for m in measures],
+        [
+            [str(meaning), *(cell(who, str(m)) for who in found.values())]
+            for m, meaning in fullest["meaning"].items()
+        ],
         f"Who stands out among {first.population:,} people, with {first.probability:.0%} intervals",
     )
 

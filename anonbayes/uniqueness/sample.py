@@ -91,9 +91,7 @@ def read_sample(
         mass_of, index = rows_of, pd.Index(range(len(rows_of)))
         unseen = [0] * len(names)
     else:
-        names, evidence, codes = _read_frame(
-            data, attributes, (weights, household), strata, domains
-        )
+        names, evidence, codes = _read_frame(data, attributes, weights, household, strata, domains)
         rows_of, index = np.ones(len(data)), data.index
         mass_of = _read_weights(data, weights)
         unseen = [0 if name in (domains or {}) or name == strata else UNSEEN for name in names]
@@ -147,7 +145,8 @@ def _in_order(values: list[Any]) -> list[Any]:
 def _read_frame(
     frame: pd.DataFrame,
     attributes: Sequence[str] | None,
-    others: tuple[str | None, ...],
+    weights: str | None,
+    household: str | None,
     strata: str | None,
     domains: Mapping[str, Sequence[Any]] | None,
 ) -> tuple[tuple[str, ...], list[Evidence], list[Ints]]:
@@ -155,21 +154,19 @@ def _read_frame(
         raise TableError(f"A data frame or a ReleasedTable is needed, got {type(frame).__name__}.")
     if not len(frame):
         raise TableError("The table has no rows.")
+    others = (weights, household)
     for other in (*others, strata, *(domains or {})):
         if other is not None and other not in frame:
             raise TableError(f"There is no column {other!r}. {nearest(other, frame.columns)}")
     names = _chosen(attributes, [c for c in frame.columns if c not in others])
+    if household is not None:
+        _refuse_gaps(frame[household], household)
     if strata is not None and strata not in names:
         names = (*names, strata)
     evidence, codes = [], []
     for name in names:
         column = frame[name]
-        missing = gaps(column, where=f"Column {name!r}")
-        if missing.any():
-            raise TableError(
-                f"Column {name!r}: row {int(missing.argmax())} (from 0) has no value; drop such "
-                'rows or give them a value of their own, as `frame.fillna("unknown")` does.'
-            )
+        _refuse_gaps(column, name)
         code, values = factorize(column, where=f"Column {name!r}")
         known = (domains or {}).get(name)
         domain = Domain(str(name), _in_order(values) if known is None else known)
@@ -177,6 +174,15 @@ def _read_frame(
         evidence.append(Evidence.from_members(domain, members, values))
         codes.append(np.asarray(code, dtype=np.int64))
     return names, evidence, codes
+
+
+def _refuse_gaps(column: pd.Series, name: str) -> None:
+    missing = gaps(column, where=f"Column {name!r}")
+    if missing.any():
+        raise TableError(
+            f"Column {name!r}: row {int(missing.argmax())} (from 0) has no value; drop such "
+            'rows or give them a value of their own, as `frame.fillna("unknown")` does.'
+        )
 
 
 def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
@@ -205,8 +211,8 @@ def _read_weights(frame: pd.DataFrame, weights: str | None) -> Floats:
     if bad.any():
         place = int(bad.argmax())
         raise TableError(
-            f"Column {weights!r}: row {place} (from 0) has the weight {values[place]!r}; a weight "
-            "says how many people a row stands for and must be above 0."
+            f"Column {weights!r}: row {place} (from 0) has the weight {float(values[place])!r}; a "
+            "weight says how many people a row stands for and must be above 0."
         )
     return values
 
@@ -233,7 +239,7 @@ def beyond_sample(
                 "population= says how many people there are, those of the sample included; or "
                 "weights= names the column of sampling weights."
             )
-        population = round(sample.mass.sum())
+        population = max(round(sample.mass.sum()), 1)
     size = _whole(population, "population")
     if size < sample.size:
         raise AnonbayesError(

@@ -13,6 +13,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
+from anonbayes.reporting.sections import standing_out
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
@@ -327,6 +328,8 @@ def test_same_seed_same_numbers_and_copies():
         ({"population": 10.5, "attributes": ["x"]}, "whole number"),
         ({"weights": "w", "attributes": ["x"]}, "row 1"),
         ({"weights": "v"}, "'v'"),
+        ({"weights": "few", "attributes": ["x"]}, "sum of the weights"),
+        ({"population": 9, "attributes": ["x"], "household": "gap"}, "'gap': row 2"),
         ({"population": 9, "attributes": ["z"]}, "'z'"),
         ({"population": 9, "attributes": []}, "at least one"),
         ({"population": 9, "attributes": ["gap"]}, "row 2"),
@@ -336,6 +339,7 @@ def test_same_seed_same_numbers_and_copies():
 )
 def test_bad_input_is_named(settings, words):
     frame = pd.DataFrame({"x": list("abc"), "w": [1.0, 0.0, 2.0], "gap": ["u", "v", None]})
+    frame["few"] = 0.1
     with pytest.raises(AnonbayesError, match=words):
         ab.identity(frame, **settings, **QUIET)
 
@@ -417,3 +421,15 @@ def test_pie_is_asked_of_the_same_posterior():
     assert said["possible_bits"] == pytest.approx(np.log2(6)) and said["error"] == pytest.approx(
         0.5
     )
+
+
+def test_the_report_shows_people_as_whole_numbers_in_the_order_of_the_summary():
+    frame = pd.DataFrame({"x": range(30), "y": ["u", "v"] * 15})
+    found = {
+        name: ab.identity(data, population=10**6, draws=5, chains=1, seed=1, **QUIET)
+        for name, data in (("release", frame[["y"]]), ("cleartext", frame))
+    }
+    lines = standing_out(found).rows
+    assert [line[0] for line in lines] == found["cleartext"].summary["meaning"].tolist()
+    assert not any("e+" in cell or "0.00 " in cell for line in lines for cell in line[1:])
+    assert lines[0][1:] == ["0", "30"]
