@@ -373,10 +373,8 @@ def given_groups(
     series: pd.Series, name: str, hidden: npt.NDArray[np.bool_] | None = None
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups as named by a column; only a suppressed row may go without a name."""
-    dtype = series.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iu" and np.can_cast(dtype, np.int64):
-        # Millions of numbered groups are not worth a Python object each.
-        codes, numbers = _numbered(series.to_numpy(dtype=np.int64))
+    if _are_numbers(series):  # millions of numbered groups are not worth a Python object each
+        codes, numbers = _numbered(series.to_numpy())
         return codes, pd.Index(numbers, name=name)
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
     missing = np.array([is_missing(label) for label in distinct], dtype=bool)
@@ -396,19 +394,29 @@ def given_groups(
     return lookup[inverse], pd.Index(object_array(ordered), name=name).infer_objects()
 
 
+def _are_numbers(series: pd.Series) -> bool:
+    dtype = series.dtype
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
+        return False
+    return np.can_cast(dtype, np.int64)
+
+
 def _numbered(
-    numbers: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.integer],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Codes of whole numbers, in ascending order, and the distinct numbers."""
     least, most = int(numbers.min()), int(numbers.max())
     if most - least > 4 * len(numbers):
         codes, distinct = pd.factorize(numbers, sort=True)
-        return codes.astype(np.int32), distinct
+        return codes.astype(np.int32), distinct.astype(np.int64)
     # Numbers without large gaps are ticked off; a hash table of millions would miss every cache.
+    # No copies: arrays beyond 32 MB come fresh from the system, page by page, and that costs more.
+    place = numbers if least == 0 else np.subtract(numbers, least, dtype=np.int64)
     shown = np.zeros(most - least + 1, dtype=bool)
-    shown[numbers - least] = True
-    code = np.cumsum(shown, dtype=np.int32) - np.int32(1)
-    return code[numbers - least], np.flatnonzero(shown) + least
+    shown[place] = True
+    code = np.cumsum(shown, dtype=np.int32)
+    code -= 1
+    return code[place], np.flatnonzero(shown) + least
 
 
 def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.int64]:
@@ -429,7 +437,8 @@ def matched_groups(
     items: pd.Series, slots: pd.Series, name: str
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], pd.Index]:
     """Group codes of both parts on one set of labels, after checking that their sizes agree."""
-    codes, labels = given_groups(pd.concat([items, slots]), name)
+    plain_index = _are_numbers(items) and _are_numbers(slots)  # else messages name rows by it
+    codes, labels = given_groups(pd.concat([items, slots], ignore_index=plain_index), name)
     item_codes, slot_codes = codes[: len(items)], codes[len(items) :]
     sizes = [np.bincount(c, minlength=len(labels)) for c in (item_codes, slot_codes)]
     wrong = np.flatnonzero(sizes[0] != sizes[1])
