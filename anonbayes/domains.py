@@ -455,7 +455,7 @@ def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
     >>> refuse_mixed_truth([True, 0], where="Column 'x'")
     Traceback (most recent call last):
     ...
-    anonbayes.errors.DomainError: Column 'x' mixes truth values and numbers (True equals 1 in Python); convert it to one type.
+    anonbayes.errors.DomainError: Column 'x' mixes Booleans and numbers (True equals 1 in Python); convert it to one type.
     """  # noqa: E501
     kinds = {isinstance(v, bool | np.bool_) for v in values if isinstance(v, _NUMBERS)}
     if len(kinds) > 1:

@@ -219,7 +219,7 @@ def as_text(frame: pd.DataFrame) -> pd.DataFrame:
 def pandas_frame(frame: Any) -> Any:
     """Return a frame of another library (polars, pyarrow, any that narwhals knows) as pandas.
 
-    Whatever is no frame is returned as it is, for others to refuse.
+    Anything else is returned as it is, for others to refuse.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def pandas_frame(frame: Any) -> Any:
     >>> pandas_frame(pa.table({"x": [1, 2]}))["x"].tolist()
     [1, 2]
     """
-    if isinstance(frame, pd.DataFrame) or hasattr(frame, "to_delayed"):  # Dask is counted
+    if isinstance(frame, pd.DataFrame | pd.Series) or hasattr(frame, "to_delayed"):  # Dask: counted
         return frame
     frame = frame.collect() if hasattr(frame, "collect") else frame  # a lazy frame
     if hasattr(frame, "to_pandas"):

@@ -428,3 +428,18 @@ def test_worst_names_the_parameters_that_differ(trapped):
 def test_no_draws_are_no_diagnosis():
     with pytest.raises(AnonbayesError, match="holds no draws"):
         ab.diagnose(np.empty((2, 0)))
+
+
+@pytest.mark.parametrize(("beta", "status"), [(1.0, None), (0.02, "caution"), (1e-3, "failed")])
+def test_secrets_behind_a_channel_with_tiny_weights_are_not_trusted(beta, status):
+    """With seed 0 four chains at 0.001 agree on 0.999, where enumeration gives 0.879."""
+    channel = ab.RandomizedResponse(ab.Domain("s", ["p", "q"]), 1.0)
+    table = ab.ReleasedTable.horizontal(
+        pd.DataFrame({"x": list("aaabbb"), "s": list("ppqqqp")}),
+        "s",
+        domains={"x": list("ab")},
+        channels={"s": channel},
+    )
+    post = ab.fit(table, beta=beta, evidence="independent", seed=0, draws=60, progressbar=False)
+    found = {check.name: check.status for check in ab.diagnose(post).checks}
+    assert found.get("latent secrets") == status
