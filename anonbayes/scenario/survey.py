@@ -487,6 +487,11 @@ def _simulate(settings: Survey, population: SurveyPopulation) -> PreparedSurvey:
     import numpy as np
 
     how = settings.mechanism
+    if population.people > 10**9:
+        raise AnonbayesError(
+            f"population.people = {population.people} is more than 1,000,000,000, and every one of "
+            "them is simulated."
+        )
     if MECHANISMS[how.channel].sets:
         return _simulate_sets(settings, population)
     channel = _channel(how, settings._values or tuple(population.shares))

@@ -267,7 +267,10 @@ def test_from_a_survey():
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, sensitive=["moon"]), "'moon' is not"),
         (lambda b, c: b.from_prior(DOMAIN, 100, 5, {"park": 200}), "at_least of 'park' is 200"),
         (lambda b, c: b.from_prior(DOMAIN, 100, 5, [1, -1, 0, 0]), "at_least of 'park' is -1"),
-        (lambda b, c: b.from_prior(DOMAIN, 100, 5, {"park": "many"}), "'many' of 'park' is not"),
+        (
+            lambda b, c: b.from_prior(DOMAIN, 100, 5, {"park": "many"}),
+            "'many', given for 'park', is not",
+        ),
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, sensitive=None), "sensitive=None is not a list"),
         (lambda b, c: b.from_counts(DOMAIN, 5, [0, 0, 0, 0]), "sum to 0"),
         (lambda b, c: b.from_confidence(DOMAIN, 100, 5, c[1], c[0], 0.0), "alpha=0.0"),

@@ -217,7 +217,7 @@ def test_renderings_agree_with_the_policy():
     [
         (lambda: ns.optimal_policy(ellipse, SQUARE, 0), "gamma=0"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, math.inf), "gamma=inf"),
-        (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e12), "asks for 2e[+]12 bins"),
+        (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e12), "needs 2e[+]12 bins"),
         (lambda: ns.optimal_policy([0.5, 0.5], SQUARE, 1e5), "200,000 different answers"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1e3), "6,000 different answers"),
         (lambda: ns.optimal_policy(ellipse, SQUARE, 1).answer("text"), "data must be numbers"),
