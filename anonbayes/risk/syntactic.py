@@ -94,6 +94,10 @@ def reidentification_risk(
     >>> found.table.loc["prosecutor"].tolist()
     [0.5, 0.5, 1.0]
     """
+    if not isinstance(table, ReleasedTable):
+        raise AnonbayesError(
+            f"reidentification_risk needs a ReleasedTable, got {type(table).__name__}."
+        )
     if not 0 < threshold <= 1:
         raise AnonbayesError(f"threshold={threshold!r} must lie above 0 and be at most 1.")
     shown = np.flatnonzero(table.group_codes >= 0)
