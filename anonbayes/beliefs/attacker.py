@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that what is known fits nobody.
     """
+    if post.editions is not None and post.editions.matched:
+        return _matched_in_all_ways(post.editions.matched, victims)
     if post.editions is not None and post.editions.apart:
         alone, batches, records = attacker_weights(replace(post, editions=None), victims)
         told = np.ones_like(alone)
@@ -94,10 +97,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     if post.register is not None and post.register.corrects:
         return _registered(post.register, victims, rows, compatible)
     if post.method == "exact":
-        fit = [
-            _exact_fit(post, name, victims.weights[a], compatible[a])
-            for a, name in enumerate(post.table.attributes)
-        ]
+        fit = _exact_fits(post, victims, compatible)
     elif post.method == "crossfit":
         parts = zip(post.means, victims.weights, rows.evidence, compatible, strict=False)
         fit = [mean_fit(mean[None], *part) for mean, *part in parts]
@@ -187,6 +187,10 @@ def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
 
 def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
     """Random worlds of all releases: `random_world_weights`, intersected with the further ones."""
+    if post.editions is not None and post.editions.matched:
+        each = [random_world_weights(way.table, victims) for _, way in post.editions.matched]
+        tops = [w / np.maximum(w.sum(axis=1, keepdims=True), TINY) for w, _ in each]
+        return np.mean(tops, axis=0), np.max([found for _, found in each], axis=0)
     joint = None if post.editions is None else post.editions.joint
     owned = None if joint is None else joint.worlds
     weights, found = random_world_weights(post.table, victims, owned)
@@ -235,6 +239,28 @@ def _group_shares(table: ReleasedTable) -> Floats:
     counts = np.bincount(keys, minlength=table.n_groups * size).reshape(table.n_groups, size)
     share = counts / counts.sum(axis=1, keepdims=True)
     return np.asarray(share[table.group_codes])
+
+
+def _matched_in_all_ways(
+    ways: Sequence[tuple[float, Posterior]], victims: Victims
+) -> tuple[Floats, None, Ints]:
+    """Expected rows of each victim by secret, over all ways to match two releases."""
+    total, most = np.zeros(()), np.zeros(len(victims), dtype=np.int64)
+    for share, post in ways:
+        known, rows, compatible = matched(post.table, victims)
+        fit = _exact_fits(post, known, compatible)
+        weights, found = accumulate(known, rows.index, compatible, fit, rows.secrets)
+        total, most = total + share * weights.plain, np.maximum(most, found)
+    return total, None, most
+
+
+def _exact_fits(
+    post: Posterior, victims: Victims, compatible: tuple[Compatibility, ...]
+) -> list[Floats]:
+    return [
+        _exact_fit(post, name, victims.weights[a], compatible[a])
+        for a, name in enumerate(post.table.attributes)
+    ]
 
 
 def _exact_fit(

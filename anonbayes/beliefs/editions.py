@@ -2,7 +2,8 @@
 
 A person's secret must fit all of them. Vertical tables of the same people are read together
 (`joint_groups`). Horizontal releases enter person by person, by what each adds to the learner's
-belief, ``p_A / p_L``; linked by a key they are one release whose cells are the intersections.
+belief, ``p_A / p_L``; linked by a key they are one release whose cells are the intersections, and
+two small ones are linked in every way that fits.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Editions",
     "People",
+    "all_matchings",
     "join_editions",
+    "join_matched",
     "merge_by_key",
     "padded",
     "person_codes",
 ]
 
 TINY = 1e-30
+MOST_MATCHED_ROWS, MOST_MATCHINGS = 24, 500
+"""Horizontal releases whose rows can be matched in more ways are heard apart."""
 
 People = str | Sequence[Sequence[Hashable]]
 
@@ -63,11 +68,15 @@ class Editions:
         What all vertical releases say together about the items of the first, if it is vertical.
     words : str
         What the attacker holds, in one sentence.
+    matched : tuple of pairs
+        Of small horizontal releases every way to match their rows: its probability, and the
+        posterior of the rows so linked. Nothing else is asked then.
     """
 
     apart: tuple[Posterior, ...]
     joint: Joint | None
     words: str
+    matched: tuple[tuple[float, Posterior], ...] = ()
 
 
 def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
@@ -175,6 +184,59 @@ def _words(posts: Sequence[Posterior], joint: Joint | None, people: People) -> s
             " For some people, beliefs from all releases together did not converge; see the limits."
         )
     return text
+
+
+# -- small horizontal releases, matched in every way ----------------------------------------------
+
+
+def all_matchings(tables: Sequence[ReleasedTable]) -> list[Ints] | None:
+    """Every way to match the rows of two horizontal releases of the same people.
+
+    Rows match if they show the same secret and have a value in common in each shared attribute.
+    None where there are more than `MOST_MATCHINGS`, or the releases differ in kind or in people.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": ["20-24", "20-29", "25-29"], "ill": ["flu", "flu", "cold"]})
+    >>> table = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 30)})
+    >>> [rows.tolist() for rows in all_matchings([table, table])]
+    [[0, 1, 2], [1, 0, 2]]
+    """
+    if len(tables) != 2 or any(
+        t.scheme != "horizontal" or t.weights is not None or not t.secrets_known for t in tables
+    ):
+        return None
+    one, two = tables
+    if one.n_lines != two.n_lines or one.n_lines > MOST_MATCHED_ROWS:
+        return None
+    fits = one.secret.labels().astype(str)[:, None] == two.secret.labels().astype(str)
+    for name in set(one.columns) & set(two.columns):
+        own, other = one.columns[name], two.columns[name]
+        theirs = other.evidence.matrix @ _in_terms_of(own.domain, other.domain)
+        meet = (own.evidence.matrix @ theirs.T).toarray() > 0
+        fits &= meet[np.ix_(own.codes, other.codes)]
+    found: list[tuple[int, ...]] = [()]
+    for row in range(one.n_lines):
+        free = np.flatnonzero(fits[row]).tolist()
+        found = [(*start, j) for start in found for j in free if j not in start]
+        if len(found) > MOST_MATCHINGS:
+            return None
+    return [np.array(rows) for rows in found] or None
+
+
+def join_matched(first: Posterior, ways: Sequence[Posterior], words: str) -> Posterior | None:
+    """Posterior of the first of two small releases, given every way to match their rows.
+
+    A way is as probable as the cells that it makes: the evidence of its closed form (MODEL 1.2).
+    None unless all of them have one.
+    """
+    if any(post.method != "exact" or post.evidence != "independent" for post in ways):
+        return None
+    log = np.array([sum(t.log_evidence.sum() for t in post.trees.values()) for post in ways])
+    share = np.exp(log - log.max())
+    pairs = tuple(zip((share / share.sum()).tolist(), ways, strict=True))
+    words += f" Their rows were matched in all {len(ways):,} ways that fit."
+    return replace(first, editions=Editions((), None, words, pairs))
 
 
 # -- who is who -----------------------------------------------------------------------------------
@@ -332,15 +394,19 @@ def _check_secrets(first: ReleasedTable, table: ReleasedTable, row: Ints, number
         )
 
 
+def _in_terms_of(domain: Domain, other: Domain) -> sparse.csr_array:
+    """Which value of a domain is which of another, shape ``(len(other), len(domain))``."""
+    known = {str(value): k for k, value in enumerate(other.values)}
+    values = np.array([known.get(str(value), -1) for value in domain.values])
+    there = np.flatnonzero(values >= 0)
+    shape = (len(other), len(domain))
+    return sparse.csr_array((np.ones(len(there)), (values[there], there)), shape=shape)
+
+
 def _intersected(own: Column, other: Column, row: Ints, number: int) -> Column:
     """Cells of a column times those of its counterpart, where there is one."""
-    domain, known = own.domain, {str(v): k for k, v in enumerate(other.domain.values)}
-    values = [known.get(str(value), -1) for value in domain.values]
-    there = np.flatnonzero(np.array(values) >= 0)
-    to_own = sparse.csr_array(
-        (np.ones(len(there)), (np.array(values)[there], there)),
-        shape=(len(other.domain), len(domain)),
-    )
+    domain = own.domain
+    to_own = _in_terms_of(domain, other.domain)
     theirs = sparse.vstack([other.evidence.matrix @ to_own, np.ones((1, len(domain)))])
     code = np.where(row < 0, len(other.evidence), other.codes[row])
     inverse, first, _ = distinct_rows([own.codes.astype(np.int64), code])

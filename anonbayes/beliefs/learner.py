@@ -53,6 +53,10 @@ def learner_weights(
     """
     if post.register is not None and post.register.corrects:
         return post.register.learner(victims), None
+    if post.editions is not None and post.editions.matched:
+        ways = post.editions.matched
+        each = [share * learner_joint(way, victims, kind)[0].plain for share, way in ways]
+        return np.asarray(np.sum(each, axis=0)), None
     joint, parts = learner_joint(post, victims, kind)
     weights, *batches = joint.relative(*parts)
     return weights, np.stack(batches) if batches else None

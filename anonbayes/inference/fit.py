@@ -19,7 +19,9 @@ from anonbayes import compat
 from anonbayes.arrays import read_chains
 from anonbayes.beliefs.editions import (
     People,
+    all_matchings,
     join_editions,
+    join_matched,
     merge_by_key,
     padded,
     person_codes,
@@ -318,7 +320,15 @@ def _fit_several(
         return fit(merge_by_key(tables, people), **settings)
     person_codes([t for t in tables if t.scheme == "vertical"] or tables[:1], people)
     first = padded(tables)
-    return join_editions([fit(table, **settings) for table in (first, *tables[1:])], people)
+    joined = join_editions([fit(table, **settings) for table in (first, *tables[1:])], people)
+    if (ways := all_matchings(tables)) is not None and joined.method == "exact":
+        rows = range(first.n_lines)
+        linked = [
+            fit(merge_by_key(tables, [rows, np.argsort(way).tolist()]), **settings) for way in ways
+        ]
+        assert joined.editions is not None
+        return join_matched(joined, linked, joined.editions.words) or joined
+    return joined
 
 
 def _check_counts(**counts: int | None) -> None:

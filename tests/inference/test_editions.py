@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import gammaln
 
 import anonbayes as ab
 from anonbayes.beliefs.editions import person_codes
@@ -185,6 +186,49 @@ def test_a_horizontal_release_adds_its_own_say():
 def domains_of(people):
     table = ab.datasets.load("table1_recoded")
     return {name: table.domains[name].values for name in (*table.attributes, "Dis")}
+
+
+CELLS = {"lo": [0, 1], "hi": [2, 3], "any": [0, 1, 2, 3], "0": [0], "3": [3]}
+SPELLED = {"lo": "0-1", "hi": "2-3", "any": "0-3", "0": "0", "3": "3"}
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [(["lo", "lo", "any", "hi"], ["any", "any", "0", "hi"]),
+     (["any", "hi", "any", "lo"], ["3", "any", "any", "lo"])],
+)  # fmt: skip
+def test_small_releases_without_keys_are_matched_in_every_way(one, two):
+    """Against all cleartexts of the first, times the ways in which the second is one of them."""
+    secrets = [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])]
+    tables = [
+        ab.ReleasedTable.horizontal(
+            pd.DataFrame({"x": [SPELLED[c] for c in shown], "s": [*map(str, s)]}),
+            "s", domains={"x": range(4)},
+        )
+        for shown, s in zip([one, two], secrets, strict=True)
+    ]  # fmt: skip
+    rows, known = np.zeros((4, 2)), np.zeros((4, 2))
+    for x in itertools.product(*(CELLS[c] for c in one)):
+        ways = sum(
+            all(x[i] in CELLS[two[j]] and secrets[0][i] == secrets[1][j] for i, j in enumerate(p))
+            for p in itertools.permutations(range(4))
+        )
+        beta = np.ones((2, 4))
+        np.add.at(beta, (secrets[0], x), 1.0)
+        weight = ways * np.exp((gammaln(beta).sum(axis=1) - gammaln(beta.sum(axis=1))).sum())
+        np.add.at(rows, (x, secrets[0]), weight)
+        known += weight * (beta / beta.sum(axis=1, keepdims=True)).T
+    post = ab.fit(tables, seed=1, progressbar=False)
+    alone = ab.fit(tables[0], seed=1, progressbar=False)
+    moved = 0.0
+    for x in np.flatnonzero(rows.sum(axis=1)).tolist():
+        exact = known[x] / known[x].sum()
+        np.testing.assert_allclose(post.learner({"x": x}), exact, atol=1e-12)
+        exact = rows[x] / rows[x].sum()
+        np.testing.assert_allclose(post.attacker({"x": x}), exact, atol=1e-12)
+        moved = max(moved, float(np.abs(alone.attacker({"x": x}) - exact).max()))
+    assert moved > 0.05 and "in all" in post.editions.words
+    assert post.random_worlds({"x": 3}).sum() == pytest.approx(1.0)
 
 
 def test_releases_linked_by_key_are_intersected():
