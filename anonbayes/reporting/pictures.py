@@ -93,10 +93,10 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
 
 def _bitmap(figure: Any) -> bytes:
     """PNG of a drawing in its 128 commonest colours, a third of the size in all of them."""
-    from PIL import Image
+    from PIL.PngImagePlugin import PngImageFile
 
     full, small = _saved(figure, format="png", dpi=160)[0], io.BytesIO()
-    Image.open(full).convert("RGB").quantize(128).save(small, format="png", optimize=True)
+    PngImageFile(full).convert("RGB").quantize(128).save(small, format="png", optimize=True)
     return small.getvalue()
 
 
