@@ -96,6 +96,7 @@ def _bitmap(figure: Any) -> bytes:
     from PIL.PngImagePlugin import PngImageFile
 
     full, small = _saved(figure, format="png", dpi=160)[0], io.BytesIO()
+    full.seek(0)
     PngImageFile(full).convert("RGB").quantize(128).save(small, format="png", optimize=True)
     return small.getvalue()
 
