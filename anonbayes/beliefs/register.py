@@ -224,10 +224,10 @@ def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
     Examples
     --------
     >>> import pandas as pd
-    >>> people = ReleasedTable.horizontal(pd.DataFrame({"x": ["a", "b"], "s": ["u", "u"]}), "s")
-    >>> prior = Prior(np.ones(1), {"x": np.ones((1, 2))})
-    >>> prior_with(prior, people).alpha, prior_with(prior, people).beta["x"]
-    (array([3.]), array([[2., 2.]]))
+    >>> people = ReleasedTable.horizontal(pd.DataFrame({"x": list("aab"), "s": list("uuv")}), "s")
+    >>> prior = prior_with(Prior(np.ones(2), {"x": np.ones((2, 2))}), people)
+    >>> prior.alpha.tolist(), prior.beta["x"].tolist()
+    ([3.0, 2.0], [[3.0, 1.0], [1.0, 2.0]])
     """
     beta = {}
     for name, column in register.columns.items():

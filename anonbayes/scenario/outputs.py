@@ -238,8 +238,8 @@ def as_json(content: Mapping[str, Any]) -> str:
     {
       "format": 1,
       "rows": [
-        {"row": 0},
-        {"row": 1}
+        {"row":0},
+        {"row":1}
       ]
     }
     """

@@ -280,7 +280,7 @@ def test_nuts_on_the_weights_agrees_with_laplace(released, post):
     with ab.build_model(table, evidence="weighted") as model:
         assert {v.name for v in model.free_RVs} >= {"weight_weak", "assignment", "pi_secret"}
         drawn = pm.sample(
-            draws=250, tune=150, chains=2, cores=1, random_seed=3, progressbar=False,
+            draws=150, tune=100, chains=2, cores=1, random_seed=3, progressbar=False,
             step=ab.steps.vertical_steps(table, model=model), compute_convergence_checks=False,
         )  # fmt: skip
     found = compat.posterior_dataset(drawn)

@@ -67,7 +67,13 @@ def test_intervals_cover_the_numbers_of_known_populations():
         places = rng.choice(4000, 400, replace=False)
         shared, own = truth_of(population, places)
         who = ab.identity(
-            population.iloc[places], population=4000, draws=150, chains=1, seed=seed, **QUIET
+            population.iloc[places],
+            population=4000,
+            draws=150,
+            chains=1,
+            classes=15,
+            seed=seed,
+            **QUIET,
         )
         alone = population.groupby(list(population.columns)).size()
         truth = {
