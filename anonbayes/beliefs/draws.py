@@ -103,12 +103,17 @@ def _ownership_draws(
 
     steep = unit[attribute]
 
+    def alone(score: Floats) -> sparse.csr_array:
+        return layout.ownership(left_out_ownership(layout, fold, score))
+
+    known = post.register
+    corrects = known is not None and known.corrects
+    owned = known.ownership(layout, fold) if known is not None and corrects else alone
+
     def weighted(where: tuple[int, int]) -> sparse.csr_array:
         drawn = layout.flatten([p[where] for p in pi])
         moved = np.log(np.maximum(drawn, TINY) / np.maximum(centre, TINY))
         score = (lifts + moved / steep) * eta[where][attribute]
-        if post.register is not None and post.register.corrects:
-            return post.register.corrected(layout, fold, score)
-        return layout.ownership(left_out_ownership(layout, fold, score))
+        return owned(score)
 
     return weighted

@@ -224,19 +224,17 @@ def all_matchings(tables: Sequence[ReleasedTable]) -> list[Ints] | None:
     return [np.array(rows) for rows in found] or None
 
 
-def join_matched(first: Posterior, ways: Sequence[Posterior], words: str) -> Posterior | None:
-    """Posterior of the first of two small releases, given every way to match their rows.
+def join_matched(joined: Posterior, ways: Sequence[Posterior]) -> Posterior:
+    """Posterior of two small releases from those of every way to match their rows.
 
     A way is as probable as the cells that it makes: the evidence of its closed form (MODEL 1.2).
-    None unless all of them have one.
     """
-    if any(post.method != "exact" or post.evidence != "independent" for post in ways):
-        return None
     log = np.array([sum(t.log_evidence.sum() for t in post.trees.values()) for post in ways])
     share = np.exp(log - log.max())
     pairs = tuple(zip((share / share.sum()).tolist(), ways, strict=True))
-    words += f" Their rows were matched in all {len(ways):,} ways that fit."
-    return replace(first, editions=Editions((), None, words, pairs))
+    assert joined.editions is not None
+    words = f"{joined.editions.words} Their rows were matched in all {len(ways):,} ways that fit."
+    return replace(joined, editions=Editions((), None, words, pairs))
 
 
 # -- who is who -----------------------------------------------------------------------------------

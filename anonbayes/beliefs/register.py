@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +39,11 @@ from anonbayes.beliefs.index import IndexedRecords, accumulate, pair_values
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.vertical.crossfit import left_out_ownership
+from anonbayes.inference.vertical.crossfit import (
+    folds_apart,
+    left_out_ownership,
+    scores_apart,
+)
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weights import weighted_joint
 from anonbayes.io.text import pandas_frame
@@ -356,21 +361,27 @@ class Register:
                 break
         return tuple(taken)
 
-    def corrected(self, layout: VerticalLayout, fold: Ints, score: Floats) -> sparse.csr_array:
-        """Who owns what in the groups of a vertical table, given what the register tells.
+    def ownership(self, layout: VerticalLayout, fold: Ints) -> Callable[[Floats], sparse.csr_array]:
+        """Who owns what in a vertical table, as a function of what the other folds tell.
 
-        To the `score` of each value that the other folds give, that of the whole record is added.
+        To the score of each value, ``(folds, n_cells)``, that of the whole record is added.
         """
         records, place = np.unique(layout.items, axis=0, return_inverse=True)
         told = np.zeros((len(records), layout.n_secrets))
         for lift in self.lifts:
             told += np.log(lift.factor(records, self.sizes))
+        apart = folds_apart(layout, fold)
         wider = VerticalLayout(
-            np.column_stack([layout.items, place.ravel()]), layout.secrets, layout.offsets,
-            np.append(layout.sizes, len(records)), layout.n_secrets,
+            np.column_stack([apart.items, place.ravel()]), layout.secrets, layout.offsets,
+            np.append(apart.sizes, len(records)), layout.n_secrets,
         )  # fmt: skip
-        score = np.hstack([score, np.tile(told.T.ravel(), (len(score), 1))])
-        return layout.ownership(left_out_ownership(wider, fold, score))
+        one = np.zeros(layout.n_groups, dtype=np.int64)
+
+        def given(score: Floats) -> sparse.csr_array:
+            whole = wider.flatten([*scores_apart(layout, score), told.T])
+            return layout.ownership(left_out_ownership(wider, one, whole[None]))
+
+        return given
 
     @property
     def corrects(self) -> bool:

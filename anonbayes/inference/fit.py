@@ -321,14 +321,15 @@ def _fit_several(
     person_codes([t for t in tables if t.scheme == "vertical"] or tables[:1], people)
     first = padded(tables)
     joined = join_editions([fit(table, **settings) for table in (first, *tables[1:])], people)
-    if (ways := all_matchings(tables)) is not None and joined.method == "exact":
-        rows = range(first.n_lines)
-        linked = [
-            fit(merge_by_key(tables, [rows, np.argsort(way).tolist()]), **settings) for way in ways
-        ]
-        assert joined.editions is not None
-        return join_matched(joined, linked, joined.editions.words) or joined
-    return joined
+    ways = all_matchings(tables) if joined.method == "exact" else None
+    if ways is None or joined.evidence != "independent":
+        return joined
+    keys = [[range(first.n_lines), np.argsort(way).tolist()] for way in ways]
+    linked = [merge_by_key(tables, pair) for pair in keys]
+    if not all(table.is_nested for table in linked):
+        return joined
+    settings = settings | {"draws": 1, "chains": 1}  # closed forms are asked, not draws
+    return join_matched(joined, [fit(table, **settings) for table in linked])
 
 
 def _check_counts(**counts: int | None) -> None:

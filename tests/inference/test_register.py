@@ -150,7 +150,7 @@ def test_what_a_register_tells_of_records_joins_the_evidence_of_a_group():
     register = Register.__new__(Register)
     object.__setattr__(register, "means", (np.ones((3, 2)), np.ones((3, 2))))
     object.__setattr__(register, "lifts", (lift,))
-    owned = register.corrected(layout, np.array([0, 1]), score).toarray()
+    owned = register.ownership(layout, np.array([0, 1]))(score).toarray()
     for g, (first, last) in enumerate([(0, 3), (3, 5)]):
         own = np.array([0, 1, 2, 1, 0])[first:last]
         tables = [part[g] for part in layout.split(score)]

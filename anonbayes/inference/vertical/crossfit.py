@@ -46,7 +46,14 @@ from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, Verti
 from anonbayes.inference.vertical.left_out import Stretch, Workers
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
-__all__ = ["CANDIDATES", "CrossFit", "cross_fit", "left_out_ownership"]
+__all__ = [
+    "CANDIDATES",
+    "CrossFit",
+    "cross_fit",
+    "folds_apart",
+    "left_out_ownership",
+    "scores_apart",
+]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -138,17 +145,7 @@ class CrossFit:
         Categories are told apart by fold, so that the log lifts, shape ``(S, folds * K_a)``, are
         one set of parameters of one table.
         """
-        folds = len(self.left_out_lifts)
-        shift = self.fold[layout.groups][:, None] * layout.sizes
-        apart = VerticalLayout(
-            layout.items + shift, layout.secrets, layout.offsets, layout.sizes * folds,
-            layout.n_secrets,
-        )  # fmt: skip
-        lifts = [
-            part.transpose(1, 0, 2).reshape(layout.n_secrets, -1)
-            for part in layout.split(self.left_out_lifts)
-        ]
-        return apart, lifts
+        return folds_apart(layout, self.fold), scores_apart(layout, self.left_out_lifts)
 
     def objective(
         self, layout: VerticalLayout, *, factor: float = 1.0, secrets: Ints | None = None
@@ -187,6 +184,20 @@ class CrossFit:
             self, weights=weights, pooling=pooling, ownership=owner, population=population,
             left_out_lifts=lift,
         )  # fmt: skip
+
+
+def folds_apart(layout: VerticalLayout, fold: Ints) -> VerticalLayout:
+    """The same table with categories of each fold's own."""
+    folds, shift = int(fold.max()) + 1, fold[layout.groups][:, None] * layout.sizes
+    return VerticalLayout(
+        layout.items + shift, layout.secrets, layout.offsets, layout.sizes * folds, layout.n_secrets
+    )
+
+
+def scores_apart(layout: VerticalLayout, score: Floats) -> list[Floats]:
+    """Scores ``(folds, n_cells)`` as `folds_apart` takes them: ``(S, folds * K_a)`` each."""
+    parts = layout.split(score)
+    return [part.transpose(1, 0, 2).reshape(layout.n_secrets, -1) for part in parts]
 
 
 # ---------------------------------------------------------------------------- driver
