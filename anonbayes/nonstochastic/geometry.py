@@ -1,14 +1,24 @@
-"""Boxes of possible secrets, queries about them, and the cuts of answers that hide most."""
+"""Boxes of possible secrets, queries, regions with the same answer, and cuts that hide most.
+
+Bins of the answer are given by their edges; region ``i`` holds the secrets whose answer lies in bin
+``i``. Slabs of linear queries are exact in any dimension. Other queries are treated in one or two
+coordinates, by contours of the query on a grid.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from contourpy import FillType, contour_generator
 from scipy import optimize
 
 from anonbayes.arrays import Codes, Floats, read_number, read_numbers
@@ -16,15 +26,21 @@ from anonbayes.channels.coarsening import SLACK, check_gamma
 from anonbayes.errors import ChannelError, DomainError
 
 __all__ = [
+    "MAX_CORNER_DIMENSION",
     "Box",
     "LinearQuery",
+    "Outline",
     "Query",
     "as_query",
+    "corner_radius",
     "largest_smallest_edges",
-    "query_extremes",
+    "log_slab_measures",
+    "outlines",
     "query_range",
+    "region_volumes",
+    "slab_corners",
     "smallest_enclosing_ball",
-    "supported_ball",
+    "values_on_grid",
 ]
 
 
@@ -191,33 +207,24 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
     """
     if isinstance(query, LinearQuery):
         return query.range(box)
-    (low, _), (high, _) = query_extremes(query, box)
-    return low, high
-
-
-def query_extremes(query: Query, box: Box) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
-    """Smallest and largest answer that a search finds, each with a point that gives it."""
     n = box.dimension
     axis = np.linspace(0, 1, 4097 if n == 1 else 129)
     unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
     values = np.asarray(query(box.at(unit)), dtype=float)
-    low, at_low = _least(lambda u: float(query(box.at(u))), unit, values)
-    high, at_high = _least(lambda u: -float(query(box.at(u))), unit, -values)
-    return (low, box.at(at_low)), (-high, box.at(at_high))
-
-
-def _least(
-    objective: Callable[[Floats], float], unit: Floats, values: Floats
-) -> tuple[float, Floats]:
-    order = np.argsort(values, kind="stable")[:4]
-    best, where = float(values[order[0]]), unit[order[0]]
-    for start in order:
-        nearby = optimize.minimize(
-            objective, unit[start], method="L-BFGS-B", bounds=[(0.0, 1.0)] * unit.shape[1]
-        )
-        if nearby.fun < best:
-            best, where = float(nearby.fun), nearby.x
-    return best, where
+    ends = []
+    for sign in (1.0, -1.0):
+        starts = np.argsort(sign * values, kind="stable")[:4]
+        nearby = [
+            optimize.minimize(
+                lambda u, sign=sign: sign * float(query(box.at(u))),
+                unit[start],
+                method="L-BFGS-B",
+                bounds=[(0.0, 1.0)] * n,
+            ).fun
+            for start in starts
+        ]
+        ends.append(sign * float(min(sign * values[starts[0]], *nearby)))
+    return ends[0], ends[1]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -240,24 +247,13 @@ def smallest_enclosing_ball(points: npt.ArrayLike) -> tuple[Floats, float]:
     >>> centre.tolist(), radius
     ([1.0, 0.0], 1.0)
     """
-    centre, radius, _ = supported_ball(_read_points(points))
-    return centre, radius
-
-
-def _read_points(points: npt.ArrayLike) -> Floats:
-    """Points as rows of a matrix; a plain list of numbers are points on a line."""
     x = np.atleast_1d(read_numbers("points", points, error=ChannelError))
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or x.size == 0 or not np.isfinite(x).all():
         raise ChannelError(f"Give finite points of shape (m, n), at least one; got {x.shape}.")
-    return x
-
-
-def supported_ball(x: Floats) -> tuple[Floats, float, list[int]]:
-    """Centre, radius, and the few points that hold the smallest enclosing ball."""
     origin, scale = x.mean(axis=0), float(np.abs(x - x.mean(axis=0)).max())
     if scale == 0:
-        return x[0].copy(), 0.0, [0]
+        return x[0].copy(), 0.0
     y = (x - origin) / scale
     support = [int(np.argmax(np.linalg.norm(y, axis=1)))]
     centre, radius = y[support[0]], 0.0
@@ -265,10 +261,8 @@ def supported_ball(x: Floats) -> tuple[Floats, float, list[int]]:
         distance = np.linalg.norm(y - centre, axis=1)
         farthest = int(np.argmax(distance))
         if distance[farthest] <= radius * (1 + 1e-13) + 1e-14 or farthest in support:
-            radius = scale * max(radius, float(distance[farthest]))
-            return origin + scale * centre, radius, support
-        inside, centre, radius = _welzl(y, [*support, farthest], [])
-        support = inside
+            return origin + scale * centre, scale * max(radius, float(distance[farthest]))
+        support, centre, radius = _welzl(y, [*support, farthest], [])
 
 
 def _welzl(y: Floats, free: list[int], on: list[int]) -> tuple[list[int], Floats, float]:
@@ -293,6 +287,184 @@ def _circumball(p: Floats) -> tuple[Floats, float]:
     weights = np.linalg.lstsq(2 * gram, np.diag(gram), rcond=None)[0]
     offset = weights @ edges
     return p[0] + offset, float(np.linalg.norm(offset))
+
+
+# -------------------------------------------------------------------------------------------------
+# Slabs of a box, ``edge_i <= weights @ x < edge_(i+1)``: exact volumes and exact corners.
+#
+# Floats are rational numbers, so the inclusion-exclusion formula for the volume below a hyperplane
+# is evaluated in integers: no cancellation, whatever the dimension or however thin the slab.
+
+MAX_CORNER_DIMENSION = 10
+"""Beyond it the corners of a slab are too many to list."""
+MAX_TERMS = 2**16
+"""Longest sum over corners that is evaluated for each edge."""
+
+
+def log_slab_measures(query: LinearQuery, box: Box, edges: Floats) -> Floats:
+    """Log-volumes of the slabs between consecutive `edges`; the outer edges count as infinite.
+
+    With ``x`` scaled to the unit cube and all weights ``a_i`` positive, the part of the cube below
+    ``t`` has volume ``sum_v (-1)^|v| (t - a @ v)_+^n / (n! prod a)`` over the corners ``v``. Equal
+    weights are grouped, so the mean of ``n`` numbers costs ``n + 1`` terms, not ``2^n``.
+    """
+    start, sizes = _standard_form(query, box)
+    if math.prod(count + 1 for count in Counter(sizes).values()) > MAX_TERMS:
+        raise ChannelError(
+            f"{len(set(sizes))} coordinates with different weights: the exact volume sums over "
+            "more corners than can be listed. Give equal weights, or at most 16 coordinates."
+        )
+    if not sizes:  # a constant query: everything lies in the slab that holds the constant
+        where = int(np.searchsorted(edges[1:-1], float(start), side="right"))
+        shares = [Fraction(int(i == where)) for i in range(len(edges) - 1)]
+    else:
+        below = [_slab_below(Fraction(float(t)) - start, sizes) for t in edges[1:-1]]
+        steps = [Fraction(0), *below, Fraction(1)]
+        shares = [b - a for a, b in itertools.pairwise(steps)]
+    return np.array([_log(share) + box.log_measure for share in shares])
+
+
+def slab_corners(query: LinearQuery, box: Box, lower: float, upper: float) -> Floats:
+    """Vertices of the polytope ``{x in box: lower <= query(x) <= upper}``; may be empty.
+
+    Every vertex is a corner of the box or lies where an edge of the box meets one of the planes.
+    """
+    n = box.dimension
+    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    corners = np.where(bits, box.upper, box.lower)
+    values = query(corners)
+    slack = 1e-12 * max(1.0, float(np.abs(values).max()))
+    parts = [corners[(values >= lower - slack) & (values <= upper + slack)]]
+    for i in range(n):
+        low = np.flatnonzero(bits[:, i] == 0)
+        high = low + (1 << i)
+        for plane in (lower, upper):
+            rise = values[high] - values[low]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                t = (plane - values[low]) / rise
+            on = np.isfinite(t) & (t > 0) & (t < 1)
+            points = corners[low[on]].copy()
+            points[:, i] += t[on] * box.widths[i]
+            parts.append(points)
+    return np.concatenate(parts)
+
+
+def corner_radius(query: LinearQuery, box: Box, depth: float) -> tuple[float, Floats] | None:
+    """Radius and centre (relative to the corner) of the ball around a corner simplex of a box.
+
+    The slab of the answers within `depth` of an extreme one is the simplex with vertices at the
+    corner and at distance ``depth/|weight_i|`` along each edge, as long as these fit the box and no
+    weight is zero; None otherwise. For equal weights the ball is known in any dimension.
+    """
+    weights = np.abs(query.weights)
+    if np.any(weights == 0) or np.ptp(weights) > 1e-12 * weights.max():
+        return None
+    legs = depth / weights
+    if np.any(legs > box.widths * (1 + 1e-12)):
+        return None
+    n, leg = box.dimension, float(legs[0])
+    if n == 1:
+        return leg / 2, np.full(1, leg / 2)
+    return leg * math.sqrt((n - 1) / n), np.full(n, leg / n)
+
+
+def _standard_form(query: LinearQuery, box: Box) -> tuple[Fraction, list[Fraction]]:
+    """Smallest answer, and the rise of the answer along each coordinate that matters."""
+    start, sizes = Fraction(query.offset), []
+    for weight, low, high in zip(query.weights, box.lower, box.upper, strict=True):
+        a, b, w = Fraction(low), Fraction(high), Fraction(weight)
+        start += w * (a if w > 0 else b)
+        if w:
+            sizes.append(abs(w) * (b - a))
+    return start, sizes
+
+
+def _slab_below(t: Fraction, sizes: list[Fraction]) -> Fraction:
+    if t <= 0:
+        return Fraction(0)
+    if t >= sum(sizes):
+        return Fraction(1)
+    scale = math.lcm(t.denominator, *(a.denominator for a in sizes))
+    level, n = int(t * scale), len(sizes)
+    groups = [(int(a * scale), count) for a, count in Counter(sizes).items()]
+    total = 0
+    for picks in itertools.product(*(range(count + 1) for _, count in groups)):
+        rest = level - sum(k * a for k, (a, _) in zip(picks, groups, strict=True))
+        if rest > 0:
+            ways = math.prod(math.comb(c, k) for k, (_, c) in zip(picks, groups, strict=True))
+            total += (-1) ** sum(picks) * ways * rest**n
+    return Fraction(total, math.factorial(n) * math.prod(a**count for a, count in groups))
+
+
+def _log(share: Fraction) -> float:
+    if share <= 0:
+        return -math.inf
+    return math.log(share.numerator) - math.log(share.denominator)
+
+
+# -------------------------------------------------------------------------------------------------
+# Regions of any other query, from its contours on a grid; one coordinate is a strip of a plane.
+
+STEPS = {1: 16384, 2: 1024}
+"""Steps of the grid along each axis, by the number of coordinates."""
+
+
+class Outline(NamedTuple):
+    """A region as the grid shows it."""
+
+    volume: float
+    points: Floats
+    """Points of its border."""
+    parts: int
+    """Connected parts."""
+
+
+def values_on_grid(query: Query, box: Box, steps: int) -> tuple[list[Floats], Floats]:
+    """Answers on an even grid, the second axis first; a single coordinate gets a second one."""
+    axes = [np.linspace(a, b, steps + 1) for a, b in zip(box.lower, box.upper, strict=True)]
+    points = np.stack(np.meshgrid(*axes), axis=-1)
+    values = np.asarray(query(points), dtype=float)
+    if box.dimension == 1:
+        return [axes[0], np.array([0.0, 1.0])], np.tile(values, (2, 1))
+    return axes, values
+
+
+def outlines(query: Query, inner: Floats, box: Box, *, steps: int | None = None) -> list[Outline]:
+    """Outline of each region between the `inner` edges; empty where no point of the grid is.
+
+    An answer on an edge belongs to the upper bin, so that contours are those of the negative query.
+    """
+    axes, values = values_on_grid(query, box, steps or STEPS[box.dimension])
+    lines: Any = contour_generator(axes[0], axes[1], -values, fill_type=FillType.OuterOffset)
+    low, high = float(values.min()), float(values.max())
+    room = 1.0 + high - low
+    edges = np.concatenate([[min(low, *inner) - room], inner, [max(high, *inner) + room]])
+    reached = np.bincount(np.searchsorted(inner, values.ravel(), "right"), minlength=len(edges) - 1)
+    out = []
+    for i, (lower, upper) in enumerate(itertools.pairwise(edges)):
+        if not reached[i]:
+            out.append(Outline(0.0, np.empty((0, box.dimension)), 0))
+            continue
+        polygons, offsets = lines.filled(-upper, -lower)
+        area = 0.0
+        for points, starts in zip(polygons, offsets, strict=True):
+            for a, b in itertools.pairwise(starts):  # the border, then holes the other way round
+                x, y = points[a:b].T
+                area += 0.5 * float(x[:-1] @ y[1:] - x[1:] @ y[:-1])
+        border = np.concatenate(polygons)[:, : box.dimension]
+        out.append(Outline(abs(area), border, len(polygons)))
+    return out
+
+
+def region_volumes(query: Query, inner: Floats, box: Box) -> tuple[Floats, Floats]:
+    """Volume of each region and its error, which falls with the square of the grid's step."""
+    steps = STEPS[box.dimension]
+    coarse, fine = (
+        np.array([outline.volume for outline in outlines(query, inner, box, steps=n)])
+        for n in (steps // 2, steps)
+    )
+    better = np.maximum(fine + (fine - coarse) / 3, 0.0)
+    return better, np.abs(better - fine)
 
 
 # -------------------------------------------------------------------------------------------------

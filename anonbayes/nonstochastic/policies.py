@@ -20,23 +20,21 @@ from anonbayes.errors import ChannelError, one_of
 from anonbayes.figures import COLOURS, SERIES, make_axes, make_figure, tidy
 from anonbayes.nonstochastic import relations
 from anonbayes.nonstochastic.geometry import (
+    MAX_CORNER_DIMENSION,
     Box,
     LinearQuery,
+    Outline,
     Query,
     as_query,
-    largest_smallest_edges,
-    query_range,
-    smallest_enclosing_ball,
-)
-from anonbayes.nonstochastic.regions import (
-    MAX_CORNER_DIMENSION,
-    connected_parts,
     corner_radius,
-    enclosing_balls,
+    largest_smallest_edges,
     log_slab_measures,
+    outlines,
+    query_range,
     region_volumes,
-    rough_volumes,
     slab_corners,
+    smallest_enclosing_ball,
+    values_on_grid,
 )
 from anonbayes.nonstochastic.relations import Uncertain
 
@@ -55,7 +53,7 @@ __all__ = [
     "tradeoff",
 ]
 
-MOST_ANSWERS = {"exact": 100_000, "quadrature": 1_000}
+MOST_ANSWERS = {"exact": 100_000, "contours": 1_000}
 """Answers of a policy whose regions are computed, by the way their volumes are found."""
 
 
@@ -76,7 +74,7 @@ class Region:
     log_measure : float
         Logarithm of the volume.
     error : float
-        Error of the volume as the quadrature estimates it; zero if exact.
+        Error of the volume as two grids tell it; zero if exact.
     """
 
     level: float
@@ -131,7 +129,7 @@ class Policy(Uncertain):
     metric : str
         What the edges are optimal for: "maximin", "leakage", or "given".
     method : str
-        How the volumes were found: "exact" or "quadrature".
+        How the volumes were found: "exact", or by "contours" on a grid.
     """
 
     query: Query
@@ -203,23 +201,23 @@ class Policy(Uncertain):
         return min(known, default=math.nan)
 
     @cached_property
-    def _bins(self) -> Codes:
-        """Bin of each region: bins that no secret reaches have none."""
-        return np.searchsorted(self.edges[1:-1], self.levels, side="right")
+    def _outlines(self) -> list[Outline]:
+        """Outline of each region of a query that is not linear."""
+        by_bin = outlines(self.query, self.edges[1:-1], self.box)
+        bins = np.searchsorted(self.edges[1:-1], self.levels, side="right")
+        return [by_bin[code] for code in bins]
 
     @cached_property
     def balls(self) -> tuple[Ball, ...]:
         """Smallest enclosing ball of each region.
 
         Exact for linear queries (above ten coordinates only for the two extreme answers of equal
-        weights, NaN elsewhere) and in one dimension, to rounding in two.
+        weights, NaN elsewhere), otherwise to about a millionth of the box.
         """
         if isinstance(self.query, LinearQuery):
             around = [self._linear_ball(self.query, region) for region in self.regions]
         else:
-            by_bin = enclosing_balls(self.query, self.edges[1:-1], self.box)
-            unknown = (np.full(self.dimension, np.nan), math.nan)
-            around = [by_bin.get(int(code), unknown) for code in self._bins]
+            around = [smallest_enclosing_ball(outline.points) for outline in self._outlines]
         return tuple(
             Ball(tuple(centre.tolist()), float(radius), self._could_be(centre, region))
             for (centre, radius), region in zip(around, self.regions, strict=True)
@@ -255,7 +253,7 @@ class Policy(Uncertain):
         """
         if isinstance(self.query, LinearQuery):
             return np.ones(len(self.regions), dtype=np.intp)
-        return connected_parts(self.query, self.edges[1:-1], self.box)[self._bins]
+        return np.array([outline.parts for outline in self._outlines], dtype=np.intp)
 
     def answer(self, data: npt.ArrayLike) -> Any:
         """Answer the query about `data`, a secret in the box (or several, along the last axis).
@@ -327,7 +325,6 @@ def optimal_policy(
     gamma: float,
     *,
     metric: str = "maximin",
-    tolerance: float = 1e-10,
 ) -> Policy:
     """Most private deterministic answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
 
@@ -347,8 +344,6 @@ def optimal_policy(
         policies that depend on the secret through the query (no loss unless a single answer has a
         region of its own size); it never leaks more than the uniform quantizer, and usually less
         when ``gamma (hi-lo)/2`` is not a whole number.
-    tolerance : float
-        Error of areas relative to the box (two coordinates).
 
     Examples
     --------
@@ -378,7 +373,7 @@ def optimal_policy(
     if metric == "leakage" and bins > 1:
         share_below = _share_below(asked, box, low, high)
         edges = largest_smallest_edges(share_below, low, high, gamma)
-    return quantized_query(asked, box, edges, metric=metric, tolerance=tolerance)
+    return quantized_query(asked, box, edges, metric=metric)
 
 
 def quantized_query(
@@ -387,7 +382,6 @@ def quantized_query(
     edges: npt.ArrayLike,
     *,
     metric: str = "given",
-    tolerance: float = 1e-10,
 ) -> Policy:
     """Policy that answers with the middle of the bin between the given `edges`.
 
@@ -403,7 +397,7 @@ def quantized_query(
     if borders.ndim != 1 or len(borders) < 2 or not (np.diff(borders) >= 0).all():
         raise ChannelError("edges must be an ascending list of at least two numbers.")
     _check_answers(len(borders) - 1, asked)
-    log_volumes, errors, method = _log_volumes(asked, box, borders, tolerance)
+    log_volumes, errors, method = _log_volumes(asked, box, borders)
     kept = np.isfinite(log_volumes)  # a bin of volume zero is never the answer
     regions = tuple(
         Region(float((a + b) / 2), float(a), float(b), float(size), float(error))
@@ -415,7 +409,7 @@ def quantized_query(
 
 
 def _check_answers(number: int, query: Query) -> None:
-    most = MOST_ANSWERS["exact" if isinstance(query, LinearQuery) else "quadrature"]
+    most = MOST_ANSWERS["exact" if isinstance(query, LinearQuery) else "contours"]
     if number > most:
         raise ChannelError(
             f"{number:,} different answers: regions are computed for at most {most:,}. Ask for "
@@ -423,15 +417,12 @@ def _check_answers(number: int, query: Query) -> None:
         )
 
 
-def _log_volumes(
-    query: Query, box: Box, edges: Floats, tolerance: float
-) -> tuple[Floats, Floats, str]:
+def _log_volumes(query: Query, box: Box, edges: Floats) -> tuple[Floats, Floats, str]:
     if isinstance(query, LinearQuery):
         return log_slab_measures(query, box, edges), np.zeros(len(edges) - 1), "exact"
-    volumes, errors, method = region_volumes(query, edges[1:-1], box, tolerance=tolerance)
-    volumes[volumes < 1e-13 * box.volume] = 0.0  # slivers left by rounding of the cuts
+    volumes, errors = region_volumes(query, edges[1:-1], box)
     with np.errstate(divide="ignore"):
-        return np.log(volumes), errors, method
+        return np.log(volumes), errors, "contours"
 
 
 def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[Floats], Floats]:
@@ -439,9 +430,11 @@ def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[F
     knots = np.linspace(low, high, 257)
     if isinstance(query, LinearQuery):
         shares = np.exp(log_slab_measures(query, box, knots) - box.log_measure)
+        below = np.concatenate([[0.0], np.cumsum(shares)])
     else:
-        shares = rough_volumes(query, knots[1:-1], box) / box.volume
-    below = np.concatenate([[0.0], np.cumsum(shares)])
+        _, values = values_on_grid(query, box, 2048)
+        below = np.searchsorted(np.sort(values, axis=None), knots).astype(float)
+        below[-1] = values.size
     return PchipInterpolator(knots, below / below[-1])
 
 
