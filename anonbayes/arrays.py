@@ -12,20 +12,6 @@ import numpy.typing as npt
 
 from anonbayes.errors import AnonbayesError
 
-__all__ = [
-    "Codes",
-    "Floats",
-    "Ints",
-    "Mask",
-    "Scaled",
-    "SmallCodes",
-    "read_chains",
-    "read_generator",
-    "read_number",
-    "read_numbers",
-    "read_whole",
-]
-
 Floats = npt.NDArray[np.float64]
 """Probabilities, weights, logarithms."""
 
@@ -128,17 +114,7 @@ def _moved(number: Floats, power: Ints) -> Floats:
 def read_number(
     argument: str, value: Any, *, error: type[AnonbayesError] = AnonbayesError
 ) -> float:
-    """Return a real number; raise `error` for texts, truth values, arrays and the like.
-
-    Examples
-    --------
-    >>> read_number("epsilon", 1)
-    1.0
-    >>> read_number("epsilon", "1")
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.AnonbayesError: epsilon='1' must be a number.
-    """
+    """Return a real number; raise `error` for texts, truth values, arrays and the like."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
@@ -154,13 +130,7 @@ MOST_CHAINS = 200
 
 
 def read_chains(value: Any, *, error: type[AnonbayesError] = AnonbayesError) -> int:
-    """Return a number of chains; raise `error` for one that nobody can want.
-
-    Examples
-    --------
-    >>> read_chains(4)
-    4
-    """
+    """Return a number of chains; raise `error` for one that nobody can want."""
     if read_whole("chains", value, least=1, error=error) > MOST_CHAINS:
         raise error(f"chains={value!r} is more than {MOST_CHAINS}; ask for more draws= instead.")
     return int(value)
@@ -174,17 +144,7 @@ def read_whole(
     most: int | None = None,
     error: type[AnonbayesError] = AnonbayesError,
 ) -> int:
-    """Return a whole number from `least` to `most`; raise `error` for anything else.
-
-    Examples
-    --------
-    >>> read_whole("n", 100, least=1)
-    100
-    >>> read_whole("n", 2.5)
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.AnonbayesError: n=2.5 must be a whole number of at least 0.
-    """
+    """Return a whole number from `least` to `most`; raise `error` for anything else."""
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
         number: Any = value  # the abstract type has no comparison for type checkers
         try:
@@ -199,17 +159,7 @@ def read_whole(
 def read_numbers(
     argument: str, values: Any, *, error: type[AnonbayesError] = AnonbayesError
 ) -> Floats:
-    """Return numbers as an array of any shape; raise `error` for texts, gaps and ragged lists.
-
-    Examples
-    --------
-    >>> read_numbers("counts", [3, 4]).tolist()
-    [3.0, 4.0]
-    >>> read_numbers("counts", ["3", None])
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.AnonbayesError: counts must be numbers, not '3'.
-    """
+    """Return numbers as an array of any shape; raise `error` for texts, gaps and ragged lists."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
@@ -228,13 +178,7 @@ def read_numbers(
 def read_generator(
     seed: Any, *, error: type[AnonbayesError] = AnonbayesError
 ) -> np.random.Generator:
-    """Return a generator from a seed: a whole number, a generator (itself), or None for chance.
-
-    Examples
-    --------
-    >>> int(read_generator(1).integers(10))
-    4
-    """
+    """Return a generator from a seed: a whole number, a generator (itself), or None for chance."""
     if seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence):
         return np.random.default_rng(seed)
     try:

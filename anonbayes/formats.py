@@ -11,18 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Table",
-    "count",
-    "number",
-    "plain",
-    "ratio",
-    "records",
-    "share",
-    "standard_error",
-    "times",
-    "weight_in_words",
-]
 NOTHING = "–"
 LEFT = ' style="text-align:left"'
 
@@ -53,13 +41,7 @@ class Table:
         return column == 0 or column in self.text
 
     def to_html(self) -> str:
-        """The table as a notebook shows it; a row of one cell is a heading.
-
-        Examples
-        --------
-        >>> Table(["what", "share"], [["a < b", "5%"]], "").to_html().split("<td ")[1]
-        'style="text-align:left;padding:1px 8px">a &lt; b</td>'
-        """
+        """The table as a notebook shows it; a row of one cell is a heading."""
 
         def line(cells: Sequence[str], tag: str) -> str:
             sides = ["left" if self.is_text(i) else "right" for i in range(len(cells))]
@@ -96,24 +78,12 @@ def share(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """Factor, to three digits.
-
-    Examples
-    --------
-    >>> ratio(15.4703), ratio(1), ratio(12345.6), ratio(float("nan"))
-    ('× 15.5', '× 1.00', '× 12,346', '–')
-    """
+    """Factor, to three digits."""
     return NOTHING if math.isnan(value) else f"× {number(value)}"
 
 
 def times(value: float) -> str:
-    """Factor inside a sentence.
-
-    Examples
-    --------
-    >>> times(15.4703)
-    '15.5 times'
-    """
+    """Factor inside a sentence."""
     return f"{number(value)} times"
 
 
@@ -213,13 +183,7 @@ FRACTIONS = (
 
 
 def weight_in_words(weight: float, error: float, telling: bool) -> str:
-    """Say what a weight means.
-
-    Examples
-    --------
-    >>> weight_in_words(0.24, 0.03, True)
-    'tells about a quarter of what it seems to tell alone'
-    """
+    """Say what a weight means."""
     if not telling:
         return "tells nothing: its cells do not differ between the secrets"
     if error > VAGUE:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import read_number, read_numbers, read_whole
+from anonbayes.arrays import Ints, read_number, read_numbers, read_whole
 from anonbayes.domains import list_of, numbers_of, plain
 from anonbayes.errors import AnonbayesError, DomainError, nearest
 from anonbayes.io.text import read_csv_text
@@ -20,7 +19,6 @@ from anonbayes.io.text import read_csv_text
 if TYPE_CHECKING:
     from anonbayes.domains import Domain
 
-__all__ = ["Hierarchy"]
 
 ROOT = "*"
 
@@ -74,11 +72,11 @@ class Hierarchy:
                 )
             codes.append(pd.factorize(np.asarray(row, dtype=object))[0])
         self._check_tree(codes)
-        self.codes: npt.NDArray[np.int64] = np.vstack(codes)
+        self.codes: Ints = np.vstack(codes)
         self.codes.setflags(write=False)
         self._cells = self._collect()
 
-    def _check_tree(self, codes: list[npt.NDArray[np.int64]]) -> None:
+    def _check_tree(self, codes: list[Ints]) -> None:
         for h in range(len(codes) - 1):
             first = np.full(codes[h].max() + 1, -1)
             first[codes[h][::-1]] = np.arange(len(self.leaves))[::-1]
@@ -93,8 +91,8 @@ class Hierarchy:
                     f"{self.label(j, h + 1)!r} at level {h + 1}."
                 )
 
-    def _collect(self) -> dict[str, npt.NDArray[np.int64]]:
-        cells: dict[str, npt.NDArray[np.int64]] = {}
+    def _collect(self) -> dict[str, Ints]:
+        cells: dict[str, Ints] = {}
         for h, row in enumerate(self.levels, start=1):
             order = np.argsort(self.codes[h], kind="stable")
             bounds = np.flatnonzero(np.diff(self.codes[h][order])) + 1
@@ -142,7 +140,7 @@ class Hierarchy:
         """
         return tuple(self.leaves[i] for i in self.positions(label))
 
-    def positions(self, label: str) -> npt.NDArray[np.int64]:
+    def positions(self, label: str) -> Ints:
         """Positions in `leaves` of the leaves below a label."""
         if label not in self._cells:
             raise DomainError(f"{label!r} is not a label of the hierarchy. {nearest(label, self)}")

@@ -19,7 +19,6 @@ from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["anatomy"]
 Seed = int | np.random.Generator | None
 
 RESIDUE = ("assign", "report", "error")

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import SmallCodes
+from anonbayes.arrays import Ints, SmallCodes
 from anonbayes.domains import (
     Domain,
     DomainsByColumn,
@@ -31,26 +30,14 @@ from anonbayes.tables.build import (
     check_column,
     check_frame,
     check_known,
-    distinct_rows,
     joined_column,
     sensitive_names,
 )
 from anonbayes.tables.evidence import IDENTIFIER_SIZE, Column, Evidence
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.readers import read_hierarchies
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "Cleartext",
-    "Levels",
-    "Trees",
-    "cell_column",
-    "check_privacy",
-    "horizontal_table",
-    "set_labels",
-    "spell_out_stars",
-    "whole_label",
-    "whole_number",
-]
 FEWEST_IDENTIFIERS = 100
 """Rows from which on a column whose values are all different is taken for an identifier."""
 
@@ -64,27 +51,13 @@ Trees = str | Path | Mapping[str, Hierarchy | str | Path]
 
 @dataclass(frozen=True, eq=False)
 class Cleartext:
-    """Codes of the quasi-identifiers and of the sensitive column of a frame.
-
-    Parameters
-    ----------
-    domains : dict of str to Domain
-        Domain of each quasi-identifier, with its hierarchy where one was given.
-    codes : list of numpy.ndarray
-        Domain code of each row, one array per quasi-identifier.
-    sensitive : Domain
-        Domain of the sensitive column; of tuples, where there are several.
-    secret : numpy.ndarray
-        Code of each row's sensitive value.
-    secrets : dict of str to Column
-        The sensitive columns one by one: each has to be diverse.
-    """
+    """Codes of the quasi-identifiers and of the sensitive column of a frame."""
 
     domains: dict[str, Domain]
-    codes: list[SmallCodes]
-    sensitive: Domain
+    codes: list[SmallCodes]  # of each row, one array per quasi-identifier
+    sensitive: Domain  # of tuples, where there are several sensitive columns
     secret: SmallCodes
-    secrets: dict[str, Column]
+    secrets: dict[str, Column]  # the sensitive columns one by one: each has to be diverse
 
     @property
     def n_rows(self) -> int:
@@ -92,7 +65,7 @@ class Cleartext:
         return len(self.secret)
 
     @property
-    def secret_counts(self) -> npt.NDArray[np.int64]:
+    def secret_counts(self) -> Ints:
         """Number of rows of each sensitive value."""
         return np.bincount(self.secret, minlength=len(self.sensitive))
 
@@ -278,23 +251,12 @@ class Levels:
 
     Levels that split the domain exactly as the level below them are left out, so every step up
     hides something.
-
-    Parameters
-    ----------
-    domain : Domain
-        The attribute's domain, with its hierarchy.
-    cells : numpy.ndarray
-        Cell of each value at each level, shape ``(n_levels, K)``; cells of a level count from 0.
-    numbers : tuple of int
-        Number of each level in the hierarchy.
-    leaves : numpy.ndarray
-        Position of each value among the hierarchy's leaves.
     """
 
     domain: Domain
-    cells: npt.NDArray[np.int64]
-    numbers: tuple[int, ...]
-    leaves: npt.NDArray[np.int64]
+    cells: Ints  # cell of each value at each level, (levels, K)
+    numbers: tuple[int, ...]  # of each level in the hierarchy
+    leaves: Ints  # position of each value among the hierarchy's leaves
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -305,7 +267,7 @@ class Levels:
         leaves = leaf_positions(domain)
         hierarchy = domain.hierarchy
         assert hierarchy is not None  # leaf_positions has checked it
-        rows: list[npt.NDArray[np.int64]] = []
+        rows: list[Ints] = []
         numbers: list[int] = []
         for number, level in enumerate(hierarchy.codes[:, leaves]):
             cells = pd.factorize(level)[0].astype(np.int64)
@@ -314,7 +276,7 @@ class Levels:
                 numbers.append(number)
         return cls(domain, np.vstack(rows), tuple(numbers), leaves)
 
-    def members(self, level: int, cell: int) -> npt.NDArray[np.int64]:
+    def members(self, level: int, cell: int) -> Ints:
         """Codes of the values in a cell."""
         return np.flatnonzero(self.cells[level] == cell)
 
@@ -325,12 +287,12 @@ class Levels:
         assert self.domain.hierarchy is not None
         return self.domain.hierarchy.label(int(self.leaves[codes[0]]), self.numbers[level])
 
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Count the values in the cell of each value, shape ``(n_levels, K)``."""
         return np.vstack([np.bincount(row)[row] for row in self.cells])
 
 
-def leaf_positions(domain: Domain) -> npt.NDArray[np.int64]:
+def leaf_positions(domain: Domain) -> Ints:
     """Position among the hierarchy's leaves of each value of the domain."""
     hierarchy = domain.hierarchy
     if hierarchy is None:

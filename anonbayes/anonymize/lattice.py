@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from anonbayes.anonymize.cleartext import Levels
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.errors import one_of
-
-__all__ = ["LOSSES", "BestNode", "Groups", "Loss", "NodeCheck", "make_loss", "search"]
-
 
 # -------------------------------------------------------------------------------------------------
 # What a recoding loses: the quantities that the search over levels minimises.
@@ -30,21 +26,11 @@ LOSSES = ("loss", "mean_loss", "entropy", "precision", "discernibility")
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups at one node of the lattice.
-
-    Parameters
-    ----------
-    sizes : numpy.ndarray
-        Rows of each group.
-    kept : numpy.ndarray
-        Whether a group satisfies k and l; the rows of the others are suppressed.
-    dropped : numpy.ndarray
-        Suppressed rows of each record.
-    """
+    """Groups at one node of the lattice."""
 
     sizes: Floats
-    kept: npt.NDArray[np.bool_]
-    dropped: Floats
+    kept: Mask  # groups that satisfy k and l; the others are suppressed
+    dropped: Floats  # suppressed rows of each record
 
     @property
     def suppressed(self) -> int:
@@ -76,17 +62,6 @@ class SeparableLoss:
 
     A value costs ``costs[a][level, value]``; a suppressed row costs as much as on the top level.
     An attribute's loss is 0 when all its values are shown in clear and 1 at the top.
-
-    Parameters
-    ----------
-    costs : sequence of numpy.ndarray
-        One array (levels, values) per attribute, growing with the level.
-    records : sequence of numpy.ndarray
-        Value code of each record, one array per attribute.
-    weights : numpy.ndarray
-        Rows of each record.
-    geometric : bool
-        Aggregate as ``prod(1 + loss_a)^(1/A) - 1``, as ARX does, instead of the arithmetic mean.
     """
 
     def __init__(
@@ -245,24 +220,12 @@ UNKNOWN, FAILS, HOLDS = 0, 1, 2
 
 @dataclass(frozen=True)
 class NodeCheck:
-    """What was seen at one node.
-
-    Parameters
-    ----------
-    suppressed : int
-        Rows in groups that violate k or l.
-    loss : float
-        Loss at the node, with these rows suppressed.
-    above : float
-        Lower bound of the loss here and at every node above.
-    below : callable
-        Computes lower bounds of the loss at the nodes below.
-    """
+    """What was seen at one node."""
 
     suppressed: int
     loss: float
-    above: float
-    below: Callable[[], npt.NDArray[np.float64]]
+    above: float  # lower bound of the loss here and at every node above
+    below: Callable[[], Floats]  # lower bounds of the loss at the nodes below
 
 
 @dataclass(frozen=True)
@@ -274,9 +237,7 @@ class BestNode:
     checked: int
 
 
-def search(
-    floor: npt.NDArray[np.float64], check: Callable[[Node], NodeCheck], limit: int
-) -> BestNode | None:
+def search(floor: Floats, check: Callable[[Node], NodeCheck], limit: int) -> BestNode | None:
     """Find the node with the least loss among those that suppress at most `limit` rows.
 
     `floor` bounds the loss of each node from below; `check` is expensive. Ties go to fewer
@@ -287,9 +248,7 @@ def search(
 
 
 class _Search:
-    def __init__(
-        self, floor: npt.NDArray[np.float64], check: Callable[[Node], NodeCheck], limit: int
-    ) -> None:
+    def __init__(self, floor: Floats, check: Callable[[Node], NodeCheck], limit: int) -> None:
         self.bound = floor.copy()
         self.check = check
         self.limit = limit

@@ -28,9 +28,6 @@ from anonbayes.errors import one_of
 from anonbayes.tables.evidence import Column
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["mondrian", "partition"]
-
-
 # -------------------------------------------------------------------------------------------------
 # Mondrian's recursive cuts on plain arrays.
 #

@@ -23,13 +23,10 @@ from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeChec
 from anonbayes.arrays import Floats, Ints, SmallCodes
 from anonbayes.domains import DomainsByColumn
 from anonbayes.errors import AnonymizationError, DomainError, one_of
-from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.evidence import Column
 from anonbayes.tables.readers import set_apart
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = ["Pass", "Recoder", "Recoding", "RecordSet", "recode", "what_is_possible"]
-
 
 # -------------------------------------------------------------------------------------------------
 # What is possible when a request is not: the message of an infeasible recoding.
@@ -68,7 +65,7 @@ def what_is_possible(records: RecordSet, k: int, l: int, limit: int) -> str:  # 
     )
 
 
-def _largest(rows: npt.NDArray[np.float64], score: npt.NDArray[np.generic], limit: int) -> int:
+def _largest(rows: Floats, score: npt.NDArray[np.generic], limit: int) -> int:
     """Largest demand on a group's score for which at most `limit` rows are in failing groups."""
     order = np.argsort(score, kind="stable")
     values = np.asarray(score)[order]
@@ -87,27 +84,13 @@ DENSE = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class RecordSet:
-    """Distinct rows (quasi-identifiers and secret) with their multiplicities.
+    """Distinct rows (quasi-identifiers and secret) with their multiplicities."""
 
-    Parameters
-    ----------
-    codes : list of numpy.ndarray
-        Value code of each record, one array per attribute.
-    secrets : list of numpy.ndarray
-        Code of each record's sensitive value, one array per sensitive column.
-    weights : numpy.ndarray
-        Rows of each record.
-    levels : sequence of Levels
-        Levels of each attribute.
-    n_secrets : tuple of int
-        Sizes of the sensitive domains.
-    """
-
-    codes: list[Ints]
-    secrets: list[Ints]
-    weights: Floats
+    codes: list[Ints]  # of each record, one array per attribute
+    secrets: list[Ints]  # one array per sensitive column
+    weights: Floats  # rows of each record
     levels: Sequence[Levels]
-    n_secrets: tuple[int, ...]
+    n_secrets: tuple[int, ...]  # sizes of the sensitive domains
 
     @classmethod
     def of(cls, cleartext: Cleartext, levels: Sequence[Levels]) -> tuple[RecordSet, Ints]:
@@ -324,7 +307,7 @@ class Recoder:
                 height[rows] = level
         return heights
 
-    def loss_of(self, plan: Plan, group_sizes: npt.NDArray[np.float64]) -> float:
+    def loss_of(self, plan: Plan, group_sizes: Floats) -> float:
         """Loss of the whole release."""
         r = self.records
         return make_loss(self.loss, r.levels, r.codes, r.weights).mixed(
@@ -483,8 +466,8 @@ def recode(
 def _release(
     cleartext: Cleartext,
     levels: Sequence[Levels],
-    heights: Sequence[npt.NDArray[np.int64]],
-    record_of: npt.NDArray[np.int64],
+    heights: Sequence[Ints],
+    record_of: Ints,
 ) -> ReleasedTable:
     """Table whose rows show the cells on their record's levels."""
     columns = [
@@ -494,7 +477,7 @@ def _release(
     return horizontal_table(cleartext, dict(zip(cleartext.domains, columns, strict=True)))
 
 
-def _column(level: Levels, height: npt.NDArray[np.int64], codes: SmallCodes) -> Column:
+def _column(level: Levels, height: Ints, codes: SmallCodes) -> Column:
     width = len(level.domain)
     return cell_column(
         level.domain,

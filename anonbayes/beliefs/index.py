@@ -17,7 +17,7 @@ from scipy import sparse
 
 from anonbayes.arrays import FAR, SMALL, Floats, Ints, Scaled
 from anonbayes.beliefs.victims import Victims
-from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [

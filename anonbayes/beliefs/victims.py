@@ -15,8 +15,9 @@ from scipy import sparse
 from anonbayes.domains import Domain, is_missing, weights_by_value
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
 from anonbayes.io.text import pandas_frame
-from anonbayes.tables.build import check_frame, distinct_rows
+from anonbayes.tables.build import check_frame
 from anonbayes.tables.cells import CellParser
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [

@@ -16,29 +16,6 @@ import xarray as xr
 from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.io.files import new_file
 
-__all__ = [
-    "PatientFile",
-    "as_dataset",
-    "check_seal",
-    "ess",
-    "group",
-    "groups",
-    "has_inference_data",
-    "is_arviz_object",
-    "make_groups",
-    "make_idata",
-    "mcse",
-    "posterior_dataset",
-    "read_groups",
-    "read_netcdf",
-    "rhat",
-    "seal",
-    "select",
-    "write_groups",
-    "write_netcdf",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # A file that HDF5 can always write to.
 #
@@ -147,16 +124,7 @@ LENGTH = len(MARK) + 64
 
 
 def seal(file: BinaryIO) -> None:
-    r"""Append a digest to a file that is open for writing and reading.
-
-    Examples
-    --------
-    >>> import io
-    >>> file = io.BytesIO(b"content")
-    >>> seal(file)
-    >>> file.getvalue()[:35]
-    b'content\nanonbayes sha256 ed7002b439'
-    """
+    r"""Append a digest to a file that is open for writing and reading."""
     digest = _digest(file, file.seek(0, 2))
     file.seek(0, 2)
     file.write(MARK + digest)
@@ -208,13 +176,7 @@ def has_inference_data() -> bool:
 
 
 def is_arviz_object(data: object) -> bool:
-    """Return whether `data` is a container of groups: an `InferenceData` or a `DataTree`.
-
-    Examples
-    --------
-    >>> is_arviz_object(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))
-    True
-    """
+    """Return whether `data` is a container of groups: an `InferenceData` or a `DataTree`."""
     return isinstance(data, xr.DataTree) or callable(getattr(data, "groups", None))
 
 
@@ -226,13 +188,6 @@ def groups(data: Any) -> dict[str, xr.Dataset]:
     data : InferenceData, DataTree, Dataset, DataArray, mapping or array
         Arrays have the shape (chain, draw, ...); they, DataArrays, Datasets and mappings of
         variables count as the group ``posterior``; a mapping of Datasets is one of groups.
-
-    Examples
-    --------
-    >>> list(groups(make_idata({"posterior": {"mu": np.zeros((2, 10))}})))
-    ['posterior']
-    >>> groups(np.zeros((2, 10, 3)))["posterior"].sizes["draw"]
-    10
     """
     if isinstance(data, xr.DataTree):
         if data.has_data and not data.children:  # a single group, e.g. ``idata["posterior"]``
@@ -246,24 +201,12 @@ def groups(data: Any) -> dict[str, xr.Dataset]:
 
 
 def group(data: Any, name: str) -> xr.Dataset | None:
-    """Return one group of an ArviZ object as a Dataset, or None where there is none.
-
-    Examples
-    --------
-    >>> group(make_idata({"posterior": {"mu": np.zeros((2, 10))}}), "sample_stats") is None
-    True
-    """
+    """Return one group of an ArviZ object as a Dataset, or None where there is none."""
     return groups(data).get(name)
 
 
 def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
-    """Return the posterior (or another group) of any ArviZ object as a Dataset.
-
-    Examples
-    --------
-    >>> posterior_dataset(make_idata({"posterior": {"mu": np.zeros((2, 10))}}))["mu"].dims
-    ('chain', 'draw')
-    """
+    """Return the posterior (or another group) of any ArviZ object as a Dataset."""
     known = groups(data)
     if group not in known:
         raise AnonbayesError(
@@ -278,11 +221,6 @@ def as_dataset(data: Any) -> xr.Dataset:
 
     Plain arrays are called ``x``; their dimensions after chain and draw are ``x_dim_0`` and so on,
     as ArviZ names them. A one-dimensional array is one chain.
-
-    Examples
-    --------
-    >>> as_dataset(np.zeros((2, 10, 3)))["x"].dims
-    ('chain', 'draw', 'x_dim_0')
     """
     if isinstance(data, xr.Dataset):
         return data
@@ -333,29 +271,7 @@ def make_idata(
     dims: Mapping[str, Sequence[str]] | None = None,
     attrs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return an `InferenceData` (ArviZ 0.x) or a `DataTree` (ArviZ 1.x) with the given groups.
-
-    Parameters
-    ----------
-    contents : mapping of group name to Dataset, or to a mapping of variables
-        Variables are DataArrays (taken as they are) or arrays of shape (chain, draw, ...).
-    coords : mapping, optional
-        Labels by dimension.
-    dims : mapping, optional
-        Dimension names after chain and draw, by variable.
-    attrs : mapping, optional
-        Attributes of the whole object (``post.method`` and the like).
-
-    Examples
-    --------
-    >>> idata = make_idata(
-    ...     {"posterior": {"pi_Sex": np.full((2, 5, 2), 0.5)}},
-    ...     dims={"pi_Sex": ["Sex"]},
-    ...     coords={"Sex": ["F", "M"]},
-    ... )
-    >>> posterior_dataset(idata)["pi_Sex"].sel(Sex="F").shape
-    (2, 5)
-    """
+    """Return an `InferenceData` (ArviZ 0.x) or a `DataTree` (ArviZ 1.x) with the given groups."""
     datasets = make_groups(contents, coords=coords, dims=dims)
     if has_inference_data():
         import arviz
@@ -385,14 +301,7 @@ def make_groups(
 
 
 def without_slashes(dataset: xr.Dataset) -> xr.Dataset:
-    """Put a look-alike in the place of every slash in a name: trees use it to separate groups.
-
-    Examples
-    --------
-    >>> stored = without_slashes(xr.Dataset({"a/b": ("x/y", [1])}))
-    >>> "a/b" in stored, list(with_slashes(stored).data_vars)
-    (False, ['a/b'])
-    """
+    """Put a look-alike in the place of every slash in a name: trees use it to separate groups."""
     return _renamed(dataset, "/", DIVISION_SLASH)
 
 
@@ -411,18 +320,7 @@ def _renamed(dataset: xr.Dataset, old: str, new: str) -> xr.Dataset:
 
 
 def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
-    """Write an ArviZ object to a netCDF file, the same file under both generations.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = write_netcdf(
-    ...         make_idata({"posterior": {"mu": np.zeros((2, 10))}}), f"{folder}/post.nc"
-    ...     )
-    ...     posterior_dataset(read_netcdf(file))["mu"].shape
-    (2, 10)
-    """
+    """Write an ArviZ object to a netCDF file, the same file under both generations."""
     return write_groups(groups(data), path, attrs=getattr(data, "attrs", {}), compress=compress)
 
 
@@ -456,13 +354,7 @@ def write_groups(
 
 
 def read_netcdf(path: str | os.PathLike[str]) -> Any:
-    """Read an ArviZ object from a netCDF file into memory and close the file.
-
-    Raises
-    ------
-    FileError
-        If the file is no netCDF file, or is not what `write_netcdf` wrote any more.
-    """
+    """Read an ArviZ object from a netCDF file into memory and close the file."""
     contents, attrs = read_groups(path)
     return make_idata(contents, attrs=attrs)
 
@@ -502,12 +394,6 @@ def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Data
     """Return ArviZ's effective sample sizes as a Dataset.
 
     The ``"tail"`` size is that of the 5 % and 95 % quantiles (the generations' defaults differ).
-
-    Examples
-    --------
-    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
-    >>> bool(1000 < ess(draws)["x"] < 3000)
-    True
     """
     import arviz
 
@@ -516,28 +402,14 @@ def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Data
 
 
 def rhat(data: Any, *, group: str = "posterior") -> xr.Dataset:
-    """Return ArviZ's rank-normalised split R-hat as a Dataset.
-
-    Examples
-    --------
-    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
-    >>> bool(rhat(draws)["x"] < 1.01)
-    True
-    """
+    """Return ArviZ's rank-normalised split R-hat as a Dataset."""
     import arviz
 
     return arviz.rhat(_floats(data, group), method="rank")
 
 
 def mcse(data: Any, *, method: str = "mean", group: str = "posterior") -> xr.Dataset:
-    """Return ArviZ's Monte Carlo standard errors as a Dataset.
-
-    Examples
-    --------
-    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
-    >>> round(float(mcse(draws)["x"]), 2)
-    0.02
-    """
+    """Return ArviZ's Monte Carlo standard errors as a Dataset."""
     import arviz
 
     return arviz.mcse(_floats(data, group), method=method)
@@ -550,14 +422,7 @@ def select(
     var_names: str | Iterable[str] | None = None,
     coords: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
-    """Return the chosen variables and coordinates of a group, as ArviZ's functions select them.
-
-    Examples
-    --------
-    >>> idata = make_idata({"posterior": {"a": np.zeros((2, 9, 3)), "b": np.ones((2, 9))}})
-    >>> list(select(idata, var_names="a", coords={"a_dim_0": [0, 2]})["a"].shape)
-    [2, 9, 2]
-    """
+    """Return the chosen variables and coordinates of a group, as ArviZ's functions select them."""
     chosen = posterior_dataset(data, group=group)
     if var_names is not None:
         names = [var_names] if isinstance(var_names, str) else list(var_names)

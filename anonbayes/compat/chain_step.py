@@ -8,8 +8,6 @@ import numpy as np
 from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator
 
-__all__ = ["ChainStep"]
-
 
 class ChainStep(BlockedStep):
     """A step method that is told when a chain begins.

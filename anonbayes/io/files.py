@@ -26,26 +26,6 @@ from anonbayes.errors import AnonbayesError, FileError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "explain",
-    "is_finished",
-    "keep_names",
-    "locked",
-    "make_folder",
-    "mend",
-    "needs_mending",
-    "new_file",
-    "no_space",
-    "remove_leftovers",
-    "save_figure",
-    "save_plot",
-    "write_bytes",
-    "write_files",
-    "write_frame",
-    "write_text",
-    "write_together",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Files that are complete or not there: the one place of the package that writes.
@@ -76,22 +56,6 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         The name. A file that has it is replaced at the end, and keeps its permissions; a new one
         is its owner's alone (0600), unless the environment has ``ANONBAYES_SHARE_FILES=1``. A link
         is followed; a device or pipe is written to directly.
-
-    Raises
-    ------
-    FileError
-        If the system refuses, naming the file, the reason, and the free space where it is short.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "answer.txt"
-    >>> with new_file(place) as file:
-    ...     _ = file.write(b"42")
-    ...     place.exists()
-    False
-    >>> place.read_text()
-    '42'
     """
     target = Path(os.path.realpath(path))
     try:
@@ -144,32 +108,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame, **settings: Any) -> None:
-    r"""Write a data frame as delimited UTF-8 text completely or not at all; it is not copied.
-
-    Examples
-    --------
-    >>> import pandas as pd, tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "small.csv"
-    >>> write_frame(place, pd.DataFrame({"a": [1, 2]}), index=False)
-    >>> place.read_bytes()
-    b'a\n1\n2\n'
-    """
+    r"""Write a data frame as delimited UTF-8 text completely or not at all; it is not copied."""
     with new_file(path) as file:
         frame.to_csv(file, mode="wb", lineterminator="\n", **settings)
 
 
 def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> None:
-    """Write a matplotlib figure as PNG completely or not at all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from matplotlib.figure import Figure
-    >>> place = Path(tempfile.mkdtemp()) / "empty.png"
-    >>> save_figure(place, Figure(), dpi=20)
-    >>> place.read_bytes()[1:4]
-    b'PNG'
-    """
+    """Write a matplotlib figure as PNG completely or not at all."""
     content = io.BytesIO()
     figure.savefig(content, format="png", **settings)
     write_bytes(path, content.getvalue())
@@ -182,24 +127,7 @@ def save_plot(path: str | os.PathLike[str], axes: Any) -> None:
 
 
 def write_files(writers: Mapping[Path, Writer], *, private: bool = False) -> None:
-    """Write several files under other names, and rename them once all are complete.
-
-    Parameters
-    ----------
-    writers : mapping of Path to callable
-        By file; each is called with the path to write to. Directories are made when absent.
-    private : bool
-        Whether they speak about single people. Otherwise they are meant to be handed on, with the
-        permissions that the umask gives.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> write_files({place / n: lambda file: write_text(file, "done") for n in ("a", "b")})
-    >>> sorted(os.listdir(place))
-    ['a', 'b']
-    """
+    """Write several files under other names, and rename them once all are complete."""
     token = secrets.token_hex(4)
     parts = {file: file.with_name(f".{file.name}.{token}{PART}") for file in writers}
     before = _private.set(private)
@@ -314,15 +242,6 @@ def write_together(
         By name of a file; each is called with the path to write to. The last one is the seal.
     replaces : iterable of str, optional
         Further files of an earlier run, which go with it; None means all that the directory holds.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "run"
-    >>> for text in ("first", "second"):
-    ...     write_together(place, {n: lambda file: write_text(file, text) for n in ("a", "b")})
-    >>> {file.name: file.read_text() for file in sorted(place.iterdir())}
-    {'a': 'second', 'b': 'second'}
     """
     if not folder.exists():
         with _new_folder(folder) as part:
@@ -361,21 +280,11 @@ def mend(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """New files in a directory inside the one they are meant for, and with them what they replace.
-
-    Parameters
-    ----------
-    new : Path
-        That directory.
-    names : tuple of str
-        The new files, the seal last.
-    others : tuple of str
-        What else goes with the earlier run.
-    """
+    """New files, in a directory inside the one they are meant for, and what they replace."""
 
     new: Path
-    names: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    names: tuple[str, ...]  # the new files, the seal last
+    others: tuple[str, ...] = ()  # what else goes with the earlier run
 
     @classmethod
     def noted(cls, new: Path) -> _Exchange:
@@ -481,24 +390,7 @@ FAR = 1 << 30
 
 @contextlib.contextmanager
 def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other runs, in this process or another, from writing to a directory.
-
-    Raises
-    ------
-    FileError
-        If another run has it, naming its process and computer.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp()) / "run"
-    >>> with locked(place):
-    ...     with locked(place):
-    ...         pass
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.FileError: ...run' is being written to by process ...
-    """
+    """Keep other runs, in this process or another, from writing to a directory."""
     place = Path(os.path.realpath(directory))
     file = place.with_name(f".{place.name}.lock")
     handle = _take(file, os.fspath(directory))

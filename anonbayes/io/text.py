@@ -15,24 +15,6 @@ import pandas as pd
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
 
-__all__ = [
-    "AUTO",
-    "ROW",
-    "as_text",
-    "blocks",
-    "check_names",
-    "column_of",
-    "filled",
-    "is_binary",
-    "pandas_frame",
-    "parse_values",
-    "read_columns",
-    "read_csv_names",
-    "read_csv_parts",
-    "read_csv_text",
-    "row_name",
-    "separator",
-]
 AUTO = "auto"
 """Separator that is looked for in the first line."""
 SEPARATORS = (";", ",", "\t", "|")
@@ -119,11 +101,6 @@ def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
     r"""Return the separator that is meant: ``"tab"`` and ``"auto"`` are spelled out.
 
     The one with which the first line has most cells is taken; a line without any has one cell.
-
-    Examples
-    --------
-    >>> separator(Path("no such file"), "tab")
-    '\t'
     """
     if sep in ("tab", "\\t"):
         return "\t"
@@ -204,12 +181,6 @@ def as_text(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of typed cells as the texts that a delimited file would have.
 
     Missing cells are the empty text; whole numbers have no decimals, days no hours.
-
-    Examples
-    --------
-    >>> typed = pd.DataFrame({"age": [30.0, None], "day": pd.to_datetime(["2024-01-31", None])})
-    >>> as_text(typed).to_dict("list")
-    {'age': ['30', ''], 'day': ['2024-01-31', '']}
     """
     return pd.DataFrame({name: _column_text(frame[name]) for name in frame.columns}).reset_index(
         drop=True
@@ -220,12 +191,6 @@ def pandas_frame(frame: Any) -> Any:
     """Return a frame of another library (polars, pyarrow, any that narwhals knows) as pandas.
 
     Anything else is returned as it is, for others to refuse.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> pandas_frame(pa.table({"x": [1, 2]}))["x"].tolist()
-    [1, 2]
     """
     if isinstance(frame, pd.DataFrame | pd.Series) or hasattr(frame, "to_delayed"):  # Dask: counted
         return frame
@@ -255,13 +220,7 @@ _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?")
 
 
 def has_decimal_commas(values: Iterable[Any]) -> bool:
-    """Whether filled cells, nearly all, are numbers of which some have a decimal comma.
-
-    Examples
-    --------
-    >>> has_decimal_commas(["31,0", "", "26,95", "27"]), has_decimal_commas(["3,4", "a,b"])
-    (True, False)
-    """
+    """Whether filled cells, nearly all, are numbers of which some have a decimal comma."""
     texts = [text for value in values if (text := str(value).strip())]
     numbers = [text for text in texts if _COMMA.fullmatch(text)]
     return any("," in text for text in numbers) and len(numbers) >= max(2, 0.9 * len(texts))
@@ -360,13 +319,7 @@ def _named(frame: pd.DataFrame, names: list[str], file: Path, *, skip: int) -> p
 
 
 def row_name(index: pd.Index, position: int) -> str:
-    """Name a row in a message; where labels are numbers of rows, say from where they count.
-
-    Examples
-    --------
-    >>> row_name(pd.RangeIndex(3), 1), row_name(pd.Index(["Ann", "Bob"]), 1)
-    ('row 1 (the first is 0)', "row 'Bob'")
-    """
+    """Name a row in a message; where labels are numbers of rows, say from where they count."""
     label = index[position]
     counted = isinstance(index, pd.RangeIndex) or index.name == ROW
     return f"row {label} (the first is 0)" if counted else f"row {label!r}"
@@ -445,25 +398,7 @@ def _check_lengths(file: Path, sep: str, width: int, encoding: str = UTF_8) -> N
 def read_columns(
     file: Path, columns: Mapping[str, str], *, sep: str, encoding: str = UTF_8, decimal: str = "."
 ) -> pd.DataFrame:
-    r"""Read a file and return the columns that options, or keys, name, as texts.
-
-    Parameters
-    ----------
-    file : path
-        Delimited UTF-8 file with a header line.
-    columns : mapping of str to str
-        Column by what names it, for messages.
-    sep, encoding, decimal : str
-        As in `read_csv_text`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
-    >>> _ = file.write_text("x;y\n1;2\n")
-    >>> read_columns(file, {"--column": "y"}, sep=";")["y"].tolist()
-    ['2']
-    """
+    r"""Read a file and return the columns that options, or keys, name, as texts."""
     frame = read_csv_text(file, sep=sep, encoding=encoding, decimal=decimal)
     for name, column in columns.items():
         column_of(frame, column, file=file, name=name)
@@ -486,13 +421,6 @@ def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = No
 
     The error names the label of the first, and counts those like it, of which each may stand for
     several `people`.
-
-    Examples
-    --------
-    >>> filled(pd.Series(["a", ""], name="x"))
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.TableError: Column 'x', row 1 (the first is 0): the cell is empty ...
     """
     empty = (column == "").to_numpy()
     if empty.any():
@@ -512,21 +440,7 @@ RANGE = re.compile(r"(-?\d+)-(-?\d+)")
 
 
 def parse_values(text: str, *, option: str = "--values") -> Sequence[str | int]:
-    """Return the values that a text lists.
-
-    Parameters
-    ----------
-    text : str
-        Values between commas; two whole numbers with a hyphen between them, both included; or the
-        name of a UTF-8 file with one value per line after an ``@``.
-    option : str
-        Whose text it is, for messages.
-
-    Examples
-    --------
-    >>> parse_values("flu, cold"), parse_values("18-20")
-    (['flu', 'cold'], range(18, 21))
-    """
+    """Return the values that a text lists."""
     if text.startswith("@"):
         values = _lines(Path(text[1:]), option)
     elif ends := RANGE.fullmatch(text.strip()):

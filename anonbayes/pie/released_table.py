@@ -35,7 +35,7 @@ from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.posterior import Posterior
 from anonbayes.pie.bounds import bayes_error
 from anonbayes.pie.information import Number
-from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.uniqueness.identity import Identity
 
 if TYPE_CHECKING:

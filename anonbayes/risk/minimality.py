@@ -28,7 +28,7 @@ from anonbayes.formats import plain, share
 from anonbayes.inference.fit import fit
 from anonbayes.io.files import write_text
 from anonbayes.risk.people import read_truth
-from anonbayes.tables.build import distinct_rows
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["Downcoding", "downcoding"]

@@ -15,9 +15,9 @@ from anonbayes.beliefs.victims import Victims, group_codes
 from anonbayes.domains import Domain, factorize, object_array, plain
 from anonbayes.errors import DomainError, TableError, nearest
 from anonbayes.io.text import pandas_frame, row_name
-from anonbayes.tables.build import JOIN, check_column, check_frame, distinct_rows, multiplicities
+from anonbayes.tables.build import JOIN, check_column, check_frame, multiplicities
 from anonbayes.tables.evidence import Column, Evidence
-from anonbayes.tables.groups import tally
+from anonbayes.tables.groups import distinct_rows, tally
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Ints
 from anonbayes.cluster import check_client
 from anonbayes.domains import Domain, DomainsByColumn, gaps, plain, sorted_values
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
@@ -43,22 +43,6 @@ from anonbayes.tables.sources import (
 
 if TYPE_CHECKING:
     from anonbayes.channels.base import Channel
-
-__all__ = [
-    "ENGINES",
-    "JOIN",
-    "Reading",
-    "check_frame",
-    "count_records",
-    "distinct_rows",
-    "horizontal_parts",
-    "is_large",
-    "joined_column",
-    "open_source",
-    "sensitive_names",
-    "vertical_parts",
-    "without_gaps",
-]
 
 
 JOIN = " & "
@@ -100,7 +84,7 @@ def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argumen
             )
 
 
-def multiplicities(frame: pd.DataFrame, name: str) -> npt.NDArray[np.int64]:
+def multiplicities(frame: pd.DataFrame, name: str) -> Ints:
     """Whole numbers of at least 1 from a column, or a `TableError` that names the row."""
     gaps(frame[name], where=f"Column {name!r}")  # pandas trips over a signalling NaN
     column = pd.to_numeric(frame[name], errors="coerce")
@@ -132,7 +116,7 @@ def horizontal_parts(
     channels: Mapping[str, Channel] | None,
     missing: str | Mapping[str, str],
     missing_label: Any,
-    weights: str | npt.NDArray[np.int64] | None = None,
+    weights: str | Ints | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
     frame = pandas_frame(frame)

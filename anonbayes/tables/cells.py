@@ -10,14 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Ints
+from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain, date_place, is_missing
 from anonbayes.errors import CellError, nearest, one_of
 
-__all__ = ["CellParser", "is_pattern", "is_set_text", "range_ends", "split_set"]
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _END = rf"(?:{_NUMBER}|[+-]?inf(?:inity)?|[+-]?∞)"
 _DATE = r"(?:\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?|\d{2}\.\d{2}\.\d{4})"
@@ -41,24 +39,12 @@ def is_set_text(text: str) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text reads as a mask, range, interval, comparison or set rather than a value.
-
-    Examples
-    --------
-    >>> [is_pattern(t) for t in ("4550*", "20-29", ">=50", "{M, J}", ">50K", "well-paid")]
-    [True, True, True, True, False, False]
-    """
+    """Whether a text reads as a mask, range, interval, comparison or set rather than a value."""
     return any(p.fullmatch(text) for p in (_INTERVAL, _RANGE, _COMPARISON, _MASK, _SET))
 
 
 def split_set(text: str) -> list[str]:
-    """Members of a set text, split at every comma, without quotes.
-
-    Examples
-    --------
-    >>> split_set("{M, J}"), split_set("{'M', 'J'}")
-    (['M', 'J'], ['M', 'J'])
-    """
+    """Members of a set text, split at every comma, without quotes."""
     match = _SET.fullmatch(text)
     parts: list[str] = []
     for piece in match.group(1).split(",") if match else []:
@@ -159,7 +145,7 @@ class CellParser:
         return np.arange(len(self.domain))
 
     @cached_property
-    def _places(self) -> npt.NDArray[np.float64]:
+    def _places(self) -> Floats:
         """The values on a line; NaN, which no range contains, for values that have no place."""
         return self.domain.numbers if self.domain.is_numeric else self.domain.places
 

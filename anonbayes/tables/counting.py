@@ -36,17 +36,6 @@ from anonbayes.tables.sources import (
     reading,
 )
 
-__all__ = [
-    "ColumnFrame",
-    "count_partitions",
-    "count_with_dask",
-    "count_with_duckdb",
-    "duckdb_module",
-    "open_columns",
-    "open_duckdb",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # DuckDB: distinct rows of files larger than memory, on one machine.
 #

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.arrays import SmallCodes
+from anonbayes.arrays import Ints, Mask, SmallCodes
 from anonbayes.domains import (
     EPOCH,
     Domain,
@@ -36,9 +36,6 @@ from anonbayes.domains import (
 from anonbayes.errors import CellError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, range_ends, split_set
-
-__all__ = ["Column", "Evidence", "KnownValues", "encode_column", "factorize_cells", "frozen"]
-
 
 # -------------------------------------------------------------------------------------------------
 # Evidence: the distinct released cells of one attribute and what each says about the truth.
@@ -114,7 +111,7 @@ class Evidence:
         return f"Evidence({self.domain.name!r}, {len(self)} {kind} cells)"
 
     @cached_property
-    def shown(self) -> npt.NDArray[np.bool_]:
+    def shown(self) -> Mask:
         """Values of the domain that a released cell names, alone, in a set, or as end of a range.
 
         All of them where a mechanism made the reports: its domain is public.
@@ -143,7 +140,7 @@ class Evidence:
         return self.matrix.indices[self.matrix.indptr[cell] : self.matrix.indptr[cell + 1]]
 
     @cached_property
-    def sizes(self) -> npt.NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Number of possible values of each cell."""
         return np.diff(self.matrix.indptr).astype(np.int64)
 
@@ -293,30 +290,7 @@ def encode_column(
     missing_label: Any = "missing",
     n_rows: int | None = None,
 ) -> Column:
-    """Read a column of cells; equal cells share a code even when they are spelled differently.
-
-    Parameters
-    ----------
-    series : pandas.Series
-        The released cells.
-    name : str
-        The attribute.
-    domain, hierarchy : optional
-        What the cells are sets of. Without either, the domain is what the column shows: its
-        values and the members of its sets.
-    channel : Channel, optional
-        The randomized mechanism whose reports the column holds.
-    missing, missing_label : optional
-        See `CellParser`.
-    n_rows : int, optional
-        Number of rows that the cells stand for, where they are more than the cells.
-
-    Examples
-    --------
-    >>> column = encode_column(pd.Series(["{M, J}", "{J, M}", "*", "J"]), name="Nat")
-    >>> column.codes.tolist(), column.domain.values
-    ([0, 0, 0, 1], ('J', 'M'))
-    """
+    """Read a column of cells; equal cells share a code even when they are spelled differently."""
     if channel is not None:
         if domain is not None or hierarchy is not None:
             raise TableError(
@@ -331,7 +305,7 @@ def encode_column(
     tells = not isinstance(domain, KnownValues)
     parser = CellParser(known, missing=missing, missing_label=missing_label, tells=tells)
     position: dict[bytes, int] = {}
-    members: list[npt.NDArray[np.int64]] = []
+    members: list[Ints] = []
     labels: list[Any] = []
     lookup = np.empty(len(distinct), dtype=np.int64)
     for i, cell in enumerate(distinct):
@@ -354,7 +328,7 @@ def encode_column(
     return Column(evidence, lookup.astype(code_dtype(len(members)))[inverse])
 
 
-def _label(cell: Any, domain: Domain, codes: npt.NDArray[np.int64]) -> Any:
+def _label(cell: Any, domain: Domain, codes: Ints) -> Any:
     """Return what `to_frame` shows: single values themselves, else the cell as it was released."""
     if len(codes) == 1:
         return domain.values[codes[0]]
@@ -370,7 +344,7 @@ def _is_star(label: Any) -> bool:
 # -- distinct cells ---------------------------------------------------------------------------
 
 
-def factorize_cells(series: pd.Series, name: str) -> tuple[npt.NDArray[np.int64], list[Any]]:
+def factorize_cells(series: pd.Series, name: str) -> tuple[Ints, list[Any]]:
     """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
     if series.dtype == object and _is_mixed(series):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
@@ -412,13 +386,7 @@ class KnownValues:
 
     Given in place of a domain: ranges and ``*`` then stand for known and shown values only, as in
     the release itself, rather than for all that could be between two ends.
-
-    Examples
-    --------
-    >>> column = encode_column(pd.Series(["20-29", "*"]), name="age", domain=KnownValues(("21", "30")))
-    >>> column.domain.values, column.evidence.sizes.tolist()
-    ((21, 30), [1, 2])
-    """  # noqa: E501
+    """
 
     values: tuple[Any, ...]
 

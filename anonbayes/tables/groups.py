@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.arrays import SmallCodes
+from anonbayes.arrays import Ints, Mask, SmallCodes
 from anonbayes.domains import (
     Domain,
     code_dtype,
@@ -26,46 +26,20 @@ from anonbayes.domains import (
 from anonbayes.errors import TableError
 from anonbayes.tables.evidence import Column, frozen
 
-__all__ = [
-    "Records",
-    "Statistics",
-    "checked_weights",
-    "derived_groups",
-    "distinct_rows",
-    "given_groups",
-    "matched_groups",
-    "rows_by_group",
-    "suppressed_rows",
-    "tally",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Numbers of rows: all that inference asks of a table, kept as rows or as counted lines.
 
-Weights = npt.NDArray[np.int64] | None
+Weights = Ints | None
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Distinct released records with their multiplicities.
+    """Distinct released records with their multiplicities."""
 
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        Cell code of each attribute, shape ``(n_records, n_attributes)``.
-    secret : numpy.ndarray
-        Code of the sensitive cell of each record.
-    count : numpy.ndarray
-        How many rows show the record.
-    inverse : numpy.ndarray
-        Record of each line.
-    """
-
-    codes: npt.NDArray[np.int64]
-    secret: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
-    inverse: npt.NDArray[np.int64]
+    codes: Ints  # (records, attributes)
+    secret: Ints
+    count: Ints
+    inverse: Ints  # record of each line
 
     def __post_init__(self) -> None:
         for array in (self.codes, self.secret, self.count, self.inverse):
@@ -87,14 +61,8 @@ def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) ->
     return None if (numbers == 1).all() else frozen(numbers.astype(np.int64))
 
 
-def tally(codes: SmallCodes, weights: Weights, size: int) -> npt.NDArray[np.int64]:
-    """Number of rows of each code from 0 to size - 1, given one code per line.
-
-    Examples
-    --------
-    >>> tally(np.array([0, 2, 0]), np.array([5, 1, 2]), 3).tolist()
-    [7, 0, 1]
-    """
+def tally(codes: SmallCodes, weights: Weights, size: int) -> Ints:
+    """Number of rows of each code from 0 to size - 1, given one code per line."""
     if weights is None:
         return np.bincount(codes, minlength=size)
     # Sums of whole numbers in floating point are exact up to 2**53 rows.
@@ -122,7 +90,7 @@ def _digest(table: Statistics) -> str:
     """
     columns = [*table.columns.items(), (table.sensitive, table.secret)]
     groups = table.group_codes.astype(np.int64) + 1
-    lines: npt.NDArray[np.int64] | slice = slice(None)
+    lines: Ints | slice = slice(None)
     digest = hashlib.sha256(f"{table.scheme}|{table.sensitive}|{table.n_rows}".encode())
     if table.scheme == "horizontal":
         inverse, lines, _ = distinct_rows([*(c.codes for _, c in columns), groups])
@@ -190,11 +158,11 @@ class Statistics:
         return int(self.tally((self.group_codes < 0).astype(np.int8), 2)[1])
 
     @cached_property
-    def _sizes(self) -> npt.NDArray[np.int64]:
+    def _sizes(self) -> Ints:
         return self.tally(self.group_codes.astype(np.int64) + 1, self.n_groups + 1)[1:]
 
     @cached_property
-    def _diversity(self) -> npt.NDArray[np.int64]:
+    def _diversity(self) -> Ints:
         keep = self.group_codes >= 0
         width = len(self.secret.evidence)
         pairs = pd.unique(self.group_codes[keep].astype(np.int64) * width + self.secret.codes[keep])
@@ -229,7 +197,7 @@ class Statistics:
             and all(c.evidence.is_nested for c in self.columns.values())
         )
 
-    def tally(self, codes: SmallCodes, size: int) -> npt.NDArray[np.int64]:
+    def tally(self, codes: SmallCodes, size: int) -> Ints:
         """Number of rows per code, from one code per line."""
         return tally(codes, self.weights, size)
 
@@ -273,7 +241,7 @@ class Statistics:
         )
 
     @cached_property
-    def secret_counts(self) -> npt.NDArray[np.int64]:
+    def secret_counts(self) -> Ints:
         """Number of rows per sensitive value, in domain order."""
         return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
 
@@ -302,22 +270,8 @@ class Statistics:
 
 def distinct_rows(
     columns: Sequence[SmallCodes],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Distinct rows of several code columns.
-
-    Returns
-    -------
-    inverse, first, count
-        For each row its distinct row, numbered by first appearance; the first row of each; and
-        how often it occurs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> inverse, first, count = distinct_rows([np.array([1, 0, 1]), np.array([2, 2, 2])])
-    >>> inverse.tolist(), first.tolist(), count.tolist()
-    ([0, 1, 0], [0, 1], [2, 1])
-    """
+) -> tuple[Ints, Ints, Ints]:
+    """Distinct rows of several code columns."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     size = 1
     for column in columns:
@@ -336,7 +290,7 @@ def distinct_rows(
 
 def suppressed_rows(
     frame: pd.DataFrame, columns: Mapping[str, Column], unknown: Collection[str]
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """Mark the rows that show ``*`` in every nonsensitive column.
 
     In the columns `unknown` a missing cell shows as little as a star.
@@ -360,7 +314,7 @@ def suppressed_rows(
 
 
 def derived_groups(
-    codes: Sequence[SmallCodes], hidden: npt.NDArray[np.bool_]
+    codes: Sequence[SmallCodes], hidden: Mask
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups of rows with equal cells, numbered by first appearance; -1 for suppressed rows."""
     inverse, first, _ = distinct_rows([column[~hidden] for column in codes])
@@ -370,7 +324,7 @@ def derived_groups(
 
 
 def given_groups(
-    series: pd.Series, name: str, hidden: npt.NDArray[np.bool_] | None = None
+    series: pd.Series, name: str, hidden: Mask | None = None
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups as named by a column; only a suppressed row may go without a name."""
     if _are_numbers(series):  # millions of numbered groups are not worth a Python object each
@@ -403,7 +357,7 @@ def _are_numbers(series: pd.Series) -> bool:
 
 def _numbered(
     numbers: npt.NDArray[np.integer],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+) -> tuple[npt.NDArray[np.int32], Ints]:
     """Codes of whole numbers, in ascending order, and the distinct numbers."""
     least, most = int(numbers.min()), int(numbers.max())
     if most - least > 4 * len(numbers):
@@ -419,14 +373,8 @@ def _numbered(
     return code[place], np.flatnonzero(shown) + least
 
 
-def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> npt.NDArray[np.int64]:
-    """Rows sorted by group, in their order inside each: counted, not compared.
-
-    Examples
-    --------
-    >>> rows_by_group(np.array([1, 0, 1, 0], dtype=np.int32), 2).tolist()
-    [1, 3, 0, 2]
-    """
+def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> Ints:
+    """Rows sorted by group, in their order inside each: counted, not compared."""
     n = len(codes)
     shape = (n, n_groups)
     rows = sparse.csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=shape)

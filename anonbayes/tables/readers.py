@@ -26,8 +26,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["read_anatomy", "read_arx", "read_hierarchies", "table_from_dataset", "table_to_dataset"]
-
 
 COUNT_NAMES = ("count", "freq", "n")
 
@@ -300,17 +298,7 @@ PARTS = ("indptr", "indices", "data")
 
 
 def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
-    """Store a table without loss: codes and evidence as arrays, labels as JSON.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "J"], "Dis": ["Heart", "Flu"]})
-    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
-    >>> table_from_dataset(table_to_dataset(table)) == table
-    True
-    """
+    """Store a table without loss: codes and evidence as arrays, labels as JSON."""
     import xarray as xr
 
     columns = [*table.columns.values(), table.secret]

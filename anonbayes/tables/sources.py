@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from anonbayes.arrays import Ints
 from anonbayes.errors import TableError
 from anonbayes.figures import can_show_bars
 from anonbayes.io.text import (
@@ -31,40 +31,13 @@ from anonbayes.io.text import (
 from anonbayes.tables.evidence import factorize_cells
 from anonbayes.tables.groups import distinct_rows, tally
 
-__all__ = [
-    "ROWS_PER_PART",
-    "Counted",
-    "FrameLike",
-    "Source",
-    "TableFiles",
-    "all_rows",
-    "count_frame",
-    "find_files",
-    "frame_of",
-    "joined",
-    "merge",
-    "no_damage",
-    "open_parquet",
-    "parquet_module",
-    "place_key",
-    "read_columns",
-    "reading",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Progress of long reads, on a terminal only.
 
 
 @contextmanager
 def reading(label: str, *, progressbar: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar while a block runs; the block calls what it gets with the share that is done.
-
-    Examples
-    --------
-    >>> with reading("counting rows", progressbar=False) as done:
-    ...     done(0.5)
-    """
+    """Show a bar while a block runs; the block calls what it gets with the share that is done."""
     console = Console(stderr=True)
     shown = console.is_terminal or (console.is_jupyter and can_show_bars())
     hidden = not (progressbar and shown)
@@ -85,21 +58,11 @@ ROWS_PER_PART = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Distinct rows in order of appearance.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The distinct rows, cells as they were read.
-    rows : numpy.ndarray
-        How many rows show each.
-    first : numpy.ndarray
-        Where each appeared first; see `ROWS_PER_PART`.
-    """
+    """Distinct rows in order of appearance."""
 
     frame: pd.DataFrame
-    rows: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
+    rows: Ints  # how many rows show each
+    first: Ints  # where each appeared first; see `ROWS_PER_PART`
 
     def labelled(self, name: Callable[[int, int], str]) -> pd.DataFrame:
         """Return the frame with the place of each row, in words, as its index."""
@@ -108,25 +71,17 @@ class Counted:
         return self.frame.set_axis(pd.Index([name(p, r) for p, r in pairs], dtype=object), axis=0)
 
 
-def place_key(part: int, start: int, length: int) -> npt.NDArray[np.int64]:
+def place_key(part: int, start: int, length: int) -> Ints:
     """Places of consecutive rows of a part."""
     return np.arange(start, start + length, dtype=np.int64) + part * ROWS_PER_PART
 
 
 def count_frame(
     frame: pd.DataFrame,
-    first: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64] | None = None,
+    first: Ints,
+    rows: Ints | None = None,
 ) -> Counted:
-    """Distinct rows of a frame.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"Nat": ["M", "J", "M"], "Dis": ["Flu", "Flu", "Flu"]})
-    >>> counted = count_frame(frame, place_key(0, 0, 3))
-    >>> counted.frame["Nat"].tolist(), counted.rows.tolist(), counted.first.tolist()
-    (['M', 'J'], [2, 1], [0, 1])
-    """
+    """Distinct rows of a frame."""
     if not len(frame):
         return Counted(frame, np.zeros(0, dtype=np.int64), first)
     codes = [_codes(frame[name], str(name)) for name in frame.columns]
@@ -149,7 +104,7 @@ def merge(parts: Sequence[Counted]) -> Counted:
     )
 
 
-def _codes(series: pd.Series, name: str) -> npt.NDArray[np.int64]:
+def _codes(series: pd.Series, name: str) -> Ints:
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy().astype(np.int64) + 1
     return factorize_cells(series, name)[0]
@@ -178,24 +133,10 @@ class FrameLike:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files with the same columns, read one after the other as one table.
-
-    Parameters
-    ----------
-    paths : tuple of Path
-        The files.
-    kind : {"parquet", "csv", "other"}
-        What they are; other files are those of Excel, SPSS and Stata.
-    names : tuple of str
-        Columns to read, in the order of the first file.
-    sep : str
-        Separator of a delimited text.
-    encoding, decimal : str
-        As in `read_csv_text`.
-    """
+    """Files with the same columns, read one after the other as one table."""
 
     paths: tuple[Path, ...]
-    kind: str
+    kind: str  # parquet, csv, or other: Excel, SPSS, Stata
     names: tuple[str, ...]
     sep: str = ";"
     encoding: str = "utf-8"
@@ -257,18 +198,7 @@ def find_files(
     encoding: str = "utf-8",
     decimal: str = ".",
 ) -> TableFiles:
-    """Find the files that are meant: one, a list, a pattern such as ``part-*.parquet``, a folder.
-
-    Parameters
-    ----------
-    source : path, pattern, or several of them
-        In a folder, the parquet files in it are meant. Patterns and folders are read in
-        alphabetical order.
-    sep, encoding, decimal : str
-        How a delimited text is spelled; see `read_csv_text`.
-    kind : {"parquet", "csv"}, optional
-        What the files must be; by default it is seen from their beginning.
-    """
+    """Find the files that are meant: one, several, a pattern, or the parquet files of a folder."""
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     paths = tuple(path for item in several for path in _paths(item))
     if not paths:
@@ -295,7 +225,7 @@ def find_files(
     return TableFiles(paths, kinds[0], tuple(names[0]), sep, encoding=encoding, decimal=decimal)
 
 
-def all_rows(files: TableFiles) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
+def all_rows(files: TableFiles) -> tuple[pd.DataFrame, Ints]:
     """All rows of files in memory, and the place of each."""
     names = list(files.names)
     if files.kind != "parquet":

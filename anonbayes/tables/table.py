@@ -24,7 +24,6 @@ from anonbayes.tables.groups import Statistics, checked_weights, distinct_rows, 
 if TYPE_CHECKING:
     from anonbayes.channels.base import Channel
 
-__all__ = ["ReleasedTable"]
 Scheme = Literal["horizontal", "vertical"]
 Missing = str | Mapping[str, str]
 MOST_ROWS = 10_000_000
@@ -84,7 +83,7 @@ class ReleasedTable(Statistics):
     group_codes: npt.NDArray[np.int32]
     group_labels: pd.Index = field(repr=False)
     group_name: str | None = None
-    weights: npt.NDArray[np.int64] | None = None
+    weights: Ints | None = None
 
     def __post_init__(self) -> None:
         one_of("scheme", self.scheme, ("horizontal", "vertical"))
