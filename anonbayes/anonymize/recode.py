@@ -23,8 +23,8 @@ from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeChec
 from anonbayes.arrays import Floats, Ints, SmallCodes
 from anonbayes.domains import DomainsByColumn
 from anonbayes.errors import AnonymizationError, DomainError, one_of
-from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.evidence import Column
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.readers import set_apart
 from anonbayes.tables.table import ReleasedTable
 

@@ -15,8 +15,7 @@ from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import count, times
 from anonbayes.risk.people import clear_release, read_attributes
-from anonbayes.tables.groups import distinct_rows
-from anonbayes.tables.groups import tally
+from anonbayes.tables.groups import distinct_rows, tally
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
