@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 import anonbayes as ab
-from anonbayes.estimation import hash_support
+from anonbayes.estimation.losses import epsilon_of_theta, limiting_loss, response_loss
 
 OUT = Path(__file__).parent / "out"
 # Users and places of the check-ins in PIE Sec. 5.
@@ -74,7 +74,7 @@ def losses(*, short: bool) -> None:
     print(f"\nSum of l2 losses of the top 100 of {size:,} values, {users:,} users, theta = {theta}")
     print(f"{'g':>14}{'expected':>12}{'simulated':>12}{'all values':>12}{'seconds':>10}")
     for g in (10**3, 10**5, 10**7, 2_000_000_000):
-        epsilon = hash_support.epsilon_of_theta(theta, g)
+        epsilon = epsilon_of_theta(theta, g)
         channel = ab.LocalHashing(size, epsilon, g=g)
         reports = channel.release_codes(held, seed=rng)
         found, seconds = timed(
@@ -84,7 +84,7 @@ def losses(*, short: bool) -> None:
         expected = float(channel.value_loss(share[top], users).sum())
         every = float(channel.value_loss(share, users).sum())
         print(f"{g:14,}{expected:12.3e}{simulated:12.3e}{every:12.3e}{seconds:10.2f}")
-    invertible = ab.LocalHashing.invertible(size, hash_support.epsilon_of_theta(theta, size))
+    invertible = ab.LocalHashing.invertible(size, epsilon_of_theta(theta, size))
     reports, sending = timed(lambda: invertible.release_codes(held, seed=rng))
     counts, seconds = timed(lambda: invertible.counts(reports))
     estimate = (counts / users - invertible.miss) / (invertible.hit - invertible.miss)
@@ -94,9 +94,9 @@ def losses(*, short: bool) -> None:
         f"{simulated:12.3e}{float(invertible.value_loss(share, users).sum()):12.3e}{seconds:10.2f}"
         "   invertible, all values counted"
     )
-    limit = float(hash_support.limiting_loss(share[top], users, theta).sum())
-    response = hash_support.epsilon_of_theta(theta, size)
-    plain = float(hash_support.response_loss(share[top], users, size, response).sum())
+    limit = float(limiting_loss(share[top], users, theta).sum())
+    response = epsilon_of_theta(theta, size)
+    plain = float(response_loss(share[top], users, size, response).sum())
     print(f"limit (Theorem 17) {limit:.3e}, randomized response {plain:.3e}")
     some = slice(0, 100)
     few = reports[: len(reports) // 100]

@@ -17,7 +17,13 @@ from anonbayes.channels.response import UtilityOptimizedRR
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.closed_forms import Estimate, around, check_informative, check_level
+from anonbayes.estimation.closed_forms import (
+    Estimate,
+    around,
+    check_informative,
+    check_level,
+    normal_quantile,
+)
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["AttributeReports", "Attributes"]
@@ -219,8 +225,6 @@ class Attributes:
         Estimate
             Over all pairs of values, with the first attribute varying slowest.
         """
-        from anonbayes.estimation.structured import normal_quantile
-
         one_of("method", method, ("empirical", "norm_sub"))
         check_level(level)
         if self.how != "split":

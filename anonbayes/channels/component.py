@@ -13,7 +13,7 @@ from scipy import sparse
 
 from anonbayes.channels.base import Channel, usable
 from anonbayes.errors import ModelError
-from anonbayes.estimation.likelihood import DenseLikelihood, MixtureLikelihood
+from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
 __all__ = ["Released"]
 
@@ -72,7 +72,7 @@ def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: An
             f"Released({name!r}): p has {vector.type.shape[0]} entries, but the channel's domain "
             f"{channel.domain.name!r} has {len(channel.domain)} values."
         )
-    if isinstance(likelihood, DenseLikelihood):
+    if isinstance(likelihood, MatrixLikelihood):
         return pm.Multinomial(
             name,
             n=likelihood.n,

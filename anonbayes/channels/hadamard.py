@@ -27,8 +27,7 @@ from anonbayes.estimation.closed_forms import shares_of
 from anonbayes.notions.ldp import check_epsilon
 
 if TYPE_CHECKING:
-    from anonbayes.estimation.likelihood import MixtureLikelihood
-    from anonbayes.estimation.structured import HadamardLikelihood
+    from anonbayes.estimation.likelihood import HadamardLikelihood, MixtureLikelihood
 
 __all__ = ["HadamardResponse"]
 
@@ -117,13 +116,13 @@ class HadamardResponse(PureChannel):
     def counts(self, reports: Any) -> Ints:
         """Count the reports that support each value, by a fast Walsh-Hadamard transform."""
         seen = np.bincount(self.read(reports), minlength=self.columns)
-        turned = estimation.structured.walsh_hadamard(seen)
+        turned = estimation.likelihood.walsh_hadamard(seen)
         counted: Ints = (turned[0] + turned[1 : len(self.domain) + 1]) // 2
         return counted
 
     def fast_likelihood(self, reports: Any) -> HadamardLikelihood:
         """Likelihood of the distribution, in ``O(K log K)`` per pass."""
-        return estimation.structured.HadamardLikelihood(
+        return estimation.likelihood.HadamardLikelihood(
             weights=np.bincount(self.read(reports), minlength=self.columns),
             theta=math.tanh(self.epsilon / 2),
             rows=np.arange(1, len(self.domain) + 1),

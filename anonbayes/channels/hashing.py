@@ -239,7 +239,7 @@ class LocalHashing(PureChannel):
         sent = self.read(reports)
         chosen = None if values is None else self._encode(values)
         if self.is_invertible:
-            only = estimation.hash_support.invert(sent.a, sent.b, sent.y, self.prime)
+            only = estimation.kernels.invert(sent.a, sent.b, sent.y, self.prime)
             everybody = int((only == -1).sum())
             kept = only[(only >= 0) & (only < len(self.domain))]
             if chosen is None:
@@ -249,9 +249,7 @@ class LocalHashing(PureChannel):
             return last - first + everybody
         self._check_effort(len(sent), len(self.domain) if chosen is None else len(chosen))
         codes = np.arange(len(self.domain)) if chosen is None else chosen
-        return estimation.hash_support.support_counts(
-            sent.a, sent.b, sent.y, codes, self.prime, self.g
-        )
+        return estimation.kernels.support_counts(sent.a, sent.b, sent.y, codes, self.prime, self.g)
 
     def estimate(
         self,
@@ -319,7 +317,7 @@ class LocalHashing(PureChannel):
 
     def value_loss(self, p: npt.ArrayLike, n: int) -> Floats:
         """Expected squared error for values with shares `p` among the users (PIE Prop. 16)."""
-        return estimation.hash_support.hashing_loss(p, n, self.g, self.epsilon)
+        return estimation.losses.hashing_loss(p, n, self.g, self.epsilon)
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution given the drawn hash functions.
@@ -334,7 +332,7 @@ class LocalHashing(PureChannel):
         sent = self.read(reports)
         if not self.is_invertible:
             return self._rows(sent)
-        only = estimation.hash_support.invert(sent.a, sent.b, sent.y, self.prime)
+        only = estimation.kernels.invert(sent.a, sent.b, sent.y, self.prime)
         size = len(self.domain)
         supported = np.bincount(only[(only >= 0) & (only < size)], minlength=size)
         constant = int((only == -1).sum())
@@ -353,7 +351,7 @@ class LocalHashing(PureChannel):
         """Likelihood with one row per report, in their order."""
         n, size = len(sent), len(self.domain)
         self._check_effort(n, size)
-        indptr, indices = estimation.hash_support.support_rows(
+        indptr, indices = estimation.kernels.support_rows(
             sent.a, sent.b, sent.y, size, self.prime, self.g
         )
         return estimation.likelihood.MixtureLikelihood(

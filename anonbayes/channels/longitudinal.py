@@ -14,7 +14,13 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel, UnaryEncoding
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.estimation.closed_forms import Estimate, around, check_level, empirical
+from anonbayes.estimation.closed_forms import (
+    Estimate,
+    around,
+    check_level,
+    empirical,
+    normal_quantile,
+)
 from anonbayes.notions.ldp import check_epsilon
 
 __all__ = ["LongitudinalUE"]
@@ -193,8 +199,6 @@ class LongitudinalUE(BitChannel):
                 f"Every round must have one report of each user; got rounds of {sorted(sizes)} "
                 "reports."
             )
-        from anonbayes.estimation.structured import normal_quantile
-
         n, times = sizes.pop(), len(every)
         p = empirical(sum(one.counts() for one in every), n * times, self.hit, self.miss)
         first, other = self.permanent.hit, self.permanent.miss

@@ -28,7 +28,7 @@ from anonbayes.estimation.closed_forms import Estimate, check_level, norm_sub, s
 from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matrix_ratios
 
 if TYPE_CHECKING:
-    from anonbayes.estimation.likelihood import DenseLikelihood
+    from anonbayes.estimation.likelihood import MatrixLikelihood
 
 __all__ = ["MatrixChannel"]
 
@@ -236,10 +236,10 @@ class MatrixChannel(Channel):
             )
         return reports.counts
 
-    def likelihood(self, reports: Any) -> DenseLikelihood:  # type: ignore[override]
+    def likelihood(self, reports: Any) -> MatrixLikelihood:  # type: ignore[override]
         """Likelihood of the distribution, from the counts of the reports alone."""
         rows = np.ascontiguousarray(self._q.T)
-        return estimation.likelihood.DenseLikelihood(self.report_counts(reports), rows)
+        return estimation.likelihood.MatrixLikelihood(self.report_counts(reports), rows)
 
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""

@@ -35,8 +35,8 @@ from anonbayes.estimation.closed_forms import check_level, share_interval
 from anonbayes.notions.ldp import Ratios, check_epsilon
 
 if TYPE_CHECKING:
-    from anonbayes.estimation.likelihood import MixtureLikelihood
-    from anonbayes.estimation.structured import Smoothed, WindowLikelihood
+    from anonbayes.estimation.em import Smoothed
+    from anonbayes.estimation.likelihood import MixtureLikelihood, WindowLikelihood
 
 __all__ = ["BinnedDomain", "Duchi", "MeanEstimate", "NumericChannel", "Piecewise", "WindowChannel"]
 
@@ -212,7 +212,7 @@ class NumericChannel(Channel):
         mean, error, half = float(numbers.mean()), math.inf, math.inf
         if n > 1:
             error = float(numbers.std(ddof=1) / math.sqrt(n))
-            half = estimation.structured.student_quantile(level, n - 1) * error
+            half = estimation.closed_forms.student_quantile(level, n - 1) * error
         ends = (mean, mean - half, mean + half)
         inside, low, high = (min(max(end, self.lower), self.upper) for end in ends)
         return MeanEstimate(inside, (low, high), level, error, n)
@@ -260,7 +260,7 @@ class WindowChannel(NumericChannel):
         start, stop = self.windows(reports)
         size = len(self.domain)
         window, weights = np.unique(start * (size + 1) + stop, return_counts=True)
-        return estimation.structured.WindowLikelihood(
+        return estimation.likelihood.WindowLikelihood(
             weights, window // (size + 1), window % (size + 1), self.high, self.low, size
         )
 
@@ -281,7 +281,7 @@ class WindowChannel(NumericChannel):
         size = len(self.domain)
         matrix = self.stretches() if size <= MOST_BINS else None
         start = estimation.em.starting_point(None, size)
-        return estimation.structured.smoothed(likelihood, start, matrix, level=level, **settings)
+        return estimation.em.smoothed(likelihood, start, matrix, level=level, **settings)
 
     def _interval(self, reports: Any, level: float) -> Floats | None:
         return self._smoothed(reports, level).interval if len(self.domain) <= MOST_BINS else None
@@ -296,7 +296,7 @@ class WindowChannel(NumericChannel):
         size = len(self.domain)
         codes, window = by_appearance(start * (size + 1) + stop)
         first, last = window // (size + 1), window % (size + 1)
-        rows = estimation.structured.WindowLikelihood(
+        rows = estimation.likelihood.WindowLikelihood(
             np.ones(len(window), dtype=np.int64), first, last, self.high, self.low, size
         )
         values = self.domain.values

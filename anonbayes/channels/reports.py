@@ -168,7 +168,7 @@ class BitReports:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
-        return estimation.likelihood.count(self.indices, self.size)
+        return estimation.kernels.count(self.indices, self.size)
 
     def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""

@@ -119,7 +119,7 @@ class UtilityOptimizedRR(PureChannel):
         """Count the reports of each value."""
         if isinstance(reports, list) and (tally := self._tally(reports)) is not None:
             return tally
-        return estimation.likelihood.count(self.report_codes(reports), len(self.domain))
+        return estimation.kernels.count(self.report_codes(reports), len(self.domain))
 
     def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
         """Count without coding each report; None when that might confuse values."""

@@ -68,7 +68,7 @@ class OnesChannel(PureChannel):
     def counts(self, reports: Any) -> npt.NDArray[np.int64]:
         """Count the reports that raise each bit."""
         if is_one_by_one(reports):
-            return estimation.likelihood.count_columns(bit_matrix(reports, len(self.domain)))
+            return estimation.kernels.count_columns(bit_matrix(reports, len(self.domain)))
         return self.read(reports).counts()
 
     @abstractmethod
@@ -238,7 +238,7 @@ class BitChannel(OnesChannel):
             log_odds = np.where(decoy, np.log(self.miss) - np.log1p(-self.miss), 0.0)
         lowered = (1.0 - self.hit) / (1.0 - self.miss)
         none = np.zeros(len(bits))
-        mixture = estimation.likelihood.mixture
+        mixture = estimation.kernels.mixture
         noise = mixture(0.0, log_odds, none, bits.indptr, bits.indices)
         log_scale = float(np.log1p(-self.miss).sum()) + noise
         indptr, indices, floor = bits.indptr, bits.indices, np.ones(len(bits))

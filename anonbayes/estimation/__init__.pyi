@@ -1,8 +1,7 @@
 from . import bayes as bayes
 from . import closed_forms as closed_forms
 from . import em as em
-from . import hash_support as hash_support
+from . import kernels as kernels
 from . import likelihood as likelihood
 from . import losses as losses
 from . import shrinkage as shrinkage
-from . import structured as structured

@@ -29,7 +29,7 @@ from scipy import special
 from anonbayes.arrays import Floats, read_chains, read_generator, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.estimation import em
-from anonbayes.estimation.likelihood import DenseLikelihood, MixtureLikelihood
+from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
 __all__ = ["PosteriorDraws", "check_prior", "dirichlet", "mixing", "sample"]
 
@@ -65,7 +65,7 @@ class PosteriorDraws(NamedTuple):
 
 
 def sample(
-    likelihood: MixtureLikelihood | DenseLikelihood,
+    likelihood: MixtureLikelihood | MatrixLikelihood,
     *,
     alpha: npt.ArrayLike | None = None,
     prior_weight: float | None = None,
@@ -79,7 +79,7 @@ def sample(
 
     Parameters
     ----------
-    likelihood : MixtureLikelihood or DenseLikelihood
+    likelihood : MixtureLikelihood or MatrixLikelihood
         The reports.
     alpha : float or array-like of shape (K,), optional
         Parameters of the prior.
@@ -103,7 +103,9 @@ def sample(
         raise ModelError("Give alpha or prior_weight, not both.")
     learnt = alpha is None and prior_weight is None and 1 < size <= MOST_LEARNT
     if alpha is None:
-        weight = math.sqrt(size) if prior_weight is None else _check_weight(prior_weight)
+        weight = math.sqrt(size) if prior_weight is None else prior_weight
+        if not (isinstance(weight, int | float) and 0 < weight < math.inf):
+            raise ModelError(f"prior_weight={weight!r} must be a positive number.")
         alpha = weight / size
     prior = check_prior(alpha, size)
     split = _split(likelihood)
@@ -165,56 +167,46 @@ def _cells(likelihood: MixtureLikelihood) -> _Partition | None:
 class _Split(NamedTuple):
     """Log-likelihood of the split of a pair: by counts, or by the expansion around `centre`.
 
-    By counts it is ``count log(floor + gain p)`` for each value. Otherwise
-    ``slope (p - centre) - (p - centre)' curve (p - centre) / 2``.
+    By counts it is ``count log(floor + gain p)`` for each value, with these three in a row of
+    `terms`. Otherwise ``slope (p - centre) - (p - centre)' curve (p - centre) / 2``.
     """
 
-    count: Floats  # type: ignore[assignment]
-    floor: Floats
-    gain: Floats
-    centre: Floats
-    slope: Floats
-    curve: Floats
+    terms: Floats = np.zeros((0, 3))
+    centre: Floats = np.zeros(0)
+    slope: Floats = np.zeros(0)
+    curve: Floats = np.zeros((0, 0))
 
     @property
     def is_exact(self) -> bool:
         return self.curve.size == 0
 
 
-def _split(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | _Partition | None:
+def _split(likelihood: MixtureLikelihood | MatrixLikelihood) -> _Split | _Partition | None:
     """How reports enter the sampler; None when there are too many values for an expansion."""
-    if isinstance(likelihood, DenseLikelihood):
-        return _expand(likelihood)
-    if (cells := _cells(likelihood)) is not None:
-        return cells
-    none, size = np.zeros(0), likelihood.size
-    square = np.zeros((0, 0))
-    lengths = np.diff(likelihood.indptr)
-    named = np.repeat(likelihood.floor, lengths)
-    alone = len(likelihood.indices) == len(np.unique(likelihood.indices)) and lengths.max() <= 1
-    if alone and likelihood.floor_is_flat:
-        count, floor = np.zeros(size), np.ones(size)
-        count[likelihood.indices] = np.repeat(likelihood.weights, lengths)
-        floor[likelihood.indices] = named * likelihood.tilt[0]
-        return _Split(count, floor, likelihood.gain, none, none, square)
-    return _expand(likelihood)
-
-
-def _expand(likelihood: MixtureLikelihood | DenseLikelihood) -> _Split | None:
-    none, size = np.zeros(0), likelihood.size
+    size = likelihood.size
+    if isinstance(likelihood, MixtureLikelihood):
+        if (cells := _cells(likelihood)) is not None:
+            return cells
+        lengths, named = np.diff(likelihood.indptr), likelihood.indices
+        alone = len(named) == len(np.unique(named)) and lengths.max() <= 1
+        if alone and likelihood.floor_is_flat:
+            terms = np.stack([np.zeros(size), np.ones(size), likelihood.gain], axis=1)
+            terms[named, 0] = np.repeat(likelihood.weights, lengths)
+            terms[named, 1] = np.repeat(likelihood.floor, lengths) * likelihood.tilt[0]
+            return _Split(terms)
     if size > MOST_VALUES:
         return None
     highest = em.maximize(likelihood, np.full(size, 1.0 / size), iterations=400, tolerance=1e-4).p
     centre = em.starting_point(highest, size)
     slope, _ = likelihood.gradient(centre)
-    return _Split(none, none, none, centre, slope, likelihood.curvature(centre))
+    return _Split(centre=centre, slope=slope, curve=likelihood.curvature(centre))
 
 
 @dataclass
 class _Chain:
     """State of a chain."""
 
-    likelihood: MixtureLikelihood | DenseLikelihood
+    likelihood: MixtureLikelihood | MatrixLikelihood
     split: _Split | _Partition | None
     alpha: Floats
     learnt: bool
@@ -227,7 +219,7 @@ class _Chain:
     @classmethod
     def start(
         cls,
-        likelihood: MixtureLikelihood | DenseLikelihood,
+        likelihood: MixtureLikelihood | MatrixLikelihood,
         split: _Split | _Partition | None,
         prior: Floats,
         learnt: bool,
@@ -275,13 +267,10 @@ class _Chain:
     def _sweep(self) -> None:
         assert isinstance(self.split, _Split)
         p, log_p = self.p.copy(), self.log_p.copy()
-        if self.split.is_exact:
-            count, floor, gain, *_ = self.split
-            split_by_counts(self.rng, p, log_p, self.alpha, count, floor, gain, self.pairs)
-        else:
-            *_, centre, slope, curve = self.split
-            pull = slope - curve @ (p - centre)
-            split_by_expansion(self.rng, p, log_p, self.alpha, pull, curve, self.pairs)
+        terms, curve = self.split.terms, self.split.curve
+        if not self.split.is_exact:
+            terms = (self.split.slope - curve @ (p - self.split.centre))[:, None]
+        split_pairs(self.rng, p, log_p, self.alpha, terms, curve, self.pairs)
         total = p.sum()  # one, up to rounding
         self.p, self.log_p = p / total, log_p - math.log(total)
 
@@ -365,7 +354,7 @@ def _same_place(log_g: Floats, old: float, new: float) -> Floats:
 
 
 @njit(cache=True)
-def _log_gamma_draw(rng: Any, a: float) -> float:
+def _log_gamma_draw(rng: np.random.Generator, a: float) -> float:
     """Logarithm of a gamma draw; tiny shape parameters do not underflow."""
     if a >= 1.0:
         return np.log(rng.standard_gamma(a))
@@ -379,44 +368,43 @@ def _log_sum(a: float, b: float) -> float:
 
 
 @njit(cache=True)
-def _of_counts(f: float, g: float, s: float, c: Any, d: Any) -> float:
-    """Log-likelihood of a pair with logarithmic shares `f` and `g` of the sum `s`, by counts."""
+def _pair_value(f: float, g: float, s: float, by_counts: bool, own: Floats, other: Floats) -> float:
+    """Log-likelihood of a pair with logarithmic shares `f` and `g` of the sum `s`.
+
+    By counts, `own` and `other` have count, floor and gain of each; else `own` has what the first
+    value has now, the slope and the curvature.
+    """
+    if not by_counts:
+        change = s * np.exp(f) - own[0]
+        return change * (own[1] - 0.5 * change * own[2])
     value = 0.0
-    if c[0] > 0:
-        value += c[0] * np.log(c[1] + c[2] * s * np.exp(f))
-    if d[0] > 0:
-        value += d[0] * np.log(d[1] + d[2] * s * np.exp(g))
+    if own[0] > 0:
+        value += own[0] * np.log(own[1] + own[2] * s * np.exp(f))
+    if other[0] > 0:
+        value += other[0] * np.log(other[1] + other[2] * s * np.exp(g))
     return value
 
 
 @njit(cache=True)
-def _of_expansion(f: float, s: float, here: float, slope: float, curve: float) -> float:
-    change = s * np.exp(f) - here
-    return change * (slope - 0.5 * change * curve)
-
-
-@njit(cache=True)
 def _draw_pair(
-    rng: Any, lf: float, lg: float, a: float, b: float, s: float, mode: int, c: Any, d: Any, e: Any
-) -> Any:
-    """Logarithms of the two shares of a pair, drawn given their sum `s`.
-
-    Mode 0 takes counts, floors and gains of both from `c` and `d`; mode 1 what the first has,
-    slope and curvature from `e`.
-    """
-    if mode == 0:
-        value = _of_counts(lf, lg, s, c, d)
-    else:
-        value = _of_expansion(lf, s, e[0], e[1], e[2])
+    rng: np.random.Generator,
+    lf: float,
+    lg: float,
+    a: float,
+    b: float,
+    s: float,
+    by_counts: bool,
+    own: Floats,
+    other: Floats,
+) -> tuple[float, float]:
+    """Logarithms of the two shares of a pair, drawn given their sum `s`; see `_pair_value`."""
+    value = _pair_value(lf, lg, s, by_counts, own, other)
     first, second = _log_gamma_draw(rng, a), _log_gamma_draw(rng, b)
     total = _log_sum(first, second)
     first, second = first - total, second - total
-    if mode == 0:
-        other = _of_counts(first, second, s, c, d)
-    else:
-        other = _of_expansion(first, s, e[0], e[1], e[2])
-    if np.log(1.0 - rng.random()) < other - value:
-        lf, lg, value = first, second, other
+    proposed = _pair_value(first, second, s, by_counts, own, other)
+    if np.log(1.0 - rng.random()) < proposed - value:
+        lf, lg, value = first, second, proposed
     # A slice on the logit, stepped out by at most 20 widths in all.
     x = lf - lg
     level = value + a * lf + b * lg + np.log(1.0 - rng.random())
@@ -431,10 +419,7 @@ def _draw_pair(
             y = low + (high - low) * rng.random()
         f = -np.log1p(np.exp(-y)) if y > 0 else y - np.log1p(np.exp(y))
         g = f - y
-        if mode == 0:
-            inside = _of_counts(f, g, s, c, d) + a * f + b * g > level
-        else:
-            inside = _of_expansion(f, s, e[0], e[1], e[2]) + a * f + b * g > level
+        inside = _pair_value(f, g, s, by_counts, own, other) + a * f + b * g > level
         if stage == 0:
             if inside and left > 0:
                 low, left = low - 2.0, left - 1
@@ -455,48 +440,42 @@ def _draw_pair(
 
 
 @njit(cache=True)
-def split_by_counts(
-    rng: Any, p: Any, log_p: Any, alpha: Any, count: Any, floor: Any, gain: Any, updates: int
+def split_pairs(
+    rng: np.random.Generator,
+    p: Floats,
+    log_p: Floats,
+    alpha: Floats,
+    terms: Floats,
+    curve: Floats,
+    updates: int,
 ) -> None:
-    """Redraw the splits of `updates` random pairs of values whose reports were counted."""
-    size = len(p)
-    c, d, e = np.empty(3), np.empty(3), np.empty(3)
+    """Redraw the splits of `updates` random pairs of two values or more, in place.
+
+    Without a `curve`, `terms` has a row (count, floor, gain) for each value; with one, its only
+    column is the slope where the chain is.
+    """
+    size, by_counts = len(p), curve.size == 0
+    own, other = np.empty(3), np.empty(3)
     for _ in range(updates):
         j = int(rng.random() * size)
         k = int(rng.random() * (size - 1))
         k += k >= j
         total = _log_sum(log_p[j], log_p[k])
-        c[0], c[1], c[2] = count[j], floor[j], gain[j]
-        d[0], d[1], d[2] = count[k], floor[k], gain[k]
+        if by_counts:
+            own[:], other[:] = terms[j], terms[k]
+        else:
+            own[0], own[1] = p[j], terms[j, 0] - terms[k, 0]
+            own[2] = curve[j, j] + curve[k, k] - 2.0 * curve[j, k]
+        shares = log_p[j] - total, log_p[k] - total
         f, g = _draw_pair(
-            rng, log_p[j] - total, log_p[k] - total, alpha[j], alpha[k], np.exp(total), 0, c, d, e
-        )
-        log_p[j], log_p[k] = total + f, total + g
-        p[j], p[k] = np.exp(log_p[j]), np.exp(log_p[k])
-
-
-@njit(cache=True)
-def split_by_expansion(
-    rng: Any, p: Any, log_p: Any, alpha: Any, pull: Any, curve: Any, updates: int
-) -> None:
-    """Redraw the splits of `updates` random pairs; `pull` is the slope where the chain is."""
-    size = len(p)
-    c, d, e = np.empty(3), np.empty(3), np.empty(3)
-    for _ in range(updates):
-        j = int(rng.random() * size)
-        k = int(rng.random() * (size - 1))
-        k += k >= j
-        total = _log_sum(log_p[j], log_p[k])
-        e[0], e[1] = p[j], pull[j] - pull[k]
-        e[2] = curve[j, j] + curve[k, k] - 2.0 * curve[j, k]
-        f, g = _draw_pair(
-            rng, log_p[j] - total, log_p[k] - total, alpha[j], alpha[k], np.exp(total), 1, c, d, e
+            rng, shares[0], shares[1], alpha[j], alpha[k], np.exp(total), by_counts, own, other
         )
         log_p[j], log_p[k] = total + f, total + g
         change = np.exp(log_p[j]) - p[j]
         p[j], p[k] = np.exp(log_p[j]), np.exp(log_p[k])
-        for i in range(size):
-            pull[i] -= change * (curve[i, j] - curve[i, k])
+        if not by_counts:
+            for i in range(size):
+                terms[i, 0] -= change * (curve[i, j] - curve[i, k])
 
 
 # -------------------------------------------------------------------------------------------------
@@ -576,9 +555,3 @@ def check_prior(alpha: npt.ArrayLike, size: int) -> Floats:
         bad = int(np.flatnonzero(~(np.isfinite(array) & (array > 0)))[0])
         raise ModelError(f"alpha[{bad}] = {array[bad]!r} must be positive and finite.")
     return array
-
-
-def _check_weight(weight: float) -> float:
-    if not (isinstance(weight, int | float) and 0 < weight < math.inf):
-        raise ModelError(f"prior_weight={weight!r} must be a positive number.")
-    return float(weight)

@@ -467,3 +467,27 @@ def _variance(share: Floats, size: Floats, gain: Floats, miss: Floats) -> Floats
     """``r (1-r)``, kept above zero (a millionth of a report) so that it can be divided by."""
     rate = miss + gain * share
     return np.maximum(rate * (1 - rate), 1e-6 / size)
+
+
+def normal_quantile(level: float) -> float:
+    """Half width of a normal interval in standard errors.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.95), 3)
+    1.96
+    """
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def student_quantile(level: float, freedom: int) -> float:
+    """Half width of Student's interval in standard errors.
+
+    Examples
+    --------
+    >>> round(student_quantile(0.95, 4), 3)
+    2.776
+    """
+    from scipy import special
+
+    return float(special.stdtrit(freedom, 0.5 + level / 2))

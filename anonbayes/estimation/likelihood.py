@@ -1,4 +1,10 @@
-"""Mixture likelihoods of reports and their kernels."""
+"""Likelihoods of a distribution given reports.
+
+Every likelihood is ``sum_r w_r log (Q p)_r``: distinct reports ``r``, how often each was made, and
+the probabilities ``Q(r|k)`` of a report from each value, in a form that is never written down in
+full where structure makes that needless (`MixtureLikelihood`, `HadamardLikelihood`,
+`WindowLikelihood`).
+"""
 
 from __future__ import annotations
 
@@ -9,197 +15,75 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-from scipy import sparse
+from scipy import sparse, special
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.errors import ChannelError
+from anonbayes.estimation.kernels import allocate, expectation, mixture
 
 __all__ = [
-    "DenseLikelihood",
+    "HadamardLikelihood",
+    "MatrixLikelihood",
     "MixtureLikelihood",
     "SimplexLikelihood",
-    "allocate",
-    "count",
-    "count_columns",
-    "expectation",
-    "mixture",
+    "WindowLikelihood",
+    "walsh_hadamard",
 ]
 
-
-# -------------------------------------------------------------------------------------------------
-# Numeric kernels over the sparse rows of a mixture likelihood: plain arrays in and out.
-
-
-@njit(cache=True)
-def count(codes: Any, size: int) -> Any:
-    """Count each code below `size` without widening narrow integer types first."""
-    out = np.zeros(size, dtype=np.int64)
-    for i in range(len(codes)):
-        out[codes[i]] += 1
-    return out
-
-
-@njit(cache=True)
-def count_columns(matrix: Any) -> Any:
-    """Sum each column of a matrix of zeros and ones in bytes."""
-    n, size = matrix.shape
-    out = np.zeros(size, dtype=np.int64)
-    # A byte holds the sum of 255 rows, and many bytes are added at once.
-    part = np.empty(size, dtype=np.uint8)
-    for start in range(0, n, 255):
-        part[:] = 0
-        for i in range(start, min(start + 255, n)):
-            for j in range(size):
-                part[j] += matrix[i, j]
-        for j in range(size):
-            out[j] += part[j]
-    return out
-
-
-@njit(cache=True)
-def mixture(base: float, weighted: Any, floor: Any, indptr: Any, indices: Any) -> Any:
-    """Probability of each row, ``floor[r] * base + sum of weighted over its entries``."""
-    out = np.empty(len(floor))
-    for r in range(len(floor)):
-        total = floor[r] * base
-        for j in range(indptr[r], indptr[r + 1]):
-            total += weighted[indices[j]]
-        out[r] = total
-    return out
-
-
-@njit(cache=True)
-def expectation(
-    base: float, weighted: Any, weights: Any, floor: Any, indptr: Any, indices: Any, pull: Any
-) -> Any:
-    """One pass of EM: log-likelihood, and what each column and the floor pull towards them.
-
-    ``pull[k]`` becomes ``sum of weights[r] / P(r)`` over the rows that hold ``k``; the second
-    result is ``sum of weights[r] * floor[r] / P(r)``.
-    """
-    log_likelihood = 0.0
-    floor_pull = 0.0
-    pull[:] = 0.0
-    for r in range(len(floor)):
-        weight = weights[r]
-        if weight == 0.0:
-            continue
-        start, stop = indptr[r], indptr[r + 1]
-        total = floor[r] * base
-        for j in range(start, stop):
-            total += weighted[indices[j]]
-        if total <= 0.0:
-            log_likelihood = -np.inf
-            continue
-        log_likelihood += weight * np.log(total)
-        share = weight / total
-        floor_pull += floor[r] * share
-        for j in range(start, stop):
-            pull[indices[j]] += share
-    return log_likelihood, floor_pull
-
-
-@njit(cache=True)
-def allocate(
-    rng: Any,
-    base: float,
-    weighted: Any,
-    weights: Any,
-    floor: Any,
-    indptr: Any,
-    indices: Any,
-    counts: Any,
-) -> int:
-    """Draw which entry each report stems from; `counts` receives the numbers per column.
-
-    Returns how many reports stem from the floor, which carries no information about the column.
-    """
-    noise = 0
-    for r in range(len(floor)):
-        left = weights[r]
-        if left == 0:
-            continue
-        start, stop = indptr[r], indptr[r + 1]
-        total = floor[r] * base
-        for j in range(start, stop):
-            total += weighted[indices[j]]
-        if not total > 0.0:  # such a report says nothing; never draw with a share of 0/0
-            noise += left
-            continue
-        if left == 1:
-            rest = rng.random() * total - floor[r] * base
-            if rest < 0.0 or start == stop:
-                noise += 1
-                continue
-            j = start
-            rest -= weighted[indices[j]]
-            while rest >= 0.0 and j + 1 < stop:
-                j += 1
-                rest -= weighted[indices[j]]
-            counts[indices[j]] += 1
-            continue
-        if floor[r] > 0.0:
-            drawn = rng.binomial(left, min(1.0, floor[r] * base / total))
-            noise += drawn
-            left -= drawn
-            total -= floor[r] * base
-        for j in range(start, stop):
-            if left == 0:
-                break
-            share = 1.0
-            if j + 1 < stop:
-                share = min(1.0, max(0.0, weighted[indices[j]] / total)) if total > 0.0 else 0.0
-            drawn = rng.binomial(left, share)
-            counts[indices[j]] += drawn
-            left -= drawn
-            total -= weighted[indices[j]]
-        noise += left
-    return noise
-
-
-# -------------------------------------------------------------------------------------------------
-# The likelihood of a distribution given reports, in the one form that all channels share.
-#
-# For report ``r`` and true value ``k``
-#
-#     Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r]),
-#
-# where row ``r`` is a short list of values. Examples: randomized response, where the row holds
-# the reported value alone and the floor is the noise; bit reports, where it holds the ones;
-# generalization and quantization, where it holds the cell and the floor is zero; local hashing,
-# where it holds the values that hash to the report. Nothing of size ``n x K`` is ever built.
-
-# Entries of the largest full matrix that is written down.
+# Smaller factors would make their rows, or products of them, underflow.
 LEAST_FACTOR = 1e-100
-"""Smaller factors would make their rows, or products of them, underflow."""
+# Entries of the largest full matrix that is written down.
 MAX_FULL = 50_000_000
 
 
 class SimplexLikelihood(ABC):
-    """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM."""
+    """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (m,)
+        How often each report was made.
+    constant : float
+        What is added to the log-likelihood whatever `p` is.
+    """
+
+    weights: npt.NDArray[Any]
+    constant: float = 0.0
 
     @property
     @abstractmethod
     def size(self) -> int:
         """Length of `p`."""
 
-    @property
     @abstractmethod
+    def probabilities(self, p: npt.ArrayLike) -> Floats:
+        """Probability of each report under `p`, up to a factor of its own."""
+
+    def pull(self, shares: Floats) -> Floats:
+        """``sum_r shares[r] Q(r|k)`` of each value; only the default `gradient` asks for it."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def restrict(self, keep: Mask) -> SimplexLikelihood:
+        """Likelihood of distributions on the entries in `keep`, all others being zero."""
+
+    @cached_property
     def n(self) -> int:
-        """Sum of the weights."""
+        """Number of reports."""
+        return int(self.weights.sum())
 
-    @abstractmethod
     def log(self, p: npt.ArrayLike) -> float:
-        """Log-likelihood of `p`."""
+        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
+        return self._log(self.probabilities(p))
 
-    @abstractmethod
+    def _log(self, total: Floats) -> float:
+        return float(special.xlogy(self.weights, total).sum()) + self.constant
+
     def gradient(self, p: Floats) -> tuple[Floats, float]:
         """Gradient of the log-likelihood, ``sum_r w_r Q(r|k)/P(r)``, and its value, at `p`."""
-
-    @abstractmethod
-    def restrict(self, keep: npt.NDArray[np.bool_]) -> SimplexLikelihood:
-        """Likelihood of distributions on the entries in `keep`, all others being zero."""
+        total = self.probabilities(p)
+        shares = np.divide(self.weights, total, out=np.zeros(len(total)), where=total > 0)
+        return self.pull(shares), self._log(total)
 
     def step(self, p: Floats) -> tuple[Floats, float, float]:
         """One EM step from `p`.
@@ -221,7 +105,15 @@ class SimplexLikelihood(ABC):
 
 @dataclass(frozen=True)
 class MixtureLikelihood(SimplexLikelihood):
-    """Likelihood of the true values' distribution, from distinct reports and their numbers.
+    """Likelihood from sparse rows, the form that most channels share.
+
+    For report ``r`` and true value ``k``
+
+    ``Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r])``,
+
+    where row ``r`` is a short list of values: the reported value alone (randomized response, whose
+    noise is the floor), the ones of a bit report, the cell of a generalization (the floor is zero),
+    the values that hash to the report.
 
     Attributes
     ----------
@@ -291,11 +183,6 @@ class MixtureLikelihood(SimplexLikelihood):
         return len(self.tilt)
 
     @cached_property
-    def n(self) -> int:
-        """Number of reports."""
-        return int(self.weights.sum())
-
-    @cached_property
     def is_diagonal(self) -> bool:
         """Whether row ``k`` contains the value ``k`` alone."""
         steps = np.arange(self.size + 1)
@@ -307,12 +194,9 @@ class MixtureLikelihood(SimplexLikelihood):
         return bool(np.ptp(self.tilt) <= 1e-12 * np.max(self.tilt))
 
     @cached_property
-    def _weights(self) -> Floats:
-        return self.weights.astype(float)
-
-    @cached_property
-    def _constant(self) -> float:
-        return float(self._weights @ self.log_scale)
+    def constant(self) -> float:  # type: ignore[override]
+        """Sum of the logarithms of the rows' factors."""
+        return float(self.weights @ self.log_scale)
 
     def probabilities(self, p: npt.ArrayLike) -> Floats:
         """Probability of each row under `p`, up to the row's factor ``exp(log_scale)``."""
@@ -320,33 +204,19 @@ class MixtureLikelihood(SimplexLikelihood):
         base = float(self.tilt @ p)
         return mixture(base, self.gain * p, self.floor, self.indptr, self.indices)
 
-    def log(self, p: npt.ArrayLike) -> float:
-        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
-        seen = self.weights > 0
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.probabilities(p)[seen])
-        return float(self._weights[seen] @ logs) + self._constant
-
     def gradient(self, p: Floats) -> tuple[Floats, float]:
-        """Gradient of the log-likelihood, and its value, at `p`."""
-        pull = np.empty(self.size)
-        total, floor_pull = expectation(
-            float(self.tilt @ p),
-            self.gain * p,
-            self._weights,
-            self.floor,
-            self.indptr,
-            self.indices,
-            pull,
-        )
-        return self.gain * pull + self.tilt * floor_pull, total + self._constant
+        """Gradient of the log-likelihood, and its value, at `p`, in one pass over the rows."""
+        pull, rows = np.empty(self.size), (self.floor, self.indptr, self.indices)
+        base, weighted = float(self.tilt @ p), self.gain * p
+        total, floor_pull = expectation(base, weighted, self.weights, *rows, pull)
+        return self.gain * pull + self.tilt * floor_pull, total + self.constant
 
     def curvature(self, p: Floats) -> Floats:
         """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
         total = self.probabilities(p)
         seen = (self.weights > 0) & (total > 0)
         share = np.zeros(len(total))
-        share[seen] = np.sqrt(self._weights[seen]) / total[seen]
+        share[seen] = np.sqrt(self.weights[seen]) / total[seen]
         common = share * self.floor
         lengths = np.diff(self.indptr)
         rows = sparse.csr_array(
@@ -434,64 +304,53 @@ class MixtureLikelihood(SimplexLikelihood):
 
 
 @dataclass(frozen=True)
-class DenseLikelihood(SimplexLikelihood):
+class MatrixLikelihood(SimplexLikelihood):
     """Likelihood of counted reports whose probabilities are a matrix without structure.
 
     Attributes
     ----------
-    weights : ndarray of int, shape (m,)
+    weights : ndarray, shape (m,)
         How often each report was made.
-    rows : ndarray, shape (m, K)
+    rows : ndarray or scipy.sparse.csr_array, shape (m, K)
         ``Q(r|k)``.
 
     Examples
     --------
-    >>> likelihood = DenseLikelihood(np.array([7, 3]), np.array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> likelihood = MatrixLikelihood(np.array([7, 3]), np.array([[0.75, 0.25], [0.25, 0.75]]))
     >>> round(likelihood.log([0.9, 0.1]), 4)
     -6.1086
     """
 
-    weights: npt.NDArray[np.int64]
-    rows: Floats
+    weights: npt.NDArray[Any]
+    rows: Any
 
     @property
     def size(self) -> int:
         """Number of values."""
-        return self.rows.shape[1]
-
-    @cached_property
-    def n(self) -> int:
-        """Number of reports."""
-        return int(self.weights.sum())
+        return int(self.rows.shape[1])
 
     def probabilities(self, p: npt.ArrayLike) -> Floats:
         """Probability of each report under `p`."""
         return np.asarray(self.rows @ np.asarray(p, dtype=float))
 
-    def log(self, p: npt.ArrayLike) -> float:
-        """Log-likelihood of `p`; minus infinity when it excludes a report that was made."""
-        seen = self.weights > 0
-        with np.errstate(divide="ignore"):
-            return float(self.weights[seen] @ np.log(self.probabilities(p)[seen]))
+    def pull(self, shares: Floats) -> Floats:
+        """``sum_r shares[r] Q(r|k)`` of each value."""
+        return np.asarray(self._columns @ shares)
 
-    def gradient(self, p: Floats) -> tuple[Floats, float]:
-        """Gradient of the log-likelihood, and its value, at `p`."""
-        total = self.probabilities(p)
-        share = np.divide(self.weights, total, out=np.zeros(len(total)), where=total > 0)
-        return share @ self.rows, self.log(p)
+    @cached_property
+    def _columns(self) -> Any:
+        return self.rows.T
 
     def curvature(self, p: Floats) -> Floats:
         """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
         total = self.probabilities(p)
-        weights = np.sqrt(self.weights)
-        share = np.divide(weights, total, out=np.zeros(len(total)), where=total > 0)
+        share = np.divide(np.sqrt(self.weights), total, out=np.zeros(len(total)), where=total > 0)
         scaled = self.rows * share[:, None]
-        square: Floats = scaled.T @ scaled
-        return square
+        return np.asarray(scaled.T @ scaled)
 
-    def restrict(self, keep: npt.NDArray[np.bool_]) -> DenseLikelihood:
+    def restrict(self, keep: Mask) -> MatrixLikelihood:
         """Likelihood of distributions on the values in `keep`, with all others zero."""
-        return DenseLikelihood(self.weights, self.rows[:, keep])
+        return MatrixLikelihood(self.weights, self.rows[:, keep])
 
     def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw the true values behind the reports given `p`, as counts per value."""
@@ -500,3 +359,143 @@ class DenseLikelihood(SimplexLikelihood):
         share = joint / joint.sum(axis=1, keepdims=True)
         counts: npt.NDArray[np.int64] = rng.multinomial(self.weights[seen], share).sum(axis=0)
         return counts
+
+
+def walsh_hadamard(vector: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Product with the Hadamard matrix ``H[i, j] = (-1)^(ones of i & j)``, in ``O(B log B)``.
+
+    The length is a power of two; whole numbers stay whole.
+
+    Examples
+    --------
+    >>> walsh_hadamard([5, 1, 0, 2]).tolist()
+    [8, 2, 4, 6]
+    """
+    out = np.array(vector)
+    step = 1
+    while step < len(out):
+        pairs = out.reshape(-1, 2, step)
+        low, high = pairs[:, 0].copy(), pairs[:, 1].copy()
+        pairs[:, 0], pairs[:, 1] = low + high, low - high
+        step *= 2
+    return out
+
+
+@dataclass(frozen=True)
+class HadamardLikelihood(SimplexLikelihood):
+    """Likelihood of reports of Hadamard response.
+
+    ``Q(y|k) = (1 + t H[k + 1, y]) / B`` with ``t = (e - 1) / (e + 1)``.
+
+    Attributes
+    ----------
+    weights : ndarray of int, shape (B,)
+        Number of reports of each column.
+    theta : float
+        ``t``.
+    rows : ndarray of int
+        Row of ``H`` of each value, from 1 on.
+    """
+
+    weights: Ints
+    theta: float
+    rows: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return len(self.rows)
+
+    def probabilities(self, p: npt.ArrayLike) -> Floats:
+        """Probability of each report under `p`."""
+        spread = np.zeros(len(self.weights))
+        spread[self.rows] = p
+        return (spread.sum() + self.theta * walsh_hadamard(spread)) / len(spread)
+
+    def pull(self, shares: Floats) -> Floats:
+        """``sum_y shares[y] Q(y|k)`` of each value."""
+        turned = walsh_hadamard(shares)[self.rows]
+        return (shares.sum() + self.theta * turned) / len(shares)
+
+    def restrict(self, keep: Mask) -> HadamardLikelihood:
+        """Likelihood of distributions on the values in `keep`."""
+        return HadamardLikelihood(self.weights, self.theta, self.rows[keep])
+
+
+@dataclass(frozen=True)
+class WindowLikelihood(SimplexLikelihood):
+    """Likelihood of reports that are likelier from a window of consecutive values.
+
+    ``Q(r|k) = high`` for ``start[r] <= k < stop[r]``, else ``low``.
+
+    Attributes
+    ----------
+    weights : ndarray of int, shape (m,)
+        Number of reports with each window.
+    start, stop : ndarray of int, shape (m,)
+        The windows.
+    high, low : float
+        Probabilities, or densities.
+    n_values : int
+        Number of values.
+
+    Examples
+    --------
+    >>> one = np.array([1])
+    >>> likelihood = WindowLikelihood(one, one, one + 2, 0.5, 0.1, 4)
+    >>> likelihood.probabilities(np.full(4, 0.25)).round(6).tolist()
+    [0.3]
+    """
+
+    weights: Ints
+    start: Ints
+    stop: Ints
+    high: float
+    low: float
+    n_values: int
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.n_values
+
+    def probabilities(self, p: npt.ArrayLike) -> Floats:
+        """Probability of each report under `p`, by running sums."""
+        sums = np.concatenate([[0.0], np.cumsum(p)])
+        inside = sums[self.stop] - sums[self.start]
+        return self.low * sums[-1] + (self.high - self.low) * inside
+
+    def pull(self, shares: Floats) -> Floats:
+        """``sum_r shares[r] Q(r|k)`` of each value, by running sums."""
+        change = np.bincount(self.start, weights=shares, minlength=self.size + 1)
+        change -= np.bincount(self.stop, weights=shares, minlength=self.size + 1)
+        inside = np.cumsum(change[:-1])
+        return self.low * shares.sum() + (self.high - self.low) * inside
+
+    def restrict(self, keep: Mask) -> WindowLikelihood:
+        """Likelihood of distributions on the values in `keep`: windows of fewer values."""
+        place = np.concatenate([[0], np.cumsum(keep)])
+        start, stop = place[self.start], place[self.stop]
+        return WindowLikelihood(self.weights, start, stop, self.high, self.low, int(place[-1]))
+
+    def mixture(self, *, most: int) -> MixtureLikelihood:
+        """All rows, for models and posterior draws; at most `most` entries."""
+        lengths = self.stop - self.start
+        total = int(lengths.sum())
+        if total > most:
+            raise ChannelError(
+                f"The likelihood of {len(self.weights)} different reports for {self.size} values "
+                f"has {total} entries, more than {most}; use fewer bins, or method='ems'."
+            )
+        first = np.cumsum(lengths) - lengths
+        indices = np.arange(total) - np.repeat(first - self.start, lengths)
+        rows = len(self.weights)
+        return MixtureLikelihood(
+            weights=self.weights,
+            floor=np.full(rows, self.low),
+            log_scale=np.zeros(rows),
+            tilt=np.ones(self.size),
+            gain=np.full(self.size, self.high - self.low),
+            indptr=np.concatenate([[0], np.cumsum(lengths)]),
+            indices=indices,
+        )

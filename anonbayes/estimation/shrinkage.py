@@ -13,22 +13,19 @@ alike has a smaller mean squared error than this one at the maximum (Robbins 195
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
-from scipy import special
+from scipy import sparse, special
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em
 from anonbayes.estimation.closed_forms import check_informative
-from anonbayes.estimation.likelihood import SimplexLikelihood
+from anonbayes.estimation.likelihood import MatrixLikelihood
 
-__all__ = ["PriorLikelihood", "Seen", "candidates", "condition", "shrink"]
+__all__ = ["Seen", "candidates", "condition", "prior_likelihood", "shrink"]
 
 
 # Candidate shares per standard deviation of the noise.
@@ -103,12 +100,34 @@ class Seen(NamedTuple):
 def _moments(seen: Seen, many: Ints, iterations: int) -> Floats:
     """Posterior means and variances of the shares behind counts that have a common prior."""
     shares = candidates(seen)
-    likelihood = PriorLikelihood.of(seen, many, shares)
+    likelihood = prior_likelihood(seen, many, shares)
     even = np.full(len(shares), 1.0 / len(shares))
     prior = em.reconstruct(likelihood, even, iterations=iterations, tolerance=0.0).p
-    mean = likelihood.expect(prior, shares)
-    variance = likelihood.expect(prior, shares**2) - mean**2
-    return np.stack([mean, np.maximum(variance, 0.0)])
+    total = likelihood.probabilities(prior)
+    mean, square = (likelihood.probabilities(prior * shares**k) / total for k in (1, 2))
+    return np.stack([mean, np.maximum(square - mean**2, 0.0)])
+
+
+def prior_likelihood(seen: Seen, many: Ints, grid: Floats) -> MatrixLikelihood:
+    """Likelihood of a prior's weights on the shares of a grid, from the counts of many values.
+
+    The rows are binomial probabilities of the distinct counts, relative to their largest; shares
+    that a count excludes are left out.
+    """
+    counts, n, hit, miss = seen
+    share, gain = np.clip(counts / n, miss, hit), hit - miss
+    # The second term is what a small count adds to the normal approximation.
+    width = REACH * np.sqrt(share * (1 - share) / n) + REACH**2 / n
+    first = np.searchsorted(grid, (share - width - miss) / gain)
+    last = np.searchsorted(grid, (share + width - miss) / gain, side="right")
+    indptr = np.concatenate([[0], np.cumsum(last - first)])
+    row = np.repeat(np.arange(len(counts)), last - first)
+    indices = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - first, last - first)
+    raised = miss[row] + gain[row] * grid[indices]
+    log = special.xlogy(counts[row], raised) + special.xlog1py(n - counts[row], -raised)
+    log -= np.maximum.reduceat(log, indptr[:-1])[row]
+    rows = sparse.csr_array((np.exp(log), indices, indptr), shape=(len(counts), len(grid)))
+    return MatrixLikelihood(many.astype(float), rows)
 
 
 def candidates(seen: Seen) -> Floats:
@@ -177,95 +196,3 @@ def condition(mean: Floats, variance: Floats) -> Floats:
     if not p.any():  # no value has support beyond the noise, so all are alike
         p = np.ones(len(p))
     return p / p.sum()
-
-
-@dataclass(frozen=True)
-class PriorLikelihood(SimplexLikelihood):
-    """Likelihood of the prior's weights on given shares, from the counts of many values.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (m,)
-        Number of values with each distinct count.
-    indptr, indices, data : ndarray
-        Probability of a distinct count (row) from a share (column), relative to its largest; shares
-        that the count excludes are left out.
-    columns : int
-        Number of shares.
-    """
-
-    weights: Floats
-    indptr: Ints
-    indices: Ints
-    data: Floats
-    columns: int
-
-    @classmethod
-    def of(cls, seen: Seen, many: Ints, grid: Floats) -> PriorLikelihood:
-        """Binomial probabilities of the counts, where they matter."""
-        counts, n, hit, miss = seen
-        # Shares far from the most likely one are left out.
-        share, gain = np.clip(counts / n, miss, hit), hit - miss
-        # The second term is what a small count adds to the normal approximation.
-        width = REACH * np.sqrt(share * (1 - share) / n) + REACH**2 / n
-        first = np.searchsorted(grid, (share - width - miss) / gain)
-        last = np.searchsorted(grid, (share + width - miss) / gain, side="right")
-        indptr = np.concatenate([[0], np.cumsum(last - first)])
-        row = np.repeat(np.arange(len(counts)), last - first)
-        indices = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - first, last - first)
-        raised = miss[row] + gain[row] * grid[indices]
-        log = special.xlogy(counts[row], raised) + special.xlog1py(n - counts[row], -raised)
-        log -= np.maximum.reduceat(log, indptr[:-1])[row]
-        return cls(many.astype(float), indptr, indices, np.exp(log), len(grid))
-
-    @property
-    def size(self) -> int:
-        """Number of shares."""
-        return self.columns
-
-    @cached_property
-    def n(self) -> int:
-        """Number of values."""
-        return int(self.weights.sum())
-
-    def log(self, p: npt.ArrayLike) -> float:
-        """Log-likelihood of the weights `p`, up to a constant."""
-        return self.gradient(np.asarray(p, dtype=float))[1]
-
-    def gradient(self, p: Floats) -> tuple[Floats, float]:
-        """Gradient of the log-likelihood, and its value, at the weights `p`."""
-        return _pull(p, self.weights, self.indptr, self.indices, self.data)
-
-    def restrict(self, keep: npt.NDArray[np.bool_]) -> PriorLikelihood:
-        """Likelihood of priors on the shares in `keep` only."""
-        inside = keep[self.indices]
-        ends = np.concatenate([[0], np.cumsum(inside)])[self.indptr]
-        place = np.cumsum(keep) - 1
-        return PriorLikelihood(
-            self.weights, ends, place[self.indices[inside]], self.data[inside], int(keep.sum())
-        )
-
-    def expect(self, p: Floats, values: Floats) -> Floats:
-        """Posterior mean, given each distinct count, of a function `values` of the share."""
-        weighted = self.data * p[self.indices]
-        total = np.add.reduceat(weighted, self.indptr[:-1])
-        return np.add.reduceat(weighted * values[self.indices], self.indptr[:-1]) / total
-
-
-@njit(cache=True)
-def _pull(p: Any, weights: Any, indptr: Any, indices: Any, data: Any) -> Any:
-    """Gradient and value of ``sum_r w_r log sum_g data[r, g] p_g``."""
-    gradient = np.zeros(len(p))
-    value = 0.0
-    for r in range(len(weights)):
-        total = 0.0
-        for j in range(indptr[r], indptr[r + 1]):
-            total += data[j] * p[indices[j]]
-        if total <= 0.0:
-            value = -np.inf
-            continue
-        value += weights[r] * np.log(total)
-        share = weights[r] / total
-        for j in range(indptr[r], indptr[r + 1]):
-            gradient[indices[j]] += share * data[j]
-    return gradient, value

@@ -7,7 +7,7 @@ import anonbayes as ab
 from anonbayes.channels import hashing
 from anonbayes.channels.hashing import MERSENNE
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import hash_support
+from anonbayes.estimation import losses
 
 
 def test_large_products_agree_with_python_integers():
@@ -110,14 +110,10 @@ def test_empirical_estimate_is_unbiased_with_the_stated_loss(g):
 def test_losses_are_those_of_the_reference(golden):
     response = golden["pie_l2"]["RR_K10_eps1_n1000"]
     hashed = golden["pie_l2"]["GLH_K_any_eps1_n1000_p.3"]
-    assert hash_support.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(
-        response["p=.3"], rel=1e-12
-    )
-    assert hash_support.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(
-        response["p=0"], rel=1e-12
-    )
-    assert hash_support.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
-    assert hash_support.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
+    assert losses.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(response["p=.3"], rel=1e-12)
+    assert losses.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(response["p=0"], rel=1e-12)
+    assert losses.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
+    assert losses.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
 
 
 def test_losses_agree_with_those_of_any_pure_channel():
@@ -128,7 +124,7 @@ def test_losses_agree_with_those_of_any_pure_channel():
         hashed.value_loss(p, 100).sum(), rel=1e-12
     )
     assert response.expected_loss(p, 100, sampled=False) == pytest.approx(
-        hash_support.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
+        losses.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
     )
 
 
@@ -136,17 +132,14 @@ def test_loss_falls_with_g_to_its_limit_at_fixed_theta():
     """PIE Theorem 17; at a fixed epsilon it does not fall."""
     g = np.unique(np.logspace(0.5, 9.3, 60).astype(int))
     for theta in (0.05, 0.5, 0.9):
-        epsilons = [hash_support.epsilon_of_theta(theta, int(k)) for k in g]
+        epsilons = [losses.epsilon_of_theta(theta, int(k)) for k in g]
         loss = np.array(
-            [
-                hash_support.hashing_loss(0.01, 1000, int(k), e)
-                for k, e in zip(g, epsilons, strict=True)
-            ]
+            [losses.hashing_loss(0.01, 1000, int(k), e) for k, e in zip(g, epsilons, strict=True)]
         )
-        limit = hash_support.limiting_loss(0.01, 1000, theta)
+        limit = losses.limiting_loss(0.01, 1000, theta)
         assert (np.diff(loss) < 0).all() and (loss > limit).all()
         assert loss[-1] == pytest.approx(limit, rel=1e-5)
-    fixed = [float(hash_support.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
+    fixed = [float(losses.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
     assert fixed[-1] > min(fixed)
     assert abs(g[int(np.argmin(fixed))] - (np.exp(3.0) + 1)) < 8  # Wang et al.: e^eps + 1
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, optimize, stats
 
 import anonbayes as ab
-from anonbayes.estimation import structured
+from anonbayes.estimation import em
 
 BINS = ab.BinnedDomain("x", 0, 10, 6)
 P = np.array([0.05, 0.3, 0.25, 0.2, 0.15, 0.05])
@@ -116,7 +116,7 @@ def test_smoothing_ends_where_a_root_finder_does():
     np.testing.assert_allclose(plain.p, best, atol=2e-4)
     # The change with the reports' shares, by differences.
     total = root @ q
-    change = structured.sensitivity(q, root)
+    change = em.sensitivity(q, root)
 
     def fixed(h):
         step = lambda p: mean @ (p * (q @ (h / (p @ q)))) - p  # noqa: E731
@@ -126,7 +126,7 @@ def test_smoothing_ends_where_a_root_finder_does():
         bump = np.eye(len(total))[y] * 1e-6
         slope = (fixed(total + bump) - fixed(total - bump)) / 2e-6
         # Only at p whose own reports are seen does the estimate stand still exactly.
-        at = structured.sensitivity(q, fixed(total))[:, y]
+        at = em.sensitivity(q, fixed(total))[:, y]
         np.testing.assert_allclose(at, slope, atol=0.03)
     assert change.shape == q.shape
 

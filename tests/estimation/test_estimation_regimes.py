@@ -30,7 +30,7 @@ def test_low_privacy_loss_is_reached_when_little_is_sensitive(norm):
     for kind in KINDS.values():
         channel = kind(domain, np.log(size), sensitive=range(3))
         exact = channel.worst_case_loss(1000, norm=norm)
-        assert exact == pytest.approx(losses.low_privacy_loss(size, 1000, norm=norm), rel=0.03)
+        assert exact == pytest.approx(losses.non_private_loss(size, 1000, norm=norm), rel=0.03)
     # Plain randomized response pays twice (l1) or four times (l2) as much.
     plain = ab.RandomizedResponse(domain, np.log(size)).worst_case_loss(1000, norm=norm)
     price = plain / losses.non_private_loss(size, 1000, norm=norm)

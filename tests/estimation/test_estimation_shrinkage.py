@@ -7,7 +7,7 @@ from scipy import optimize, stats
 import anonbayes as ab
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em
-from anonbayes.estimation.shrinkage import PriorLikelihood, Seen, candidates, condition, shrink
+from anonbayes.estimation.shrinkage import Seen, candidates, condition, prior_likelihood, shrink
 
 
 def seen_of(channel, counts, n):
@@ -18,21 +18,13 @@ def even(size):
     return np.full(size, 1.0 / size)
 
 
-def full_matrix(likelihood):
-    """Rows of the sparse likelihood, written out."""
-    out = np.zeros((len(likelihood.weights), likelihood.size))
-    row = np.repeat(np.arange(len(out)), np.diff(likelihood.indptr))
-    out[row, likelihood.indices] = likelihood.data
-    return out
-
-
 @pytest.mark.parametrize("n", [40, 4000])
 def test_the_likelihood_is_binomial(n):
     channel = ab.UnaryEncoding.optimal(ab.Domain("x", range(5)), 1.0)
     counts = (np.array([0.2, 0.25, 0.3, 0.45, 0.5]) * n).astype(int)
     seen = seen_of(channel, counts, n)
     shares = candidates(seen)
-    found = full_matrix(PriorLikelihood.of(seen, np.ones(5, dtype=int), shares))
+    found = prior_likelihood(seen, np.ones(5, dtype=int), shares).rows.toarray()
     exact = stats.binom.pmf(
         counts[:, None], n, channel.miss[:, None] + (channel.hit - channel.miss)[:, None] * shares
     )
@@ -69,9 +61,9 @@ def test_many_steps_reach_the_most_likely_prior():
     counts, many = np.unique(rng.binomial(n, rng.choice([0.2, 0.35], 60)), return_counts=True)
     seen = Seen(counts, n, np.full(len(counts), 0.6), np.full(len(counts), 0.2))
     shares = candidates(seen)
-    likelihood = PriorLikelihood.of(seen, many, shares)
+    likelihood = prior_likelihood(seen, many, shares)
     found = em.maximize(likelihood, even(len(shares)), tolerance=1e-9)
-    q = full_matrix(likelihood)
+    q = likelihood.rows.toarray()
     other = optimize.minimize(
         lambda w: -many @ np.log(q @ w),
         even(len(shares)),
@@ -88,10 +80,10 @@ def test_many_steps_reach_the_most_likely_prior():
 def test_restricting_the_prior_leaves_other_shares_out():
     seen = Seen(np.array([100, 150]), 500, np.full(2, 0.6), np.full(2, 0.2))
     shares = candidates(seen)
-    likelihood = PriorLikelihood.of(seen, np.ones(2, dtype=int), shares)
+    likelihood = prior_likelihood(seen, np.ones(2, dtype=int), shares)
     keep = np.arange(len(shares)) % 3 == 0
     part = likelihood.restrict(keep)
-    np.testing.assert_array_equal(full_matrix(part), full_matrix(likelihood)[:, keep])
+    np.testing.assert_array_equal(part.rows.toarray(), likelihood.rows.toarray()[:, keep])
     p = np.zeros(len(shares))
     p[keep] = 1 / keep.sum()
     assert part.log(p[keep]) == pytest.approx(likelihood.log(p))
