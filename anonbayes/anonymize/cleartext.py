@@ -16,13 +16,10 @@ from anonbayes.arrays import Ints, SmallCodes
 from anonbayes.domains import (
     Domain,
     DomainsByColumn,
-    code_dtype,
-    factorize,
     gaps,
-    is_number,
     number_of,
 )
-from anonbayes.errors import AnonymizationError, DomainError, TableError, nearest
+from anonbayes.errors import AnonymizationError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.io.text import has_decimal_commas, pandas_frame
 from anonbayes.tables.build import (
@@ -33,7 +30,7 @@ from anonbayes.tables.build import (
     joined_column,
     sensitive_names,
 )
-from anonbayes.tables.evidence import IDENTIFIER_SIZE, Column, Evidence
+from anonbayes.tables.evidence import IDENTIFIER_SIZE, Column, Evidence, column_of_cells
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.readers import read_hierarchies
 from anonbayes.tables.table import ReleasedTable
@@ -99,7 +96,7 @@ class Cleartext:
         secrets = {}
         for name in secret_names:
             domain = _domain(name, frame[name], given.get(name), trees.get(name), discrete=True)
-            secret = _encode(frame[name], domain)
+            secret = domain.encode_spelled(frame[name])
             if not (secret != secret[0]).any():
                 raise TableError(
                     f"The sensitive column {name!r} is constant "
@@ -112,7 +109,7 @@ class Cleartext:
         known = {
             name: _domain(name, frame[name], given.get(name), trees.get(name)) for name in names
         }
-        codes = [_encode(frame[name], domain) for name, domain in known.items()]
+        codes = [domain.encode_spelled(frame[name]) for name, domain in known.items()]
         return cls(known, codes, whole.domain, whole.codes, secrets)
 
 
@@ -220,27 +217,6 @@ def _numbers_rows(domain: Domain, n_rows: int) -> bool:
     return not any(number_of(str(value)) is not None for value in domain.values)
 
 
-def _encode(series: pd.Series, domain: Domain) -> SmallCodes:
-    """Codes of a column; the text of a value stands for the value, as in released cells."""
-    inverse, distinct = factorize(series, where=f"Column {series.name!r}")
-    lookup = np.empty(len(distinct), dtype=code_dtype(len(domain)))
-    for i, value in enumerate(distinct):
-        code = domain.find(value)
-        if code is None:
-            code = domain.by_label.get(str(value))
-        if code is None and is_number(value):  # 32 in a column whose hierarchy spells it 32.0
-            spelled = (c for text, c in domain.by_label.items() if number_of(text) == value)
-            code = next(spelled, None)
-        if code is None:
-            row = series.index[int(np.argmax(inverse == i))]
-            raise DomainError(
-                f"Column {domain.name!r}, row {row}: {value!r} is not in the domain. "
-                f"{nearest(value, domain.labels)}"
-            )
-        lookup[i] = code
-    return lookup[inverse]
-
-
 # -------------------------------------------------------------------------------------------------
 # The levels of one attribute's hierarchy as partitions of its domain.
 
@@ -320,26 +296,10 @@ def cell_column(
     members: Callable[[int], SmallCodes],
     label: Callable[[int, SmallCodes], Any],
 ) -> Column:
-    """Column from a cell number per row, what each number contains and how it is spelled.
-
-    Cells are numbered in order of appearance and equal cells share a number, as if the column had
-    been read from a file; a cell of a single value shows that value.
-    """
+    """Column from a cell number per row, what each number contains and how it is spelled."""
     inverse, distinct = pd.factorize(ids)
-    position: dict[bytes, int] = {}
-    kept: list[SmallCodes] = []
-    labels: list[Any] = []
-    lookup = np.empty(len(distinct), dtype=np.int64)
-    for i, cell in enumerate(distinct):
-        codes = np.sort(np.asarray(members(int(cell)), dtype=np.int64))
-        key = codes.tobytes()
-        if key not in position:
-            position[key] = len(kept)
-            kept.append(codes)
-            labels.append(domain.values[codes[0]] if len(codes) == 1 else label(int(cell), codes))
-        lookup[i] = position[key]
-    evidence = Evidence.from_members(domain, kept, labels)
-    return Column(evidence, lookup.astype(code_dtype(len(kept)))[inverse])
+    sets = [np.sort(np.asarray(members(int(cell)), dtype=np.int64)) for cell in distinct]
+    return column_of_cells(domain, inverse, sets, lambda i, codes: label(int(distinct[i]), codes))
 
 
 def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> ReleasedTable:
@@ -364,21 +324,14 @@ def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
     A group can be so wide that each of its cells is a whole domain; then the first column lists
     its values instead.
     """
-    stars = [
-        np.array(
-            [
-                size == len(column.domain) and isinstance(text, str) and text == "*"
-                for size, text in zip(column.evidence.sizes, column.evidence.labels, strict=True)
-            ]
-        )
-        for column in columns.values()
-    ]
-    shown = [star[c.codes] for star, c in zip(stars, columns.values(), strict=True)]
+    shown = [column.evidence.starred[column.codes] for column in columns.values()]
     if not np.logical_and.reduce(shown).any():
         return columns
     name, column = next(iter(columns.items()))
     labels = list(column.evidence.labels)
-    labels[int(stars[0].argmax())] = set_labels(column.domain)(np.arange(len(column.domain)))
+    labels[int(column.evidence.starred.argmax())] = set_labels(column.domain)(
+        np.arange(len(column.domain))
+    )
     return {**columns, name: Column(replace(column.evidence, labels=tuple(labels)), column.codes)}
 
 

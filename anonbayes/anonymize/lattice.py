@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -36,25 +36,6 @@ class Groups:
     def suppressed(self) -> int:
         """Number of suppressed rows."""
         return int(self.dropped.sum())
-
-
-class Loss(Protocol):
-    """A loss over the records of one search."""
-
-    def floor(self) -> Floats:
-        """Lower bound of the loss at every node, known before any node is looked at."""
-
-    def at(self, node: Sequence[int], groups: Groups) -> tuple[float, float]:
-        """Loss at a node, and a lower bound for this node and every node above it."""
-
-    def below(self, node: Sequence[int], groups: Groups) -> Floats:
-        """Lower bound for the node and every node below it, given the rows suppressed here."""
-
-    def mixed(self, heights: Sequence[Ints], sizes: Floats) -> float:
-        """Loss when every record has levels of its own and groups have these sizes.
-
-        Records on the top level everywhere are the suppressed ones, and are in no group.
-        """
 
 
 class SeparableLoss:
@@ -167,6 +148,9 @@ class Discernibility:
         return float((sizes**2).sum() + (self._rows - sizes.sum()) * self._rows)
 
 
+Loss = SeparableLoss | Discernibility
+
+
 def make_loss(
     name: str, levels: Sequence[Levels], records: Sequence[Ints], weights: Floats
 ) -> Loss:
@@ -237,17 +221,14 @@ class BestNode:
     checked: int
 
 
-def search(floor: Floats, check: Callable[[Node], NodeCheck], limit: int) -> BestNode | None:
+class Search:
     """Find the node with the least loss among those that suppress at most `limit` rows.
 
     `floor` bounds the loss of each node from below; `check` is expensive. Ties go to fewer
     suppressed rows, then to the lower sum of levels, then to the earlier attributes' lower levels.
     The top of the lattice shows nothing and is no candidate: None when only it holds.
     """
-    return _Search(floor, check, limit).run()
 
-
-class _Search:
     def __init__(self, floor: Floats, check: Callable[[Node], NodeCheck], limit: int) -> None:
         self.bound = floor.copy()
         self.check = check
@@ -261,6 +242,7 @@ class _Search:
         self.checked = 0
 
     def run(self) -> BestNode | None:
+        """Look at nodes, the most promising first, until none can be better."""
         for node in self._in_order():
             if self._hopeless(node):
                 continue
@@ -268,9 +250,7 @@ class _Search:
                 self._bisect(self._path(node))
             if self.status[node] == HOLDS and not self._hopeless(node):
                 self._look(node)
-        return (
-            None if self.best is None else BestNode(self.best.node, self.best.check, self.checked)
-        )
+        return None if self.best is None else replace(self.best, checked=self.checked)
 
     def _in_order(self) -> list[Node]:
         """Nodes from the most promising on; equal bounds from the bottom of the lattice."""

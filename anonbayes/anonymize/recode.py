@@ -19,12 +19,12 @@ from anonbayes.anonymize.cleartext import (
     check_privacy,
     horizontal_table,
 )
-from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeCheck, make_loss, search
+from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeCheck, Search, make_loss
 from anonbayes.arrays import Floats, Ints, SmallCodes
 from anonbayes.domains import DomainsByColumn
 from anonbayes.errors import AnonymizationError, DomainError, one_of
 from anonbayes.tables.evidence import Column
-from anonbayes.tables.groups import distinct_rows
+from anonbayes.tables.groups import distinct_rows, numbered_rows
 from anonbayes.tables.readers import set_apart
 from anonbayes.tables.table import ReleasedTable
 
@@ -125,18 +125,8 @@ class RecordSet:
 
         Of several sensitive columns the one with the fewest distinct values counts.
         """
-        key = np.zeros(len(self.weights), dtype=np.int64)
-        size = 1
-        for level, codes, h in zip(self.levels, self.codes, node, strict=True):
-            cells = level.cells[h]
-            radix = int(cells.max()) + 1
-            if size > 2**62 // radix:  # the mixed-radix number would overflow: compress it first
-                key, distinct = pd.factorize(key)
-                size = len(distinct)
-            key = key * radix + cells[codes]
-            size *= radix
-        group, distinct = pd.factorize(key)
-        n_groups = len(distinct)
+        cells = zip(self.levels, self.codes, node, strict=True)
+        group, n_groups = numbered_rows([level.cells[h][codes] for level, codes, h in cells])
         rows: Floats = np.bincount(group, weights=self.weights, minlength=n_groups).astype(float)
         distinct_secrets = [
             _distinct(group, secret, n_groups, size)
@@ -247,7 +237,7 @@ class Recoder:
             value, above = loss.at(node, groups)
             return NodeCheck(groups.suppressed, value, above, lambda: loss.below(node, groups))
 
-        return search(loss.floor(), check, limit)
+        return Search(loss.floor(), check, limit).run()
 
     def _kept(self, best: BestNode, chosen: Ints) -> tuple[Ints, Ints]:
         dropped = self.records.take(chosen).groups(best.node, self.k, self.l).dropped > 0

@@ -8,108 +8,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from anonbayes.errors import AnonbayesError, FileError, nearest
 from anonbayes.io.files import new_file
-
-# -------------------------------------------------------------------------------------------------
-# A file that HDF5 can always write to.
-#
-# When HDF5 meets a full disk it cannot close its file, and the process crashes when it ends. Here
-# HDF5 writes to a Python file that never refuses: once the disk does, everything goes to memory,
-# HDF5 ends in peace, and the refusal is raised afterwards.
-
-
-class PatientFile(io.RawIOBase):
-    """File that goes on in memory when the disk refuses to.
-
-    Parameters
-    ----------
-    file : binary file
-        Open for writing and reading.
-
-    Attributes
-    ----------
-    refusal : OSError or None
-        Why the disk did not take everything. What it took is of no use then.
-
-    Examples
-    --------
-    >>> with open("/dev/full", "w+b", buffering=0) as full:
-    ...     patient = PatientFile(full)
-    ...     _ = patient.write(b"all is well")
-    ...     _ = patient.seek(4)
-    ...     patient.read(2), patient.refusal.strerror
-    (b'is', 'No space left on device')
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        # A buffer would hold on to what the disk refused, and try again at every step.
-        self._file: Any = getattr(file, "raw", file)
-        self.refusal: OSError | None = None
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next byte goes."""
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go somewhere."""
-        return int(self._file.seek(offset, whence))
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read what was written before."""
-        return int(self._file.readinto(buffer))
-
-    def write(self, content: Any, /) -> int:
-        """Write all of it, in one place or the other."""
-        start = self._file.tell()
-        rest = memoryview(content).cast("B")
-        size = len(rest)
-        try:
-            while len(rest):  # an unbuffered file may take less than it is given
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            self._refuse(error)
-            self._file.seek(start)
-            self._file.write(memoryview(content).cast("B"))
-        return size
-
-    def truncate(self, size: int | None = None, /) -> int:
-        """Set the length."""
-        try:
-            return int(self._file.truncate(size))
-        except OSError as error:
-            self._refuse(error)
-            return int(self._file.truncate(size))
-
-    def flush(self) -> None:
-        """Hand everything on; asked for at the end, when HDF5 has closed."""
-
-    def _refuse(self, error: OSError) -> None:
-        self.refusal = error
-        memory = io.BytesIO()
-        left = self._file.seek(0, io.SEEK_END)  # a device has no end to read up to
-        self._file.seek(0)
-        while left > 0 and (part := self._file.read(left)):
-            left -= memory.write(part)
-        self._file = memory
-
 
 # -------------------------------------------------------------------------------------------------
 # Digests at the end of files, by which a reader notices damage before it believes anything.
@@ -123,37 +28,19 @@ MARK = b"\nanonbayes sha256 "
 LENGTH = len(MARK) + 64
 
 
-def seal(file: BinaryIO) -> None:
-    r"""Append a digest to a file that is open for writing and reading."""
-    digest = _digest(file, file.seek(0, 2))
-    file.seek(0, 2)
-    file.write(MARK + digest)
-
-
 def check_seal(path: Path) -> None:
     """Raise `FileError` if a file is not what was sealed; one without a seal is let through."""
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - LENGTH))
-        end = file.read()
-        if not end.startswith(MARK):
-            return
-        if _digest(file, size - LENGTH) == end[len(MARK) :]:
-            return
-    raise FileError(
-        f"path={str(path)!r} is damaged: it is not what was written. Take it from a backup, or "
-        "make it again."
-    )
+    content = memoryview(path.read_bytes())
+    body, end = content[:-LENGTH], bytes(content[-LENGTH:])
+    if end.startswith(MARK) and _digest(body) != end[len(MARK) :]:
+        raise FileError(
+            f"path={str(path)!r} is damaged: it is not what was written. Take it from a backup, or "
+            "make it again."
+        )
 
 
-def _digest(file: BinaryIO, size: int) -> bytes:
-    """Digest of the first bytes of a file, in hexadecimal digits."""
-    file.seek(0)
-    digest = hashlib.sha256()
-    while block := file.read(min(size, 1 << 20)):
-        digest.update(block)
-        size -= len(block)
-    return digest.hexdigest().encode()
+def _digest(content: memoryview) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 # -------------------------------------------------------------------------------------------------
@@ -319,20 +206,13 @@ def _renamed(dataset: xr.Dataset, old: str, new: str) -> xr.Dataset:
     return dataset.rename(names) if names else dataset
 
 
-def write_netcdf(data: Any, path: str | os.PathLike[str], *, compress: bool = True) -> Path:
-    """Write an ArviZ object to a netCDF file, the same file under both generations."""
-    return write_groups(groups(data), path, attrs=getattr(data, "attrs", {}), compress=compress)
-
-
 def write_groups(
-    datasets: Mapping[str, xr.Dataset],
-    path: str | os.PathLike[str],
-    *,
-    attrs: Mapping[str, Any],
-    compress: bool = True,
+    datasets: Mapping[str, xr.Dataset], path: str | os.PathLike[str], *, attrs: Mapping[str, Any]
 ) -> Path:
-    """Write groups of Datasets to a netCDF file; see `write_netcdf`."""
-    path = Path(path)
+    """Write groups of Datasets to a netCDF file, the same file under both generations.
+
+    HDF5 crashes when it cannot close its file on a full disk, so it writes to memory.
+    """
     contents = {name: without_slashes(dataset) for name, dataset in datasets.items()}
     tree = xr.DataTree.from_dict(contents)
     tree.attrs.update(attrs)
@@ -344,23 +224,16 @@ def write_groups(
         }
         for name, dataset in contents.items()
     }
+    content = io.BytesIO()
+    tree.to_netcdf(content, engine="h5netcdf", encoding=encoding)
     with new_file(path) as file:
-        patient = PatientFile(file)
-        tree.to_netcdf(patient, engine="h5netcdf", encoding=encoding if compress else None)
-        if patient.refusal is not None:
-            raise patient.refusal
-        seal(file)
-    return path
-
-
-def read_netcdf(path: str | os.PathLike[str]) -> Any:
-    """Read an ArviZ object from a netCDF file into memory and close the file."""
-    contents, attrs = read_groups(path)
-    return make_idata(contents, attrs=attrs)
+        file.write(content.getbuffer())
+        file.write(MARK + _digest(content.getbuffer()))
+    return Path(path)
 
 
 def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], dict[str, Any]]:
-    """Read groups and attributes of a netCDF file; see `read_netcdf`."""
+    """Read groups and attributes of a netCDF file into memory, and close it."""
     path = Path(path)
     if not path.is_file():
         raise AnonbayesError(

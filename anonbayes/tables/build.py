@@ -110,12 +110,12 @@ def horizontal_parts(
     frame: pd.DataFrame,
     *,
     sensitive: str | Iterable[str],
-    domains: DomainsByColumn | None,
-    hierarchies: Mapping[str, Hierarchy] | None,
-    group: str | None,
-    channels: Mapping[str, Channel] | None,
-    missing: str | Mapping[str, str],
-    missing_label: Any,
+    domains: DomainsByColumn | None = None,
+    hierarchies: Mapping[str, Hierarchy] | None = None,
+    group: str | None = None,
+    channels: Mapping[str, Channel] | None = None,
+    missing: str | Mapping[str, str] = "error",
+    missing_label: Any = "missing",
     weights: str | Ints | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
@@ -402,7 +402,7 @@ class Reading:
         if how.get("missing") == "drop":
             counted, how = without_gaps(counted, str(self.source)), how | {"missing": "error"}
             weights = weights if weights is None else counted.rows
-        settings = _SETTINGS | how | {"sensitive": sensitive, "weights": weights}
+        settings = how | {"sensitive": sensitive, "weights": weights}
         try:
             return horizontal_parts(counted.frame, **settings)
         except AnonbayesError:
@@ -428,16 +428,6 @@ def without_gaps(counted: Counted, where: str) -> Counted:
     )  # fmt: skip
     kept = (~gone).to_numpy()
     return Counted(counted.frame[kept], counted.rows[kept], counted.first[kept])
-
-
-_SETTINGS: dict[str, Any] = {
-    "domains": None,
-    "hierarchies": None,
-    "group": None,
-    "channels": None,
-    "missing": "error",
-    "missing_label": "missing",
-}
 
 
 def open_source(

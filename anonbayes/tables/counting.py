@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 import tempfile
 import threading
 import time
@@ -17,7 +17,7 @@ import pandas as pd
 
 from anonbayes.cluster import result_of
 from anonbayes.errors import AnonbayesError, TableError
-from anonbayes.io.text import blocks, read_csv_names, read_csv_parts
+from anonbayes.io.text import read_csv_parts
 from anonbayes.tables.sources import (
     ROWS_PER_PART,
     Counted,
@@ -43,8 +43,6 @@ from anonbayes.tables.sources import (
 
 RESERVED = frozenset({"file_row_number", "file_index"})
 """Names that DuckDB gives to the places of rows."""
-CHUNK = 500_000
-_LONE_CR = re.compile(rb"\r[^\n]")
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -63,7 +61,7 @@ def count_with_duckdb(
 ) -> Counted:
     """Distinct rows of parquet or delimited files, by one ``GROUP BY`` that spills to disk."""
     with open_duckdb(memory_limit, temp_directory) as (con, folder):
-        parts = as_parquet(files, con, folder, progressbar=progressbar)
+        parts = as_parquet(files, folder)
         kept = np.flatnonzero(parts.lengths)
         if not len(kept):
             raise TableError(f"{str(files.paths[0])!r} has no rows.")
@@ -83,22 +81,20 @@ def count_with_duckdb(
         )
 
 
-def as_parquet(
-    files: TableFiles, con: Any, folder: Path, *, progressbar: bool = True
-) -> TableFiles:
+def as_parquet(files: TableFiles, folder: Path) -> TableFiles:
     """Delimited files as temporary parquet files, every cell a text; parquet files as they are."""
     if files.kind == "parquet":
         return files
-    out = []
-    for i, path in enumerate(files.paths):
-        target = folder / f"{i}.parquet"
-        if _is_doubtful(path, files.sep) or not _copied(con, path, files, target, progressbar):
-            # Reads what DuckDB refuses, as pandas does, or says what is wrong with it.
-            _copy_in_chunks(path, files, target)
-        out.append(target)
-        if not open_parquet(target).metadata.num_rows:
-            raise TableError(f"{str(path)!r} has a header but no rows.")
-    return replace(files, paths=tuple(out), kind="parquet")
+    import pyarrow
+
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in files.names])
+    targets = tuple(folder / f"{i}.parquet" for i in range(len(files.paths)))
+    for path, target in zip(files.paths, targets, strict=True):
+        with parquet_module().ParquetWriter(target, schema) as writer:
+            for part in read_csv_parts(path, sep=files.sep, rows=BATCH):
+                cells = part[list(files.names)]
+                writer.write_table(pyarrow.Table.from_pandas(cells, schema, preserve_index=False))
+    return replace(files, paths=targets, kind="parquet")
 
 
 def duckdb_module() -> Any:
@@ -156,20 +152,6 @@ def _counting_query(paths: Sequence[Path], names: Sequence[str]) -> str:
     )
 
 
-def _copying_query(path: Path, files: TableFiles, target: Path) -> str:
-    """Every column is declared as text, and nothing stands for a missing cell."""
-    own = read_csv_names(path, sep=files.sep)
-    columns = ", ".join(f"c{i}: 'VARCHAR'" for i in range(len(own)))
-    shown = {n: f"coalesce(c{own.index(n)}, '')" for n in files.names}
-    cells = ", ".join(f"{cell} AS {_name(n)}" for n, cell in shown.items())
-    return (
-        f"COPY (SELECT {cells} FROM read_csv({_text(str(path))}, delim = {_text(files.sep)}, "
-        f"quote = '\"', escape = '\"', header = true, auto_detect = false, "
-        f"columns = {{{columns}}}, nullstr = '\x01\x02', comment = '', null_padding = false, "
-        f"strict_mode = true, ignore_errors = false)) TO {_text(str(target))} (FORMAT parquet)"
-    )
-
-
 def _name(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
@@ -202,48 +184,6 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
     if "error" in outcome:
         raise outcome["error"]
     return outcome["result"]
-
-
-# -- delimited text ---------------------------------------------------------------------------
-
-
-def _is_doubtful(path: Path, sep: str) -> bool:
-    """Whether a file has what DuckDB and pandas read differently.
-
-    These are NUL, blanks beside a quote (DuckDB takes a quote after blanks for the beginning of a
-    quoted cell, over the ends of lines), and a lone CR.
-    """
-    blanks = [blank for blank in (b" ", b"\t") if blank != sep.encode()]
-    doubtful = [b"\x00", *(b'"' + blank for blank in blanks), *(blank + b'"' for blank in blanks)]
-    if path.stat().st_size < 2:
-        return True
-    start = True
-    for block in blocks(path):
-        if (start and block[:1] in b"\r\n") or any(text in block for text in doubtful):
-            return True
-        if b"\r" in block and _LONE_CR.search(block):
-            return True
-        start = False
-    return False
-
-
-def _copied(con: Any, path: Path, files: TableFiles, target: Path, progressbar: bool) -> bool:
-    query = _copying_query(path, files, target)
-    try:
-        _run(con, lambda: con.execute(query), f"reading {path.name}", progressbar)
-    except duckdb_module().Error:
-        return False
-    return True
-
-
-def _copy_in_chunks(path: Path, files: TableFiles, target: Path) -> None:
-    import pyarrow
-
-    schema = pyarrow.schema([(name, pyarrow.string()) for name in files.names])
-    with parquet_module().ParquetWriter(target, schema) as writer:
-        for part in read_csv_parts(path, sep=files.sep, rows=CHUNK):
-            cells = part[list(files.names)]
-            writer.write_table(pyarrow.Table.from_pandas(cells, schema, preserve_index=False))
 
 
 # -- results ----------------------------------------------------------------------------------
@@ -330,12 +270,7 @@ class ColumnFrame(FrameLike):
 
 @contextmanager
 def open_columns(
-    files: TableFiles,
-    engine: str,
-    memory_limit: str | None,
-    temp_directory: str | Path | None,
-    *,
-    progressbar: bool = True,
+    files: TableFiles, engine: str, memory_limit: str | None, temp_directory: str | Path | None
 ) -> Iterator[Any]:
     """Open a source as a data frame, or as a `ColumnFrame` where the engine says so.
 
@@ -344,8 +279,8 @@ def open_columns(
     if engine == "pandas":
         yield all_rows(files)[0]
         return
-    with open_duckdb(memory_limit, temp_directory) as (con, folder):
-        yield ColumnFrame(as_parquet(files, con, folder, progressbar=progressbar))
+    with open_duckdb(memory_limit, temp_directory) as (_, folder):
+        yield ColumnFrame(as_parquet(files, folder))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -480,41 +415,28 @@ def _tree(
     A worker that dies takes only counts along; the scheduler counts those parts again.
     """
     dask = dask_module()
-    leaves = [dask.delayed(count, pure=False)(part) for part in parts]
     cluster = _current_client() if client is None else client
-    with reading("counting rows", progressbar=progressbar) as done:
-        if cluster is None:
-            return _here(dask, leaves, done)
-        level = cluster.compute(leaves)
-        waiting = list(level)
-        while len(level) > 1:
-            level = [
-                cluster.submit(merge, level[i : i + FAN_IN], pure=False)
-                for i in range(0, len(level), FAN_IN)
-            ]
-        while not level[0].done():
-            done(sum(future.done() for future in waiting) / len(waiting))
-            time.sleep(0.05)
-        whole: Counted = result_of(level[0], "counting rows")
-    return whole
-
-
-def _here(dask: Any, level: list[Any], done: Callable[[float], None]) -> Counted:
-    """Run the tasks with Dask's own scheduler of this process."""
-    finished, leaves = 0, len(level)
-    while len(level) > 1:
+    leaves = [dask.delayed(count, pure=False)(part) for part in parts]
+    level = leaves = leaves if cluster is None else cluster.compute(leaves)
+    while level is leaves or len(level) > 1:
         level = [
             dask.delayed(merge, pure=False)(level[i : i + FAN_IN])
             for i in range(0, len(level), FAN_IN)
         ]
-
-    def after(*_: Any) -> None:
-        nonlocal finished
-        finished += 1
-        done(min(finished / leaves, 1.0))
-
-    with dask.callbacks.Callback(posttask=after):
-        whole: Counted = level[0].compute()
+    with reading("counting rows", progressbar=progressbar) as done:
+        if cluster is None:
+            ended = itertools.count(1)
+            after = dask.callbacks.Callback(
+                posttask=lambda *_: done(min(next(ended) / len(leaves), 1.0))
+            )
+            with after:
+                whole: Counted = level[0].compute()
+            return whole
+        future = cluster.compute(level[0])
+        while not future.done():
+            done(sum(leaf.done() for leaf in leaves) / len(leaves))
+            time.sleep(0.05)
+        whole = result_of(future, "counting rows")
     return whole
 
 

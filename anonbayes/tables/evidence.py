@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -148,6 +148,13 @@ class Evidence:
     def is_hard(self) -> bool:
         """Whether every entry is zero or one: cells are sets."""
         return bool((self.matrix.data == 1.0).all())
+
+    @cached_property
+    def starred(self) -> Mask:
+        """Whether each cell shows nothing: a star for the whole domain."""
+        return (self.sizes == len(self.domain)) & np.array(
+            [*map(_is_star, self.labels)], dtype=bool
+        )
 
     @cached_property
     def overlap(self) -> tuple[int, int] | None:
@@ -304,37 +311,44 @@ def encode_column(
     # Values that the cleartext told stand in no message: it may end up in a log.
     tells = not isinstance(domain, KnownValues)
     parser = CellParser(known, missing=missing, missing_label=missing_label, tells=tells)
-    position: dict[bytes, int] = {}
-    members: list[Ints] = []
-    labels: list[Any] = []
-    lookup = np.empty(len(distinct), dtype=np.int64)
-    for i, cell in enumerate(distinct):
+
+    def members(i: int, cell: Any) -> Ints:
         try:
-            codes = parser.parse(cell)
+            return parser.parse(cell)
         except CellError:
-            row = series.index[int(np.argmax(inverse == i))]
-            parser.parse(cell, row=row)  # the same error, with its row
+            parser.parse(cell, row=series.index[int(np.argmax(inverse == i))])  # with its row
             raise
-        key = codes.astype(np.int32).tobytes()
-        if key not in position:
-            position[key] = len(members)
-            members.append(codes)
-            labels.append(_label(cell, known, codes))
-        elif _is_star(labels[position[key]]):
-            # Only rows that were suppressed show a star in every column.
-            labels[position[key]] = _label(cell, known, codes)
-        lookup[i] = position[key]
-    evidence = Evidence.from_members(known, members, labels)
-    return Column(evidence, lookup.astype(code_dtype(len(members)))[inverse])
+
+    def label(i: int, _: Ints) -> Any:
+        if is_missing(distinct[i]):  # read as "unknown"
+            return "*" if "*" not in known else frozenset(known.values)
+        return distinct[i]
+
+    cells = [members(i, cell) for i, cell in enumerate(distinct)]
+    return column_of_cells(known, inverse, cells, label)
 
 
-def _label(cell: Any, domain: Domain, codes: Ints) -> Any:
-    """Return what `to_frame` shows: single values themselves, else the cell as it was released."""
-    if len(codes) == 1:
-        return domain.values[codes[0]]
-    if is_missing(cell):  # read as "unknown"
-        return "*" if "*" not in domain else frozenset(domain.values)
-    return cell
+def column_of_cells(
+    domain: Domain, inverse: Ints, members: Sequence[Ints], label: Callable[[int, Ints], Any]
+) -> Column:
+    """Column from the cell of each row, what each cell contains and how it is spelled.
+
+    Equal cells are one, numbered in order of appearance. A single value is shown by itself; a star
+    gives way to another spelling, since only rows that were suppressed show stars everywhere.
+    """
+    position: dict[bytes, int] = {}
+    kept: list[Ints] = []
+    labels: list[Any] = []
+    lookup = np.empty(len(members), dtype=np.int64)
+    for i, codes in enumerate(members):
+        lookup[i] = place = position.setdefault(codes.astype(np.int32).tobytes(), len(kept))
+        if place == len(kept):
+            kept.append(codes)
+            labels.append("*")
+        if _is_star(labels[place]):
+            labels[place] = domain.values[codes[0]] if len(codes) == 1 else label(i, codes)
+    evidence = Evidence.from_members(domain, kept, labels)
+    return Column(evidence, lookup.astype(code_dtype(len(kept)))[inverse])
 
 
 def _is_star(label: Any) -> bool:

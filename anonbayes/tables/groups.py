@@ -272,6 +272,14 @@ def distinct_rows(
     columns: Sequence[SmallCodes],
 ) -> tuple[Ints, Ints, Ints]:
     """Distinct rows of several code columns."""
+    inverse, size = numbered_rows(columns)
+    first = np.empty(size, dtype=np.int64)
+    first[inverse[::-1]] = np.arange(len(inverse))[::-1]
+    return inverse, first, np.bincount(inverse, minlength=size)
+
+
+def numbered_rows(columns: Sequence[SmallCodes]) -> tuple[Ints, int]:
+    """Distinct row of each row, in order of appearance, and how many there are."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     size = 1
     for column in columns:
@@ -282,10 +290,7 @@ def distinct_rows(
         key = key * radix + column
         size *= radix
     inverse, distinct = pd.factorize(key)
-    count = np.bincount(inverse, minlength=len(distinct))
-    first = np.empty(len(distinct), dtype=np.int64)
-    first[inverse[::-1]] = np.arange(len(inverse))[::-1]
-    return inverse, first, count
+    return inverse, len(distinct)
 
 
 def suppressed_rows(

@@ -119,11 +119,7 @@ def set_apart(table: ReleasedTable) -> ReleasedTable:
     hidden = np.ones(table.n_lines, dtype=bool)
     for column in table.columns.values():
         # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
-        starred = [
-            n == len(column.domain) and (n == 1 or (isinstance(label, str) and label == "*"))
-            for n, label in zip(column.evidence.sizes, column.evidence.labels, strict=True)
-        ]
-        hidden &= np.array(starred, dtype=bool)[column.codes]
+        hidden &= column.evidence.starred[column.codes] | (len(column.domain) == 1)
     nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
     if nothing_to_hide or not hidden.any() or table.group_name is not None:
         return table
@@ -188,48 +184,34 @@ def read_anatomy(
     ]
     how = (memory_limit, temp_directory)
     with (
-        open_columns(both[0].source, both[0].engine, *how, progressbar=progressbar) as items,
-        open_columns(both[1].source, both[1].engine, *how, progressbar=progressbar) as columns,
+        open_columns(both[0].source, both[0].engine, *how) as items,
+        open_columns(both[1].source, both[1].engine, *how) as columns,
     ):
         slots = columns.to_frame() if isinstance(columns, ColumnFrame) else columns
         try:
-            return _anatomy(items, slots, sensitive, group, domains, count, missing, missing_label)
+            for frame in (items, slots):
+                check_column(frame, group, "group")
+            check_column(slots, sensitive, "sensitive")
+            others = [c for c in slots.columns if c not in (group, sensitive)]
+            if count is None and len(others) == 1 and others[0].lower() in COUNT_NAMES:
+                count = others[0]
+            texts = pd.unique(pd.concat([items[group], slots[group]])).tolist()
+            if numbers := numbers_of(texts):  # sort groups as numbers
+                for frame in (items, slots):
+                    frame[group] = frame[group].map(dict(zip(texts, numbers, strict=True)))
+            return ReleasedTable.vertical(
+                items,
+                slots,
+                group=group,
+                sensitive=sensitive,
+                domains=domains,
+                count=count,
+                missing=missing,
+                missing_label=missing_label,
+            )
         except AnonbayesError as error:
             named = " and ".join(str(part.source) for part in both)
             raise type(error)(f"{error} (In {named}; rows are numbered from 0.)") from None
-
-
-def _anatomy(
-    items: pd.DataFrame | ColumnFrame,
-    slots: pd.DataFrame,
-    sensitive: str,
-    group: str,
-    domains: DomainsByColumn | None,
-    count: str | None,
-    missing: str | Mapping[str, str],
-    missing_label: Any,
-) -> ReleasedTable:
-    frame: Any
-    for frame in (items, slots):
-        check_column(frame, group, "group")
-    check_column(slots, sensitive, "sensitive")
-    others = [c for c in slots.columns if c not in (group, sensitive)]
-    if count is None and len(others) == 1 and others[0].lower() in COUNT_NAMES:
-        count = others[0]
-    texts = pd.unique(pd.concat([items[group], slots[group]])).tolist()
-    if numbers := numbers_of(texts):  # sort groups as numbers
-        for frame in (items, slots):
-            frame[group] = frame[group].map(dict(zip(texts, numbers, strict=True)))
-    return ReleasedTable.vertical(
-        items,  # type: ignore[arg-type]
-        slots,
-        group=group,
-        sensitive=sensitive,
-        domains=domains,
-        count=count,
-        missing=missing,
-        missing_label=missing_label,
-    )
 
 
 def read_hierarchies(

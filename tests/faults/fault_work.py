@@ -137,7 +137,7 @@ def fill_up(file: Path, said: Path) -> None:
     draws = np.random.default_rng(1).normal(size=(4, 5000, 3))
     for _ in range(3):
         try:
-            compat.write_netcdf(compat.make_idata({"posterior": {"x": draws}}), file)
+            compat.write_groups(compat.make_groups({"posterior": {"x": draws}}), file, attrs={})
         except OSError as error:
             said.write_text(type(error).__name__)
 

@@ -35,7 +35,7 @@ def copy(whole, tmp_path):
 
 
 def refused(file, match):
-    for read in (ab.Posterior.from_netcdf, compat.read_netcdf):
+    for read in (ab.Posterior.from_netcdf, compat.read_groups):
         with pytest.raises(AnonbayesError, match=match) as caught:
             read(file)
         assert str(file) in str(caught.value)
@@ -172,7 +172,7 @@ def test_files_of_other_programs(tmp_path, post):
     xr.Dataset({"x": (("chain", "draw"), np.zeros((2, 9)))}).to_netcdf(
         file, group="posterior", engine="h5netcdf"
     )
-    assert compat.posterior_dataset(compat.read_netcdf(file)).sizes["draw"] == 9
+    assert compat.read_groups(file)[0]["posterior"].sizes["draw"] == 9
     with pytest.raises(AnonbayesError, match="no released table"):
         ab.Posterior.from_netcdf(file)
     with h5py.File(file, "w") as plain:

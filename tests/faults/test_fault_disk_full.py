@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes import compat
 from anonbayes.diagnostics import diagnose
 from anonbayes.errors import FileError
 from anonbayes.io import files
@@ -38,7 +37,6 @@ def noise():
 
 WRITERS = {
     "posterior.nc": lambda file, found: found.post.to_netcdf(file),
-    "draws.nc": lambda file, found: compat.write_netcdf(found.post.idata, file, compress=False),
     "report.html": lambda file, found: ab.report(found.post, found.risk, file),
     "risk.json": lambda file, found: found.risk.to_json(file, rows=True),
     "diagnostics.json": lambda file, found: found.judged.to_json(file),

@@ -104,8 +104,8 @@ def test_everything_survives_a_netcdf_file(make, tmp_path):
 
 
 def test_a_file_without_a_table_is_refused(tmp_path):
-    file = compat.write_netcdf(
-        compat.make_idata({"posterior": {"x": np.zeros((1, 5))}}), tmp_path / "other.nc"
+    file = compat.write_groups(
+        compat.make_groups({"posterior": {"x": np.zeros((1, 5))}}), tmp_path / "other.nc", attrs={}
     )
     with pytest.raises(ab.AnonbayesError, match="no released table"):
         ab.Posterior.from_netcdf(file)
