@@ -30,6 +30,7 @@ _AS_TEXT: dict[str, Any] = {
     "skip_blank_lines": True,
 }
 _BROKEN_END = re.compile(rb"\r[ \t]")
+NEWLINE = b"\n"
 ROW = "row"
 """Name of an index of whole numbers that are no identifiers but numbers of rows: reports show them.
 
@@ -84,8 +85,6 @@ def read_csv_text(
     encoding = _encoding(file, encoding)
     sep = separator(file, sep, encoding=encoding)
     with _clear_errors(file, sep, encoding):
-        if not encoding.lower().startswith(("utf-16", "utf16", "utf-32", "utf32")):
-            _check_bytes(file)
         frame = pd.read_csv(file, sep=sep, encoding=_codec(encoding), **_AS_TEXT)
     if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
         _check_lengths(file, sep, frame.shape[1], encoding)
@@ -107,7 +106,7 @@ def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
     if sep != AUTO:
         return sep
     with _clear_errors(file, ";", encoding):
-        with file.open(encoding=_encoding(file, encoding), newline="") as lines:
+        with file.open(encoding=_codec(encoding), errors="replace", newline="") as lines:
             header = lines.readline()
     if not header.strip():
         return ";"
@@ -117,19 +116,47 @@ def separator(file: Path, sep: str, *, encoding: str = UTF_8) -> str:
 
 
 def _encoding(file: Path, encoding: str) -> str:
-    """Return the encoding of a file: a text that is sound UTF-8 is never anything else."""
+    """Look at the bytes of a file once; a text that is sound UTF-8 is never anything else.
+
+    Bytes of which pandas makes something else in silence are refused: at a zero byte it ends the
+    cell; of a lone carriage return before a blank it makes thousands of rows.
+    """
     codec = _codec(encoding)
-    if codec == "utf-8-sig" or codec.startswith(("utf-16", "utf-32")) or not file.is_file():
+    if codec.startswith(("utf-16", "utf-32")) or not file.is_file():
         return codec
     decoder = codecs.getincrementaldecoder(UTF_8)()
-    try:
-        with file.open("rb") as opened:
-            while block := opened.read(2**20):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return codec
-    return "utf-8-sig"
+    lines, unsound, last = 1, 0, b""
+    with _clear_errors(file, ";", encoding), file.open("rb") as opened:
+        block = b"to begin with"
+        while block:
+            block = opened.read(2**24)
+            zero, broken = block.find(0), _BROKEN_END.search(last + block)
+            if zero >= 0:
+                raise TableError(
+                    f"{str(file)!r}, line {lines + block.count(NEWLINE, 0, zero)}: a zero byte, "
+                    "which no text has; the file is damaged or not UTF-8 text. Get a fresh copy, "
+                    "or save it as UTF-8."
+                )
+            if broken:
+                raise TableError(
+                    f"{str(file)!r}, line {lines + block.count(NEWLINE, 0, broken.start())}: a "
+                    "carriage return comes before a blank; save the file with usual line ends."
+                )
+            if not unsound:
+                try:
+                    decoder.decode(block, final=not block)
+                except UnicodeDecodeError as error:
+                    unsound = lines + block.count(NEWLINE, 0, error.start)
+            lines += block.count(NEWLINE)
+            last = block[-1:]
+    if not unsound:
+        return "utf-8-sig"
+    if codec == "utf-8-sig":
+        raise TableError(
+            f"{str(file)!r} is not UTF-8 text (line {unsound}). If it comes from Windows, say so "
+            "with --encoding cp1252 (encoding='cp1252'), or save it as UTF-8."
+        )
+    return codec
 
 
 def _codec(encoding: str) -> str:
@@ -246,12 +273,11 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
     file = Path(path)
     names: list[str] = []
     seen, checked = 0, False
+    encoding = _encoding(file, UTF_8)
     sep = separator(file, sep)
-    with _clear_errors(file, sep):
-        _check_bytes(file)
     with (
         _clear_errors(file, sep),
-        pd.read_csv(file, sep=sep, chunksize=rows, encoding="utf-8-sig", **_AS_TEXT) as parts,
+        pd.read_csv(file, sep=sep, chunksize=rows, encoding=encoding, **_AS_TEXT) as parts,
     ):
         for part in parts:
             if not checked and (part.iloc[:, -1] == "").any():
@@ -296,14 +322,7 @@ def _clear_errors(file: Path, sep: str, encoding: str = UTF_8) -> Iterator[None]
     except OSError as error:
         raise TableError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:
-        if _codec(encoding) != "utf-8-sig":
-            raise TableError(
-                f"{str(file)!r} is not {encoding} text; try another encoding."
-            ) from None
-        raise TableError(
-            f"{str(file)!r} is not UTF-8 text (line {_bad_line(file)}). If it comes from Windows, "
-            "say so with --encoding cp1252 (encoding='cp1252'), or save it as UTF-8."
-        ) from None
+        raise TableError(f"{str(file)!r} is not {encoding} text; try another encoding.") from None
     except pd.errors.EmptyDataError:
         raise TableError(f"{str(file)!r} is empty.") from None
     except (pd.errors.ParserError, ValueError) as error:
@@ -336,48 +355,6 @@ def check_names(names: Sequence[str], where: str) -> None:
         if name in seen:
             raise TableError(f"{where}: column {name!r} appears twice; rename one of them.")
         seen.add(name)
-
-
-def _check_bytes(file: Path) -> None:
-    """Refuse bytes of which pandas makes something else in silence.
-
-    At a zero byte it ends the cell; of a lone carriage return before a blank it makes thousands of
-    rows.
-    """
-    lines = 0
-    for block in blocks(file):
-        if (zero := block.find(0)) >= 0:
-            line = lines + block.count(b"\n", 0, zero) + 1
-            raise TableError(
-                f"{str(file)!r}, line {line}: a zero byte, which no text has; the file is damaged "
-                "or not UTF-8 text. Get a fresh copy, or save it as UTF-8."
-            )
-        if b"\r" in block and (broken := _BROKEN_END.search(block)):
-            line = lines + block.count(b"\n", 0, broken.start()) + 1
-            raise TableError(
-                f"{str(file)!r}, line {line}: a carriage return comes before a blank; save the "
-                "file with usual line ends."
-            )
-        lines += block.count(b"\n") - block.endswith(b"\n")
-
-
-def blocks(file: Path, size: int = 2**24) -> Iterator[bytes]:
-    """Bytes of a file; each block begins with the last byte of the one before."""
-    with file.open("rb") as opened:
-        last = b""
-        while block := opened.read(size):
-            yield last + block
-            last = block[-1:]
-
-
-def _bad_line(file: Path) -> int:
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 1
 
 
 def _check_lengths(file: Path, sep: str, width: int, encoding: str = UTF_8) -> None:

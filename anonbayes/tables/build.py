@@ -27,7 +27,6 @@ from anonbayes.tables.groups import (
     distinct_rows,
     given_groups,
     matched_groups,
-    rows_by_group,
     suppressed_rows,
 )
 from anonbayes.tables.sources import (
@@ -229,7 +228,7 @@ def vertical_parts(
     named = missing if isinstance(missing, Mapping) else None
     check_known(named, [*attributes, sensitive], "missing")
     item_groups, slot_groups, labels = matched_groups(qit[group], st[group], group)
-    items, slots = (rows_by_group(codes, len(labels)) for codes in (item_groups, slot_groups))
+    items, slots = (np.argsort(codes, kind="stable") for codes in (item_groups, slot_groups))
 
     def column(frame: pd.DataFrame, name: str) -> Column:
         policy = policy_of(missing, name)

@@ -333,8 +333,8 @@ def given_groups(
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
     """Groups as named by a column; only a suppressed row may go without a name."""
     if _are_numbers(series):  # millions of numbered groups are not worth a Python object each
-        codes, numbers = _numbered(series.to_numpy())
-        return codes, pd.Index(numbers, name=name)
+        codes, numbers = pd.factorize(series.to_numpy(), sort=True)
+        return codes.astype(np.int32), pd.Index(numbers.astype(np.int64), name=name)
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
     missing = np.array([is_missing(label) for label in distinct], dtype=bool)
     gaps = missing[inverse]
@@ -358,32 +358,6 @@ def _are_numbers(series: pd.Series) -> bool:
     if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return False
     return np.can_cast(dtype, np.int64)
-
-
-def _numbered(
-    numbers: npt.NDArray[np.integer],
-) -> tuple[npt.NDArray[np.int32], Ints]:
-    """Codes of whole numbers, in ascending order, and the distinct numbers."""
-    least, most = int(numbers.min()), int(numbers.max())
-    if most - least > 4 * len(numbers):
-        codes, distinct = pd.factorize(numbers, sort=True)
-        return codes.astype(np.int32), distinct.astype(np.int64)
-    # Numbers without large gaps are ticked off; a hash table of millions would miss every cache.
-    # No copies: arrays beyond 32 MB come fresh from the system, page by page, and that costs more.
-    place = numbers if least == 0 else np.subtract(numbers, least, dtype=np.int64)
-    shown = np.zeros(most - least + 1, dtype=bool)
-    shown[place] = True
-    code = np.cumsum(shown, dtype=np.int32)
-    code -= 1
-    return code[place], np.flatnonzero(shown) + least
-
-
-def rows_by_group(codes: npt.NDArray[np.int32], n_groups: int) -> Ints:
-    """Rows sorted by group, in their order inside each: counted, not compared."""
-    n = len(codes)
-    shape = (n, n_groups)
-    rows = sparse.csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=shape)
-    return rows.tocsc().indices.astype(np.int64)
 
 
 def matched_groups(

@@ -13,7 +13,7 @@ from anonbayes.inference.vertical.group_layout import (
     distinct_inside,
     order_inside,
 )
-from anonbayes.tables.groups import given_groups, rows_by_group
+from anonbayes.tables.groups import given_groups
 
 
 def offsets_of(sizes):
@@ -81,14 +81,6 @@ def test_numbers_far_apart_or_negative(labels):
     numbers = np.array(labels * 3)
     codes, named = given_groups(pd.Series(numbers), "g")
     assert named.tolist() == labels and codes.tolist() == [0, 1, 2][: len(labels)] * 3
-
-
-def test_rows_by_group_is_a_stable_sort():
-    rng = np.random.default_rng(5)
-    codes = rng.integers(0, 40, 1000).astype(np.int32)
-    found = rows_by_group(codes, 50)  # some have no rows
-    np.testing.assert_array_equal(found, np.argsort(codes, kind="stable"))
-    assert found.dtype == np.int64
 
 
 def test_a_shuffled_table_is_sorted_by_group():

@@ -13,15 +13,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anonbayes as ab
 from anonbayes.cluster import local_client
-from anonbayes.io.text import read_csv_text
 from anonbayes.tables import build, counting
 from anonbayes.tables.groups import given_groups
-from anonbayes.tables.sources import find_files, frame_of
 
 TREE = ab.Hierarchy([20, 21, 60, 61], [["young", "young", 'o\'ld "age"', "ält; ü"], ["*"] * 4])
 ENGINES = ("duckdb", "dask")
@@ -37,7 +34,6 @@ def small_parts(monkeypatch):
     """Many parts and batches, even of small files."""
     monkeypatch.setattr(counting, "ROWS", 100)
     monkeypatch.setattr(counting, "BATCH", 64)
-    monkeypatch.setattr(counting, "CHUNK", 50)
     import dask
 
     with dask.config.set(scheduler="synchronous"):
@@ -368,40 +364,6 @@ text_files = st.builds(
 def database():
     with counting.open_duckdb() as opened:
         yield opened
-
-
-@settings(max_examples=100)
-@given(text=text_files)
-def test_text_is_read_as_pandas_reads_it(text, database):
-    """Whatever stands in a file: the same cells, or the same error."""
-    con, folder = database
-    file = folder / "a.csv"
-    file.write_bytes(text.encode())
-    try:
-        want = read_csv_text(file)
-    except ab.AnonbayesError as error:
-        want = str(error)
-    try:
-        parts = counting.as_parquet(find_files(file), con, folder, progressbar=False)
-        found = frame_of(pq.read_table(parts.paths[0]))
-    except ab.AnonbayesError as error:
-        found = str(error)
-    if isinstance(want, str) or isinstance(found, str):
-        assert found == want
-    else:
-        pd.testing.assert_frame_equal(found, want)
-
-
-@pytest.mark.parametrize("blank", [" ", "\t"])
-def test_a_quote_after_blanks_is_a_letter(blank, tmp_path):
-    """DuckDB would take both lines for one."""
-    file = tmp_path / "a.csv"
-    file.write_text(f'x;y\na;{blank}"\na;b"\n')
-    with counting.open_duckdb() as (con, folder):
-        parts = counting.as_parquet(find_files(file), con, folder, progressbar=False)
-        found = frame_of(pq.read_table(parts.paths[0]))
-    pd.testing.assert_frame_equal(found, read_csv_text(file))
-    assert len(found) == 2
 
 
 # -- Anatomy ----------------------------------------------------------------------------------

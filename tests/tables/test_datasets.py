@@ -36,11 +36,6 @@ def test_listing_says_what_load_gives(name):
     assert ab.datasets.available().loc[name, "rows"] == entry.rows
 
 
-def test_every_dataset_is_in_the_module_documentation():
-    for name in DATASETS:
-        assert f"``{name}``" in datasets.__doc__
-
-
 def test_unknown_names_and_parameters():
     with pytest.raises(AnonbayesError, match=r"no dataset 'clinik'.*'clinic'"):
         datasets.load("clinik")
