@@ -12,55 +12,109 @@ import logging
 import re
 import signal
 from collections.abc import Callable
+from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 
 import anonbayes
-from anonbayes.cli import (
-    budgets_command,
-    channel_command,
-    datasets_command,
-    pie_command,
-    quantize_command,
-)
+from anonbayes.cli import budgets_command as budgets
+from anonbayes.cli import channel_command as channel
+from anonbayes.cli import datasets_command as datasets
+from anonbayes.cli import pie_command as pie
+from anonbayes.cli import quantize_command as quantize
 from anonbayes.cli.assess_command import assess, compare, diagnose
 from anonbayes.cli.identity_command import identity
+from anonbayes.cli.options import callback
 from anonbayes.cli.release_command import anonymize, describe, hierarchy
 from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
 
 __all__ = ["app", "main"]
+Function = Callable[..., None]
 TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
+COMMANDS: dict[str, tuple[Function, ...]] = {
+    TABLES: (anonymize, hierarchy, describe, assess, compare, identity, diagnose),
+    QUESTIONS: (init, run),
+    LOCAL: (budgets.budgets,),
+}
+GROUPS: dict[str, tuple[str, str, tuple[Function, ...]]] = {
+    "channel": (
+        LOCAL,
+        "Randomize a column, estimate from reports, audit a mechanism.",
+        (channel.advise, channel.describe, channel.release, channel.estimate),
+    ),
+    "pie": (
+        LOCAL,
+        "How many bits reports give away about who sent them.",
+        (pie.bound, pie.traces),
+    ),
+    "quantize": (
+        LOCAL,
+        "Deterministic releases, and what they give away for certain.",
+        (quantize.column, quantize.average, quantize.leakage),
+    ),
+    "datasets": (
+        QUESTIONS,
+        "Tables to learn and to test with.",
+        (datasets.list_all, datasets.show, datasets.export, datasets.download),
+    ),
+}
 
 
 class Command(TyperCommand):
-    """A command whose arguments keep their help, which older Typer loses to Click's own."""
+    """A command that looks up its options when it is parsed or explained, not before."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        hints = get_type_hints(self.callback, include_extras=True)
-        for param in self.params:
-            if isinstance(param, TyperArgument) and not param.help:
-                notes = getattr(hints.get(str(param.name)), "__metadata__", ())
+    @cached_property
+    def _made(self) -> Any:
+        program = typer.Typer(add_completion=False)
+        function = callback(inspect.unwrap(self._declared).__dict__["function"])
+        program.command()(function)
+        made = typer.main.get_command(program)
+        for param in made.params:
+            if isinstance(param, TyperArgument) and not param.help:  # older Typer loses it
+                hints = get_type_hints(function, include_extras=True)
+                notes = hints[str(param.name)].__metadata__
                 param.help = next((note.help for note in notes if note.help), None)
+        return made
+
+    @property
+    def params(self) -> list[Any]:
+        """Options and arguments."""
+        found: list[Any] = self._made.params
+        return found
+
+    @params.setter
+    def params(self, none: list[Any]) -> None:
+        pass
+
+    @property
+    def callback(self) -> Any:
+        """What runs the command."""
+        return self._made.callback
+
+    @callback.setter
+    def callback(self, declared: Any) -> None:
+        self._declared = declared
 
 
-def _group(name: str, about: str, commands: dict[str, Callable[..., Any]]) -> typer.Typer:
-    group = typer.Typer(name=name, help=about, no_args_is_help=True)
-    for word, function in commands.items():
-        group.command(word, cls=Command, help=_help(function), epilog=epilog(f"{name} {word}"))(
-            function
-        )
-    return group
+def _add(group: typer.Typer, function: Function, *, before: str = "", panel: Any = None) -> None:
+    def declared() -> None:
+        pass
 
-
-def _help(function: Callable[..., Any]) -> str:
-    """Docstring with a line per paragraph: the terminal's width decides where lines end."""
+    declared.__dict__["function"] = function
+    word = function.__name__.removesuffix("_all")
+    # A line per paragraph: the terminal's width decides where lines end.
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    group.command(
+        word,
+        cls=Command,
+        help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs),
+        epilog=epilog(before + word),
+        rich_help_panel=panel,
+    )(declared)
 
 
 app = typer.Typer(
@@ -70,64 +124,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for panel, commands in {
-    TABLES: (anonymize, hierarchy, describe, assess, compare, identity, diagnose),
-    QUESTIONS: (init, run),
-    LOCAL: (budgets_command.budgets,),
-}.items():
-    for command in commands:
-        app.command(
-            cls=Command,
-            help=_help(command),
-            epilog=epilog(command.__name__),
-            rich_help_panel=panel,
-        )(command)
-app.add_typer(
-    _group(
-        "channel",
-        "Randomize a column, estimate from reports, audit a mechanism.",
-        {
-            "advise": channel_command.advise,
-            "describe": channel_command.describe,
-            "release": channel_command.release,
-            "estimate": channel_command.estimate,
-        },
-    ),
-    rich_help_panel=LOCAL,
-)
-app.add_typer(
-    _group(
-        "pie",
-        "How many bits reports give away about who sent them.",
-        {"bound": pie_command.bound, "traces": pie_command.traces},
-    ),
-    rich_help_panel=LOCAL,
-)
-app.add_typer(
-    _group(
-        "quantize",
-        "Deterministic releases, and what they give away for certain.",
-        {
-            "column": quantize_command.column,
-            "average": quantize_command.average,
-            "leakage": quantize_command.leakage,
-        },
-    ),
-    rich_help_panel=LOCAL,
-)
-app.add_typer(
-    _group(
-        "datasets",
-        "Tables to learn and to test with.",
-        {
-            "list": datasets_command.list_all,
-            "show": datasets_command.show,
-            "export": datasets_command.export,
-            "download": datasets_command.download,
-        },
-    ),
-    rich_help_panel=QUESTIONS,
-)
+for panel, functions in COMMANDS.items():
+    for function in functions:
+        _add(app, function, panel=panel)
+for name, (panel, about, functions) in GROUPS.items():
+    group = typer.Typer(name=name, help=about, no_args_is_help=True)
+    for function in functions:
+        _add(group, function, before=f"{name} ")
+    app.add_typer(group, rich_help_panel=panel)
 
 
 class Stopped(SystemExit):

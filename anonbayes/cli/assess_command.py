@@ -10,69 +10,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.cli.options import (
-    FILES,
-    LIMITS,
-    MODEL,
+    CLEARTEXT,
+    HARM,
+    RELEASE,
     RESULTS,
-    AllowPartial,
-    AllowUnconverged,
-    Alpha,
-    Also,
-    Anatomy,
+    SAMPLER,
+    THREAT_LIMITS,
     AsJson,
-    AtLeast,
-    AtMost,
-    AttackerSpecs,
-    Beta,
-    Chains,
-    Cleartext,
-    Decimal,
-    Domains,
-    Draws,
-    Drop,
-    Encoding,
-    Engine,
-    EvidenceKind,
-    File,
+    Asked,
     Force,
-    Group,
-    Harm,
-    Hierarchies,
-    MaxBelief,
-    MaxCost,
-    MaxDoubled,
-    MaxLogLossGain,
-    MaxMatchProbability,
-    MaxMembershipTpr,
-    MaxPopulationUniques,
-    MaxRelativeThreat,
-    MaxThreatened,
-    Missing,
-    Person,
-    PresetName,
-    RequireConvergence,
-    Seed,
-    Sensitive,
-    Sep,
-    complete_step,
-    complete_threat,
+    argument,
+    asks,
+    option,
+    switch,
 )
 from anonbayes.cli.screen import is_terminal, print_json, say, show_table, working
 from anonbayes.cli.shared import (
     EXCEEDED,
     ReleaseSource,
-    ask,
     attacker_keys,
     check_free,
     command_line,
     further_releases,
-    named_as_options,
-    parse_weights,
     plot_writer,
-    release_keys,
 )
 from anonbayes.errors import AnonbayesError
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import STEPS, THREATS
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
@@ -82,113 +46,34 @@ __all__ = ["assess", "compare", "diagnose"]
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
 
 
+@asks(
+    "assessment",
+    argument("release.file", "released"),
+    *RELEASE,
+    *CLEARTEXT,
+    option("others.file", "--register"),
+    option("also", hint=list[str], metavar="FILE"),
+    option("release.person"),
+    option("cleartext.group", "--known-group"),
+    HARM,
+    *SAMPLER,
+    option("model.step", values=STEPS),
+    option("model.tune"),
+    option("population.size", "--population"),
+    option("attackers", "--attacker", hint=list[str], metavar="NAME[:COLUMN,...]"),
+    *THREAT_LIMITS,
+    option("limits.max_population_uniques"),
+    option("limits.max_match_probability"),
+    option("limits.max_membership_tpr"),
+    switch("outputs.show_values"),
+    switch("outputs.hide_values"),
+    switch("outputs.draws", "--draws-file/--no-draws"),
+)
 def assess(
-    released: File,
-    sensitive: Sensitive,
+    asked: Asked,
     out: Annotated[
         Path, typer.Option(help="Directory for the results; created if it does not exist.")
     ],
-    cleartext: Annotated[
-        Path | None,
-        typer.Option(
-            help="Cleartext: the people of the table before anonymization. Without it, no threats "
-            "are computed."
-        ),
-    ] = None,
-    register: Annotated[
-        Path | None,
-        typer.Option(
-            help="Register of other people in clear, which the attacker holds.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    also: Also = None,
-    person: Person = None,
-    attacker: AttackerSpecs = None,
-    hierarchies: Hierarchies = None,
-    anatomy: Anatomy = None,
-    group: Group = None,
-    known_group: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the cleartext that names each person's group of the Anatomy, for an "
-            "attacker who knows it.",
-            rich_help_panel=FILES,
-        ),
-    ] = None,
-    drop: Drop = None,
-    domain: Domains = None,
-    sep: Sep = "auto",
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
-    missing: Missing = "error",
-    harm: Harm = None,
-    alpha: Alpha = None,
-    beta: Beta = None,
-    evidence: EvidenceKind = "auto",
-    method: Engine = "auto",
-    step: Annotated[
-        str | None,
-        typer.Option(
-            help="Kind of Gibbs step for an Anatomy, such as tempered.",
-            autocompletion=complete_step,
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    draws: Draws = 1000,
-    tune: Annotated[
-        int | None, typer.Option(help="Sweeps to discard before the draws.", rich_help_panel=MODEL)
-    ] = None,
-    chains: Chains = 4,
-    seed: Seed = None,
-    max_relative_threat: MaxRelativeThreat = None,
-    max_threatened: MaxThreatened = None,
-    max_cost: MaxCost = None,
-    max_doubled: MaxDoubled = None,
-    max_log_loss_gain: MaxLogLossGain = None,
-    population: Annotated[
-        int | None,
-        typer.Option(
-            help="Size of the population; adds who stands out in it and, with --register, whose "
-            "being in the table can be told.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    max_population_uniques: MaxPopulationUniques = None,
-    max_match_probability: MaxMatchProbability = None,
-    max_membership_tpr: MaxMembershipTpr = None,
-    max_belief: MaxBelief = None,
-    at_most: AtMost = None,
-    at_least: AtLeast = None,
-    preset: PresetName = None,
-    require_convergence: RequireConvergence = False,
-    allow_unconverged: AllowUnconverged = False,
-    allow_partial: AllowPartial = False,
-    show_values: Annotated[
-        bool,
-        typer.Option(
-            "--show-values",
-            help="Show the values of threatened people, and values that only the cleartext has, in "
-            "the report.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = False,
-    hide_values: Annotated[
-        bool,
-        typer.Option(
-            "--hide-values",
-            help="Number the values that the release does not show in posterior.nc, too.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = False,
-    keep_draws: Annotated[
-        bool,
-        typer.Option(
-            "--draws-file/--no-draws",
-            help="Store draws in posterior.nc even where a closed form can reproduce them.",
-            rich_help_panel=RESULTS,
-        ),
-    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -202,94 +87,30 @@ def assess(
     from anonbayes.scenario.outputs import as_json as text_of
 
     # Everything that can be wrong is found before the expensive part.
-    asked = ask(
-        "assessment",
-        release_keys(
-            released, sensitive=sensitive, anatomy=anatomy, group=group,
-            hierarchies=None if anatomy and also else hierarchies, drop=drop, domain=domain,
-            sep=sep, encoding=encoding, decimal=decimal, missing=missing, person=person,
-        )
-        | {
-            "also": further_releases(
-                also, hierarchies=hierarchies, group=group, sensitive=sensitive, drop=drop,
-                domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
-                person=person,
-            ),
-            "attackers": attacker_keys(attacker),
-        }
-        | _cleartext_keys(cleartext, sep, encoding, decimal)
-        | ({} if known_group is None else {"cleartext.group": known_group})
-        | _cleartext_keys(register, sep, encoding, decimal, of="others")
-        | {
-            "seed": seed,
-            "model.alpha": parse_weights(alpha, option="--alpha"),
-            "model.beta": parse_weights(beta, option="--beta"),
-            "model.evidence": evidence,
-            "model.method": method,
-            "model.step": step,
-            "model.draws": draws,
-            "model.tune": tune,
-            "model.chains": chains,
-            "threats.harm": harm,
-            "cleartext.partial": allow_partial or None,
-            "limits.max_relative_threat": max_relative_threat,
-            "limits.max_threatened": max_threatened,
-            "limits.max_cost": max_cost,
-            "limits.max_doubled": max_doubled,
-            "limits.max_log_loss_gain": max_log_loss_gain,
-            "population.size": population,
-            "limits.max_population_uniques": max_population_uniques,
-            "limits.max_match_probability": max_match_probability,
-            "limits.max_membership_tpr": max_membership_tpr,
-            "limits.max_belief": max_belief,
-            "limits.at_most": _measure_limits(at_most, "--at-most"),
-            "limits.at_least": _measure_limits(at_least, "--at-least"),
-            "limits.preset": preset,
-            "limits.require_convergence": _trusted(require_convergence, allow_unconverged),
-            "outputs.show_values": show_values,
-            "outputs.hide_values": hide_values,
-            "outputs.draws": keep_draws,
-            "outputs.plots": False,
-            "outputs.tables": False,
-        },
-        name=released.name,
-    )  # fmt: skip
+    also = further_releases(asked)
+    vertical = also and asked.values["anatomy"]  # hierarchies are then those of the others
+    request = asked.request(
+        asked.values["released"].name,
+        release={"hierarchies": None} if vertical else {},
+        also=also,
+        attackers=attacker_keys(asked.values["attacker"]),
+        outputs={"plots": False, "tables": False},
+    )
     place = Place(out, force=force, seal=RISK, shared=(REPORT, POSTERIOR, RISK))
     place.check()
-    with named_as_options():
-        prepared = prepare(asked)
+    with asked.in_options():
+        prepared = prepare(request)
     with place.claimed():
         command = command_line()
         result = prepared.run(command=command)
-        content = content_of(asked, result, command=command)
-        files = place.write(content, result, asked.settings.outputs)
+        content = content_of(request, result, command=command)
+        files = place.write(content, result, request.settings.outputs)
     if as_json:
         typer.echo(text_of(content))
     else:
         _print(result, files)
     if result.exceeded:
         raise typer.Exit(EXCEEDED)
-
-
-def _trusted(required: bool, allowed: bool) -> bool | None:
-    """Whether chains must be trustworthy; None where limits decide it."""
-    return False if allowed else required or None
-
-
-def _measure_limits(texts: list[str] | None, option: str) -> dict[str, float]:
-    limits = parse_weights(texts, option=option, example="Ti_q95=2") or {}
-    if not isinstance(limits, dict):
-        raise AnonbayesError(f"{option} {texts} must be MEASURE=VALUE, such as Ti_q95=2.")
-    return limits
-
-
-def _cleartext_keys(
-    file: Path | None, sep: str, encoding: str, decimal: str, *, of: str = "cleartext"
-) -> dict[str, Any]:
-    if file is None:
-        return {}
-    keys = {"file": file, "sep": sep, "encoding": encoding, "decimal": decimal}
-    return {f"{of}.{name}": value for name, value in keys.items()}
 
 
 def _print(result: Result, files: list[Path]) -> None:
@@ -326,7 +147,17 @@ SHOWN = {
 }
 
 
+@asks(
+    "assessment",
+    *(replace(flag, needed=flag.name == "cleartext") for flag in CLEARTEXT),
+    *(flag for flag in RELEASE if flag.name not in ("anatomy", "drop")),
+    HARM,
+    *SAMPLER,
+    option("threats.measure", "--threat", values=THREATS),
+    *THREAT_LIMITS,
+)
 def compare(
+    asked: Asked,
     releases: Annotated[
         list[str],
         typer.Argument(
@@ -334,31 +165,6 @@ def compare(
             help="Released tables; the two tables of an Anatomy as FILE+SENSITIVE_FILE.",
         ),
     ],
-    cleartext: Cleartext,
-    sensitive: Sensitive,
-    hierarchies: Hierarchies = None,
-    domain: Domains = None,
-    group: Group = None,
-    sep: Sep = "auto",
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
-    missing: Missing = "error",
-    harm: Harm = None,
-    alpha: Alpha = None,
-    beta: Beta = None,
-    evidence: EvidenceKind = "auto",
-    method: Engine = "auto",
-    draws: Draws = 1000,
-    chains: Chains = 4,
-    seed: Seed = None,
-    threat: Annotated[
-        str,
-        typer.Option(
-            help="Measure of threat to compare by.",
-            autocompletion=complete_threat,
-            rich_help_panel=LIMITS,
-        ),
-    ] = "RGT_A",
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw threat against usefulness, as PNG.", rich_help_panel=RESULTS),
@@ -367,18 +173,6 @@ def compare(
         Path | None,
         typer.Option(help="Write the comparison as one HTML page.", rich_help_panel=RESULTS),
     ] = None,
-    max_relative_threat: MaxRelativeThreat = None,
-    max_threatened: MaxThreatened = None,
-    max_cost: MaxCost = None,
-    max_doubled: MaxDoubled = None,
-    max_log_loss_gain: MaxLogLossGain = None,
-    max_belief: MaxBelief = None,
-    at_most: AtMost = None,
-    at_least: AtLeast = None,
-    preset: PresetName = None,
-    require_convergence: RequireConvergence = False,
-    allow_unconverged: AllowUnconverged = False,
-    allow_partial: AllowPartial = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -389,45 +183,22 @@ def compare(
     the exit code is 3 when no release keeps them all. With --json: releases (a line each, with all
     measures), standard_errors, threat, best, ties, limits, exceeded.
     """
+    from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS
     from anonbayes.scenario.release_assessment import prepare_sweep
 
-    limits = {
-        "max_relative_threat": max_relative_threat,
-        "max_threatened": max_threatened,
-        "max_cost": max_cost,
-        "max_doubled": max_doubled,
-        "max_log_loss_gain": max_log_loss_gain,
-        "max_belief": max_belief,
-        "at_most": _measure_limits(at_most, "--at-most"),
-        "at_least": _measure_limits(at_least, "--at-least"),
-        "preset": preset,
-        "require_convergence": _trusted(require_convergence, allow_unconverged),
+    none: dict[str, Any] = {"hierarchies": None, "group": None}
+    variants = {
+        source.name: asked.request(
+            source.name,
+            release=none
+            | source.keys(asked.values["hierarchies"], asked.keys.get("release.group")),
+        ).settings
+        for source in _sources(releases)
     }
-    common = _cleartext_keys(cleartext, sep, encoding, decimal) | {
-        "seed": seed,
-        "model.evidence": evidence,
-        "model.method": method,
-        "model.draws": draws,
-        "model.chains": chains,
-        "threats.harm": harm,
-        "threats.measure": threat,
-        "cleartext.partial": allow_partial or None,
-        "model.alpha": parse_weights(alpha, option="--alpha"),
-        "model.beta": parse_weights(beta, option="--beta"),
-        **{f"limits.{name}": limit for name, limit in limits.items()},
-    }
-    variants = {}
-    for source in _sources(releases):
-        vertical = source.anatomy is not None
-        keys = release_keys(
-            source.file, sensitive=sensitive, hierarchies=None if vertical else hierarchies,
-            anatomy=source.anatomy, group=group if vertical else None, drop=None, domain=domain,
-            sep=sep, encoding=encoding, decimal=decimal, missing=missing,
-        )  # fmt: skip
-        variants[source.name] = ask("assessment", keys | common, name=source.name).settings
     check_free([plot, report], force=force)
-    with named_as_options():
-        sweep = prepare_sweep(next(iter(variants.values())), variants)
+    first = next(iter(variants.values()))
+    with asked.in_options():
+        sweep = prepare_sweep(first, variants)
     with working("Fitting", len(variants)) as begin:
         result = replace(sweep, begin=begin).run()
     writers = {} if plot is None else {plot: plot_writer(result.plots["tradeoff"])}
@@ -436,9 +207,11 @@ def compare(
     write_files(writers)
     table, best = result.tables["comparison"], result.details["best"]
     if as_json:
-        _print_comparison(result, threat, limits)
+        limits = first.limits.model_dump(exclude=set(IDENTITY_LIMITS))
+        _print_comparison(result, first.threats.measure, limits)
     else:
-        show_comparison(result, title=f"{len(table)} releases of {cleartext.name}")
+        cleartext = asked.values["cleartext"].name
+        show_comparison(result, title=f"{len(table)} releases of {cleartext}")
         say(*result.text.splitlines())
         say(*map(str, writers))
     if best is None:
@@ -489,7 +262,10 @@ def diagnose(
     plots: Annotated[
         Path | None, typer.Option(help="Directory for pictures of the chains (PNG).")
     ] = None,
-    require_convergence: RequireConvergence = False,
+    require_convergence: Annotated[
+        bool,
+        typer.Option("--require-convergence", help="Exit with 3 unless the draws can be trusted."),
+    ] = False,
 ) -> None:
     """Judge whether draws can be trusted, and print why and what to do."""
     from anonbayes.diagnostics import diagnose as judge

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
-    RULES,
+    MECHANISM,
+    MECHANISMS,
     AsJson,
-    BudgetsFile,
-    Epsilon,
+    Asked,
     Force,
-    Sep,
-    Values,
-    complete_coverage,
-    complete_mechanism,
-    complete_rule,
+    asks,
+    completer,
+    option,
 )
 from anonbayes.cli.screen import print_json, say, show_table
-from anonbayes.cli.shared import check_free, frame_writer, full_column
+from anonbayes.cli.shared import (
+    check_free,
+    frame_writer,
+    full_column,
+    make_mechanism,
+    read_column,
+)
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import COVERAGES, RULES, SEPARATORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,13 +51,25 @@ class _Known:
     channel: Any = None
 
 
+@asks(
+    "checkins",
+    option("protocol.gamma"),
+    *(
+        replace(flag, keys=(f"survey:{flag.keys[0]}",), default=None)
+        for flag in MECHANISM
+        if flag.name in ("values", "epsilon", "budgets")
+    ),
+    option("protocol.alpha"),
+    option("protocol.coverage", values=COVERAGES),
+    option("population.sensitive"),
+    option("protocol.cap"),
+    option("population.sep", values=SEPARATORS),
+)
 def budgets(
+    asked: Asked,
     file: Annotated[
         Path,
         typer.Argument(help="Table of users, of counts or of reports, or posterior.nc."),
-    ],
-    gamma: Annotated[
-        float, typer.Option(help="No report may name its sender with more than gamma / users.")
     ],
     column: Annotated[
         str, typer.Option(help="Column of the values, or of the reports; attribute of a posterior.")
@@ -65,43 +81,23 @@ def budgets(
         int | None,
         typer.Option(help="Number of all users, if the table is only a first group of them."),
     ] = None,
-    values: Values = None,
     rule: Annotated[
         list[str] | None,
         typer.Option(
             help=f"{', '.join(RULES)}; may be repeated. By default all that apply.",
-            autocompletion=complete_rule,
+            autocompletion=completer(RULES),
         ),
     ] = None,
-    alpha: Annotated[
-        float,
-        typer.Option(help="Probability that limits from reports or from a posterior are wrong."),
-    ] = 0.05,
-    coverage: Annotated[
-        str,
-        typer.Option(
-            help="simultaneous keeps gamma / users; pointwise errs with alpha for each value.",
-            autocompletion=complete_coverage,
-        ),
-    ] = "simultaneous",
-    sensitive: Annotated[
-        list[str] | None,
-        typer.Option(help="Value that is sensitive in itself; may be repeated."),
-    ] = None,
-    cap: Annotated[float, typer.Option(help="Largest budget of a sensitive value.")] = 1.0,
     mechanism: Annotated[
         str | None,
         typer.Option(
             "--mechanism",
             "-m",
             help="Mechanism whose reports the table holds.",
-            autocompletion=complete_mechanism,
+            autocompletion=completer(MECHANISMS),
         ),
     ] = None,
-    epsilon: Epsilon = None,
-    first: BudgetsFile = None,
     out: Annotated[Path | None, typer.Option(help="File of budgets to write.")] = None,
-    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -113,24 +109,20 @@ def budgets(
     rules (smallest, median, largest, unprotected, capped), budgets (null where none is needed).
     """  # fmt: skip
     check_free([out], force=force)
+    given, sep = asked.values, asked.values["sep"]
     known = (
         _of_posterior(file, column, users)
         if file.suffix == ".nc"
-        else _of_reports(file, column, users, mechanism, epsilon, values, first, sep=sep)
+        else _of_reports(file, column, users, mechanism, asked)
         if mechanism is not None
-        else _of_users(file, column, counts, users, values, sep=sep)
+        else _of_users(file, column, counts, users, given["values"], sep=sep)
     )
-    tuned = {
-        name: _tune(
-            name, known, gamma, alpha, coverage=coverage, sensitive=sensitive or (), cap=cap
-        )
-        for name in _chosen(rule, known.rules)
-    }
+    tuned = {name: _tune(name, known, asked) for name in _chosen(rule, known.rules)}
     frame = _frame(known.domain, tuned)
     if out is not None:
         write_files({out: frame_writer(frame, sep, index=True)})
     summary = _summary(tuned)
-    bound = gamma / known.users
+    bound = given["gamma"] / known.users
     if as_json:
         from anonbayes.formats import records
 
@@ -138,7 +130,7 @@ def budgets(
             {
                 "format": 1,
                 "users": known.users,
-                "gamma": gamma,
+                "gamma": given["gamma"],
                 "bound": bound,
                 "rules": records(summary),
                 "budgets": records(frame),
@@ -197,24 +189,13 @@ def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
     return found
 
 
-def _of_reports(
-    file: Path,
-    column: str,
-    users: int | None,
-    mechanism: str,
-    epsilon: float | None,
-    values: str | None,
-    first: Path | None,
-    *,
-    sep: str,
-) -> _Known:
-    from anonbayes.cli.shared import read_column
-
+def _of_reports(file: Path, column: str, users: int | None, mechanism: str, asked: Asked) -> _Known:
     if users is None:
         raise AnonbayesError("Reports are those of a first group: --users, of all, is missing.")
+    first, sep = asked.values["budgets"], asked.values["sep"]
     channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=None, budgets=first,
-        rule=None if first is None else "worst_case", sep=sep,
+        mechanism, epsilon=asked.values["epsilon"], values=asked.values["values"], sensitive=None,
+        budgets=first, rule=None if first is None else "worst_case", sep=sep,
     )  # fmt: skip
     texts = read_column(file, column, sep=sep).tolist()
     reports = channel.read_texts(texts, where=f"Column {column!r}")
@@ -252,29 +233,21 @@ def _chosen(wanted: list[str] | None, possible: tuple[str, ...]) -> tuple[str, .
     return tuple(dict.fromkeys(wanted)) if wanted else possible
 
 
-def _tune(
-    name: str,
-    known: _Known,
-    gamma: float,
-    alpha: float,
-    *,
-    coverage: str,
-    sensitive: Any,
-    cap: float,
-) -> Budgets:
+def _tune(name: str, known: _Known, asked: Asked) -> Budgets:
     from anonbayes import budgets as rules
     from anonbayes.channels.reports import SupportCounts
     from anonbayes.channels.unary import BitChannel
 
     domain, n = known.domain, known.users
-    more: dict[str, Any] = {"sensitive": sensitive, "cap": cap}
+    gamma, alpha = asked.values["gamma"], asked.values["alpha"]
+    more = {"sensitive": asked.values["sensitive"] or (), "cap": asked.values["cap"]}
     if name == "worst_case":
         return rules.worst_case(domain, n, gamma, **more)
     if name == "counts":
         return rules.from_counts(domain, gamma, known.counts, **more)
     if name == "prior":
         return rules.from_prior(domain, n, gamma, known.counts, **more)
-    more["coverage"] = coverage
+    more["coverage"] = asked.values["coverage"]
     if name == "posterior":
         return rules.from_posterior(domain, n, gamma, known.evidence, known.channel, alpha, **more)
     reports, channel = known.evidence, known.channel

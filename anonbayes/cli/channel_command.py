@@ -10,43 +10,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.channels.registry import find_mechanism
-from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
-    METHODS,
+    MECHANISM,
+    SEVERAL,
     AsJson,
-    Bins,
-    BudgetsFile,
-    Chains,
-    Domains,
-    Draws,
-    Epsilon,
+    Asked,
     Force,
-    How,
-    Infinite,
-    Length,
-    MatrixFile,
-    Mechanism,
-    Protected,
-    Rule,
     Sep,
-    SharesFile,
-    Subset,
-    Symbols,
-    Values,
-    complete_method,
+    asks,
+    by_name,
+    completer,
+    option,
 )
 from anonbayes.cli.screen import print_json, say, show_figures, show_table
 from anonbayes.cli.shared import (
-    by_name,
     check_free,
     frame_writer,
     full_column,
     known_column,
+    make_mechanism,
     plot_writer,
     read_column,
 )
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import ESTIMATORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,12 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = ["advise", "describe", "estimate", "release"]
 REPORT = "report"
+METHODS = ESTIMATORS | {"mean": "the mean of numbers"}
 
 
+@asks("survey", *MECHANISM[1:4])
 def advise(
-    values: Values = None,
-    epsilon: Epsilon = None,
-    sensitive: Protected = None,
+    asked: Asked,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
     norm: Annotated[str, typer.Option(help="Error to compare: l1 or l2 (squared).")] = "l2",
     plot: Annotated[Path | None, typer.Option(help="Picture of the losses, as PNG.")] = None,
@@ -78,6 +66,7 @@ def advise(
     from anonbayes.io.text import parse_values
 
     check_free([plot], force=force)
+    epsilon, values, sensitive = (asked.values[n] for n in ("epsilon", "values", "sensitive"))
     if epsilon is None or values is None:
         raise AnonbayesError("Give --epsilon, and --values: what people could hold.")
     domain = Domain("value", [str(value) for value in parse_values(values)])
@@ -102,20 +91,9 @@ def advise(
     say(f"{advice.notion} holds for all of them.", *([] if plot is None else [str(plot)]))
 
 
+@asks("survey", *MECHANISM)
 def describe(
-    mechanism: Mechanism,
-    values: Values = None,
-    bins: Bins = None,
-    epsilon: Epsilon = None,
-    sensitive: Protected = None,
-    g: Symbols = None,
-    d: Subset = None,
-    infinite: Infinite = None,
-    length: Length = None,
-    matrix: MatrixFile = None,
-    shares: SharesFile = None,
-    budgets: BudgetsFile = None,
-    rule: Rule = None,
+    asked: Asked,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
     sep: Sep = ";",
     as_json: AsJson = False,
@@ -132,11 +110,10 @@ def describe(
     from anonbayes.channels.base import Channel
     from anonbayes.channels.shuffle import shuffled
 
-    channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        budgets=budgets, rule=rule, sep=sep, numbers=not sensitive, bins=bins, infinite=infinite,
-        length=length, matrix=matrix, shares=shares,
-    )  # fmt: skip
+    mechanism, epsilon, sensitive = (
+        asked.values[name] for name in ("mechanism", "epsilon", "sensitive")
+    )
+    channel = make_mechanism(**asked.values, sep=sep, numbers=not sensitive)
     if reports < 1:
         raise AnonbayesError(f"--reports {reports} must be at least 1.")
     audits = [channel.satisfies(notion) for notion in _notions(channel, epsilon, sensitive)]
@@ -220,33 +197,22 @@ def _extent(probabilities: Any) -> str:
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
+@asks(
+    "survey",
+    *MECHANISM,
+    *SEVERAL,
+    option("seed", about="For tests only; without it the secure source is used."),
+)
 def release(
+    asked: Asked,
     people: Annotated[Path, typer.Argument(help="Table with a person to a line.")],
     column: Annotated[
         list[str], typer.Option(help="Column to randomize; repeated: several under one budget.")
     ],
-    mechanism: Mechanism,
     out: Annotated[Path, typer.Option(help="File of reports to write.")],
-    domain: Domains = None,
-    how: How = None,
-    values: Values = None,
-    bins: Bins = None,
-    epsilon: Epsilon = None,
-    sensitive: Protected = None,
-    g: Symbols = None,
-    d: Subset = None,
-    infinite: Infinite = None,
-    length: Length = None,
-    matrix: MatrixFile = None,
-    shares: SharesFile = None,
-    budgets: BudgetsFile = None,
-    rule: Rule = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(help="Further column to write, in clear; may be repeated."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For tests only; without it the secure source is used.")
     ] = None,
     sep: Sep = ";",
     force: Force = False,
@@ -267,22 +233,18 @@ def release(
     kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
     if set(names) & kept.keys():
         raise AnonbayesError(f"--keep {names[0]}: that is the name of a column of reports.")
+    seed = asked.values["seed"]
     if len(column) > 1:
-        survey = _several(column, mechanism, epsilon, domain, how)
+        survey = _several(asked, column)
         held = {name: full_column(frame, name, people, "--column") for name in column}
         for name, channel in survey.channels.items():
             channel.read_values(held[name].tolist(), where=f"Column {name!r}")
         sent = survey.spell(survey.release(held, seed=seed))
         n = len(frame)
     else:
-        _only_several(domain, how)
-        channel = make_mechanism(
-            mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-            budgets=budgets, rule=rule, sep=sep, column=column[0], bins=bins, infinite=infinite,
-            length=length, matrix=matrix, shares=shares,
-        )  # fmt: skip
+        channel = _single(asked, sep=sep, column=column[0])
         texts = known_column(frame, column[0], people, "--column")
-        if find_mechanism(mechanism).sets:  # nobody is missing who holds nothing
+        if find_mechanism(asked.values["mechanism"]).sets:  # nobody is missing who holds nothing
             texts = texts.fillna("")
         else:
             texts = full_column(frame, column[0], people, "--column")
@@ -300,9 +262,9 @@ def release(
 def _show_mean(
     channel: Any, sent: Any, level: float, out: Path | None, plot: Path | None, *, as_json: bool
 ) -> None:
-    for option, path in (("--out", out), ("--plot", plot)):
+    for name, path in (("--out", out), ("--plot", plot)):
         if path is not None:
-            raise AnonbayesError(f"{option} is for shares: give --method mle or bayes with it.")
+            raise AnonbayesError(f"{name} is for shares: give --method mle or bayes with it.")
     estimate = channel.mean(sent, level=level)
     low, high = estimate.interval
     numbers = {"mean": estimate.mean, "lower": low, "upper": high}
@@ -320,15 +282,14 @@ def _reports(sent: dict[str, list[str]], kept: dict[str, pd.Series]) -> pd.DataF
     return pd.DataFrame({**kept, **sent})
 
 
-def _several(
-    columns: list[str], mechanism: str, epsilon: float | None, domain: Any, how: str | None
-) -> Any:
+def _several(asked: Asked, columns: list[str]) -> Any:
     """Several attributes under one budget."""
     from anonbayes.channels.attributes import Attributes
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values
 
-    given = by_name(domain, option="--domain", example="sex=f,m or age=18-99") or {}
+    mechanism, epsilon, how = (asked.values[name] for name in ("mechanism", "epsilon", "how"))
+    given = by_name(asked.values["domain"], option="--domain")
     if epsilon is None or set(given) != set(columns):
         raise AnonbayesError(
             "Several columns need --epsilon, the budget of everything that one person sends, and "
@@ -340,48 +301,39 @@ def _several(
     )
 
 
-def _only_several(domain: Any, how: str | None) -> None:
-    for option, value in (("--domain", domain), ("--how", how)):
-        if value:
-            raise AnonbayesError(f"{option} is for several columns; give --column repeatedly.")
+def _single(asked: Asked, **more: Any) -> Any:
+    """The mechanism of one column."""
+    for name in ("domain", "how"):
+        if asked.values[name]:
+            raise AnonbayesError(f"--{name} is for several columns; give --column repeatedly.")
+    names = [flag.name for flag in MECHANISM]
+    return make_mechanism(**{name: asked.values[name] for name in names}, **more)
 
 
+@asks(
+    "survey",
+    *MECHANISM,
+    *SEVERAL,
+    option("estimation.level"),
+    option("estimation.draws"),
+    option("estimation.chains"),
+    option("estimation.prior_weight"),
+    option("seed"),
+)
 def estimate(
+    asked: Asked,
     reports: Annotated[Path, typer.Argument(help="File of reports, one per line.")],
-    mechanism: Mechanism,
-    values: Values = None,
-    bins: Bins = None,
-    epsilon: Epsilon = None,
-    sensitive: Protected = None,
-    g: Symbols = None,
-    d: Subset = None,
-    infinite: Infinite = None,
-    length: Length = None,
-    matrix: MatrixFile = None,
-    shares: SharesFile = None,
-    budgets: BudgetsFile = None,
-    rule: Rule = None,
     column: Annotated[
         list[str], typer.Option(help="Column of the reports; repeated: several attributes.")
     ] = [REPORT],  # noqa: B006
-    domain: Domains = None,
-    how: How = None,
     method: Annotated[
         str | None,
         typer.Option(
             help="empirical, norm_sub, threshold, shrinkage, mle, em or bayes; of numbers mean, "
             "ems, mle, em or bayes. By default mle, ems (square_wave) or mean.",
-            autocompletion=complete_method,
+            autocompletion=completer(METHODS),
         ),
     ] = None,
-    level: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.95,
-    draws: Draws = 1000,
-    chains: Chains = 4,
-    prior_weight: Annotated[
-        float | None,
-        typer.Option(help="Weight of the prior of bayes, in people; learnt by default."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed that makes bayes reproducible.")] = None,
     out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
     sep: Sep = ";",
@@ -403,22 +355,18 @@ def estimate(
     check_free([out, plot], force=force)
     if len(column) > 1:
         frame = read_csv_text(reports, sep=sep)
-        survey = _several(column, mechanism, epsilon, domain, how)
+        survey = _several(asked, column)
         columns = {name: known_column(frame, name, reports, "--column") for name in column}
         parts = survey.read_texts(
             {name: each.fillna("").tolist() for name, each in columns.items()}
         )
-        asked = {name: (survey.channels[name], parts.reports[name]) for name in column}
+        sources = {name: (survey.channels[name], parts.reports[name]) for name in column}
     else:
-        _only_several(domain, how)
-        channel = make_mechanism(
-            mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-            budgets=budgets, rule=rule, sep=sep, bins=bins, infinite=infinite,
-            length=length, matrix=matrix, shares=shares,
-        )  # fmt: skip
+        channel = _single(asked, sep=sep)
         texts = read_column(reports, column[0], sep=sep).tolist()
-        asked = {"": (channel, channel.read_texts(texts, where=f"Column {column[0]!r}"))}
-    channel, sent = next(iter(asked.values()))
+        sources = {"": (channel, channel.read_texts(texts, where=f"Column {column[0]!r}"))}
+    channel, sent = next(iter(sources.values()))
+    level, prior_weight = asked.values["level"], asked.values["prior_weight"]
     settings: dict[str, Any] = {"level": level}
     method = method or channel.default_method
     if method == "mean":
@@ -426,7 +374,7 @@ def estimate(
         one_of("method", method, ("mean", *channel.methods) if has_mean else channel.methods)
         return _show_mean(channel, sent, level, out, plot, as_json=as_json)
     if method == "bayes":
-        settings |= {"draws": draws, "chains": chains, "seed": seed}
+        settings |= {name: asked.values[name] for name in ("draws", "chains", "seed")}
         if prior_weight is not None:
             settings["prior_weight"] = prior_weight
     elif prior_weight is not None:
@@ -440,7 +388,7 @@ def estimate(
         warnings.simplefilter("always")
         found = {
             name: made.estimate(each, method=method, **settings)
-            for name, (made, each) in asked.items()
+            for name, (made, each) in sources.items()
         }
     notes = [str(note.message) for note in caught]
     tables = {name: each.summary().rename(columns={"p": "share"}) for name, each in found.items()}
@@ -457,7 +405,7 @@ def estimate(
     write_files(writers)
     n = (
         max(each.n for each in found.values())
-        if how == "split"
+        if asked.values["how"] == "split"
         else sum(e.n for e in found.values())
     )
     if as_json:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.options import AsJson, Force, Sep, complete_dataset
+from anonbayes.cli.options import AsJson, Force, Sep, completer
 from anonbayes.cli.screen import print_json, say, show_figures, show_table
 from anonbayes.cli.shared import check_free, frame_writer
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import DATASETS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["download", "export", "list_all", "show"]
 Name = Annotated[
     str,
-    typer.Argument(help="Name of a table; see `list`.", autocompletion=complete_dataset),
+    typer.Argument(help="Name of a table; see `list`.", autocompletion=completer(DATASETS)),
 ]
 
 

@@ -1,92 +1,351 @@
-"""Options, their values and their completion."""
+"""How a command declares its options: as keys of the request that a scenario file would make.
+
+A command is a function with a table of flags before it (`asks`). Type, default, limits and meaning
+of an option are those of its key; the function is called with what was `Asked`. What is no key,
+such as where files go, is a parameter of the function, declared in Typer's way. Keys are looked up
+when a command is parsed or explained, not when the program starts or a shell completes.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
-from anonbayes.channels import registry
+from anonbayes.channels.registry import MECHANISMS as KINDS_OF_MECHANISMS
+from anonbayes.errors import AnonbayesError
+from anonbayes.scenario import choices
+
+if TYPE_CHECKING:
+    from anonbayes.scenario.load import Scenario
 
 __all__ = [
-    "BOUNDS",
-    "DATASETS",
+    "CHAINS",
+    "CLEARTEXT",
+    "DRAWS",
+    "FILES",
+    "HARM",
+    "LIMITS",
+    "MECHANISM",
     "MECHANISMS",
-    "METHODS",
-    "RULES",
-    "SCHEMES",
-    "AllowPartial",
-    "AllowUnconverged",
-    "Alpha",
-    "Also",
-    "Anatomy",
+    "MODEL",
+    "RELEASE",
+    "RESULTS",
+    "SAMPLER",
+    "SEED",
+    "SEVERAL",
+    "THREAT_LIMITS",
     "AsJson",
-    "AtLeast",
-    "AtMost",
-    "AttackerSpecs",
-    "Beta",
-    "Bins",
-    "BudgetsFile",
-    "Chains",
-    "Cleartext",
+    "Asked",
     "Decimal",
-    "Domains",
-    "Draws",
-    "Drop",
     "Encoding",
-    "Engine",
-    "Epsilon",
-    "EvidenceKind",
-    "File",
+    "Flag",
     "Force",
-    "Group",
-    "Harm",
-    "Hierarchies",
-    "How",
-    "Infinite",
-    "Length",
-    "MatrixFile",
-    "MaxBelief",
-    "MaxCost",
-    "MaxDoubled",
-    "MaxLogLossGain",
-    "MaxMatchProbability",
-    "MaxMembershipTpr",
-    "MaxPopulationUniques",
-    "MaxRelativeThreat",
-    "MaxThreatened",
-    "Mechanism",
-    "Missing",
-    "Person",
-    "PresetName",
-    "Protected",
-    "RequireConvergence",
-    "Rule",
-    "Seed",
-    "Sensitive",
     "Sep",
-    "SharesFile",
-    "Subset",
-    "Symbols",
-    "Values",
-    "complete_bound",
-    "complete_coverage",
-    "complete_dataset",
-    "complete_engine",
-    "complete_evidence",
-    "complete_mechanism",
-    "complete_method",
-    "complete_missing",
-    "complete_preset",
-    "complete_rule",
-    "complete_scheme",
-    "complete_step",
-    "complete_threat",
+    "argument",
+    "asks",
+    "by_name",
+    "callback",
+    "completer",
+    "completing",
+    "option",
     "parse_number",
+    "switch",
 ]
+Command = TypeVar("Command", bound=Callable[..., None])
+FILES, MODEL, LIMITS, RESULTS = "Files", "Model", "Limits (exit code 3 beyond them)", "Results"
+"""Headings under which the help shows options."""
+PANELS = {
+    "release": FILES, "cleartext": FILES, "others": FILES, "also": FILES, "sample": FILES,
+    "seed": MODEL, "model": MODEL, "threats": MODEL, "attackers": MODEL, "population": MODEL,
+    "limits": LIMITS, "outputs": RESULTS,
+}  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------
+# Declaring options.
+
+
+@dataclass(frozen=True, eq=False)
+class Flag:
+    """How a command calls a key.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        The key. Any further ones get the same value, where their section has a file.
+    names : tuple of str
+        Spellings; that of an argument has no dashes.
+    values : mapping of str to str, optional
+        What a shell completes, with meanings.
+    needed : bool
+        Whether the command does nothing without it, even if a file may lack the key.
+    about, default, hint, metavar : optional
+        Instead of the key's meaning, default and type. What has a type of its own is not a value
+        of the key: the command reads it.
+    sets : bool, optional
+        Of a switch, the value that it sets.
+    """
+
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    values: Mapping[str, str] | None = None
+    needed: bool = False
+    about: str = ""
+    default: Any = None
+    hint: Any = None
+    metavar: str | None = None
+    sets: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the parameter."""
+        return self.names[0].split("/")[0].lstrip("-").replace("-", "_")
+
+    @property
+    def spelled(self) -> str:
+        """What messages call it."""
+        return self.names[0].split("/")[0] if self.names[0].startswith("-") else self.name.upper()
+
+    def parameter(self, kind: str, options: Mapping[str, str]) -> inspect.Parameter:
+        """Return the parameter from which Typer makes an option or an argument."""
+        hint, default, about = self.hint, self.default, self.about
+        is_option = self.names[0].startswith("-")
+        if completing():  # flags and values are enough
+            hint = bool if self.sets is not None else list[str]
+        else:
+            declared = _declared(kind, self.keys[0])
+            if hint is None:
+                hint = bool if self.sets is not None else declared.option_type
+                default = declared.default if default is None else default
+            if is_option and not about:  # a file stands for its section
+                about = _declared(kind, self.keys[0].removesuffix(".file")).about_in(options)
+            about = about or declared.about_in(options)
+        needed = self.needed or default is ...
+        many = get_origin(hint) is list
+        if self.sets is not None:
+            default = False
+        elif many or default is None:
+            hint, default = hint if needed else hint | None, None
+        about += " May be repeated." if many and is_option else ""
+        make: dict[str, Any] = {"help": about, "metavar": self.metavar}
+        # What most people need comes first.
+        first = needed or self.keys == ("cleartext.file",)
+        make["rich_help_panel"] = None if first else PANELS.get(self.keys[0].split(".")[0])
+        if self.values is not None:
+            make["autocompletion"] = completer(self.values)
+        info = typer.Option(*self.names, **make) if is_option else typer.Argument(**make)
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if needed else default,
+            annotation=Annotated[hint, info],
+        )
+
+
+def option(key: str, *names: str, also: Iterable[str] = (), **more: Any) -> Flag:
+    """Declare an option; by default it is called after the last word of its key."""
+    own = f"--{key.rpartition('.')[2].replace('_', '-')}"
+    return Flag((key, *also), names or (own,), **more)
+
+
+def argument(key: str, name: str, **more: Any) -> Flag:
+    """Declare an argument."""
+    return Flag((key,), (name,), needed=True, **more)
+
+
+def switch(key: str, *names: str, sets: bool = True, **more: Any) -> Flag:
+    """Declare an option without a value, which sets its key."""
+    return option(key, *names, sets=sets, **more)
+
+
+def asks(kind: str, *flags: Flag) -> Callable[[Command], Command]:
+    """Declare a command that asks for keys of a kind of requests."""
+
+    def declare(function: Command) -> Command:
+        function.__dict__["asks"] = (kind, flags)
+        return function
+
+    return declare
+
+
+def callback(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function as Typer takes it: every flag is a parameter."""
+    if "asks" not in function.__dict__:
+        return function
+    kind, flags = function.__dict__["asks"]
+    own = list(inspect.signature(function).parameters.values())[1:]
+    hints = get_type_hints(function, include_extras=True)
+    options = _spellings(flags)
+    every = [flag.parameter(kind, options) for flag in flags]
+    every += [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[one.name]) for one in own
+    ]
+
+    def call(**given: Any) -> None:
+        values = {flag: given.pop(flag.name) for flag in flags}
+        function(Asked.of(kind, values, options), **given)
+
+    call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in every}
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+def completing() -> bool:
+    """Whether a shell asks what could come next."""
+    return "_ANONBAYES_COMPLETE" in os.environ
+
+
+def completer(words: Mapping[str, str]) -> Callable[[str], list[tuple[str, str]]]:
+    """Return what completes words, and shows their meanings."""
+    return lambda incomplete: [one for one in words.items() if one[0].startswith(incomplete)]
+
+
+def _declared(kind: str, key: str) -> Any:
+    """Find a key of the kind, or of another that is named before it, as in ``survey:seed``."""
+    from anonbayes.scenario.keys import find_key
+    from anonbayes.scenario.load import KINDS
+
+    other, _, name = key.rpartition(":")
+    return find_key(KINDS[other or kind], name)
+
+
+def _spellings(flags: Iterable[Flag]) -> dict[str, str]:
+    """What messages call keys, and sections that are there because of a file."""
+    spelled: dict[str, str] = {}
+    for flag in flags:
+        for key in flag.keys if flag.sets is not False else ():
+            spelled.setdefault(key, flag.spelled)
+            if key.endswith(".file"):
+                spelled.setdefault(key.removesuffix(".file"), flag.spelled)
+    return spelled
+
+
+# -------------------------------------------------------------------------------------------------
+# From what was typed to a request.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options of a command ask for.
+
+    Attributes
+    ----------
+    kind : str
+        Kind of the request.
+    values : mapping of str to Any
+        What was typed, by the names of parameters.
+    keys : mapping of str to Any
+        Keys of the request that the options gave.
+    options : mapping of str to str
+        Option by key, for messages.
+    """
+
+    kind: str
+    values: Mapping[str, Any]
+    keys: Mapping[str, Any]
+    options: Mapping[str, str] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: str, typed: Mapping[Flag, Any], options: Mapping[str, str]) -> Asked:
+        """Read what was typed as values of keys."""
+        keys: dict[str, Any] = {}
+        for flag, value in typed.items():
+            if flag.hint is not None or value is None or value == []:
+                continue
+            if flag.sets is not None:
+                if value:
+                    keys[flag.keys[0]] = flag.sets
+            else:
+                keys |= dict.fromkeys(flag.keys, _read(flag, _declared(kind, flag.keys[0]), value))
+        first = {flag.keys[0] for flag in typed}
+        keys = {
+            key: value for key, value in keys.items()
+            if key in first or f"{key.rpartition('.')[0]}.file" in keys
+        }  # fmt: skip
+        return cls(kind, {flag.name: value for flag, value in typed.items()}, keys, options)
+
+    def request(self, name: str = "", **sections: Mapping[str, Any] | list[Any]) -> Scenario:
+        """Make the request; `sections` have keys that no option gave, or instead of those."""
+        from anonbayes.scenario.load import request
+
+        more: dict[str, Any] = {}
+        for section, content in sections.items():
+            if isinstance(content, Mapping):
+                more |= {f"{section}.{key}": value for key, value in content.items()}
+            else:
+                more[section] = content
+        keys = {"question": name, **self.keys, **more}
+        return request(self.kind, keys, name=name, options=self.options)
+
+    @contextmanager
+    def in_options(self) -> Iterator[None]:
+        """Let errors about keys of a request speak of the options that gave them."""
+        from anonbayes.scenario.keys import in_options
+
+        try:
+            yield
+        except AnonbayesError as error:
+            error.args = (in_options(str(error), self.options), *error.args[1:])
+            raise
+
+    def prepare(self, name: str = "", **sections: Any) -> Any:
+        """Make the request and read what it needs."""
+        request = self.request(name, **sections)
+        with self.in_options():
+            return request.settings.prepare()
+
+
+def _read(flag: Flag, declared: Any, value: Any) -> Any:
+    """Read the texts of an option whose key is a table, or weights; others are what they are."""
+    if declared.outer is Any:
+        if len(value) == 1 and "=" not in value[0]:
+            number = parse_number(value[0])
+            return value[0] if number is None else number
+        return by_name(value, option=flag.spelled, number=float)
+    if declared.outer is not dict:
+        return value
+    of = get_args(declared.hint)[1]
+    return by_name(value, option=flag.spelled, number=of if of in (int, float) else None)
+
+
+EXAMPLES = {None: "sex=f,m or age=18-99", float: "HIV=0.1", int: "north=4000"}
+
+
+def by_name(
+    texts: Iterable[str] | None, *, option: str, number: type | None = None, example: str = ""
+) -> dict[str, Any]:
+    """Return what follows each name, of texts such as ``name=...``; numbers, if they must be.
+
+    Examples
+    --------
+    >>> by_name(["sex=f,m", "age=18-99"], option="--domain")
+    {'sex': 'f,m', 'age': '18-99'}
+    >>> by_name(["north=4000"], option="--stratum", number=int)
+    {'north': 4000}
+    """
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=") if number is None else text.rpartition("=")
+        if not equals or not name:
+            such = example or EXAMPLES[number]
+            raise AnonbayesError(f"{option} {text!r} must be NAME=..., such as {such}.")
+        found[name] = value
+        if number is not None:
+            meant = parse_number(value)
+            if meant is None or (number is int and not value.isdigit()):
+                what = "a number of people" if number is int else "a number"
+                raise AnonbayesError(f"{option} {text}: {value!r} is not {what}.")
+            found[name] = number(meant)
+    return found
 
 
 def parse_number(text: str) -> float | None:
@@ -105,134 +364,105 @@ def parse_number(text: str) -> float | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Values that a shell completes; nothing large is imported for it.
+# Options that several commands have.
 
-MECHANISMS = {name: mechanism.title for name, mechanism in registry.MECHANISMS.items()}
-METHODS = {
-    "empirical": "unbiased; shares may be negative",
-    "norm_sub": "the distribution nearest to the unbiased shares",
-    "threshold": "significant shares only",
-    "shrinkage": "posterior means under a prior learnt from all counts",
-    "ems": "expectation maximization with smoothing (square_wave)",
-    "mean": "the mean of numbers",
-    "mle": "maximum likelihood",
-    "em": "plain expectation maximization",
-    "bayes": "posterior mean and credible limits",
-}
-RULES = {
-    "worst_case": "nothing is known (W)",
-    "prior": "known lower bounds (P)",
-    "confidence": "lower limits from reports (C)",
-    "posterior": "a posterior quantile (ours)",
-    "counts": "the counts themselves: the most that is allowed",
-}
-SCHEMES = {
-    "mondrian": "boxes of k rows",
-    "recode": "levels of hierarchies, global or --local",
-    "anatomy": "two tables, linked by groups",
-}
-BOUNDS = {
-    "theorem": "from the channel's contraction",
-    "exact": "the supremum itself",
-    "general": "from the budget alone",
-}
-
-# Not read from `anonbayes.datasets`, which would load pandas at every keystroke.
-DATASETS = {
-    "table1": "cleartext",
-    "table1_recoded": "horizontal",
-    "table1_anatomy": "vertical",
-    "island": "horizontal",
-    "clinic": "cleartext",
-    "clinic_global": "horizontal",
-    "clinic_local": "horizontal",
-    "clinic_anatomy": "vertical",
-    "adult": "cleartext",
-}
-
-Pairs = list[tuple[str, str]]
-
-
-def _of(known: dict[str, str]) -> Callable[[str], Pairs]:
-    def complete(incomplete: str) -> Pairs:
-        return [pair for pair in known.items() if pair[0].startswith(incomplete)]
-
-    return complete
-
-
-def _plain(known: Sequence[str]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in known if name.startswith(incomplete)]
-
-    return complete
-
-
-complete_mechanism = _of(MECHANISMS)
-complete_method = _of(METHODS)
-complete_rule = _of(RULES)
-complete_scheme = _of(SCHEMES)
-complete_bound = _of({"best": "exact where known", **BOUNDS})
-complete_dataset = _of(DATASETS)
-complete_coverage = _plain(("simultaneous", "pointwise"))
-complete_evidence = _plain(("auto", "independent", "weighted"))
-complete_engine = _plain(("auto", "exact", "gibbs", "nuts"))
-complete_missing = _of(
-    {
-        "error": "refuse the file",
-        "unknown": "any value; such people are not assessed",
-        "category": "a value of its own",
-        "drop": "leave its row out",
-    }
+SPELLING = (
+    option("release.sep", also=("cleartext.sep", "others.sep"), values=choices.SEPARATORS),
+    option(
+        "release.encoding", also=("cleartext.encoding", "others.encoding"),
+        values=choices.ENCODINGS,
+    ),
+    option("release.decimal", also=("cleartext.decimal", "others.decimal")),
+)  # fmt: skip
+RELEASE = (
+    option("release.sensitive", needed=True),
+    option("release.hierarchies"),
+    option("release.sensitive_file", "--anatomy"),
+    option("release.group"),
+    option("release.drop"),
+    option("release.domains", "--domain", metavar="COLUMN=VALUES"),
+    *SPELLING,
+    option("release.missing", values=choices.MISSING),
 )
-complete_preset = _of(
-    {
-        "ema_0070": "0.09, EMA policy 0070",
-        "health_canada": "0.09, public release of clinical information",
-        "cell_size_11": "1/11, CMS cell size suppression policy",
-        "group_of_5": "0.2, the customary rule of five",
-        "group_of_20": "0.05, public files of patients",
-    }
+CLEARTEXT = (
+    option("cleartext.file", "--cleartext"),
+    switch("cleartext.partial", "--allow-partial"),
 )
-complete_sep = _plain(("auto", "tab", ";", ",", "|"))
-complete_encoding = _plain(("utf-8", "cp1252", "latin-1", "utf-16"))
-complete_step = _of(
-    {
-        "collapsed": "groups drawn with the parameters integrated out (default)",
-        "block": "each group drawn exactly",
-        "tempered": "parallel tempering, when chains disagree",
-        "swap": "pairs of rows exchanged, for large groups",
-        "permute": "random permutations within groups",
-        "sequential": "one row after the other",
-    }
+DRAWS, CHAINS, SEED = option("model.draws"), option("model.chains"), option("seed")
+HARM = option("threats.harm")
+SAMPLER = (
+    option("model.alpha", metavar="WEIGHT"),
+    option("model.beta", metavar="WEIGHT"),
+    option("model.evidence", values=choices.EVIDENCE),
+    option("model.method", values=choices.ENGINES),
+    DRAWS,
+    CHAINS,
+    SEED,
 )
-complete_threat = _plain(
-    ("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain")
-)
+THREAT_LIMITS = (
+    *(
+        option(f"limits.max_{name}")
+        for name in ("relative_threat", "threatened", "cost", "doubled", "log_loss_gain", "belief")
+    ),
+    option("limits.at_most", metavar="MEASURE=VALUE"),
+    option("limits.at_least", metavar="MEASURE=VALUE"),
+    option("limits.preset", values=choices.PRESETS),
+    switch("limits.require_convergence"),
+    switch(
+        "limits.require_convergence", "--allow-unconverged", sets=False,
+        about="Keep to the other limits even if the chains cannot be trusted.",
+    ),
+)  # fmt: skip
 
+MECHANISMS = {name: kind.title for name, kind in KINDS_OF_MECHANISMS.items()}
+MECHANISM = (
+    option("mechanism.channel", "--mechanism", "-m", values=MECHANISMS),
+    option(
+        "mechanism.values", hint=str,
+        about="The possible values: a,b,c or 0-99 or @file with one per line.",
+    ),
+    option("mechanism.epsilon"),
+    option("mechanism.sensitive"),
+    option("mechanism.g", "--g"),
+    option("mechanism.d", "--d"),
+    option(
+        "mechanism.values", "--bins", hint=str,
+        about="Bins of numbers instead of --values, as lower:upper:number, such as 0:120:60.",
+    ),
+    option("mechanism.infinite"),
+    option("mechanism.length"),
+    option(
+        "mechanism.matrix", hint=Path,
+        about="File of probabilities: a line per value, a column per report (matrix).",
+    ),
+    option(
+        "mechanism.shares", hint=Path,
+        about="File with a line per value and its share (invariant_pram).",
+    ),
+    option(
+        "mechanism.budgets", hint=Path,
+        about="File of `anonbayes budgets` (input_discriminative_ue).",
+    ),
+    option(
+        "mechanism.budgets", "--rule", hint=str, about="Column of that file, such as worst_case."
+    ),
+)  # fmt: skip
+"""Options that describe a mechanism; those with a type of their own name files."""
+SEVERAL = (
+    option(
+        "mechanism.attributes", "--domain", hint=list[str], metavar="COLUMN=VALUES",
+        about="Of several columns, the possible values of each: sex=f,m or age=18-99.",
+    ),
+    option("mechanism.how", hint=str),
+)  # fmt: skip
 
-# -------------------------------------------------------------------------------------------------
-# Arguments and options that several commands take, spelled and explained alike.
+# -- and those that are no keys --------------------------------------------------------------------
 
-FILES, MODEL, LIMITS, RESULTS = "Files", "Model", "Limits", "Results"
-"""Headings under which the help shows options."""
-
-# -- tables ----------------------------------------------------------------------------------------
-
-File = Annotated[
-    Path, typer.Argument(help="Released table (with --anatomy: its quasi-identifiers).")
-]
-Sensitive = Annotated[
-    list[str], typer.Option(help="Sensitive column; repeat to join several into one.")
-]
-Hierarchies = Annotated[
-    Path | None,
-    typer.Option(help="Directory of ARX hierarchy files.", rich_help_panel=FILES),
-]
 Sep = Annotated[
     str,
     typer.Option(
         help="Separator of all files: a character, tab, or auto to look for it in the header.",
-        autocompletion=complete_sep,
+        autocompletion=completer(choices.SEPARATORS),
         rich_help_panel=FILES,
     ),
 ]
@@ -240,306 +470,16 @@ Encoding = Annotated[
     str,
     typer.Option(
         help="Encoding of delimited text, such as cp1252 for files of Windows programs.",
-        autocompletion=complete_encoding,
+        autocompletion=completer(choices.ENCODINGS),
         rich_help_panel=FILES,
     ),
 ]
 Decimal = Annotated[
     str,
-    typer.Option(help="Decimal mark of numbers in delimited text: . or ,", rich_help_panel=FILES),
-]
-Anatomy = Annotated[
-    Path | None,
-    typer.Option(help="Sensitive table, if the release is an Anatomy.", rich_help_panel=FILES),
-]
-Group = Annotated[
-    str | None, typer.Option(help="Group column of an Anatomy.", rich_help_panel=FILES)
-]
-Also = Annotated[
-    list[str] | None,
     typer.Option(
-        metavar="FILE",
-        help="Further release about the same people, an Anatomy as FILE+SENSITIVE_FILE; may be "
-        "repeated.",
-        rich_help_panel=FILES,
+        help="Decimal mark of numbers in delimited text: a point or a comma.", rich_help_panel=FILES
     ),
 ]
-Person = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that names people in all releases; without it equal records are matched.",
-        rich_help_panel=FILES,
-    ),
-]
-AttackerSpecs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attacker",
-        metavar="NAME[:COLUMN,...]",
-        help="Attacker to compare: stranger, insider, register, collector (of --also), or a name "
-        "with the columns known, such as neighbour:age,sex; may be repeated.",
-        rich_help_panel=MODEL,
-    ),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(help="Column to leave out; may be repeated.", rich_help_panel=FILES),
-]
-Domains = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--domain",
-        metavar="COLUMN=VALUES",
-        help="Possible values of a column: age=18-99, sex=f,m or place=@file; may be repeated. By "
-        "default those that the files show.",
-        rich_help_panel=FILES,
-    ),
-]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help="What an empty cell means, in all files: error, unknown, category or drop (its row).",
-        autocompletion=complete_missing,
-        rich_help_panel=FILES,
-    ),
-]
-
-# -- model and threats -----------------------------------------------------------------------------
-
-Cleartext = Annotated[
-    Path, typer.Option(help="Cleartext: the people of the table before anonymization.")
-]
-Harm = Annotated[
-    list[str] | None, typer.Option(help="Harmful sensitive value; repeat for several.")
-]
-EvidenceKind = Annotated[
-    str,
-    typer.Option(
-        "--evidence",
-        help="How columns add up: independent (each in full), weighted (as the release teaches), "
-        "or auto (whichever tells held-out rows better).",
-        autocompletion=complete_evidence,
-        rich_help_panel=MODEL,
-    ),
-]
-Alpha = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="WEIGHT",
-        help="Prior weight of all sensitive values, or VALUE=WEIGHT, repeated for several.",
-        rich_help_panel=MODEL,
-    ),
-]
-Beta = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="WEIGHT",
-        help="Prior weight of all other values, pooled, or COLUMN=WEIGHT, repeated for several.",
-        rich_help_panel=MODEL,
-    ),
-]
-Engine = Annotated[
-    str,
-    typer.Option(
-        help="Engine: auto, exact, gibbs or nuts.",
-        autocompletion=complete_engine,
-        rich_help_panel=MODEL,
-    ),
-]
-Draws = Annotated[int, typer.Option(help="Draws per chain.", rich_help_panel=MODEL)]
-Chains = Annotated[int, typer.Option(help="Number of chains.", rich_help_panel=MODEL)]
-Seed = Annotated[
-    int | None, typer.Option(help="Seed that makes the run reproducible.", rich_help_panel=MODEL)
-]
-MaxRelativeThreat = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if anybody's relative threat is larger.", rich_help_panel=LIMITS
-    ),
-]
-MaxThreatened = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if a larger share (0 to 1) is threatened.", rich_help_panel=LIMITS
-    ),
-]
-MaxCost = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if being in the table costs more: the share (0 to 1) guessed right "
-        "beyond what the population gives away.",
-        rich_help_panel=LIMITS,
-    ),
-]
-
-MaxDoubled = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if a larger share (0 to 1) has a relative threat of 2 or more.",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxPopulationUniques = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if more people than this may be unique in the population.",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxMatchProbability = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if anybody can be matched with a higher probability (0 to 1).",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxMembershipTpr = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if a larger share (0 to 1) of the table's people may be found by asking "
-        "who is in it, with 1 % of others found wrongly; needs --register and --population.",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxLogLossGain = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if being in the table teaches more about a secret, in nats.",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxBelief = Annotated[
-    float | None,
-    typer.Option(
-        help="Exit with 3 if the attacker is surer of anybody's true secret than this (0 to 1).",
-        rich_help_panel=LIMITS,
-    ),
-]
-AtMost = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="MEASURE=VALUE",
-        help="Exit with 3 if a measure is larger, such as Ti_q95=2 or ece_A=0.05; may be repeated.",
-        rich_help_panel=LIMITS,
-    ),
-]
-AtLeast = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="MEASURE=VALUE",
-        help="Exit with 3 if a measure is smaller, such as RF=0.9; may be repeated.",
-        rich_help_panel=LIMITS,
-    ),
-]
-PresetName = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        help="Exit with 3 if the highest risk of re-identification exceeds a published threshold: "
-        "ema_0070, health_canada, cell_size_11, group_of_5 or group_of_20.",
-        autocompletion=complete_preset,
-        rich_help_panel=LIMITS,
-    ),
-]
-AllowUnconverged = Annotated[
-    bool,
-    typer.Option(
-        "--allow-unconverged",
-        help="Keep to the other limits even if the chains cannot be trusted.",
-        rich_help_panel=LIMITS,
-    ),
-]
-AllowPartial = Annotated[
-    bool,
-    typer.Option(
-        "--allow-partial",
-        help="Accept a cleartext with part of the people of the release, or with more.",
-        rich_help_panel=FILES,
-    ),
-]
-RequireConvergence = Annotated[
-    bool,
-    typer.Option(
-        "--require-convergence",
-        help="Exit with 3 unless the chains can be trusted; the default where a limit is set.",
-        rich_help_panel=LIMITS,
-    ),
-]
-
-# -- mechanisms ------------------------------------------------------------------------------------
-
-Mechanism = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        "-m",
-        help="What runs on people's devices, such as randomized_response.",
-        autocompletion=complete_mechanism,
-    ),
-]
-Epsilon = Annotated[float | None, typer.Option(help="Privacy budget.")]
-Values = Annotated[
-    str | None,
-    typer.Option(help="The possible values: a,b,c or 0-99 or @file with one per line."),
-]
-Bins = Annotated[
-    str | None,
-    typer.Option(
-        "--bins",
-        help="Bins of numbers instead of --values, as lower:upper:number, such as 0:120:60.",
-    ),
-]
-Protected = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sensitive", help="Value to protect (utility-optimized mechanisms); may be repeated."
-    ),
-]
-Symbols = Annotated[
-    int | None, typer.Option("--g", help="Number of symbols (local_hashing); the best by default.")
-]
-Subset = Annotated[
-    int | None,
-    typer.Option("--d", help="Values in a report (subset_selection); the best by default."),
-]
-Infinite = Annotated[
-    float | None,
-    typer.Option(
-        "--infinite",
-        help="Budget of all reports together (longitudinal); twice --epsilon by default.",
-    ),
-]
-How = Annotated[
-    str | None,
-    typer.Option(
-        "--how",
-        help="Of several columns: sample, everybody reports one of them (default), or split, all "
-        "of them with parts of the budget.",
-    ),
-]
-Length = Annotated[
-    int | None, typer.Option("--length", help="Size to which sets are padded (padded_sets).")
-]
-MatrixFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--matrix", help="File of probabilities: a line per value, a column per report (matrix)."
-    ),
-]
-SharesFile = Annotated[
-    Path | None,
-    typer.Option("--shares", help="File with a line per value and its share (invariant_pram)."),
-]
-BudgetsFile = Annotated[
-    Path | None,
-    typer.Option("--budgets", help="File of `anonbayes budgets` (input_discriminative_ue)."),
-]
-Rule = Annotated[
-    str | None, typer.Option("--rule", help="Column of that file, such as worst_case.")
-]
-
-# -- output ----------------------------------------------------------------------------------------
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=RESULTS)]
 Force = Annotated[
     bool, typer.Option("--force", help="Replace files of an earlier run.", rich_help_panel=RESULTS)

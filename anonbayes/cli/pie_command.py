@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.mechanisms import make_mechanism
 from anonbayes.cli.options import (
-    BOUNDS,
+    MECHANISM,
+    SEED,
     AsJson,
-    Epsilon,
+    Asked,
     Force,
-    Mechanism,
-    Protected,
-    Sep,
-    Subset,
-    Symbols,
-    Values,
-    complete_bound,
+    asks,
+    completer,
+    option,
 )
 from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
-from anonbayes.cli.shared import EXCEEDED, ask, check_free, named_as_options, plot_writer
+from anonbayes.cli.shared import EXCEEDED, check_free, make_mechanism, plot_writer
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import SEPARATORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,16 +30,21 @@ if TYPE_CHECKING:
     from anonbayes.channels.pure import PureChannel
 
 __all__ = ["bound", "traces"]
+BOUNDS = {
+    "theorem": "from the channel's contraction",
+    "exact": "the supremum itself",
+    "general": "from the budget alone",
+}
 
 
+@asks(
+    "survey",
+    *(replace(flag, needed=flag.name != "sensitive") for flag in MECHANISM[:4]),
+    *MECHANISM[4:6],
+)
 def bound(
-    mechanism: Mechanism,
-    values: Values,
-    epsilon: Epsilon,
+    asked: Asked,
     users: Annotated[int, typer.Option(help="Number of users among whom a sender is looked for.")],
-    sensitive: Protected = None,
-    g: Symbols = None,
-    d: Subset = None,
     reports: Annotated[int, typer.Option(help="Reports of each user.")] = 1,
     target_error: Annotated[
         float | None,
@@ -49,7 +52,10 @@ def bound(
     ] = None,
     kind: Annotated[
         str,
-        typer.Option(help="Bound that --target-error relies on.", autocompletion=complete_bound),
+        typer.Option(
+            help="Bound that --target-error relies on: best, theorem, exact or general.",
+            autocompletion=completer({"best": "exact where known", **BOUNDS}),
+        ),
     ] = "best",
     plot: Annotated[Path | None, typer.Option(help="Bounds by budget, as PNG.")] = None,
     force: Force = False,
@@ -65,10 +71,7 @@ def bound(
 
     one_of("kind", kind, ["best", *BOUNDS])
     check_free([plot], force=force)
-    channel = make_mechanism(
-        mechanism, epsilon=epsilon, values=values, sensitive=sensitive, g=g, d=d,
-        numbers=not sensitive,
-    )  # fmt: skip
+    channel = make_mechanism(**asked.values, numbers=not asked.values["sensitive"])
     bounds, left_out = _bounds(channel, users, reports)
     worst = pie.worst_case(channel, users, reports)
     choice = None
@@ -131,31 +134,23 @@ def _plot(channel: PureChannel, users: int, reports: int, bounds: pd.DataFrame) 
     return pie.plot_bounds(pie.bounds_by_budget(channel, users, grid, t=reports, kinds=kinds))
 
 
+@asks(
+    "traces",
+    option("population.file", "file"),
+    option("mechanism.epsilon"),
+    option("population.user"),
+    option("population.region"),
+    option("population.users"),
+    option("population.regions"),
+    option("mechanism.compare"),
+    option("limits.max_bits"),
+    option("limits.max_identified"),
+    SEED,
+    option("population.sep", values=SEPARATORS),
+)
 def traces(
-    epsilon: Annotated[float, typer.Option(help="Budget of randomized response on each visit.")],
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Table of visits, one per line, in order of time."),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Column of the users.")] = None,
-    region: Annotated[str | None, typer.Option(help="Column of the regions.")] = None,
-    users: Annotated[int | None, typer.Option(help="Number of users to simulate instead.")] = None,
-    regions: Annotated[
-        int | None, typer.Option(help="Number of regions of the simulated users.")
-    ] = None,
-    compare: Annotated[
-        list[float] | None, typer.Option(help="Another budget to compare with; may be repeated.")
-    ] = None,
-    max_bits: Annotated[
-        float | None, typer.Option(help="Exit with 3 if a report may say more bits than this.")
-    ] = None,
-    max_identified: Annotated[
-        float | None,
-        typer.Option(help="Exit with 3 if a larger share of traces (0 to 1) is identified."),
-    ] = None,
+    asked: Asked,
     plot: Annotated[Path | None, typer.Option(help="Picture of several budgets, as PNG.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed that makes the run reproducible.")] = None,
-    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -166,26 +161,10 @@ def traces(
     measures, budgets (a line each), limits, exceeded.
     """
     check_free([plot], force=force)
+    file, compare = asked.values["file"], asked.values["compare"]
     if plot is not None and not compare:
         raise AnonbayesError("--plot shows several budgets; give --compare as well.")
-    asked = ask(
-        "traces",
-        {
-            "seed": seed,
-            "population.file": file,
-            "population.user": user,
-            "population.region": region,
-            "population.sep": sep,
-            "population.users": users,
-            "population.regions": regions,
-            "mechanism.epsilon": epsilon,
-            "mechanism.compare": compare,
-            "limits.max_bits": max_bits,
-            "limits.max_identified": max_identified,
-        },
-    )
-    with named_as_options():
-        result = asked.settings.prepare().run()
+    result = asked.prepare().run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["budgets"])})
     if as_json:

@@ -8,58 +8,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anonbayes.cli.options import (
-    Anatomy,
+    FILES,
+    RELEASE,
     AsJson,
-    Domains,
-    Drop,
-    File,
+    Asked,
     Force,
-    Group,
-    Hierarchies,
-    Missing,
-    Sensitive,
     Sep,
+    argument,
+    asks,
+    option,
     parse_number,
 )
 from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
 from anonbayes.cli.shared import (
     EXCEEDED,
-    ask,
     check_free,
     frame_writer,
     full_column,
     known_column,
-    named_as_options,
     plot_writer,
+    read_column,
     read_release,
 )
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import SEPARATORS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["average", "column", "leakage"]
-People = Annotated[Path, typer.Argument(help="Table in clear, one person per line.")]
-Column = Annotated[str, typer.Option(help="Column of the numbers.")]
-Lower = Annotated[float, typer.Option(help="Smallest possible number.")]
-Upper = Annotated[float, typer.Option(help="Largest possible number.")]
-MaxLeakage = Annotated[
-    float | None, typer.Option(help="Exit with 3 if more than this many nats can leak.")
-]
 
 
 def column(
-    people: People,
-    column: Column,
-    lower: Lower,
-    upper: Upper,
+    people: Annotated[Path, typer.Argument(help="Table in clear, one person per line.")],
+    column: Annotated[str, typer.Option(help="Column of the numbers.")],
+    lower: Annotated[float, typer.Option(help="Smallest possible number.")],
+    upper: Annotated[float, typer.Option(help="Largest possible number.")],
     out: Annotated[Path, typer.Option(help="Table to write.")],
     bins: Annotated[int | None, typer.Option(help="Number of bins of equal width.")] = None,
     largest_error: Annotated[
         float | None, typer.Option(help="Instead, the largest error of a released number.")
     ] = None,
-    drop: Drop = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to leave out; may be repeated.", rich_help_panel=FILES),
+    ] = None,
     sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
@@ -116,27 +110,22 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
     return np.array([found[text] for text in texts], dtype=float)
 
 
+@asks(
+    "query",
+    option("numbers.file", "people"),
+    option("numbers.lower"),
+    option("numbers.upper"),
+    option("quality.largest_error"),
+    option("numbers.column"),
+    option("numbers.values", "--numbers", hint=str, about="Instead, the numbers: 38,52,47."),
+    option("quality.compare"),
+    option("limits.max_leakage"),
+    option("limits.min_adversary_error"),
+    option("numbers.sep", values=SEPARATORS),
+)
 def average(
-    lower: Lower,
-    upper: Upper,
-    largest_error: Annotated[
-        float, typer.Option(help="Largest distance of the answer from the average.")
-    ],
-    people: Annotated[
-        Path | None, typer.Argument(help="Table in clear, one person per line.")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="Column of the numbers.")] = None,
-    numbers: Annotated[str | None, typer.Option(help="Instead, the numbers: 38,52,47.")] = None,
-    compare: Annotated[
-        list[float] | None,
-        typer.Option(help="Another largest error to compare with; may be repeated."),
-    ] = None,
-    max_leakage: MaxLeakage = None,
-    min_adversary_error: Annotated[
-        float | None, typer.Option(help="Exit with 3 if an adversary can come closer than this.")
-    ] = None,
+    asked: Asked,
     plot: Annotated[Path | None, typer.Option(help="Picture of several errors, as PNG.")] = None,
-    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -146,25 +135,15 @@ def average(
     measures, tradeoff (a line per largest error), limits, exceeded.
     """
     check_free([plot], force=force)
-    if plot is not None and not compare:
+    if plot is not None and not asked.values["compare"]:
         raise AnonbayesError("--plot shows several errors; give --compare as well.")
+    lower, upper = asked.values["lower"], asked.values["upper"]
     if not lower < upper:
         raise AnonbayesError(f"--lower {lower:g} must be smaller than --upper {upper:g}.")
-    data = _numbers(_given(people, column, numbers, sep=sep), lower, upper)
-    asked = ask(
-        "query",
-        {
-            "numbers.lower": lower,
-            "numbers.upper": upper,
-            "numbers.values": data.tolist(),
-            "quality.largest_error": largest_error,
-            "quality.compare": compare,
-            "limits.max_leakage": max_leakage,
-            "limits.min_adversary_error": min_adversary_error,
-        },
-    )
-    with named_as_options():
-        result = asked.settings.prepare().run()
+    names = ("people", "column", "numbers", "sep")
+    data = _numbers(_given(*(asked.values[name] for name in names)), lower, upper)
+    values = {"values": data.tolist(), "file": None, "column": None}
+    result = asked.prepare(numbers=values).run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["tradeoff"])})
     if as_json:
@@ -179,11 +158,9 @@ def average(
         raise typer.Exit(EXCEEDED)
 
 
-def _given(people: Path | None, column: str | None, numbers: str | None, *, sep: str) -> pd.Series:
+def _given(people: Path | None, column: str | None, numbers: str | None, sep: str) -> pd.Series:
     """Texts of the numbers, from a file or from the command line."""
     import pandas as pd
-
-    from anonbayes.cli.shared import read_column
 
     if numbers is not None and people is None and column is None:
         return pd.Series([text.strip() for text in numbers.split(",")], name="--numbers")
@@ -192,17 +169,12 @@ def _given(people: Path | None, column: str | None, numbers: str | None, *, sep:
     raise AnonbayesError("Give either a table and --column, or --numbers.")
 
 
+@asks("assessment", argument("release.file", "released"), *RELEASE)
 def leakage(
-    released: File,
-    sensitive: Sensitive,
-    hierarchies: Hierarchies = None,
-    anatomy: Anatomy = None,
-    group: Group = None,
-    drop: Drop = None,
-    domain: Domains = None,
-    sep: Sep = "auto",
-    missing: Missing = "error",
-    max_leakage: MaxLeakage = None,
+    asked: Asked,
+    max_leakage: Annotated[
+        float | None, typer.Option(help="Exit with 3 if more than this many nats can leak.")
+    ] = None,
     require_private: Annotated[
         bool,
         typer.Option(
@@ -218,10 +190,7 @@ def leakage(
     """
     from anonbayes import nonstochastic
 
-    table = read_release(
-        released, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, domain=domain, sep=sep, missing=missing,
-    )  # fmt: skip
+    table = read_release(asked)
     said = nonstochastic.table_leakage(table)
     exceeded = max_leakage is not None and said.leakage > max_leakage
     if as_json:
@@ -235,7 +204,7 @@ def leakage(
                 "largest leakage (nats)": said.leakage,
                 "maximin information (nats)": said.maximin_information,
             },
-            title=released.name,
+            title=asked.values["released"].name,
         )
         say(said.text)
         if exceeded:

@@ -10,34 +10,24 @@ import typer
 
 from anonbayes.cli.options import (
     FILES,
-    Also,
-    Anatomy,
+    RELEASE,
     AsJson,
+    Asked,
     Decimal,
-    Domains,
-    Drop,
     Encoding,
-    EvidenceKind,
-    File,
     Force,
-    Group,
-    Hierarchies,
-    Missing,
-    Sensitive,
     Sep,
-    complete_scheme,
+    argument,
+    asks,
+    option,
+    parse_number,
+    switch,
 )
 from anonbayes.cli.screen import is_terminal, print_json, say, show_figures, show_table
-from anonbayes.cli.shared import (
-    ask,
-    check_free,
-    frame_writer,
-    further_releases,
-    named_as_options,
-    read_release,
-)
+from anonbayes.cli.shared import check_free, frame_writer, further_releases, read_release
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
+from anonbayes.scenario.choices import ENCODINGS, EVIDENCE, MISSING, SCHEMES, SEPARATORS
 
 if TYPE_CHECKING:
     from anonbayes.anonymize.recode import Recoding
@@ -48,61 +38,42 @@ __all__ = ["anonymize", "describe", "hierarchy"]
 GROUP = "group"
 
 
+@asks(
+    "assessment",
+    argument("cleartext.file", "people", about="Table in clear, with a header line."),
+    option(
+        "release.sensitive",
+        needed=True,
+        about="Sensitive column, published unchanged; repeat for several (each is l-diverse).",
+    ),
+    option("release.scheme", values=SCHEMES, default="mondrian"),
+    option("release.k", "--k", "-k"),
+    option("release.l", "--l", "-l"),
+    option("release.hierarchies"),
+    switch("release.local"),
+    option("release.suppression"),
+    option("release.quasi_identifiers", "--quasi-identifier"),
+    option(
+        "cleartext.missing", values={k: MISSING[k] for k in MISSING if k != "unknown"},
+        default="error", about="What an empty cell means: error, category or drop (its row).",
+    ),
+    option("also", hint=list[str], metavar="FILE"),
+    switch("threats.minimality"),
+    option("model.evidence", values=EVIDENCE),
+    option("seed", about="For tests only; without it the secure source is used."),
+    option("cleartext.sep", also=("release.sep",), values=SEPARATORS),
+    option("cleartext.encoding", also=("release.encoding",), values=ENCODINGS),
+    option("cleartext.decimal"),
+)  # fmt: skip
 def anonymize(
-    people: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
-    sensitive: Annotated[
-        list[str],
-        typer.Option(
-            help="Sensitive column, published unchanged; repeat for several (each is l-diverse)."
-        ),
-    ],
+    asked: Asked,
     out: Annotated[Path, typer.Option(help="Released table to write.")],
-    scheme: Annotated[
-        str,
-        typer.Option(help="mondrian, recode or anatomy.", autocompletion=complete_scheme),
-    ] = "mondrian",
-    k: Annotated[
-        int | None, typer.Option("--k", "-k", help="Smallest allowed size of a group.")
-    ] = None,
-    l: Annotated[  # noqa: E741
-        int | None,
-        typer.Option(
-            "--l", "-l", help="Smallest allowed number of different sensitive values in a group."
-        ),
-    ] = None,
-    hierarchies: Hierarchies = None,
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local", help="Local recoding: recode suppressed rows again at other levels (recode)."
-        ),
-    ] = False,
-    suppression: Annotated[
-        float, typer.Option(help="Largest share of rows that may be suppressed (recode).")
-    ] = 0.0,
     anatomy: Annotated[
         Path | None, typer.Option(help="Sensitive table to write beside --out (anatomy).")
     ] = None,
-    quasi_identifier: Annotated[
-        list[str] | None,
-        typer.Option(help="Column to publish; may be repeated. By default all but --sensitive."),
-    ] = None,
-    missing: Annotated[
-        str, typer.Option(help="What an empty cell means: error, category or drop (its row).")
-    ] = "error",
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
     ] = None,
-    also: Also = None,
-    minimality: Annotated[
-        bool,
-        typer.Option(
-            "--minimality",
-            help="With --report: what the anonymizer's choice itself gives away (recode, "
-            "mondrian).",
-        ),
-    ] = False,
-    evidence: EvidenceKind = "auto",
     keep_order: Annotated[
         bool,
         typer.Option(
@@ -110,13 +81,10 @@ def anonymize(
             help="Keep the order of the rows, which links them to the table in clear.",
         ),
     ] = False,
-    seed: Annotated[
-        int | None, typer.Option(help="For tests only; without it the secure source is used.")
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to leave out; may be repeated.", rich_help_panel=FILES),
     ] = None,
-    drop: Drop = None,
-    sep: Sep = "auto",
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,107 +95,71 @@ def anonymize(
     --also, earlier releases of the same people, it says what somebody finds out who has them all.
     """
     check_free((out, anatomy, report), force=force)
-    if drop:
-        from anonbayes.tables.build import open_source
-
-        names = open_source(people, drop=drop, sep=sep, encoding=encoding, decimal=decimal).names
-        quasi_identifier = [
-            name for name in quasi_identifier or names if name in names and name not in sensitive
-        ]
-    asked = ask(
-        "assessment",
-        {
-            "cleartext.file": people,
-            "cleartext.sep": sep,
-            "cleartext.encoding": encoding,
-            "cleartext.decimal": decimal,
-            "cleartext.missing": missing,
-            "release.scheme": scheme,
-            "release.sensitive": sensitive,
-            "release.k": k,
-            "release.l": l,
-            "release.hierarchies": hierarchies,
-            "release.local": local,
-            "release.suppression": suppression,
-            "release.quasi_identifiers": quasi_identifier,
-            "release.sep": sep,
-            "release.encoding": encoding,
-            "threats.minimality": minimality or None,
-            "model.evidence": evidence,
-            "seed": seed,
-            "also": further_releases(
-                also,
-                hierarchies=hierarchies,
-                group=None,
-                sensitive=sensitive,
-                drop=None,
-                domain=None,
-                sep=sep,
-                encoding=encoding,
-                decimal=decimal,
-                missing=missing,
-            ),
-        },
-        name=out.name,
+    request = asked.request(
+        out.name,
+        release={"quasi_identifiers": _chosen(asked, drop)},
+        also=further_releases(asked, missing=asked.keys["cleartext.missing"]),
     )
-    _check_files(scheme, anatomy, keep_order=keep_order)
-    if minimality and report is None:
+    settings = request.settings
+    _check_files(settings.release.scheme, anatomy, keep_order=keep_order)
+    if settings.threats.minimality and report is None:
         raise AnonbayesError("--minimality needs --report, which shows what it finds.")
-    with named_as_options():
-        prepared = asked.settings.make()
-    sep = _written_sep(people, sep, encoding)
+    with asked.in_options():
+        prepared = settings.make()
     table, recoding = prepared.made.table, prepared.made.recoding
-    writers = _writers(
-        table, out, anatomy, sensitive=sensitive, sep=sep, seed=seed, keep_order=keep_order
-    )
+    writers = _writers(asked, table, out, anatomy, keep_order=keep_order)
     risk = choice = None
-    told: list[str] = []
-    if report is not None or also:
+    lines: list[str] = []
+    if report is not None or settings.also:
         result = prepared.run()
-        risk, choice = result.answer.risk, result.fields["minimality"]
-        told = [] if result.answer.attackers is None else result.answer.attackers.text.splitlines()
-        told += [] if choice is None else [str(result.answer.minimality)]
+        risk, choice, attackers = (
+            result.answer.risk, result.fields["minimality"], result.answer.attackers
+        )  # fmt: skip
+        lines = [] if attackers is None else attackers.text.splitlines()
+        lines += [] if choice is None else [str(result.answer.minimality)]
     if report is not None:
         writers[report] = result.files["report.html"]
     write_files(writers)
     if as_json:
-        found = _content(table, recoding, risk) | {"minimality": choice}
-        print_json(found | {"files": [str(file) for file in writers]})
+        content = _content(table, recoding, risk) | {"minimality": choice}
+        print_json(content | {"files": [str(file) for file in writers]})
         return
     _print(table, recoding, risk, title=out.name)
-    say(*told, *map(str, writers))
+    say(*lines, *map(str, writers))
     if is_terminal():
-        say(
-            "Next: "
-            + _next(sensitive, people, out, anatomy, hierarchies, encoding, decimal, missing)
-        )
+        say(f"Next: {_next(asked, out, anatomy)}")
 
 
-def _written_sep(people: Path, sep: str, encoding: str) -> str:
-    """Return the separator of what is written: that of the table in clear, if it has one."""
-    from anonbayes.io.text import is_binary, separator
+def _chosen(asked: Asked, drop: list[str] | None) -> list[str]:
+    """Quasi-identifiers that were asked for, without columns that are dropped."""
+    chosen: list[str] = asked.values["quasi_identifier"] or []
+    if not drop:
+        return chosen
+    from anonbayes.tables.build import open_source
 
-    return ";" if is_binary(people) else separator(people, sep, encoding=encoding)
+    how = {name: asked.values[name] for name in ("sep", "encoding", "decimal")}
+    names = open_source(asked.values["people"], drop=drop, **how).names
+    secret = asked.values["sensitive"]
+    return [name for name in chosen or names if name in names and name not in secret]
 
 
 def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None:
     if scheme == "anatomy" and anatomy is None:
         raise AnonbayesError("--scheme anatomy needs --anatomy for its second table.")
-    for option, value in (("--anatomy", anatomy), ("--keep-order", keep_order)):
-        if value and (scheme == "anatomy") == (option == "--keep-order"):
-            raise AnonbayesError(f"{option} has no meaning with --scheme {scheme}.")
+    for name, value in (("--anatomy", anatomy), ("--keep-order", keep_order)):
+        if value and (scheme == "anatomy") == (name == "--keep-order"):
+            raise AnonbayesError(f"{name} has no meaning with --scheme {scheme}.")
 
 
 def _writers(
-    table: ReleasedTable,
-    out: Path,
-    anatomy: Path | None,
-    *,
-    sensitive: list[str],
-    sep: str,
-    seed: int | None,
-    keep_order: bool,
+    asked: Asked, table: ReleasedTable, out: Path, anatomy: Path | None, *, keep_order: bool
 ) -> dict[Path, Any]:
+    """What writes the release, with the separator of the table in clear if it has one."""
+    from anonbayes.io.text import is_binary, separator
+
+    people, sensitive, seed = (asked.values[name] for name in ("people", "sensitive", "seed"))
+    sep, encoding = asked.values["sep"], asked.values["encoding"]
+    sep = ";" if is_binary(people) else separator(people, sep, encoding=encoding)
     if anatomy is not None:
         items, slots = table.to_frames()
         return {out: frame_writer(items, sep), anatomy: frame_writer(slots, sep)}
@@ -290,49 +222,28 @@ def _print(
         say(risk.text)
 
 
-def _next(
-    sensitive: list[str],
-    people: Path,
-    out: Path,
-    anatomy: Path | None,
-    hierarchies: Path | None,
-    encoding: str,
-    decimal: str,
-    missing: str,
-) -> str:
+def _next(asked: Asked, out: Path, anatomy: Path | None) -> str:
     """Return the command that assesses the release."""
     import shlex
 
-    words = ["anonbayes", "assess", str(out), "--cleartext", str(people)]
-    words += [word for name in sensitive for word in ("--sensitive", name)]
+    given = asked.values
+    words = ["anonbayes", "assess", str(out), "--cleartext", str(given["people"])]
+    words += [word for name in given["sensitive"] for word in ("--sensitive", name)]
     if anatomy is not None:
         words += ["--anatomy", str(anatomy), "--group", GROUP]
-    elif hierarchies is not None:
-        words += ["--hierarchies", str(hierarchies)]
-    for option, value, usual in (
-        ("--encoding", encoding, "utf-8"),
-        ("--decimal", decimal, "."),
-        ("--missing", missing, "error"),
-    ):
-        words += [option, value] if value != usual else []
+    elif given["hierarchies"] is not None:
+        words += ["--hierarchies", str(given["hierarchies"])]
+    for name, usual in (("encoding", "utf-8"), ("decimal", "."), ("missing", "error")):
+        words += [f"--{name}", given[name]] if given[name] != usual else []
     return shlex.join([*words, "--out", "results"])
 
 
 # -- a released table ------------------------------------------------------------------------------
 
 
+@asks("assessment", argument("release.file", "released"), *RELEASE)
 def describe(
-    file: File,
-    sensitive: Sensitive,
-    hierarchies: Hierarchies = None,
-    sep: Sep = "auto",
-    encoding: Encoding = "utf-8",
-    decimal: Decimal = ".",
-    anatomy: Anatomy = None,
-    group: Group = None,
-    drop: Drop = None,
-    domain: Domains = None,
-    missing: Missing = "error",
+    asked: Asked,
     population: Annotated[
         Path | None,
         typer.Option(
@@ -344,16 +255,13 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe a released table: groups, k, l and other privacy models, what each column hides."""
-    table = read_release(
-        file, sensitive=sensitive, hierarchies=hierarchies, anatomy=anatomy, group=group,
-        drop=drop, domain=domain, sep=sep, encoding=encoding, decimal=decimal, missing=missing,
-    )  # fmt: skip
-    models = _models(table, population, sep=sep, encoding=encoding, decimal=decimal)
+    table = read_release(asked)
+    models = _models(table, population, asked)
     if as_json:
         print_json(_as_json(table) | {"privacy_models": models})
     else:
         shown: dict[str, object] = {MODELS[name]: value for name, value in models.items()}
-        show_release(table, title=file.name, more=shown)
+        show_release(table, title=asked.values["released"].name, more=shown)
 
 
 MODELS = {
@@ -365,13 +273,14 @@ MODELS = {
 }
 
 
-def _models(table: ReleasedTable, population: Path | None, **how: str) -> dict[str, float]:
+def _models(table: ReleasedTable, population: Path | None, asked: Asked) -> dict[str, float]:
     from anonbayes.io.text import read_csv_text
     from anonbayes.risk.syntactic import privacy_models
 
     if not table.secrets_known or not table.n_groups:
         return {}
-    everybody = None if population is None else read_csv_text(population, **how)  # type: ignore[arg-type]
+    how = {name: asked.values[name] for name in ("sep", "encoding", "decimal")}
+    everybody = None if population is None else read_csv_text(population, **how)
     return privacy_models(table, population=everybody)
 
 
@@ -430,7 +339,6 @@ def hierarchy(
     """
     import pandas as pd
 
-    from anonbayes.cli.options import parse_number
     from anonbayes.domains import Domain
     from anonbayes.hierarchies import Hierarchy
     from anonbayes.io.text import read_columns

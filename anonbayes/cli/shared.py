@@ -1,15 +1,16 @@
-"""What several commands do alike: options become requests, files are written with care."""
+"""What several commands do alike: releases, attackers, mechanisms; files written with care."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anonbayes.channels.registry import MechanismKind, find_mechanism
+from anonbayes.cli.options import Asked, parse_number
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
 from anonbayes.io.files import Writer, save_plot, write_frame
@@ -17,23 +18,20 @@ from anonbayes.io.files import Writer, save_plot, write_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-    from anonbayes.scenario.load import Scenario
+    from anonbayes.domains import Domain
     from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
     "EXCEEDED",
     "ReleaseSource",
-    "ask",
     "attacker_keys",
-    "by_name",
     "check_free",
     "command_line",
     "frame_writer",
     "full_column",
     "further_releases",
     "known_column",
-    "named_as_options",
-    "parse_weights",
+    "make_mechanism",
     "plot_writer",
     "read_column",
     "read_release",
@@ -43,116 +41,7 @@ EXCEEDED = 3
 
 
 # -------------------------------------------------------------------------------------------------
-# From options to the request that a scenario file would make.
-
-OPTIONS = {
-    "release.sensitive_file": "--anatomy",
-    "release.domains": "--domain",
-    "release.quasi_identifiers": "--quasi-identifier",
-    "threats.measure": "--threat",
-    "cleartext.file": "--cleartext",
-    "cleartext.partial": "--allow-partial",
-    "others.file": "--register",
-    "also": "--also",
-    "also.person": "--person",
-    "population.size": "--population",
-    "sample.attributes": "--attribute",
-    "sample.weights": "--weights",
-}
-"""Keys that are called otherwise on the command line."""
-
-
-def ask(kind: str, keys: Mapping[str, Any], *, name: str = "") -> Scenario:
-    """Return the request that options make; see `anonbayes.scenario.load.request`."""
-    from anonbayes.scenario.load import request
-
-    return request(kind, {"question": name, **keys}, name=name, options=OPTIONS)
-
-
-@contextmanager
-def named_as_options() -> Iterator[None]:
-    """Let errors about keys of a request speak of the options that gave them."""
-    from anonbayes.scenario.keys import in_options
-
-    try:
-        yield
-    except AnonbayesError as error:
-        error.args = (in_options(str(error), OPTIONS), *error.args[1:])
-        raise
-
-
-def by_name(texts: Iterable[str] | None, *, option: str, example: str) -> dict[str, str]:
-    """Return what follows each name, of texts such as ``name=...``.
-
-    Examples
-    --------
-    >>> by_name(["sex=f,m", "age=18-99"], option="--domain", example="sex=f,m")
-    {'sex': 'f,m', 'age': '18-99'}
-    """
-    out = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise AnonbayesError(f"{option} {text!r} must be NAME=..., such as {example}.")
-        out[name] = value
-    return out
-
-
-def parse_weights(texts: list[str] | None, *, option: str, example: str = "HIV=0.1") -> Any:
-    """Return prior weights: one for all, by name, or the word for a rule.
-
-    Examples
-    --------
-    >>> parse_weights(["0.5"], option="--alpha"), parse_weights(["HIV=0.1"], option="--alpha")
-    (0.5, {'HIV': 0.1})
-    """
-    from anonbayes.cli.options import parse_number
-
-    if not texts:
-        return None
-    if len(texts) == 1 and "=" not in texts[0]:
-        number = parse_number(texts[0])
-        return texts[0] if number is None else number
-    weights = {}
-    for name, text in by_name(texts, option=option, example=example).items():
-        weight = parse_number(text)
-        if weight is None:
-            raise AnonbayesError(f"{option} {name}={text}: {text!r} is not a number.")
-        weights[name] = weight
-    return weights
-
-
-def release_keys(
-    file: Path,
-    *,
-    sensitive: list[str],
-    hierarchies: Path | None,
-    anatomy: Path | None,
-    group: str | None,
-    drop: list[str] | None,
-    domain: list[str] | None,
-    sep: str,
-    missing: str,
-    encoding: str = "utf-8",
-    decimal: str = ".",
-    person: str | None = None,
-) -> dict[str, Any]:
-    """Keys of a release in files."""
-    keys = {
-        "person": person,
-        "file": file,
-        "sensitive_file": anatomy,
-        "group": group,
-        "sep": sep,
-        "encoding": encoding,
-        "decimal": decimal,
-        "drop": drop,
-        "domains": by_name(domain, option="--domain", example="sex=f,m or age=18-99"),
-        "missing": missing,
-        "sensitive": sensitive,
-        "hierarchies": hierarchies,
-    }
-    return {f"release.{name}": value for name, value in keys.items()}
+# Releases and attackers on the command line.
 
 
 @dataclass(frozen=True)
@@ -177,24 +66,27 @@ class ReleaseSource:
             )
         return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
 
+    def keys(self, hierarchies: Path | None, group: str | None) -> dict[str, Any]:
+        """Keys of a release in these files; hierarchies and groups are for one kind each."""
+        keys: dict[str, Any] = {"file": self.file}
+        if self.anatomy is not None:
+            keys |= {"sensitive_file": self.anatomy, "group": group}
+        elif hierarchies is not None:
+            keys["hierarchies"] = hierarchies
+        return keys
 
-def further_releases(
-    texts: Iterable[str] | None, *, hierarchies: Path | None, group: str | None, **how: Any
-) -> list[dict[str, Any]]:
+
+def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[str, Any]]:
     """Further releases of the same people, as a request has them: one table of keys each."""
-    found = []
-    for source in map(ReleaseSource.of, texts or ()):
-        vertical = source.anatomy is not None
-        keys = release_keys(
-            source.file,
-            anatomy=source.anatomy,
-            hierarchies=None if vertical else hierarchies,
-            group=(group or "group") if vertical else None,
-            **how,
-        )
-        named = {k.removeprefix("release."): v for k, v in keys.items()}
-        found.append({k: v for k, v in named.items() if v not in (None, {})})
-    return found
+    alike = ("sensitive", "drop", "domains", "sep", "encoding", "decimal", "missing", "person")
+    given = {key.removeprefix("release."): value for key, value in asked.keys.items()}
+    common = {name: given[name] for name in alike if name in given}
+    if missing is not None:
+        common["missing"] = missing
+    return [
+        common | source.keys(given.get("hierarchies"), given.get("group", "group"))
+        for source in map(ReleaseSource.of, asked.values["also"] or ())
+    ]
 
 
 KINDS: dict[str, dict[str, bool]] = {
@@ -228,13 +120,13 @@ def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
     return found
 
 
-def read_release(file: Path, **options: Any) -> ReleasedTable:
+def read_release(asked: Asked) -> ReleasedTable:
     """Read a recoded table, or the two tables of an Anatomy."""
     from anonbayes.scenario.release import make_release
 
-    asked = ask("assessment", release_keys(file, **options), name=file.name)
-    with named_as_options():
-        return make_release(asked.settings.release).table
+    settings = asked.request(asked.values["released"].name).settings
+    with asked.in_options():
+        return make_release(settings.release).table
 
 
 def command_line() -> str:
@@ -302,3 +194,147 @@ def read_column(
     from anonbayes.io.text import read_csv_text
 
     return full_column(read_csv_text(file, sep=sep), column, file, option)
+
+
+# -------------------------------------------------------------------------------------------------
+# Mechanisms.
+
+
+def make_mechanism(
+    mechanism: str,
+    *,
+    epsilon: float | None,
+    values: str | None,
+    sep: str = ";",
+    column: str = "value",
+    numbers: bool = False,
+    bins: str | None = None,
+    rule: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return the channel that the options of a command describe.
+
+    Parameters
+    ----------
+    mechanism : str
+        A mechanism of `anonbayes.channels.registry`.
+    epsilon, values, bins, rule
+        Options of the command.
+    sep : str
+        Separator of files.
+    column : str
+        Name of the domain.
+    numbers : bool
+        Whether ``--values 0-N`` may stay numbers, of which none is ever listed.
+    **options
+        Those of `anonbayes.channels.registry.OPTIONS` that the command has. Budgets, matrix and
+        shares are files, which also list the values.
+
+    Examples
+    --------
+    >>> make_mechanism("rappor", epsilon=1.0, values="a,b,c").epsilon
+    1.0
+    """
+    from anonbayes.domains import Domain, IntegerDomain
+    from anonbayes.io.text import parse_values
+
+    kind = find_mechanism(mechanism)
+    kind.check({**dict.fromkeys(kind.needs), **options}, prefix="--")
+    if (epsilon is None) == kind.takes_epsilon:
+        what = "needs" if kind.takes_epsilon else "has budgets of its own, without"
+        raise AnonbayesError(f"--mechanism {kind.name} {what} --epsilon.")
+    if rule is not None and "budgets" not in kind.needs:
+        raise AnonbayesError(f"--rule has no meaning with --mechanism {kind.name}.")
+    if bins is not None or kind.numeric:
+        return kind.make(_numeric_domain(kind, bins, values, column), epsilon)
+    for option, read in READERS.items():
+        if option not in kind.needs:
+            continue
+        if values is not None:
+            raise AnonbayesError(f"--mechanism {kind.name} takes values from --{option}.")
+        listed, options[option] = read(options[option], sep, rule)
+        return kind.make(Domain(column, listed), epsilon, **options)
+    if values is None:
+        raise AnonbayesError(
+            "--values is missing: list what people could hold, whether or not anybody does."
+        )
+    held = parse_values(values)
+    if numbers and isinstance(held, range) and held.start == 0:
+        domain: Domain = IntegerDomain(len(held), column)
+    else:
+        domain = Domain(column, [str(value) for value in held])
+    return kind.make(domain, epsilon, **options)
+
+
+def _numeric_domain(
+    mechanism: MechanismKind, bins: str | None, values: str | None, column: str
+) -> Domain:
+    from anonbayes.channels.numbers import BinnedDomain
+    from anonbayes.domains import Domain, number_place
+    from anonbayes.io.text import parse_values
+
+    if not mechanism.numeric:
+        raise AnonbayesError(f"--bins has no meaning with --mechanism {mechanism.name}.")
+    if (bins is None) == (values is None):
+        raise AnonbayesError(
+            f"--mechanism {mechanism.name} needs --bins lower:upper:number, or numbers as --values."
+        )
+    if bins is not None:
+        parts = [parse_number(part) for part in bins.split(":")]
+        if len(parts) != 3 or None in parts:
+            raise AnonbayesError(f"--bins {bins!r} must be lower:upper:number, such as 0:100:50.")
+        return BinnedDomain(column, *parts)  # type: ignore[arg-type]
+    listed = [number_place(value) for value in parse_values(values or "")]
+    if None in listed:
+        wrong = parse_values(values or "")[listed.index(None)]
+        raise AnonbayesError(f"--values has {wrong!r}; {mechanism.name} is for numbers.")
+    return Domain(column, sorted(listed))  # type: ignore[type-var]
+
+
+def _budgets(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values and budgets in the file of `anonbayes budgets`."""
+    listed, table = _read(file, sep)
+    chosen = rule or (next(iter(table)) if len(table) == 1 else None)
+    if chosen not in table:
+        what = "--rule is missing" if rule is None else f"--rule {rule!r} is not in {file.name!r}"
+        raise AnonbayesError(f"{what}. {nearest(rule or '', table)}")
+    return listed, table[chosen]
+
+
+def _rows(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values, and the probabilities of their reports."""
+    listed, table = _read(file, sep)
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return listed, dict(zip(listed, rows, strict=True))
+
+
+def _shares(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
+    """Values and shares, which are made to sum to one."""
+    listed, table = _read(file, sep)
+    if len(table) != 1:
+        raise AnonbayesError(f"{file.name!r} must have two columns: values and shares.")
+    (shares,) = table.values()
+    total = sum(shares)
+    return listed, [share / total for share in shares] if total else shares
+
+
+def _read(file: Path, sep: str) -> tuple[list[str], dict[str, list[float]]]:
+    """First column of a file as texts, all others as numbers of at least 0."""
+    from anonbayes.io.text import read_csv_text
+
+    frame = read_csv_text(file, sep=sep)
+    first, *others = frame.columns
+    table: dict[str, list[float]] = {}
+    for name in others:
+        table[name] = []
+        for row, text in enumerate(frame[name]):
+            number = parse_number(text)
+            if number is None or number < 0:
+                raise AnonbayesError(
+                    f"{file.name!r}, column {name!r}, row {row}: {text!r} is no number from 0 on."
+                )
+            table[name].append(number)
+    return frame[first].tolist(), table
+
+
+READERS = {"budgets": _budgets, "matrix": _rows, "shares": _shares}

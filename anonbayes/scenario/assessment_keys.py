@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from anonbayes.errors import AnonbayesError
-from anonbayes.scenario.keys import Section, Several, key
+from anonbayes.scenario.choices import ENGINES, EVIDENCE, PRESETS, THREATS
+from anonbayes.scenario.keys import Section, Several, key, word_of
 from anonbayes.scenario.outputs import Outputs
 
 __all__ = [
@@ -21,29 +22,33 @@ __all__ = [
 ]
 
 
+Evidence: Any = word_of(EVIDENCE)
+Engine: Any = word_of(ENGINES)
+Threat: Any = word_of(THREATS)
+Preset: Any = word_of(PRESETS)
+
+
 class Model(Section):
     """Prior and sampler."""
 
-    alpha: Any = key("Dirichlet weights of the sensitive values: a number, list or table.", 1.0)
-    beta: Any = key('Weights of the other values: a number, a table by attribute, or "pooled"; by '
-                    "default 1 with independent evidence, pooled with weighted evidence.",
-                    None)  # fmt: skip
-    evidence: Literal["auto", "independent", "weighted"] = key(
-        "How attributes add up: each in full, by weights learned from the release, or whichever "
-        "of the two tells held-out rows better.", "auto",
+    alpha: Any = key(
+        "Prior weight of the sensitive values: one for all, or by value, such as HIV=0.1; 1 by "
+        "default.", 1.0,
     )  # fmt: skip
-    method: Literal["auto", "exact", "gibbs", "nuts"] = key("Engine.", "auto")
+    beta: Any = key(
+        "Prior weight of the other values: one for all, by column, or the word pooled; by default "
+        "1 with independent evidence, pooled with weighted evidence.", None,
+    )  # fmt: skip
+    evidence: Evidence = key(
+        "How columns add up: independent (each in full), weighted (by weights learned from the "
+        "release), or auto (whichever predicts held-out rows better).", "auto",
+    )  # fmt: skip
+    method: Engine = key("Engine: auto, exact, gibbs or nuts.", "auto")
     step: str | None = key("Kind of Gibbs step for an Anatomy, such as tempered.", None)
     draws: int = key("Draws per chain.", 1000, ge=1)
-    tune: int | None = key("Sweeps before them.", None, ge=0)
+    tune: int | None = key("Sweeps to discard before the draws.", None, ge=0)
     chains: int = key("Number of chains.", 4, ge=1)
     cores: int | None = key("Chains that run at the same time.", None, ge=1)
-
-
-Threat = Literal["RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain"]
-
-
-Preset = Literal["ema_0070", "health_canada", "cell_size_11", "group_of_5", "group_of_20"]
 
 
 class Threats(Section):
@@ -52,12 +57,10 @@ class Threats(Section):
     harm: Several[str] = key("Sensitive values that must not be inferred; by default any.", ())
     kind: Literal["predictive", "conditional"] = key("The learner's belief.", "predictive")
     minimality: bool = key(
-        "Whether to find what the anonymizer's choice gives away (recode, mondrian): cleartexts "
-        "are anonymized again.", False,
+        "Find what the anonymizer's choice itself gives away (recode, mondrian), by anonymizing "
+        "again; shown in the report.", False,
     )  # fmt: skip
-    measure: Threat = key(
-        "Measure of threat by which the releases of a sweep are compared.", "RGT_A"
-    )
+    measure: Threat = key("Measure of threat by which releases are compared.", "RGT_A")
 
 
 class Victim(Section):
@@ -81,8 +84,8 @@ class Attacker(Section):
     )
     group: bool = key("Whether the group of an Anatomy is known, which cleartext.group names.",
                       False)  # fmt: skip
-    others: bool = key("Whether the attacker holds the register of [others].", False)
-    also: bool = key("Whether the attacker holds the further releases of [[also]].", False)
+    others: bool = key("Whether the attacker holds the register, [others].", False)
+    also: bool = key("Whether the attacker holds the further releases, [[also]].", False)
     alpha: Any = key("Prior weights of the sensitive values; by default those of [model].", None)
     beta: Any = key("Prior weights of the other values; by default those of [model].", None)
     at_most: dict[str, float] = key(
@@ -102,46 +105,58 @@ class AssessedPopulation(Section):
     """The population that the people of the table are part of."""
 
     size: int | None = key(
-        "People in the population, those of the table included; then it is estimated who stands "
-        "out among them and, with others, how surely it can be told who is in the table.",
-        None, ge=1)  # fmt: skip
+        "People in the population, those of the table included. Adds who stands out among them "
+        "and, with [others], how surely one can tell who is in the table.", None, ge=1,
+    )  # fmt: skip
+
+
+def _share(about: str) -> Any:
+    return key(about, None, ge=0, le=1)
 
 
 class AssessmentLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
     max_relative_threat: float | None = key("Largest relative threat of anybody.", None, gt=0)
-    max_threatened: float | None = key("Largest share of threatened people.", None, ge=0, le=1)
-    max_cost: float | None = key("Largest cost of being in the table: share of people guessed "
-                                 "right beyond what the population gives away.", None, ge=0,
-                                 le=1)  # fmt: skip
-    max_doubled: float | None = key("Largest share of people threatened with a relative threat of "
-                                    "2 or more.", None, ge=0, le=1)  # fmt: skip
-    max_log_loss_gain: float | None = key("Most that being in the table may teach about a secret, "
-                                          "in nats.", None, gt=0)  # fmt: skip
-    max_population_uniques: float | None = key(
-        "Largest number of people of the release who are unique in the population, at the upper "
-        "end of the interval; needs population.size.", None, ge=0)  # fmt: skip
-    max_match_probability: float | None = key(
-        "Largest probability that a match of a released row to a person of the population is "
-        "right; needs population.size.", None, ge=0, le=1)  # fmt: skip
-    max_membership_tpr: float | None = key(
-        "Largest share of the table's people found by asking who is in it, with 1 % of others "
-        "found wrongly, at the upper end of the interval; needs population.size and others.",
-        None, ge=0, le=1)  # fmt: skip
-    max_belief: float | None = key("Largest belief of the attacker in anybody's true secret: of "
-                                   "people in the cleartext, and of victims.", None, ge=0,
-                                   le=1)  # fmt: skip
-    at_most: dict[str, float] = key('Largest acceptable value of any measure, such as "Ti_q95" = '
-                                    "2.0.", dict)  # fmt: skip
-    at_least: dict[str, float] = key('Smallest acceptable value of any measure, such as "RF" = '
-                                     "0.9.", dict)  # fmt: skip
-    preset: Preset | None = key(
-        "Named threshold of the highest risk of re-identification (1 over the smallest group).",
-        None,
+    max_threatened: float | None = _share("Largest share (0 to 1) of threatened people.")
+    max_cost: float | None = _share(
+        "Largest cost of being in the table: the share (0 to 1) of people guessed right beyond "
+        "what the population gives away."
     )
+    max_doubled: float | None = _share(
+        "Largest share (0 to 1) of people with a relative threat of 2 or more."
+    )
+    max_log_loss_gain: float | None = key(
+        "Most that being in the table may teach about a secret, in nats.", None, gt=0
+    )
+    max_population_uniques: float | None = key(
+        "Most people of the release who may be unique in the population, at the upper end of the "
+        "interval; needs population.size.", None, ge=0,
+    )  # fmt: skip
+    max_match_probability: float | None = _share(
+        "Largest probability that a released row is matched to the right person of the population; "
+        "needs population.size."
+    )
+    max_membership_tpr: float | None = _share(
+        "Largest share (0 to 1) of the table's people found by asking who is in it, with 1 % of "
+        "others found wrongly, at the upper end of the interval; needs population.size and "
+        "[others]."
+    )
+    max_belief: float | None = _share(
+        "Largest belief (0 to 1) of the attacker in anybody's true secret."
+    )
+    at_most: dict[str, float] = key(
+        "Largest acceptable value of any measure, such as Ti_q95=2 or ece_A=0.05.", dict
+    )
+    at_least: dict[str, float] = key(
+        "Smallest acceptable value of any measure, such as RF=0.9.", dict
+    )
+    preset: Preset | None = key(
+        "Published threshold for the highest risk of re-identification, 1 over the smallest group: "
+        f"{', '.join(PRESETS)}.", None,
+    )  # fmt: skip
     require_convergence: bool | None = key(
-        "Whether the chains must be trustworthy; by default wherever another limit is set.", None
+        "Whether the chains must be trustworthy; the default wherever another limit is set.", None
     )
 
     def check(self) -> Iterator[str]:
@@ -173,12 +188,12 @@ class AssessmentOutputs(Outputs):
 
     report: bool = key("Write a report as one HTML page.", True)
     show_values: bool = key(
-        "Show the values of threatened people, and values that only the "
-        "cleartext has, in the report.",
-        False,
-    )
+        "Show the values of threatened people, and values that only the cleartext has, in the "
+        "report.", False,
+    )  # fmt: skip
     hide_values: bool = key(
-        "Number the values that the release does not show in the netCDF file, too.", False
+        "In posterior.nc, too, replace values that the release does not show by numbers.", False
     )
-    draws: bool = key("Store draws in the netCDF file also where a closed form makes the same ones "
-                      "again when the file is read.", False)  # fmt: skip
+    draws: bool = key(
+        "Store draws in posterior.nc even where a closed form can reproduce them.", False
+    )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.io.text import AUTO
-from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.choices import COVERAGES
+from anonbayes.scenario.keys import File, Section, Several, key, word_of
 from anonbayes.scenario.outputs import Outputs, Result, compare_limits
 from anonbayes.scenario.release import SEPARATOR
 
@@ -25,6 +25,9 @@ __all__ = ["Checkins", "PreparedCheckins"]
 # The keys.
 
 
+Coverage: Any = word_of(COVERAGES)
+
+
 class Users(Section):
     """Users and the place each of them is at."""
 
@@ -34,8 +37,8 @@ class Users(Section):
     exponent: float = key("Of the popularity.", 1.0, ge=0)
     file: File | None = key("Delimited UTF-8 file with one user per line.", None)
     column: str | None = key("Column of the places.", None)
-    sep: str = key(SEPARATOR, AUTO)
-    sensitive: Several[str] = key("Places that are sensitive in themselves.", ())
+    sep: str = key(SEPARATOR, "auto")
+    sensitive: Several[str] = key("Values that are sensitive in themselves.", ())
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
@@ -53,11 +56,14 @@ class CheckinsProtocol(Section):
     rule: Literal["confidence", "posterior"] = key(
         "How budgets follow from the first reports.", "confidence"
     )
-    alpha: float = key("Error probability of the rule.", 0.05, gt=0, le=1)
-    coverage: Literal["simultaneous", "pointwise"] = key(
-        "Whether the rule may err for any place, or for each (as published).", "simultaneous"
+    alpha: float = key(
+        "Probability that limits from reports, or from a posterior, are wrong.", 0.05, gt=0, le=1
     )
-    cap: float = key("Largest budget of a sensitive place.", 1.0, gt=0)
+    coverage: Coverage = key(
+        "What alpha is about: all values together (simultaneous, which keeps gamma / users), or "
+        "each value (pointwise, as published).", "simultaneous",
+    )  # fmt: skip
+    cap: float = key("Largest budget of a value that is sensitive in itself.", 1.0, gt=0)
 
 
 class CheckinsLimits(Section):

@@ -35,6 +35,7 @@ from anonbayes.errors import AnonbayesError, nearest
 
 __all__ = [
     "AnyPath",
+    "Declared",
     "Directory",
     "File",
     "OneOrMore",
@@ -43,9 +44,11 @@ __all__ = [
     "Several",
     "build",
     "describe_keys",
+    "find_key",
     "in_options",
     "json_schema",
     "key",
+    "word_of",
 ]
 Item = TypeVar("Item")
 S = TypeVar("S", bound="Section")
@@ -127,6 +130,11 @@ OneOrMore = Annotated[
 """A text, or a list of texts."""
 
 
+def word_of(words: Iterable[str]) -> Any:
+    """Return the type of a key that has one of some words."""
+    return typing.Literal[tuple(words)]
+
+
 # -------------------------------------------------------------------------------------------------
 # From content to sections.
 
@@ -190,7 +198,7 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
     '--max-cost 7 needs --cleartext.'
     """
     words = _Words(options)
-    text = re.sub(r"\[(\w+)\]", lambda found: words.name(found[1]), text)
+    text = re.sub(r"\[{1,2}(\w+)\]{1,2}", lambda found: words.name(found[1]), text)
     dotted = rf"\b(?:{'|'.join(_section_names(Section))})(?:\.\w+)+(?: =)?"
     return re.sub(dotted, lambda found: words.name(found[0].removesuffix(" =")), text)
 
@@ -282,6 +290,53 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 def _is_section(part: Any) -> bool:
     return isinstance(part, type) and issubclass(part, Section)
+
+
+# -- for options of commands ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A key as it was declared."""
+
+    hint: Any
+    default: Any
+    about: str
+
+    @property
+    def outer(self) -> Any:
+        """Type of the value, without what it holds."""
+        return _outer(self.hint)
+
+    @property
+    def option_type(self) -> Any:
+        """Type of an option that gives this value; tables and weights are texts to be read."""
+        if self.outer in (str, int, float, bool, Path):
+            return self.outer
+        if self.outer is typing.Literal:
+            return str
+        inner = typing.get_args(self.hint)
+        return list[float] if self.outer is tuple and float in _parts(inner[0]) else list[str]
+
+    def about_in(self, options: Mapping[str, str]) -> str:
+        """Meaning, in words of a command's options."""
+        return in_options(self.about, options)
+
+
+def find_key(section: type[Section], dotted: str) -> Declared:
+    """Find a key below a section.
+
+    Examples
+    --------
+    >>> from anonbayes.scenario.load import KINDS
+    >>> found = find_key(KINDS["assessment"], "model.draws")
+    >>> found.option_type, found.default, found.about
+    (<class 'int'>, 1000, 'Draws per chain.')
+    """
+    *parents, last = dotted.split(".")
+    field = _section_at(section, tuple(parents)).model_fields[last]
+    default = ... if field.is_required() else field.get_default(call_default_factory=True)
+    return Declared(field.annotation, default, field.description or "")
 
 
 # -- for editors ----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
-from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import File, Section, key
 from anonbayes.scenario.release import DECIMAL, ENCODING, NAMES, SEPARATOR, Release
 
@@ -38,11 +37,12 @@ class PeopleInClear(Section):
     dataset: str | None = key(NAMES, None)
     file: File | None = key("File with a header line: delimited text, parquet, Excel, SPSS or "
                             "Stata.", None)  # fmt: skip
-    sep: str = key(SEPARATOR, AUTO)
+    sep: str = key(SEPARATOR, "auto")
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
-    partial: bool = key("Whether the file may hold other people than the release: part of them, or "
-                        "more.", False)  # fmt: skip
+    partial: bool = key(
+        "Accept a cleartext with part of the people of the release, or with more.", False
+    )
     missing: Literal["as_released", "error", "unknown", "category", "drop"] = key(
         "What an empty cell of a column that is used means: the same as in the release, a mistake, "
         "that nobody knows the value (the person is then not assessed), a value of its own, or "
@@ -50,8 +50,9 @@ class PeopleInClear(Section):
     )  # fmt: skip
 
     group: str | None = key(
-        "Column that names each person's group in an Anatomy, for an attacker who knows it.", None
-    )
+        "Column of the cleartext that names each person's group of the Anatomy, for an attacker "
+        "who knows it.", None,
+    )  # fmt: skip
 
     @property
     def text(self) -> dict[str, str]:

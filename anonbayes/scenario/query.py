@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
-from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import Outputs, Result, compare_limits
 from anonbayes.scenario.people_in_clear import with_numbers
@@ -33,7 +32,7 @@ class Numbers(Section):
     values: Several[float] = key("The numbers.", ())
     file: File | None = key("Delimited UTF-8 file with one person per line.", None)
     column: str | None = key("Column of the numbers.", None)
-    sep: str = key(SEPARATOR, AUTO)
+    sep: str = key(SEPARATOR, "auto")
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.io.text import AUTO
-from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key
+from anonbayes.scenario import choices
+from anonbayes.scenario.choices import MISSING
+from anonbayes.scenario.keys import (
+    Directory,
+    File,
+    OneOrMore,
+    Section,
+    Several,
+    key,
+    word_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,13 +43,15 @@ __all__ = [
 ]
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
-SEPARATOR = 'Separator: a character, "tab", or "auto" to look for it in the header line.'
+SEPARATOR = "Separator: a character, tab, or auto to look for it in the header line."
 ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
-DECIMAL = "Decimal mark of numbers in delimited text."
+DECIMAL = "Decimal mark of numbers in delimited text: a point or a comma."
 
 CHANNELS = tuple(name for name, kind in MECHANISMS.items() if not kind.sets)
 NUMERIC = tuple(name for name in CHANNELS if MECHANISMS[name].numeric)
-Shown: Any = Literal[("clear", "level", "bins", *CHANNELS)]  # type: ignore[valid-type]
+Shown: Any = word_of(("clear", "level", "bins", *CHANNELS))
+Missing: Any = word_of(MISSING)
+Scheme: Any = word_of((*choices.SCHEMES, "columns"))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -53,7 +64,10 @@ class MechanismOptions(Section):
     sensitive: Several[str] = key("Values to protect (utility-optimized mechanisms).", ())
     g: int | None = key("Number of symbols (local_hashing); the best by default.", None, ge=2)
     d: int | None = key("Values in a report (subset_selection); the best by default.", None, ge=1)
-    infinite: float | None = key("Budget of all reports of a person (longitudinal).", None, ge=0)
+    infinite: float | None = key(
+        "Budget of all reports of a person together (longitudinal); twice the budget of one by "
+        "default.", None, ge=0,
+    )  # fmt: skip
     budgets: dict[str, float] = key("Budget of each value (input_discriminative_ue).", dict)
     matrix: dict[str, dict[str, float]] = key(
         "Probabilities of the reports of each value (matrix).", dict
@@ -120,30 +134,28 @@ class Release(Section):
 
     dataset: str | None = key(NAMES, None)
     parameters: dict[str, int] = key("Parameters of the dataset.", dict)
-    file: File | None = key("Released table; of an Anatomy its quasi-identifiers.", None)
+    file: File | None = key("Released table; of an Anatomy, its quasi-identifiers.", None)
     sensitive_file: File | None = key("Sensitive table of an Anatomy.", None)
     group: str | None = key("Group column of an Anatomy.", None)
-    sep: str = key(SEPARATOR, AUTO)
+    sep: str = key(SEPARATOR, "auto")
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
     person: str | None = key(
-        "Column of the file that names people, so that their rows in [[also]] are known.", None
+        "Column that names people in all releases; without it, equal records are matched.", None
     )
-    drop: Several[str] = key("Columns of the file to leave out.", ())
+    drop: Several[str] = key("Columns to leave out.", ())
     domains: dict[str, Any] = key(
-        'Possible values of columns, such as age = "18-99" or sex = ["f", "m"]; by default those '
-        "that the file and the hierarchies show.", dict,
+        "Possible values of columns, such as age=18-99, sex=f,m or place=@file; by default those "
+        "that the files show.", dict,
     )  # fmt: skip
-    missing: Literal["error", "unknown", "category", "drop"] = key(
-        "What an empty cell means: a mistake, any value, a value of its own, or that its row is "
-        "left out.", "error",
+    missing: Missing = key(
+        "What an empty cell means: error (a mistake), unknown (any value), category (a value of "
+        "its own) or drop (its row is left out).", "error",
     )  # fmt: skip
-    scheme: Literal["recode", "mondrian", "anatomy", "columns"] | None = key(
-        "How the cleartext is anonymized.", None
+    scheme: Scheme | None = key(
+        "How the cleartext is anonymized: mondrian, recode, anatomy or, in files, columns.", None
     )
-    sensitive: OneOrMore = key(
-        "Sensitive column, or several that are joined into one (not needed with dataset).", ()
-    )
+    sensitive: OneOrMore = key("Sensitive column; several are joined into one.", ())
     hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)
     quasi_identifiers: Several[str] = key("Columns to anonymize; by default all others.", ())
     k: int | None = key("Smallest allowed size of a group (recode, mondrian).", None, ge=1)

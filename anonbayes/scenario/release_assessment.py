@@ -47,7 +47,6 @@ from anonbayes.scenario.keys import Section, Several, key
 from anonbayes.scenario.outputs import Result, compare_limits, stage
 from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_others, read_people
 from anonbayes.scenario.release import Made, Release, make_release, what_choice_tells
-from anonbayes.tables.build import JOIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,16 +76,25 @@ class Assessment(Section):
     question: str = key("The question, for people.")
     seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
-    also: Several[Release] = key("Further releases about the same people, in files.", ())
-    cleartext: PeopleInClear | None = key("The people in clear; without it, beliefs only.", None)
+    also: Several[Release] = key(
+        "Further releases about the same people, in files; on the command line an Anatomy is "
+        "FILE+SENSITIVE_FILE.", (),
+    )  # fmt: skip
+    cleartext: PeopleInClear | None = key(
+        "Cleartext: the people of the table before anonymization. Without it, no threats are "
+        "computed.", None,
+    )  # fmt: skip
     others: PeopleInClear | None = key(
-        "A register of other people of the population in clear, which the attacker holds.", None
+        "Register of other people in clear, which the attacker holds.", None
     )
     population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
     threats: Threats = key("What counts as a threat.", Threats)
     victims: Several[Victim] = key("People about whom beliefs are asked.", ())
-    attackers: Several[Attacker] = key("Attackers who know more, or less, side by side.", ())
+    attackers: Several[Attacker] = key(
+        "Attackers to compare: stranger, insider, register, collector (of [[also]]), or a name "
+        "with the columns known, such as neighbour:age,sex.", (),
+    )  # fmt: skip
     limits: AssessmentLimits = key("What is acceptable.", AssessmentLimits)
     sweep: dict[str, list[Any]] = key(
         'Keys of this file with the values to compare, such as "release.k" = [2, 5].', dict
@@ -121,7 +129,7 @@ class Assessment(Section):
                 yield "limits on threats need [cleartext] to compare guesses with."
         named = any(victim.secret is not None for victim in self.victims)
         if self.limits.max_belief is not None and not named and self.cleartext is None:
-            yield "limits.max_belief needs [cleartext], or [[victims]] with a secret."
+            yield "limits.max_belief needs [cleartext], or victims with a secret."
         names = [victim.name for victim in self.victims]
         if len(set(names)) < len(names):
             yield "two victims have the same name."
@@ -225,6 +233,8 @@ def pairs_of(domain: Domain) -> list[tuple[Any, ...]]:
 
 def _harm(settings: Assessment, table: ReleasedTable) -> list[Any]:
     """Return the harmful values; of joined columns, a value of one part stands for all pairs."""
+    from anonbayes.tables.build import JOIN
+
     domain = table.secret.domain
     harmful: list[Any] = []
     for text in settings.threats.harm:

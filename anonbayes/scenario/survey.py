@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
-from anonbayes.scenario.keys import File, Section, Several, key
+from anonbayes.scenario.choices import ESTIMATORS
+from anonbayes.scenario.keys import File, Section, Several, key, word_of
 from anonbayes.scenario.outputs import BAYES, Outputs, Result, audit_record, compare_limits, stage
 from anonbayes.scenario.release import MechanismOptions
 
@@ -26,7 +27,8 @@ __all__ = ["PreparedSurvey", "PreparedSurveys", "Survey", "plot_shares"]
 # -------------------------------------------------------------------------------------------------
 # The keys.
 
-Method = Literal["empirical", "norm_sub", "threshold", "shrinkage", "ems", "mle", "em", "bayes"]
+Method: Any = word_of(ESTIMATORS)
+Mechanism: Any = word_of(MECHANISMS)
 
 
 class Tag(Section):
@@ -58,7 +60,7 @@ class SurveyPopulation(Section):
 class SurveyMechanism(MechanismOptions):
     """What runs on people's devices."""
 
-    channel: Literal[tuple(MECHANISMS)] = key("The mechanism.")  # type: ignore[valid-type]
+    channel: Mechanism = key("What runs on people's devices, such as randomized_response.")
     epsilon: float | None = key("Privacy budget, of everything that a person sends.", None, ge=0)
     length: int | None = key("Size to which sets are padded (padded_sets).", None, ge=1)
     values: Several[str] = key("The possible answers; by default those of the population.", ())
@@ -66,8 +68,9 @@ class SurveyMechanism(MechanismOptions):
         "Possible values of several attributes, the columns of the reports.", dict
     )
     how: Literal["sample", "split"] = key(
-        "Of several attributes, report one at random, or all with a part of the budget.", "sample"
-    )
+        "Of several attributes: sample, everybody reports one of them, or split, all of them with "
+        "parts of the budget.", "sample",
+    )  # fmt: skip
     tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
 
     def check(self) -> Iterator[str]:
@@ -105,7 +108,7 @@ class Estimation(Section):
     draws: int = key("Draws per chain (bayes).", 1000, ge=1)
     chains: int = key("Number of chains (bayes).", 4, ge=1)
     prior_weight: float | None = key(
-        "Weight of the prior, in people (bayes); learnt by default.", None, gt=0
+        "Weight of the prior, in people (bayes); learned by default.", None, gt=0
     )
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
-from anonbayes.io.text import AUTO
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import Outputs, Result, compare_limits
 from anonbayes.scenario.release import SEPARATOR
@@ -39,7 +38,7 @@ class Movers(Section):
                             None)  # fmt: skip
     user: str | None = key("Column of the users.", None)
     region: str | None = key("Column of the regions.", None)
-    sep: str = key(SEPARATOR, AUTO)
+    sep: str = key(SEPARATOR, "auto")
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""

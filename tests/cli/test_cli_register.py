@@ -89,7 +89,7 @@ def test_limits_on_membership_need_their_inputs(tmp_path, refused):
     ask = ["assess", release, "--sensitive", "diagnosis", "--out", "o", "--max-membership-tpr", 1]
     trees = ["--hierarchies", str(ROOT / "data/clinic_hierarchies")]
     assert "--population" in refused(*ask, *trees)
-    assert "others" in refused(*ask, *trees, "--population", 9000)
+    assert "--register" in refused(*ask, *trees, "--population", 9000)
 
 
 def test_what_the_choice_of_the_anonymizer_tells(tmp_path, run, refused):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.cli.mechanisms import make_mechanism
+from anonbayes.cli.shared import make_mechanism
 
 VALUES = "a,b,c,d"
 SHARES = {"a": 600, "b": 250, "c": 100, "d": 50}

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.cli.shared import ask, release_keys
-from anonbayes.scenario.load import prepare
+from anonbayes.scenario.load import prepare, request
 
 SCHEMES = {
     "mondrian": ["--k", "5", "--l", "2", "--keep-order"],
@@ -53,11 +52,13 @@ def trees(folder, frame):
 
 
 def read_back(file, *, anatomy=None, hierarchies=None, missing="error", cleartext="people.csv"):
-    keys = release_keys(
-        file, sensitive=["Diagnose"], hierarchies=hierarchies, anatomy=anatomy,
-        group="group" if anatomy else None, drop=None, domain=None, sep="auto", missing=missing,
-    )  # fmt: skip
-    return prepare(ask("assessment", keys | {"cleartext.file": cleartext}, name="x"))
+    release = {
+        "file": file, "sensitive": ["Diagnose"], "hierarchies": hierarchies, "missing": missing,
+        "sensitive_file": anatomy, "group": "group" if anatomy else None,
+    }  # fmt: skip
+    keys = {f"release.{name}": value for name, value in release.items()}
+    more = {"question": "?", "cleartext.file": cleartext}
+    return prepare(request("assessment", keys | more, name="x"))
 
 
 @pytest.mark.parametrize("missing", ["error", "category", "drop"])
@@ -76,16 +77,18 @@ def test_every_release_is_read_back_from_files_alone(run, tmp_path, scheme, miss
         hierarchies=own.get("trees"),
         missing=missing,
     )
-    made = ask(
+    made = request(
         "assessment",
         {
-            "cleartext.file": "people.csv", "cleartext.missing": missing, "seed": 1,
+            "question": "?", "seed": 1,
+            "cleartext.file": "people.csv", "cleartext.missing": missing,
             "release.scheme": scheme, "release.sensitive": ["Diagnose"], "release.l": 2,
             "release.k": None if scheme == "anatomy" else 5,
             "release.suppression": 0.5 if scheme == "recode" else None, **(
                 {"release.hierarchies": own["trees"]} if own else {}
             ),
         },
+        name="x",
     ).settings  # fmt: skip
     if scheme == "recode":
         made = made.model_copy(update={"release": made.release.model_copy(update={"l": 1})})

@@ -1,5 +1,6 @@
 """Help, examples, start-up and completion of the command line."""
 
+import inspect
 import os
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import anonbayes as ab
 from anonbayes.cli import options
 from anonbayes.cli.app import app
+from anonbayes.cli.options import MECHANISMS, completer
 from anonbayes.cli.screen import EXAMPLES
 from anonbayes.inference.fit import fit
 
@@ -102,17 +104,30 @@ def test_help_is_quick():
 
 
 def test_completed_names_are_those_of_the_package():
-    from anonbayes.risk.comparison import THREATS
-    from anonbayes.scenario.release import CHANNELS, SCHEMES
+    from anonbayes.risk import comparison, limits
+    from anonbayes.scenario import choices, release
 
-    listed = ab.datasets.available()["kind"].to_dict()
-    assert listed == options.DATASETS
-    assert set(CHANNELS) <= set(options.MECHANISMS)
-    assert set(options.complete_threat("")) == set(THREATS)
+    assert ab.datasets.available()["kind"].to_dict() == choices.DATASETS
+    assert set(release.CHANNELS) <= set(MECHANISMS)
+    assert set(choices.THREATS) == set(comparison.THREATS)
+    assert set(choices.PRESETS) == set(limits.PRESETS)
     channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
-    assert set(options.METHODS) >= set(channel.methods)
-    assert set(options.SCHEMES) == set(SCHEMES) - {"columns"}
-    assert options.complete_rule("w") == [("worst_case", "nothing is known (W)")]
+    assert set(choices.ESTIMATORS) >= set(channel.methods)
+    assert set(choices.SCHEMES) == set(release.SCHEMES) - {"columns"}
+    assert completer(choices.RULES)("w") == [("worst_case", "nothing is known (W)")]
+
+
+def test_options_are_keys_and_look_them_up_late():
+    """Switches are known without the keys, which completion does not load."""
+    for name, command in commands():
+        function = inspect.unwrap(command._declared).__dict__["function"]
+        if "asks" not in function.__dict__:
+            continue
+        kind, flags = function.__dict__["asks"]
+        for flag in flags:
+            declared = options._declared(kind, flag.keys[0])
+            is_switch = bool in (declared.outer, flag.hint)
+            assert is_switch == (flag.sets is not None), (name, flag.names)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

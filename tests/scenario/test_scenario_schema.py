@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from anonbayes.cli.options import complete_preset
-from anonbayes.risk.comparison import THREATS
-from anonbayes.risk.limits import PRESETS
 from anonbayes.risk.measures import LIMITS
-from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS, AssessmentLimits, Preset, Threats
+from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS, AssessmentLimits
 from anonbayes.scenario.keys import ScenarioError, Section, build
 from anonbayes.scenario.load import KINDS, request
 from anonbayes.scenario.release_assessment import Assessment
@@ -125,9 +122,6 @@ def test_every_key_is_explained():
 def test_keys_follow_the_measures():
     others = {"at_most", "at_least", "preset", "require_convergence", *IDENTITY_LIMITS}
     assert set(AssessmentLimits.model_fields) - others == set(LIMITS)
-    (choices,) = (f.annotation for n, f in Threats.model_fields.items() if n == "measure")
-    assert set(choices.__args__) == set(THREATS)
-    assert set(Preset.__args__) == set(PRESETS) == {name for name, _ in complete_preset("")}
 
 
 def test_options_make_the_request_of_a_file():

@@ -1,0 +1,95 @@
+"""Words that keys may have, each with its meaning: read by checks, schema, help and completion.
+
+Nothing large is imported here, since a shell asks for these words at every keystroke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = [
+    "COVERAGES",
+    "DATASETS",
+    "ENCODINGS",
+    "ENGINES",
+    "ESTIMATORS",
+    "EVIDENCE",
+    "MISSING",
+    "PRESETS",
+    "RULES",
+    "SCHEMES",
+    "SEPARATORS",
+    "STEPS",
+    "THREATS",
+]
+
+
+def _words(*plain: str, **explained: str) -> Mapping[str, str]:
+    return MappingProxyType(dict.fromkeys(plain, "") | explained)
+
+
+SEPARATORS = _words("auto", "tab", ";", ",", "|")
+ENCODINGS = _words("utf-8", "cp1252", "latin-1", "utf-16")
+ENGINES = _words("auto", "exact", "gibbs", "nuts")
+COVERAGES = _words("simultaneous", "pointwise")
+THREATS = _words("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain")
+EVIDENCE = _words(
+    auto="whichever predicts held-out rows better",
+    independent="each column in full",
+    weighted="weights learned from the release",
+)
+MISSING = _words(
+    error="refuse the file",
+    unknown="any value; such people are not assessed",
+    category="a value of its own",
+    drop="leave its row out",
+)
+SCHEMES = _words(
+    mondrian="boxes of k rows",
+    recode="levels of hierarchies, global or --local",
+    anatomy="two tables, linked by groups",
+)
+PRESETS = _words(
+    ema_0070="0.09, EMA policy 0070",
+    health_canada="0.09, public release of clinical information",
+    cell_size_11="1/11, CMS cell size suppression policy",
+    group_of_5="0.2, the customary rule of five",
+    group_of_20="0.05, public files of patients",
+)
+STEPS = _words(
+    collapsed="groups drawn with the parameters integrated out (default)",
+    block="each group drawn exactly",
+    tempered="parallel tempering, when chains disagree",
+    swap="pairs of rows exchanged, for large groups",
+    permute="random permutations within groups",
+    sequential="one row after the other",
+)
+ESTIMATORS = _words(
+    empirical="unbiased; shares may be negative",
+    norm_sub="the distribution nearest to the unbiased shares",
+    threshold="significant shares only",
+    shrinkage="posterior means under a prior learned from all counts",
+    ems="expectation maximization with smoothing (square_wave)",
+    mle="maximum likelihood",
+    em="plain expectation maximization",
+    bayes="posterior mean and credible limits",
+)
+RULES = _words(
+    worst_case="nothing is known (W)",
+    prior="known lower bounds (P)",
+    confidence="lower limits from reports (C)",
+    posterior="a posterior quantile (ours)",
+    counts="the counts themselves: the most that is allowed",
+)
+DATASETS = _words(
+    table1="cleartext",
+    table1_recoded="horizontal",
+    table1_anatomy="vertical",
+    island="horizontal",
+    clinic="cleartext",
+    clinic_global="horizontal",
+    clinic_local="horizontal",
+    clinic_anatomy="vertical",
+    adult="cleartext",
+)
