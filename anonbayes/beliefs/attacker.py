@@ -1,8 +1,12 @@
-"""Beliefs of an attacker who knows that the victim is in the table."""
+"""Beliefs of an attacker who knows that the victim is in the table.
+
+``p_A(s | r_v, t*)`` is proportional to the expected number of rows with secret s that could be the
+victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random worlds
+every compatible cleartext table counts the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,15 +15,15 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, Scaled
-from anonbayes.beliefs.index import (
-    Compatibility,
-    IndexedRecords,
-    accumulate,
-    pair_values,
-    records_of,
+from anonbayes.beliefs.index import Compatibility, IndexedRecords, pair_values, records_of
+from anonbayes.beliefs.learner import (
+    LEAST_FIT,
+    batch_averages,
+    learner_weights,
+    mean_shares,
+    weight_draws,
 )
-from anonbayes.beliefs.learner import LEAST_FIT, learner_weights, weight_draws
-from anonbayes.beliefs.register import PRIOR_ROWS, Register, subset, whole_records
+from anonbayes.beliefs.register import PRIOR_ROWS, Register
 from anonbayes.beliefs.victims import Victims, batch_slices, by_secret, in_terms_of
 from anonbayes.inference.weights import tempered_fit, weighted_joint
 from anonbayes.tables.table import ReleasedTable
@@ -31,30 +35,18 @@ __all__ = [
     "attacker_weights",
     "candidate_rows",
     "draw_weights",
-    "item_fits",
     "matched",
     "random_world_weights",
     "told_by",
     "worlds_apart",
 ]
 TINY = np.finfo(float).tiny
-
-
-# -------------------------------------------------------------------------------------------------
-# The attacker and random worlds: the victim is known to be in the table.
-#
-# ``p_A(s | r_v, t*)`` is proportional to the expected number of rows with secret s that could be
-# the victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random
-# worlds every compatible cleartext table counts the same.
-
 LEAST_DRAWS, MOST_LINES = 400, 40_000_000
 """Least number of draws for latent secrets, and most lines times draws (about ten seconds)."""
 
 
-def matched(
-    table: ReleasedTable, victims: Victims
-) -> tuple[Victims, IndexedRecords, tuple[Compatibility, ...]]:
-    """Victims, the table's rows, and which cells fit; a known group is one more attribute."""
+def matched(table: ReleasedTable, victims: Victims) -> tuple[Victims, IndexedRecords]:
+    """Victims and the table's rows; a known group is one more attribute."""
     rows = records_of(table, grouped=victims.group is not None)
     if victims.group is not None:
         groups = sparse.eye_array(table.n_groups, format="csr")
@@ -65,7 +57,7 @@ def matched(
             codes=np.column_stack([victims.codes, codes]),
             weights=(*victims.weights, known),
         )
-    return victims, rows, rows.match(victims)
+    return victims, rows
 
 
 def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
@@ -80,39 +72,40 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     records : numpy.ndarray
         Number of compatible distinct records; 0 means that what is known fits nobody.
     """
-    if post.editions is not None and post.editions.matched:
-        return _matched_in_all_ways(post.editions.matched, victims)
-    if post.editions is not None and post.editions.apart:
-        alone, batches, records = attacker_weights(replace(post, editions=None), victims)
-        told = np.ones_like(alone)
-        for other in post.editions.apart:
-            told *= told_by(other, post.table, victims)
-        return alone * told, None if batches is None else batches * told, records
-    victims, rows, compatible = matched(post.table, victims)
+    editions = post.editions
+    if editions is not None and editions.worlds is not None:
+        weights, records = editions.worlds.attacker(victims)
+        return weights[:, : len(post.table.secret.domain)], None, records
+    if editions is not None and (editions.apart or editions.linked is not None):
+        if editions.linked is None:
+            weights, batches, records = attacker_weights(replace(post, editions=None), victims)
+        else:
+            rows, batches = editions.linked, None
+            fit = _weighted(victims, rows, None, post.secret_mean, mean_shares(post), post.eta)
+            sums, records = rows.add_up(victims, rows.secrets, fit)
+            weights = sums.relative()[0]
+        told = np.ones_like(weights)
+        for other in editions.apart:
+            if editions.linked is None or other.table.scheme == "vertical":
+                told *= told_by(other, post.table, victims)
+        return weights * told, None if batches is None else batches * told, records
+    victims, rows = matched(post.table, victims)
     if post.table.scheme == "vertical":
-        return _vertical(post, victims, rows, compatible)
+        return _vertical(post, victims, rows)
     if not post.table.secrets_known:
-        return _latent(post, victims, rows, compatible)
-    secrets = rows.secrets
+        return _latent(post, victims, rows)
     if post.register is not None and post.register.corrects:
-        return _registered(post.register, victims, rows, compatible)
-    if post.method == "exact":
-        fit = _exact_fits(post, victims, compatible)
-    elif post.method == "crossfit":
-        parts = zip(post.means, victims.weights, rows.evidence, compatible, strict=False)
-        fit = [mean_fit(mean[None], *part) for mean, *part in parts]
-    else:
-        return _sampled(post, victims, rows, compatible, secrets)
-    fit = _weighted(victims, rows, compatible, fit, post.secret_mean, post.means, post.eta)
-    weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
-    return weights.relative()[0], None, found
+        return _registered(post.register, victims, rows)
+    if post.simulated:
+        return _sampled(post, victims, rows)
+    exact = _exact_fits(post, victims, rows) if post.method == "exact" else None
+    fit = _weighted(victims, rows, exact, post.secret_mean, post.means, post.eta)
+    sums, records = rows.add_up(victims, rows.secrets, fit)
+    return sums.relative()[0], None, records
 
 
 def _registered(
-    register: Register,
-    victims: Victims,
-    rows: IndexedRecords,
-    compatible: tuple[Compatibility, ...],
+    register: Register, victims: Victims, rows: IndexedRecords
 ) -> tuple[Floats, None, Ints]:
     """Attacker who holds a register, with weighted evidence (MODEL 1.10).
 
@@ -121,52 +114,20 @@ def _registered(
     """
     combinations = Victims(rows.index.codes, rows.evidence, np.arange(len(rows.index.codes)), None)
     model = PRIOR_ROWS * register.joint(combinations)
-    people = np.maximum(register.mass(combinations) + model, np.finfo(float).tiny)
-    odds = rows.secrets / people
-
-    def summed(who: Victims, pairs: tuple[Compatibility, ...]) -> tuple[Floats, Ints]:
-        each = zip(who.weights, rows.evidence, pairs, strict=True)
-        fit = [pair_values(weight, cells, pair)[:, None] for weight, cells, pair in each]
-        sums, records = accumulate(who, rows.index, pairs, fit, odds)
-        return sums.plain, records
-
-    weights, records = summed(victims, compatible)
-    whole, values = whole_records(victims)
+    odds = rows.secrets / np.maximum(register.mass(combinations) + model, TINY)
+    sums, records = rows.add_up(victims, odds)
+    weights = sums.plain
+    whole, values = victims.whole_records()
     weights[whole] *= register.belief(values[whole])
     if not whole.all():
-        rest, codes = subset(victims, ~whole), register.codes
-        single = tuple(
-            sparse.csr_array(sparse.eye_array(mean.shape[1], format="csr"))
-            for mean in register.means
-        )
-        others = Victims(codes, single, np.arange(len(codes)), None)
-        of_record = register.expected * summed(others, rows.match(others))[0]
+        rest = victims.some(~whole)
+        others = Victims.of_records(register.codes, register.sizes)
+        of_record = register.expected * rows.add_up(others, odds)[0].plain
         # The product model's people: those in the cells who fit, secret by secret.
-        fits = []
-        for a, pairs in enumerate(compatible):
-            fits.append(_mean_share(register, a, victims.weights[a], rows.evidence[a], pairs))
-        product, _ = accumulate(rest, rows.index, compatible, fits, odds * model)
+        fit = _weighted(rest, rows, None, register.share, list(register.means), register.eta)
+        product, _ = rows.add_up(rest, odds * model, fit)
         weights[~whole] = register.mass(rest, of_record) + product.plain
     return weights, None, records
-
-
-def _mean_share(
-    register: Register,
-    a: int,
-    weight: sparse.csr_array,
-    cells: sparse.csr_array,
-    pairs: Compatibility,
-) -> Floats:
-    """Weighted ``P(knowledge | cell, s)`` under the mean of one attribute's distribution."""
-    mean = register.means[a]
-    assert register.eta is not None
-
-    def share(pi: Floats) -> Floats:
-        scaled = sparse.csr_array(cells.multiply(pi[None, :]))
-        return pair_values(weight, scaled, pairs) / np.maximum((cells @ pi)[pairs.cell], 1e-300)
-
-    own = np.stack([share(pi) for pi in mean], axis=1)
-    return tempered_fit(own, share(register.share @ mean), float(register.eta[a]))
 
 
 def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
@@ -187,18 +148,19 @@ def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
 
 def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
     """Random worlds of all releases: `random_world_weights`, intersected with the further ones."""
-    if post.editions is not None and post.editions.matched:
-        each = [random_world_weights(way.table, victims) for _, way in post.editions.matched]
-        tops = [w / np.maximum(w.sum(axis=1, keepdims=True), TINY) for w, _ in each]
-        return np.mean(tops, axis=0), np.max([found for _, found in each], axis=0)
-    joint = None if post.editions is None else post.editions.joint
-    owned = None if joint is None else joint.worlds
-    weights, found = random_world_weights(post.table, victims, owned)
-    for other in () if post.editions is None else post.editions.apart:
-        told, records = worlds_apart(other, in_terms_of(victims, post.table, other.table))
-        inside = records > 0
+    editions = post.editions
+    if editions is None:
+        return random_world_weights(post.table, victims)
+    if editions.worlds is not None:
+        weights, records = editions.worlds.random(victims)
+        return weights[:, : len(post.table.secret.domain)], records
+    owned = None if editions.joint is None else editions.joint.worlds
+    weights, records = random_world_weights(post.table, victims, owned)
+    for other in editions.apart:
+        told, there = worlds_apart(other, in_terms_of(victims, post.table, other.table))
+        inside = there > 0
         weights[inside] *= by_secret(told[inside], other.table, post.table)
-    return weights, found
+    return weights, records
 
 
 def random_world_weights(
@@ -208,11 +170,10 @@ def random_world_weights(
 
     `owned` says of a vertical table whose an item can be, if more is known than its groups.
     """
-    victims, rows, compatible = matched(table, victims)
-    fit = []
-    for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True):
-        share = sparse.csr_array(cells.multiply(1.0 / cells.sum(axis=1)[:, None]))
-        fit.append(pair_values(weight, share, pairs)[:, None])
+    victims, rows = matched(table, victims)
+    sizes = [cells.sum(axis=1)[:, None] for cells in rows.evidence]
+    each = zip(rows.item_fits(victims), sizes, rows.match(victims), strict=True)
+    fit = [own / size[pairs.cell] for own, size, pairs in each]
     if table.scheme == "vertical":
         secrets = rows.gather(_group_shares(table) if owned is None else owned)
     elif table.secrets_known:
@@ -220,16 +181,16 @@ def random_world_weights(
     else:
         matrix = table.secret.evidence.matrix.toarray()
         secrets = rows.gather((matrix / matrix.sum(axis=1, keepdims=True))[table.secret.codes])
-    weights, found = accumulate(victims, rows.index, compatible, fit, secrets)
-    return weights.relative()[0], found
+    weights, records = rows.add_up(victims, secrets, fit)
+    return weights.relative()[0], records
 
 
 def candidate_rows(table: ReleasedTable, victims: Victims) -> Ints:
     """Number of released rows that each distinct victim could own."""
-    victims, rows, compatible = matched(table, victims)
-    possible = [np.ones((len(pairs.cell), 1)) for pairs in compatible]
-    found, _ = accumulate(victims, rows.index, compatible, possible, rows.counts[:, None])
-    return np.rint(found.number[:, 0]).astype(np.int64)
+    victims, rows = matched(table, victims)
+    possible = [np.ones((len(pairs.cell), 1)) for pairs in rows.match(victims)]
+    number, _ = rows.add_up(victims, rows.counts[:, None], possible)
+    return np.rint(number.plain[:, 0]).astype(np.int64)
 
 
 def _group_shares(table: ReleasedTable) -> Floats:
@@ -241,69 +202,46 @@ def _group_shares(table: ReleasedTable) -> Floats:
     return np.asarray(share[table.group_codes])
 
 
-def _matched_in_all_ways(
-    ways: Sequence[tuple[float, Posterior]], victims: Victims
-) -> tuple[Floats, None, Ints]:
-    """Expected rows of each victim by secret, over all ways to match two releases."""
-    total, most = np.zeros(()), np.zeros(len(victims), dtype=np.int64)
-    for share, post in ways:
-        known, rows, compatible = matched(post.table, victims)
-        fit = _exact_fits(post, known, compatible)
-        weights, found = accumulate(known, rows.index, compatible, fit, rows.secrets)
-        total, most = total + share * weights.plain, np.maximum(most, found)
-    return total, None, most
-
-
-def _exact_fits(
-    post: Posterior, victims: Victims, compatible: tuple[Compatibility, ...]
-) -> list[Floats]:
-    return [
-        _exact_fit(post, name, victims.weights[a], compatible[a])
-        for a, name in enumerate(post.table.attributes)
-    ]
-
-
-def _exact_fit(
-    post: Posterior, name: str, weight: sparse.csr_array, pairs: Compatibility
-) -> Floats:
+def _exact_fits(post: Posterior, victims: Victims, rows: IndexedRecords) -> list[Floats]:
     """``E[pi(k) / pi(y)]`` summed over what is known: a ratio of closed-form means (MODEL 1.3)."""
-    tree = post.trees[name]
-    pattern = post.table.columns[name].evidence.matrix
-    known = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
-    common = sparse.csr_array(weight[known].multiply(pattern[pairs.cell]))
-    return np.asarray(common @ tree.mean.T) / np.exp(tree.cell_log_mean.T[pairs.cell])
+    out = []
+    for a, (name, pairs) in enumerate(zip(post.table.attributes, rows.match(victims), strict=True)):
+        tree = post.trees[name]
+        known = victims.weights[a][pairs.knowledge]
+        common = sparse.csr_array(known.multiply(rows.evidence[a][pairs.cell]))
+        out.append(np.asarray(common @ tree.mean.T) / np.exp(tree.cell_log_mean.T[pairs.cell]))
+    return out
 
 
 def _weighted(
     victims: Victims,
     rows: IndexedRecords,
-    compatible: tuple[Compatibility, ...],
-    fit: list[Floats],
+    fit: list[Floats] | None,
     share: Floats,
     means: list[Floats],
     eta: Floats | None,
 ) -> list[Floats]:
     """``[pi(r)/pi(y)]^eta [m(r)/m(y)]^(1 - eta)``: how well a cell fits, with weights (MODEL 1.9).
 
-    What is common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`.
+    What is common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`, as
+    does ``pi(r)/pi(y)`` where no `fit` is given.
     """
+    known = list(zip(victims.weights, rows.evidence, rows.match(victims), strict=True))
+    if fit is None:
+        fit = [mean_fit(mean[None], *part) for mean, part in zip(means, known, strict=True)]
     if eta is None:
         return fit
     out = []
-    for a, (own, weight) in enumerate(zip(fit, eta, strict=True)):
-        marginal, cells = share @ means[a], rows.evidence[a]
+    for own, mean, weight, (knowledge, cells, pairs) in zip(fit, means, eta, known, strict=True):
+        marginal = share @ mean
         scaled = sparse.csr_array(cells.multiply(marginal[None, :]))
-        common = pair_values(victims.weights[a], scaled, compatible[a])
-        out.append(tempered_fit(own, common / (cells @ marginal)[compatible[a].cell], weight))
+        common = pair_values(knowledge, scaled, pairs) / (cells @ marginal)[pairs.cell]
+        out.append(tempered_fit(own, common, weight))
     return out
 
 
 def _sampled(
-    post: Posterior,
-    victims: Victims,
-    rows: IndexedRecords,
-    compatible: tuple[Compatibility, ...],
-    secrets: Floats,
+    post: Posterior, victims: Victims, rows: IndexedRecords
 ) -> tuple[Floats, Floats, Ints]:
     """Known secrets, crossing cells: given t* the ``pi_a`` are independent over attributes.
 
@@ -314,7 +252,7 @@ def _sampled(
     fits: list[list[Floats]] = [[] for _ in names]
     means: list[list[Floats]] = [[] for _ in names]
     for a, name in enumerate(names):
-        weight, cells, pairs = victims.weights[a], rows.evidence[a], compatible[a]
+        weight, cells, pairs = victims.weights[a], rows.evidence[a], rows.match(victims)[a]
         averaged = post.averaged(f"fit_{name}", cuts)
         if averaged is None:
             draws = post.draws[f"pi_{name}"].to_numpy()
@@ -326,16 +264,15 @@ def _sampled(
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
 
     def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Scaled, Ints]:
-        share = post.secret_mean
-        fit = _weighted(victims, rows, compatible, fit, share, mean, post.eta)
-        return accumulate(victims, rows.index, compatible, fit, secrets)
+        fit = _weighted(victims, rows, fit, post.secret_mean, mean, post.eta)
+        return rows.add_up(victims, rows.secrets, fit)
 
     batches = [weights_of([f[b] for f in fits], [m[b] for m in means])[0] for b in range(len(cuts))]
-    whole, found = weights_of(
+    whole, records = weights_of(
         *([np.average(np.stack(x), axis=0, weights=sizes) for x in each] for each in (fits, means))
     )
     weights, *parts = whole.relative(*batches)
-    return weights, np.stack(parts), found
+    return weights, np.stack(parts), records
 
 
 def _recorded_fit(
@@ -353,48 +290,34 @@ def _recorded_fit(
     )
 
 
-def _latent(
-    post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
-) -> tuple[Floats, Floats, Ints]:
+def _latent(post: Posterior, victims: Victims, rows: IndexedRecords) -> tuple[Floats, Floats, Ints]:
     """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
-    table = post.table
-    draws = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
-    secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
+    draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
+    secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     eta = weight_draws(post)
-    cuts = batch_slices(post.n_chains, post.n_draws)
-    most = max(LEAST_DRAWS, MOST_LINES // len(table.secret.codes))
-    step = max(1, post.n_chains * post.n_draws // most)
-    found = np.zeros(len(victims), dtype=np.int64)
-    nothing = np.zeros((len(victims), len(table.secret.domain)))
-    batches = []
-    for chain, cut in cuts:
-        total = Scaled(nothing, nothing.astype(np.int64))
-        chosen = range(cut.start, cut.stop, step)
-        for t in chosen:
-            now = None if eta is None else eta[chain, t]
-            pi = [d[chain, t] for d in draws]
-            weights, found = draw_weights(
-                table, victims, rows, compatible, secret[chain, t], pi, now
-            )
-            total = total.plus(weights)
-        batches.append(Scaled(total.number / len(chosen), total.power))
-    parts = np.stack(Scaled.relative(*batches))
-    return np.mean(parts, axis=0), parts, found
+    records = np.zeros(len(victims), dtype=np.int64)
+
+    def of_draw(at: tuple[int, int]) -> Scaled:
+        pi, weights = [d[at] for d in draws], None if eta is None else eta[at]
+        sums, records[:] = draw_weights(post.table, victims, rows, secret[at], pi, weights)
+        return sums
+
+    most = max(LEAST_DRAWS, MOST_LINES // len(post.table.secret.codes))
+    parts = np.stack(Scaled.relative(*batch_averages(post, most, of_draw)))
+    return np.mean(parts, axis=0), parts, records
 
 
 def draw_weights(
     table: ReleasedTable,
     victims: Victims,
     rows: IndexedRecords,
-    compatible: tuple[Compatibility, ...],
     share: Floats,
     pi: list[Floats],
     eta: Floats | None,
 ) -> tuple[Scaled, Ints]:
     """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
-    if table.secrets_known:
-        secrets = rows.secrets
-    else:
+    secrets = rows.secrets
+    if not table.secrets_known:
         release = table.secret.evidence.matrix.toarray()[table.secret.codes]
         seen = [
             (cells @ p.T)[column.codes]
@@ -402,39 +325,18 @@ def draw_weights(
         ]
         joint = release * weighted_joint(share, seen, eta).relative()[0]
         secrets = rows.gather(joint / joint.sum(axis=1, keepdims=True))
-    fit = [
-        mean_fit(p[None], weight, cells, pairs)
-        for p, weight, cells, pairs in zip(
-            pi, victims.weights, rows.evidence, compatible, strict=True
-        )
-    ]
-    fit = _weighted(victims, rows, compatible, fit, share, pi, eta)
-    return accumulate(victims, rows.index, compatible, fit, secrets)
+    return rows.add_up(victims, secrets, _weighted(victims, rows, None, share, pi, eta))
 
 
 def _vertical(
-    post: Posterior, victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
+    post: Posterior, victims: Victims, rows: IndexedRecords
 ) -> tuple[Floats, Floats | None, Ints]:
     """Anatomy: an item counts for a secret by the probability that a slot of it owns the item."""
-    fit = item_fits(victims, rows, compatible)
-    parts = [
-        accumulate(victims, rows.index, compatible, fit, rows.gather(owned))
-        for owned in post.ownership
-    ]
-    found = parts[0][1]
+    fit = rows.item_fits(victims)
+    parts = [rows.add_up(victims, rows.gather(owned), fit) for owned in post.ownership]
     batches = np.stack(Scaled.relative(*(weights for weights, _ in parts)))
     simulated = post.simulated and post.editions is None
-    return np.mean(batches, axis=0), batches if simulated else None, found
-
-
-def item_fits(
-    victims: Victims, rows: IndexedRecords, compatible: tuple[Compatibility, ...]
-) -> list[Floats]:
-    """How well the values of each item fit what is known, whoever owns it."""
-    return [
-        pair_values(weight, cells, pairs)[:, None]
-        for weight, cells, pairs in zip(victims.weights, rows.evidence, compatible, strict=True)
-    ]
+    return np.mean(batches, axis=0), batches if simulated else None, parts[0][1]
 
 
 # -------------------------------------------------------------------------------------------------

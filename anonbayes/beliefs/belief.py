@@ -1,21 +1,23 @@
-"""Beliefs as labelled probabilities, with their Monte-Carlo error."""
+"""Beliefs as labelled probabilities, with their Monte-Carlo error, and draw by draw."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from scipy import sparse
 
-from anonbayes.arrays import Floats
-from anonbayes.beliefs.attacker import attacker_weights, worlds_apart
-from anonbayes.beliefs.draws import belief_draws
-from anonbayes.beliefs.learner import learner_weights
+from anonbayes.arrays import Floats, Ints
+from anonbayes.beliefs.attacker import attacker_weights, draw_weights, matched, worlds_apart
+from anonbayes.beliefs.learner import learner_weights, weight_draws
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
-from anonbayes.errors import AnonbayesError, TableError, one_of
+from anonbayes.errors import AnonbayesError, ModelError, TableError, one_of
+from anonbayes.inference.vertical.crossfit import left_out_ownership
+from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.weights import weighted_joint
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attacker_belief",
+    "belief_draws",
     "belief_intervals",
     "learner_belief",
     "normalise",
     "random_worlds_belief",
 ]
+TINY = np.finfo(float).tiny
 Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
 
@@ -126,7 +130,7 @@ def normalise(weights: Floats) -> Floats:
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def _check_found(victims: Victims, found: npt.NDArray[np.int64]) -> None:
+def _check_found(victims: Victims, found: Ints) -> None:
     lost = np.flatnonzero(found == 0)
     if len(lost):
         who = ""
@@ -169,3 +173,93 @@ def _labelled(
     out = pd.DataFrame(belief, index=victims.index, columns=values)
     out.attrs["mcse"] = MonteCarloErrors(pd.DataFrame(error, index=victims.index, columns=values))
     return out
+
+
+# -- draw by draw -------------------------------------------------------------------------------
+#
+# Beliefs average over draws. Here each draw of ``pi``, with its draw of the weights where evidence
+# is weighted, gives beliefs of its own; their quantiles are intervals.
+
+
+def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tuple[Floats, Floats]]:
+    """Attacker and learner under single draws, spread evenly over all chains; not normalised.
+
+    Parameters
+    ----------
+    post : Posterior
+        The posterior.
+    victims : Victims
+        What is known about whom.
+    draws : int
+        Number of draws to use, at most all.
+
+    Yields
+    ------
+    attacker, learner : numpy.ndarray
+        Shape ``(victims, S)`` each.
+    """
+    table = post.table
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
+        raise ModelError(f"draws={draws!r} must be a whole number of at least 2.")
+    if post.editions is not None:
+        raise ModelError("Intervals are available for a single release only; fit it alone.")
+    total = post.n_chains * post.n_draws
+    places = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int))
+    asked = victims
+    victims, rows = matched(table, asked)
+    share = post.draws[f"pi_{table.sensitive}"].to_numpy()
+    pi = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
+    eta = weight_draws(post)
+    owned = _ownership_draws(post, pi, eta) if table.scheme == "vertical" else None
+    fit = rows.item_fits(victims)
+    for place in places:
+        where = divmod(int(place), post.n_draws)
+        weights = None if eta is None else eta[where]
+        now = [p[where] for p in pi]
+        if owned is not None:
+            attacker = rows.add_up(victims, rows.gather(owned(where)), fit)[0]
+        else:
+            attacker = draw_weights(table, victims, rows, share[where], now, weights)[0]
+        joint = weighted_joint(share[where], asked.shares(now), weights)
+        yield attacker.relative()[0], joint.relative()[0]
+
+
+def _ownership_draws(
+    post: Posterior, pi: list[Floats], eta: Floats | None
+) -> Callable[[tuple[int, int]], sparse.csr_array]:
+    """Who owns what in a vertical table, under one draw of population and weights.
+
+    Cross-fitted groups are judged by the lifts that the other folds give, moved by the draw.
+    """
+    layout = layout_of(post.table)
+    if eta is None or post.method != "crossfit":
+        one = np.zeros(layout.n_groups, dtype=np.int64)
+
+        def given(where: tuple[int, int]) -> sparse.csr_array:
+            score = np.log(np.maximum(layout.flatten([p[where] for p in pi]), TINY))
+            return layout.ownership(left_out_ownership(layout, one, score[None]))
+
+        return given
+    kept = post.groups["averages"]
+    fold = kept["fold"].to_numpy().ravel().astype(np.int64)
+    lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
+    centre = kept["population"].to_numpy().reshape(layout.n_cells)
+    assert post.evidence_weights is not None
+    attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
+    # Units below one answer noise in the lifts; what they take off is not known any better.
+    steep = np.minimum(post.evidence_weights.unit, 1.0)[attribute]
+
+    register = post.register
+
+    def by_release(score: Floats) -> sparse.csr_array:
+        return layout.ownership(left_out_ownership(layout, fold, score))
+
+    corrects = register is not None and register.corrects
+    owned = register.ownership(layout, fold) if register and corrects else by_release
+
+    def weighted(where: tuple[int, int]) -> sparse.csr_array:
+        drawn = layout.flatten([p[where] for p in pi])
+        moved = np.log(np.maximum(drawn, TINY) / np.maximum(centre, TINY))
+        return owned((lifts + moved / steep) * eta[where][attribute])
+
+    return weighted

@@ -1,9 +1,10 @@
 """Several releases about the same people: what they say together (MODEL 1.10).
 
-A person's secret must fit all of them. Vertical tables of the same people are read together
-(`joint_groups`). Horizontal releases enter person by person, by what each adds to the learner's
-belief, ``p_A / p_L``; linked by a key they are one release whose cells are the intersections, and
-two small ones are linked in every way that fits.
+A person's secret must fit all of them. Of small releases all worlds are listed (`worlds`). Vertical
+tables of the same people are read together (`joint_groups`). Horizontal releases that are linked by
+a key are one release whose cells are the intersections; without a key links are expected numbers.
+Releases of different kinds enter person by person, by what each adds to the learner's belief,
+``p_A / p_L``.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.attacker import told_by
-from anonbayes.beliefs.learner import learner_weights
-from anonbayes.beliefs.victims import Victims
+from anonbayes.beliefs.index import IndexedRecords, RecordIndex, records_of
+from anonbayes.beliefs.learner import learner_weights, mean_shares
+from anonbayes.beliefs.victims import Victims, by_secret, same_values
+from anonbayes.beliefs.worlds import Worlds, list_worlds
 from anonbayes.domains import Domain, plain
 from anonbayes.errors import TableError, one_of
 from anonbayes.inference.vertical.group_engine import layout_of
@@ -41,17 +44,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Editions",
     "People",
-    "all_matchings",
     "join_editions",
-    "join_matched",
+    "link_rows",
     "merge_by_key",
     "padded",
     "person_codes",
 ]
 
 TINY = 1e-30
-MOST_MATCHED_ROWS, MOST_MATCHINGS = 24, 500
-"""Horizontal releases whose rows can be matched in more ways are heard apart."""
+LEAST_LINK = 1e-9
+"""Share of the people of a release who are left out of another one at least."""
+SCALINGS, SETTLED = 500, 1e-6
+"""Rounds of scaling expected links at most, and relative change of a margin that ends them."""
+MOST_PAIRS = 50_000_000
+"""Pairs of records, beyond which horizontal releases are heard one after the other."""
 
 People = str | Sequence[Sequence[Hashable]]
 
@@ -63,20 +69,23 @@ class Editions:
     Attributes
     ----------
     apart : tuple of Posterior
-        Releases that inform about a person independently of the first: what they add is multiplied.
+        Releases that inform about a person independently of the first: what they add is multiplied,
+        unless it is in `linked`.
     joint : Joint or None
         What all vertical releases say together about the items of the first, if it is vertical.
     words : str
-        What the attacker holds, in one sentence.
-    matched : tuple of pairs
-        Of small horizontal releases every way to match their rows: its probability, and the
-        posterior of the rows so linked. Nothing else is asked then.
+        What the attacker holds, and how it was used.
+    worlds : Worlds or None
+        Of small releases all worlds in which they are true. Nothing else is asked then.
+    linked : IndexedRecords or None
+        Expected rows by what horizontal releases show together, if the first is horizontal.
     """
 
     apart: tuple[Posterior, ...]
     joint: Joint | None
     words: str
-    matched: tuple[tuple[float, Posterior], ...] = ()
+    worlds: Worlds | None = None
+    linked: IndexedRecords | None = None
 
 
 def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
@@ -87,8 +96,8 @@ def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
     posts : sequence of Posterior
         One for each release.
     people : {"records"} or sequence of sequences
-        How people are matched; see `person_codes`. Horizontal releases that are linked by keys are
-        merged before they are fitted (`merge_by_key`).
+        How people are matched; see `person_codes`. Where the first is horizontal and linked to the
+        others by keys, it shows what all of them show (`merge_by_key`).
     """
     first, *others = posts
     for number, post in enumerate(others, start=2):
@@ -97,40 +106,78 @@ def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
                 f"The sensitive column is {first.table.sensitive!r} in release 1 but "
                 f"{post.table.sensitive!r} in release {number}; give both the same name."
             )
+    keys = None if isinstance(people, str) else person_codes([p.table for p in posts], people)
     vertical = [post for post in posts if post.table.scheme == "vertical"]
-    horizontal = [post for post in others if post.table.scheme == "horizontal"]
-    joint = None
+    joint = linked = None
     if len(vertical) > 1 or first.table.scheme == "vertical":
-        told = horizontal if first.table.scheme == "vertical" else []
-        joint = _joint(vertical, people, told)
-    words = _words(posts, joint, people)
+        joint = _joint(posts, keys)
+    worlds = list_worlds(posts, keys)
+    apart = [post for post in others if post.table.scheme == "horizontal"]
+    if first.table.scheme == "horizontal" and apart and worlds is None:
+        linked = link_rows(first, apart)
+    words = _words(posts, joint, keys, worlds, linked)
     if first.table.scheme == "vertical":
-        return replace(first, editions=Editions((), joint, words))
-    if vertical:
-        horizontal.append(replace(vertical[0], editions=Editions((), joint, words)))
-    return replace(first, editions=Editions(tuple(horizontal), None, words))
+        apart = []
+    elif vertical:
+        apart.append(replace(vertical[0], editions=Editions((), joint, words)))
+        joint = None
+    return replace(first, editions=Editions(tuple(apart), joint, words, worlds, linked))
 
 
-def _joint(posts: Sequence[Posterior], people: People, apart: Sequence[Posterior]) -> Joint:
-    """What vertical releases say together; `apart` are horizontal ones, heard item by item."""
-    codes = person_codes([post.table for post in posts], people)
-    known = list(dict.fromkeys(v for post in posts for v in post.table.secret.domain.labels))
+def _joint(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Joint:
+    """What vertical releases say together; horizontal ones are heard item by item."""
+    vertical = [e for e, post in enumerate(posts) if post.table.scheme == "vertical"]
+    tables = [posts[e].table for e in vertical]
+    codes = person_codes(tables, "records") if keys is None else [keys[e] for e in vertical]
+    known = list(dict.fromkeys(v for table in tables for v in table.secret.domain.labels))
     place = {label: code for code, label in enumerate(known)}
     number = np.zeros(max(int(code.max()) for code in codes) + 1)
     for code in codes:
         number[np.unique(code)] += 1
     editions = []
-    for post, code in zip(posts, codes, strict=True):
-        layout = layout_of(post.table)
+    for e, code in zip(vertical, codes, strict=True):
+        post, layout = posts[e], layout_of(posts[e].table)
         secrets = np.array([place[label] for label in post.table.secret.domain.labels])
         told = told_by_values(post, layout)
         told **= np.repeat(1.0 / number[code], np.diff(layout.arrays.links))  # each person once
-        if post is posts[0]:
-            for other in apart:
-                told *= _on_links(layout, told_by(other, post.table, _items_as_victims(layout)))
-        layout = replace_secrets(layout, secrets[layout.secrets], len(known))
+        for other, of_other in enumerate(posts if e == 0 else ()):
+            if of_other.table.scheme == "horizontal":
+                if keys is None:
+                    weights = told_by(of_other, post.table, _items_as_victims(layout))
+                    told *= _on_links(layout, weights, _items_as_victims(layout).inverse)
+                else:
+                    shown = _secrets_by_key(posts, keys, other)
+                    told *= _on_links(layout, shown, np.arange(layout.n_rows))
+        layout = VerticalLayout(  # with the codes that the secrets have in all releases together
+            layout.items, secrets[layout.secrets], layout.offsets, layout.sizes, len(known)
+        )
         editions.append(Edition(layout, code, told))
-    return join_groups(editions, labels=known)[0].narrowed(len(posts[0].table.secret.domain))
+    return join_groups(editions, labels=known)[0].narrowed(len(tables[0].secret.domain))
+
+
+def _secrets_by_key(posts: Sequence[Posterior], keys: Sequence[Ints], number: int) -> Floats:
+    """Secrets that a horizontal release shows of the items of the first, an Anatomy: 0 or 1."""
+    first, other = posts[0].table, posts[number].table
+    place = np.full(max(int(code.max()) for code in keys) + 1, -1)
+    place[keys[number]] = np.arange(len(keys[number]))
+    row = place[keys[0]]
+    shown = other.secret.evidence.matrix.toarray()[other.secret.codes[row]]
+    out = np.where(row[:, None] < 0, 1.0, by_secret(shown, other, first))
+    group = np.zeros((first.n_groups, out.shape[1]), dtype=bool)
+    group[first.group_codes, first.secret_codes] = True
+    wrong = np.flatnonzero(~(out * group[first.group_codes]).any(axis=1))
+    if len(wrong):
+        raise TableError(
+            f"Row {wrong[0]} of release 1 and row {row[wrong[0]]} of release {number + 1} have the "
+            f"same key, but {first.sensitive!r} is {other.secret.labels()[row[wrong[0]]]!r} there, "
+            f"which group {first.group_labels[first.group_codes[wrong[0]]]!r} of release 1 does "
+            f"not list ({len(wrong):,} such rows)."
+        )
+    for name in set(first.columns) & set(other.columns):
+        column = first.columns[name]
+        own = Column(column.evidence, column.codes)
+        _intersected(own, other.columns[name], row, number + 1)  # which names what fits nobody
+    return out
 
 
 def told_by_values(post: Posterior, layout: VerticalLayout) -> Floats:
@@ -139,7 +186,8 @@ def told_by_values(post: Posterior, layout: VerticalLayout) -> Floats:
     Cross-fitted groups are judged by what the other folds teach (MODEL 1.9).
     """
     if post.method != "crossfit":
-        return _on_links(layout, learner_weights(post, _items_as_victims(layout), "predictive")[0])
+        victims = _items_as_victims(layout)
+        return _on_links(layout, learner_weights(post, victims)[0], victims.inverse)
     kept, eta = post.groups["averages"], post.eta
     assert eta is not None
     fold = kept["fold"].to_numpy().ravel().astype(np.int64)[layout.groups]
@@ -153,88 +201,161 @@ def told_by_values(post: Posterior, layout: VerticalLayout) -> Floats:
 
 
 def _items_as_victims(layout: VerticalLayout) -> Victims:
-    exact = tuple(sparse.csr_array(sparse.eye_array(k, format="csr")) for k in layout.sizes)
     inverse, first, _ = distinct_rows(list(layout.items.T))
-    return Victims(layout.items[first], exact, inverse, pd.RangeIndex(layout.n_rows))
+    distinct = Victims.of_records(layout.items[first], layout.sizes)
+    return replace(distinct, inverse=inverse, index=pd.RangeIndex(layout.n_rows))
 
 
-def _on_links(layout: VerticalLayout, weights: Floats) -> Floats:
-    """Weights of distinct items and secrets on the links of every item, at most one."""
+def _on_links(layout: VerticalLayout, weights: Floats, inverse: Ints) -> Floats:
+    """Weights by secret on the links of every item, at most one; `inverse` is the item's line."""
     side = link_sides(layout)
-    inverse = _items_as_victims(layout).inverse
     item = np.repeat(inverse, np.diff(side.links))
     values = np.maximum(weights[item, side.columns], TINY)
     return values / link_tops(side, values)
 
 
-def replace_secrets(layout: VerticalLayout, secrets: Ints, size: int) -> VerticalLayout:
-    """The same table with other codes of its secrets, in which links may stand elsewhere."""
-    return VerticalLayout(layout.items, secrets, layout.offsets, layout.sizes, size)
-
-
-def _words(posts: Sequence[Posterior], joint: Joint | None, people: People) -> str:
+def _words(
+    posts: Sequence[Posterior],
+    joint: Joint | None,
+    keys: Sequence[Ints] | None,
+    worlds: Worlds | None,
+    linked: IndexedRecords | None,
+) -> str:
     n = len(posts) - 1
     text = f"The attacker also holds {n} more release{'s' if n > 1 else ''} about the same people."
-    if joint is None:
-        return text
-    by = "records" if isinstance(people, str) else "keys"
-    text += f" Rows are matched by their {by}; {joint.linked:.0%} have a single counterpart."
-    if joint.change > 0.05:
+    if worlds is not None:
+        ways = f"{worlds.matchings:,.0f} way{'s' if worlds.matchings > 1 else ''}"
+        return f"{text} Every way in which all can be true was listed ({ways}): this is exact."
+    if joint is not None:
+        by = "records" if keys is None else "keys"
+        text += f" Rows are matched by their {by}; {joint.linked:.0%} have a single counterpart."
+        if joint.change > 0.05:
+            text += (
+                " For some people, beliefs from all releases together did not converge; see the "
+                "limits."
+            )
+    if linked is not None:
+        text += " Which rows are the same person's was estimated, secret by secret."
+    schemes = [post.table.scheme for post in posts]
+    if keys is None and (len(set(schemes)) > 1 or (schemes[0] == "horizontal" and linked is None)):
         text += (
-            " For some people, beliefs from all releases together did not converge; see the limits."
+            " What a release adds was counted as if the others told nothing about who is who: "
+            "together they may give away more."
         )
     return text
 
 
-# -- small horizontal releases, matched in every way ----------------------------------------------
+# -- horizontal releases without a key: expected links --------------------------------------------
 
 
-def all_matchings(tables: Sequence[ReleasedTable]) -> list[Ints] | None:
-    """Every way to match the rows of two horizontal releases of the same people.
+def link_rows(first: Posterior, others: Sequence[Posterior]) -> IndexedRecords | None:
+    """Expected number of rows by what all releases show of them, and by secret.
 
-    Rows match if they show the same secret and have a value in common in each shared attribute.
-    None where there are more than `MOST_MATCHINGS`, or the releases differ in kind or in people.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"age": ["20-24", "20-29", "25-29"], "ill": ["flu", "flu", "cold"]})
-    >>> table = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 30)})
-    >>> [rows.tolist() for rows in all_matchings([table, table])]
-    [[0, 1, 2], [1, 0, 2]]
+    Rows of two releases with cells y and z that show the secret s are the same person's with odds
+    ``pi_s(y and z) / (pi_s(y) pi_s(z))``, and every row has one counterpart at most: the expected
+    number of links between cells has these odds and the margins of the releases, which scaling in
+    turn finds (Sinkhorn). As many people as possible are the same. None for too many pairs.
     """
-    if len(tables) != 2 or any(
-        t.scheme != "horizontal" or t.weights is not None or not t.secrets_known for t in tables
-    ):
-        return None
-    one, two = tables
-    if one.n_lines != two.n_lines or one.n_lines > MOST_MATCHED_ROWS:
-        return None
-    fits = one.secret.labels().astype(str)[:, None] == two.secret.labels().astype(str)
-    for name in set(one.columns) & set(two.columns):
-        own, other = one.columns[name], two.columns[name]
-        theirs = other.evidence.matrix @ _in_terms_of(own.domain, other.domain)
-        meet = (own.evidence.matrix @ theirs.T).toarray() > 0
-        fits &= meet[np.ix_(own.codes, other.codes)]
-    found: list[tuple[int, ...]] = [()]
-    for row in range(one.n_lines):
-        free = np.flatnonzero(fits[row]).tolist()
-        found = [(*start, j) for start in found for j in free if j not in start]
-        if len(found) > MOST_MATCHINGS:
+    rows, means = records_of(first.table), mean_shares(first)
+    share, eta = first.secret_mean, first.eta
+    for other in others:
+        table = other.table
+        there = records_of(table)
+        maps = [
+            same_values(table.domains[name], first.table.domains[name])
+            if name in table.columns else None
+            for name in first.table.attributes
+        ]  # fmt: skip
+        cells = [
+            None if to is None else sparse.csr_array(
+                there.evidence[table.attributes.index(name)] @ to)
+            for name, to in zip(first.table.attributes, maps, strict=True)
+        ]  # fmt: skip
+        codes = [
+            None if name not in table.columns
+            else there.index.codes[:, table.attributes.index(name)]
+            for name in first.table.attributes
+        ]  # fmt: skip
+        counts = by_secret(there.secrets, table, first.table)
+        joined = _link(rows, cells, codes, counts, (share, means, eta))
+        if joined is None:
             return None
-    return [np.array(rows) for rows in found] or None
+        rows = joined
+    return rows
 
 
-def join_matched(joined: Posterior, ways: Sequence[Posterior]) -> Posterior:
-    """Posterior of two small releases from those of every way to match their rows.
+def _link(
+    rows: IndexedRecords,
+    cells: Sequence[sparse.csr_array | None],
+    codes: Sequence[Ints | None],
+    counts: Floats,
+    model: tuple[Floats, Sequence[Floats], Floats | None],
+) -> IndexedRecords | None:
+    """Link records with those of another release: its `cells`, their `codes`, and its `counts`."""
+    share, means, eta = model
+    own = rows.index.codes
+    n_one, n_two = len(own), len(counts)
+    if n_one * n_two > MOST_PAIRS:
+        return None
+    fits = rows.secrets @ counts.T > 0
+    for a, (theirs, code) in enumerate(zip(cells, codes, strict=True)):
+        if theirs is not None and code is not None:
+            meet = (rows.evidence[a] @ theirs.T).toarray() > 0
+            fits &= meet[np.ix_(own[:, a], code)]
+    one, two = np.nonzero(fits)
+    # Who is in one release only is linked to nobody: the last record of the other.
+    one = np.concatenate([one, np.arange(n_one), np.full(n_two, n_one)])
+    two = np.concatenate([two, np.full(n_one, n_two), np.arange(n_two)])
+    log = np.zeros((len(one), len(share)))
+    evidence, merged = [], []
+    for a, (theirs, code) in enumerate(zip(cells, codes, strict=True)):
+        anything = np.ones((1, rows.evidence[a].shape[1]))
+        mine = sparse.csr_array(sparse.vstack([rows.evidence[a], anything]))
+        nobody = mine.shape[0] - 1
+        if theirs is None or code is None:
+            theirs, code = sparse.csr_array(anything), np.zeros(n_two, dtype=np.int64)
+        other = sparse.csr_array(sparse.vstack([theirs, anything]))
+        x = np.append(own[:, a], nobody)[one]
+        y = np.append(code, other.shape[0] - 1)[two]
+        place, at, _ = distinct_rows([x, y])
+        both = sparse.csr_array(mine[x[at]].multiply(other[y[at]]))
+        weight = 1.0 if eta is None else eta[a]
+        of_secret = np.log(np.maximum(both @ means[a].T, TINY))
+        common = np.log(np.maximum(both @ (share @ means[a]), TINY))[:, None]
+        log += (weight * of_secret + (1 - weight) * common)[place]
+        evidence.append(both)
+        merged.append(place)
+    links = _scaled(one, two, log, rows.secrets, counts)
+    kept = (one < n_one) & (links.sum(axis=1) > 0)
+    merged_codes = np.stack(merged, axis=1)[kept]
+    index = RecordIndex.of(merged_codes, np.array([m.shape[0] for m in evidence]))
+    lines = sparse.csr_array(sparse.eye_array(len(merged_codes), format="csr"))
+    return IndexedRecords(tuple(evidence), index, lines, links[kept])
 
-    A way is as probable as the cells that it makes: the evidence of its closed form (MODEL 1.2).
-    """
-    log = np.array([sum(t.log_evidence.sum() for t in post.trees.values()) for post in ways])
-    share = np.exp(log - log.max())
-    pairs = tuple(zip((share / share.sum()).tolist(), ways, strict=True))
-    assert joined.editions is not None
-    words = f"{joined.editions.words} Their rows were matched in all {len(ways):,} ways that fit."
-    return replace(joined, editions=Editions((), None, words, pairs))
+
+def _scaled(one: Ints, two: Ints, log: Floats, rows: Floats, others: Floats) -> Floats:
+    """Numbers of links with given margins, ``exp(log)`` up to factors by record."""
+    n = rows.sum(axis=0), others.sum(axis=0)
+    missing = [np.maximum(n[1 - i] - n[i], 0.0) + LEAST_LINK * (n[0] + n[1]) for i in (0, 1)]
+    margins = [np.vstack([x, lost]) for x, lost in zip((rows, others), missing, strict=True)]
+    ends = [
+        sparse.csr_array((np.ones(len(i)), (i, np.arange(len(i)))), shape=(len(m), len(i)))
+        for i, m in zip((one, two), margins, strict=True)
+    ]
+    possible = (margins[0][one] > 0) & (margins[1][two] > 0)
+    top = np.where(possible, log, -np.inf).max(axis=0, initial=-1e300)
+    links = np.where(possible, np.exp(np.minimum(log - top, 0.0)), 0.0)
+    links = np.where(possible, np.maximum(links, TINY), 0.0)
+    for _ in range(SCALINGS):
+        off = 0.0
+        for end, at, margin in ((ends[1], two, margins[1]), (ends[0], one, margins[0])):
+            total = end @ links
+            factor = np.divide(margin, total, out=np.zeros_like(margin), where=total > 0)
+            off = max(off, float(np.abs(np.log(factor[factor > 0])).max(initial=0.0)))
+            links *= factor[at]
+        if off < SETTLED:
+            break
+    return links
 
 
 # -- who is who -----------------------------------------------------------------------------------
@@ -248,7 +369,8 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     tables : sequence of ReleasedTable
         The tables.
     people : {"records", "rows"} or sequence of sequences
-        ``"records"``: lines that agree in all attributes the tables share may be the same person.
+        ``"records"``: lines of vertical tables that agree in all attributes the tables share may be
+        the same person.
         ``"rows"``: line by line, the same person. Otherwise the key of each line, table by table,
         in the order of ``table.to_frame()``.
 
@@ -262,7 +384,7 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     if isinstance(people, str):
         one_of("people", people, ("records", "rows"))
         if people == "records":
-            return _record_codes(tables)
+            return _record_codes(tables) if tables else []
         if any(table.scheme == "vertical" for table in tables):
             raise TableError(
                 "people='rows' needs horizontal releases, because the rows of a vertical one are "
@@ -392,19 +514,10 @@ def _check_secrets(first: ReleasedTable, table: ReleasedTable, row: Ints, number
         )
 
 
-def _in_terms_of(domain: Domain, other: Domain) -> sparse.csr_array:
-    """Which value of a domain is which of another, shape ``(len(other), len(domain))``."""
-    known = {str(value): k for k, value in enumerate(other.values)}
-    values = np.array([known.get(str(value), -1) for value in domain.values])
-    there = np.flatnonzero(values >= 0)
-    shape = (len(other), len(domain))
-    return sparse.csr_array((np.ones(len(there)), (values[there], there)), shape=shape)
-
-
 def _intersected(own: Column, other: Column, row: Ints, number: int) -> Column:
     """Cells of a column times those of its counterpart, where there is one."""
     domain = own.domain
-    to_own = _in_terms_of(domain, other.domain)
+    to_own = same_values(other.domain, domain)
     theirs = sparse.vstack([other.evidence.matrix @ to_own, np.ones((1, len(domain)))])
     code = np.where(row < 0, len(other.evidence), other.codes[row])
     inverse, first, _ = distinct_rows([own.codes.astype(np.int64), code])

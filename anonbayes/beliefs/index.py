@@ -24,7 +24,6 @@ __all__ = [
     "Compatibility",
     "IndexedRecords",
     "RecordIndex",
-    "accumulate",
     "add_scaled",
     "pair_values",
     "records_of",
@@ -64,6 +63,11 @@ class Compatibility(NamedTuple):
 
     pointer: Ints
     cell: Ints
+
+    @property
+    def knowledge(self) -> Ints:
+        """Piece of knowledge of each compatible pair."""
+        return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +174,62 @@ class IndexedRecords:
             )
         return self._matches[victims]
 
+    def item_fits(self, victims: Victims) -> list[Floats]:
+        """How well cells fit what is known, ``sum_k w_v(k) E_y(k)``, by compatible pair."""
+        return [
+            pair_values(weight, cells, pairs)[:, None]
+            for weight, cells, pairs in zip(
+                victims.weights, self.evidence, self.match(victims), strict=True
+            )
+        ]
+
+    def add_up(
+        self, victims: Victims, per_record: Floats, fit: list[Floats] | None = None
+    ) -> tuple[Scaled, Ints]:
+        """Sum over the compatible records of ``per_record[record, s] prod_a fit_a[v, cell, s]``.
+
+        Parameters
+        ----------
+        victims : Victims
+            Whom to look for.
+        per_record : numpy.ndarray
+            Weight of each record and sensitive value, such as the number of rows.
+        fit : list of numpy.ndarray, optional
+            Per attribute ``P(knowledge v | row shows the cell and has secret s)``, one row per
+            compatible pair and one column per sensitive value (or a single column); `item_fits`
+            by default.
+
+        Returns
+        -------
+        weights : Scaled
+            Shape ``(victims, S)``, not normalised.
+        records : numpy.ndarray
+            Number of compatible records of each victim.
+        """
+        fit, compatible, index = fit or self.item_fits(victims), self.match(victims), self.index
+        width = max(f.shape[1] for f in fit)
+        table = np.concatenate([np.broadcast_to(f, (len(f), width)) for f in fit])
+        knowledge = _Knowledge(
+            victims.codes,
+            np.concatenate([c.pointer for c in compatible]),
+            np.concatenate([c.cell for c in compatible]),
+            _starts([len(c.pointer) for c in compatible]),
+            _starts([len(c.cell) for c in compatible]),
+            _starts([int(cells.max()) + 1 for cells in index.codes.T]),
+        )
+        size = (len(victims), per_record.shape[1])
+        powers, records = np.zeros(size, dtype=np.int64), np.zeros(len(victims), dtype=np.int64)
+        sums = _Sums(np.zeros(size), powers, records)
+        _walk(
+            knowledge,
+            index.order,
+            index.trie,
+            np.ascontiguousarray(table),
+            np.ascontiguousarray(per_record),
+            sums,
+        )
+        return Scaled(sums.weights, sums.power), sums.records
+
 
 _KEPT = "_indexed_records"
 """Where a table keeps its index: equal tables may number lines and cells differently."""
@@ -202,60 +262,7 @@ def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compat
     if len(product.indices) == len(pairs.cell):
         return np.asarray(product.data)
     # Pairs whose common values all weigh zero are no entries of the product.
-    rows = np.repeat(np.arange(len(pairs.pointer) - 1), np.diff(pairs.pointer))
-    return np.asarray(product[rows, pairs.cell]).ravel()
-
-
-def accumulate(
-    victims: Victims,
-    index: RecordIndex,
-    compatible: tuple[Compatibility, ...],
-    fit: list[Floats],
-    secrets: Floats,
-) -> tuple[Scaled, Ints]:
-    """Sum over the compatible records of ``secrets[record, s] * prod_a fit_a[v, cell, s]``.
-
-    Parameters
-    ----------
-    victims, index, compatible
-        Whom to look for, among which records.
-    fit : list of numpy.ndarray
-        Per attribute ``P(knowledge v | row shows the cell and has secret s)``, one row per
-        compatible pair and one column per sensitive value (or a single column).
-    secrets : numpy.ndarray
-        Weight of each record and sensitive value, such as the number of rows.
-
-    Returns
-    -------
-    weights : Scaled
-        Shape ``(victims, S)``, not normalised.
-    records : numpy.ndarray
-        Number of compatible records of each victim.
-    """
-    n_cells = [int(index.codes[:, a].max()) + 1 for a in range(index.codes.shape[1])]
-    width = max(f.shape[1] for f in fit)
-    table = np.concatenate([np.broadcast_to(f, (len(f), width)) for f in fit])
-    knowledge = _Knowledge(
-        victims.codes,
-        np.concatenate([c.pointer for c in compatible]),
-        np.concatenate([c.cell for c in compatible]),
-        _starts([len(c.pointer) for c in compatible]),
-        _starts([len(c.cell) for c in compatible]),
-        _starts(n_cells),
-    )
-    size = (len(victims), secrets.shape[1])
-    sums = _Sums(
-        np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(len(victims), dtype=np.int64)
-    )
-    _walk(
-        knowledge,
-        index.order,
-        index.trie,
-        np.ascontiguousarray(table),
-        np.ascontiguousarray(secrets),
-        sums,
-    )
-    return Scaled(sums.weights, sums.power), sums.records
+    return np.asarray(product[pairs.knowledge, pairs.cell]).ravel()
 
 
 def _starts(sizes: list[int]) -> Ints:

@@ -6,13 +6,13 @@ number, ``E[f(s | r, pi) | t*]`` (Groups (6)).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
-from anonbayes.arrays import SMALL, Floats, Scaled
-from anonbayes.beliefs.index import add_scaled
+from anonbayes.arrays import Floats, Scaled
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
 from anonbayes.inference.dirichlet import WEIGHT
@@ -21,7 +21,14 @@ from anonbayes.inference.weights import weighted_joint
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["KINDS", "learner_joint", "learner_weights", "weight_draws"]
+__all__ = [
+    "KINDS",
+    "batch_averages",
+    "learner_joint",
+    "learner_weights",
+    "mean_shares",
+    "weight_draws",
+]
 KINDS = ("predictive", "conditional")
 LEAST_FIT = 1e-200
 """Probability that a compatible value keeps in every draw."""
@@ -53,10 +60,9 @@ def learner_weights(
     """
     if post.register is not None and post.register.corrects:
         return post.register.learner(victims), None
-    if post.editions is not None and post.editions.matched:
-        ways = post.editions.matched
-        each = [share * learner_joint(way, victims, kind)[0].plain for share, way in ways]
-        return np.asarray(np.sum(each, axis=0)), None
+    worlds = None if post.editions is None else post.editions.worlds
+    if worlds is not None and kind == "predictive":
+        return worlds.learner(victims)[:, : len(post.secret_mean)], None
     joint, parts = learner_joint(post, victims, kind)
     weights, *batches = joint.relative(*parts)
     return weights, np.stack(batches) if batches else None
@@ -74,13 +80,17 @@ def learner_joint(
     return _averaged(post, victims, conditional=kind == "conditional")
 
 
+def mean_shares(post: Posterior) -> list[Floats]:
+    """Mean of each attribute's distribution, ``(S, K_a)``, from draws where it has to be."""
+    if not post.simulated:
+        return post.means
+    cuts = [(chain, slice(0, post.n_draws)) for chain in range(post.n_chains)]
+    return [post.batch_means(name, cuts).mean(axis=0) for name in post.table.attributes]
+
+
 def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Scaled:
     """``p_L(s, what is known)`` from the means of the distributions."""
-    known = [
-        (weight @ mean.T)[code]
-        for weight, mean, code in zip(victims.weights, means, victims.codes.T, strict=True)
-    ]
-    return weighted_joint(post.secret_mean, known, post.eta)
+    return weighted_joint(post.secret_mean, victims.shares(means), post.eta)
 
 
 def _factorised(post: Posterior, victims: Victims) -> tuple[Scaled, list[Scaled]]:
@@ -90,59 +100,46 @@ def _factorised(post: Posterior, victims: Victims) -> tuple[Scaled, list[Scaled]
     """
     cuts = batch_slices(post.n_chains, post.n_draws)
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
-    whole: list[Floats] = []
-    parts: list[list[Floats]] = [[] for _ in cuts]
-    for name in post.table.attributes:
-        means = post.batch_means(name, cuts)
-        whole.append(np.average(means, axis=0, weights=sizes))
-        for part, mean in zip(parts, means, strict=True):
-            part.append(mean)
-    return _joint(post, victims, whole), [_joint(post, victims, p) for p in parts]
+    by_batch = [post.batch_means(name, cuts) for name in post.table.attributes]
+    whole = [np.average(means, axis=0, weights=sizes) for means in by_batch]
+    parts = [_joint(post, victims, [means[b] for means in by_batch]) for b in range(len(cuts))]
+    return _joint(post, victims, whole), parts
 
 
 def _averaged(
     post: Posterior, victims: Victims, *, conditional: bool
 ) -> tuple[Scaled, list[Scaled]]:
     """Average over draws, batch by batch."""
-    table = post.table
-    secret = post.draws[f"pi_{table.sensitive}"].to_numpy()
-    draws = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
-    step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
+    secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
+    draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
     eta = weight_draws(post)
-    size = (len(victims), len(table.secret.domain))
-    batches: list[Scaled] = []
+
+    def of_draw(at: tuple[int, int]) -> Scaled:
+        # Tiny prior weights leave values without any probability in a draw.
+        known = [np.maximum(k, LEAST_FIT) for k in victims.shares([pi[at] for pi in draws])]
+        joint = weighted_joint(secret[at], known, None if eta is None else eta[at])
+        if conditional:
+            number = joint.relative()[0]
+            number = number / number.sum(axis=1, keepdims=True)
+            joint = Scaled(number, np.zeros(number.shape, dtype=np.int64))
+        return joint
+
+    batches = batch_averages(post, MOST_DRAWS, of_draw)
+    total = reduce(Scaled.plus, batches)
+    return Scaled(total.number / len(batches), total.power), batches
+
+
+def batch_averages(
+    post: Posterior, most: int, of_draw: Callable[[tuple[int, int]], Scaled]
+) -> list[Scaled]:
+    """Average what draws give, batch by batch; of more than `most` draws only every so many."""
+    step = max(1, post.n_chains * post.n_draws // most)
+    out = []
     for chain, cut in batch_slices(post.n_chains, post.n_draws):
-        total = Scaled(np.zeros(size), np.zeros(size, dtype=np.int64))
         chosen = range(cut.start, cut.stop, step)
-        for t in chosen:
-            # Tiny prior weights leave values without any probability in a draw.
-            known = [
-                np.maximum(w @ d[chain, t].T, LEAST_FIT)
-                for w, d in zip(victims.weights, draws, strict=True)
-            ]
-            start = np.concatenate([[0], np.cumsum([len(k) for k in known])[:-1]])
-            if eta is not None:
-                parts = [k[code] for k, code in zip(known, victims.codes.T, strict=True)]
-                joint = weighted_joint(secret[chain, t], parts, eta[chain, t])
-                if conditional:
-                    plain = joint.relative()[0]
-                    plain /= plain.sum(axis=1, keepdims=True)
-                    joint = Scaled(plain, np.zeros(size, dtype=np.int64))
-                total = total.plus(joint)
-                continue
-            _add(
-                victims.codes,
-                start.astype(np.int64),
-                np.concatenate(known),
-                secret[chain, t],
-                conditional,
-                total,
-            )
-        batches.append(Scaled(total.number / len(chosen), total.power))
-    whole = batches[0]
-    for batch in batches[1:]:
-        whole = whole.plus(batch)
-    return Scaled(whole.number / len(batches), whole.power), batches
+        total = reduce(Scaled.plus, (of_draw((chain, t)) for t in chosen))
+        out.append(Scaled(total.number / len(chosen), total.power))
+    return out
 
 
 def weight_draws(post: Posterior) -> Floats | None:
@@ -151,35 +148,3 @@ def weight_draws(post: Posterior) -> Floats | None:
         return None
     names = [f"{WEIGHT}{name}" for name in post.table.attributes]
     return np.stack([post.draws[name].to_numpy() for name in names], axis=-1)
-
-
-@njit(cache=True, nogil=True)
-def _add(codes, start, known, secret, conditional, total):  # type: ignore[no-untyped-def]
-    """Add ``pi_S(s) prod_a P(known_a | s)`` of one draw, divided by its sum if conditional."""
-    n_secrets = len(secret)
-    product = np.empty(n_secrets)
-    power = np.empty(n_secrets, dtype=np.int64)
-    for v in range(codes.shape[0]):
-        product[:] = secret
-        power[:] = 0
-        for a in range(codes.shape[1]):
-            row = start[a] + codes[v, a]
-            for s in range(n_secrets):
-                product[s] *= known[row, s]
-                while 0.0 < product[s] < SMALL:
-                    product[s] /= SMALL
-                    power[s] -= 1
-        norm = 1.0
-        if conditional:
-            top = -(2**40)
-            for s in range(n_secrets):
-                if product[s] > 0.0:
-                    top = max(top, power[s])
-            for s in range(n_secrets):
-                if product[s] > 0.0:  # a zero has no power worth looking at
-                    product[s] *= SMALL ** min(top - power[s], 8)
-                power[s] = 0
-            norm = product.sum()
-        if norm > 0.0:  # else the draw knows nobody like that, and has no say
-            for s in range(n_secrets):
-                add_scaled(total.number, total.power, (v, s), product[s] / norm, power[s])

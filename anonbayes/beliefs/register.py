@@ -26,7 +26,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,8 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.index import IndexedRecords, accumulate, pair_values
+from anonbayes.beliefs.index import IndexedRecords
+from anonbayes.beliefs.learner import mean_shares
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
 from anonbayes.inference.dirichlet import Prior
@@ -313,11 +314,7 @@ class Register:
     @classmethod
     def of(cls, post: Posterior, people: ReleasedTable) -> Register:
         """Register of a posterior: of release and register together, or of the release alone."""
-        if post.simulated:
-            cuts = [(chain, slice(0, post.n_draws)) for chain in range(post.n_chains)]
-            means = tuple(post.batch_means(n, cuts).mean(axis=0) for n in post.table.attributes)
-        else:
-            means = tuple(post.means)
+        means = tuple(mean_shares(post))
         return cls(post.table, people, post.secret_mean, means, post.eta)
 
     @cached_property
@@ -433,31 +430,20 @@ class Register:
 
     def joint(self, victims: Victims) -> Floats:
         """Product model's ``p(known, s)``, which stands for `PRIOR_ROWS` people."""
-        known = [
-            (weight @ mean.T)[code]
-            for weight, mean, code in zip(victims.weights, self.means, victims.codes.T, strict=True)
-        ]
-        return weighted_joint(self.share, known, self.eta).plain
+        return weighted_joint(self.share, victims.shares(self.means), self.eta).plain
 
     def mass(self, victims: Victims, per_record: Floats | None = None) -> Floats:
         """Sum ``n_r p(s | r)``, or what is given per record, over those that fit the victims."""
-        records, compatible = self.records, self.records.match(victims)
-        fit = [
-            pair_values(weight, cells, pairs)[:, None]
-            for weight, cells, pairs in zip(
-                victims.weights, records.evidence, compatible, strict=True
-            )
-        ]
         of_record = self.expected if per_record is None else per_record
-        return accumulate(victims, records.index, compatible, fit, of_record)[0].plain
+        return self.records.add_up(victims, of_record)[0].plain
 
     def learner(self, victims: Victims) -> Floats:
         """Unnormalised belief of a learner who holds the register."""
         out = np.empty((len(victims), len(self.share)))
-        whole, values = whole_records(victims)
+        whole, values = victims.whole_records()
         out[whole] = self.belief(values[whole])
         if not whole.all():
-            rest = subset(victims, ~whole)
+            rest = victims.some(~whole)
             out[~whole] = self.mass(rest) + PRIOR_ROWS * self.joint(rest)
         return out
 
@@ -491,7 +477,7 @@ class Register:
         record, secret, people : numpy.ndarray
             Distinct pairs of record and secret, and how many people have each.
         """
-        whole, values = whole_records(victims)
+        whole, values = victims.whole_records()
         known = whole[record]
         if not known.any():
             return None
@@ -510,23 +496,6 @@ class Register:
             f"and secret (by chance it would be {chance:.0%}). The holder of such a register can "
             "simply look people up; it should contain other people only."
         )
-
-
-def whole_records(victims: Victims) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], Ints]:
-    """Victims of whom every value is known, and the codes of these values."""
-    whole = np.ones(len(victims), dtype=bool)
-    values = np.zeros((len(victims), len(victims.weights)), dtype=np.int64)
-    for a, weight in enumerate(victims.weights):
-        code = victims.codes[:, a]
-        whole &= np.diff(weight.indptr)[code] == 1
-        values[:, a] = weight.indices[np.minimum(weight.indptr[code], len(weight.indices) - 1)]
-    return whole, values
-
-
-def subset(victims: Victims, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Victims:
-    """Some of the victims."""
-    codes = victims.codes[chosen]
-    return Victims(codes, victims.weights, np.arange(len(codes)), None)
 
 
 class _Entries(NamedTuple):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.domains import Domain, is_missing, weights_by_value
 from anonbayes.errors import AnonbayesError, CellError, TableError, nearest
 from anonbayes.io.text import pandas_frame
@@ -58,7 +58,7 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
     ]
 
 
-def standard_error(batches: npt.NDArray[np.float64], n_chains: int) -> npt.NDArray[np.float64]:
+def standard_error(batches: Floats, n_chains: int) -> Floats:
     """Standard error of the average of batches (first axis); NaN for a single batch.
 
     Chains that sit in different places make the batches of one chain alike; the error is then that
@@ -112,14 +112,40 @@ class Victims:
         it is unknown; None where nobody's is known.
     """
 
-    codes: npt.NDArray[np.int64]
+    codes: Ints
     weights: tuple[sparse.csr_array, ...]
-    inverse: npt.NDArray[np.int64]
+    inverse: Ints
     index: pd.Index | None
-    group: npt.NDArray[np.int64] | None = None
+    group: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    @classmethod
+    def of_records(cls, codes: Ints, sizes: Iterable[int]) -> Victims:
+        """Victims of whom all values are known, by their codes in domains of these sizes."""
+        exact = tuple(sparse.csr_array(sparse.eye_array(size, format="csr")) for size in sizes)
+        return cls(codes, exact, np.arange(len(codes)), None)
+
+    def shares(self, pi: Sequence[Floats]) -> list[Floats]:
+        """``P(what is known | s)`` by attribute, ``(victims, S)``, under distributions."""
+        each = zip(self.weights, pi, self.codes.T, strict=True)
+        return [(weight @ of_secret.T)[code] for weight, of_secret, code in each]
+
+    def some(self, chosen: Mask) -> Victims:
+        """Some of the distinct victims."""
+        codes = self.codes[chosen]
+        return Victims(codes, self.weights, np.arange(len(codes)), None)
+
+    def whole_records(self) -> tuple[Mask, Ints]:
+        """Victims of whom every value is known, and the codes of these values."""
+        whole = np.ones(len(self), dtype=bool)
+        values = np.zeros((len(self), len(self.weights)), dtype=np.int64)
+        for a, weight in enumerate(self.weights):
+            code = self.codes[:, a]
+            whole &= np.diff(weight.indptr)[code] == 1
+            values[:, a] = weight.indices[np.minimum(weight.indptr[code], len(weight.indices) - 1)]
+        return whole, values
 
 
 def read_victims(
@@ -226,16 +252,12 @@ def same_values(one: Domain, two: Domain) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(pairs)), (rows, columns)), shape=shape)
 
 
-def by_secret(
-    told: npt.NDArray[np.float64], one: ReleasedTable, two: ReleasedTable
-) -> npt.NDArray[np.float64]:
+def by_secret(told: Floats, one: ReleasedTable, two: ReleasedTable) -> Floats:
     """Columns by secret of one table as columns of another; a secret it lacks has weight 0."""
     return np.asarray(told @ same_values(one.secret.domain, two.secret.domain))
 
 
-def group_codes(
-    table: ReleasedTable, group: Any, size: int, index: pd.Index | None
-) -> npt.NDArray[np.int64]:
+def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | None) -> Ints:
     """Codes of the groups that victims are known to be in, -1 where that is missing.
 
     Parameters
@@ -275,15 +297,15 @@ def group_codes(
 
 def _knowledge(
     table: ReleasedTable, name: str, cells: list[Any] | None, size: int, index: pd.Index | None
-) -> tuple[npt.NDArray[np.int64], sparse.csr_array]:
+) -> tuple[Ints, sparse.csr_array]:
     """Code of each victim's knowledge of one attribute, and the distinct weight vectors."""
     domain = table.domains[name]
     if cells is None:
         return np.zeros(size, dtype=np.int64), sparse.csr_array(np.ones((1, len(domain))))
     parser = CellParser(domain, missing="unknown")
     position: dict[Any, int] = {}
-    rows: list[npt.NDArray[np.int64]] = []
-    data: list[npt.NDArray[np.float64]] = []
+    rows: list[Ints] = []
+    data: list[Floats] = []
     codes = np.empty(size, dtype=np.int64)
     for i, cell in enumerate(cells):
         key = _key(cell)
@@ -314,9 +336,7 @@ def _key(cell: Any) -> Any:
     return (type(cell).__name__, cell)
 
 
-def _parse(
-    parser: CellParser, cell: Any, row: object
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _parse(parser: CellParser, cell: Any, row: object) -> tuple[Ints, Floats]:
     if not isinstance(cell, Mapping):
         members = parser.parse(cell, row=row)
         return members, np.ones(len(members))
@@ -342,7 +362,7 @@ def _parse(
 
 def secret_weights(
     table: ReleasedTable, secret: Mapping[Any, float] | set[Any] | frozenset[Any] | None
-) -> npt.NDArray[np.float64] | None:
+) -> Floats | None:
     """Weights of the sensitive values that express further knowledge of a victim's secret.
 
     Parameters

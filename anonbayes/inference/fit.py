@@ -19,9 +19,7 @@ from anonbayes import compat
 from anonbayes.arrays import read_chains
 from anonbayes.beliefs.editions import (
     People,
-    all_matchings,
     join_editions,
-    join_matched,
     merge_by_key,
     padded,
     person_codes,
@@ -315,21 +313,12 @@ def _fit_several(
             raise ModelError(f"fit needs released tables, got {type(table).__name__}.")
     if len(tables) < 2:
         raise ModelError(f"fit got a list of {len(tables)} releases; give two or more, or a table.")
-    by_key = people != "records"
-    if by_key and any(table.scheme == "horizontal" for table in tables):
+    if people != "records" and tables[0].scheme == "horizontal":
         return fit(merge_by_key(tables, people), **settings)
-    person_codes([t for t in tables if t.scheme == "vertical"] or tables[:1], people)
-    first = padded(tables)
-    joined = join_editions([fit(table, **settings) for table in (first, *tables[1:])], people)
-    ways = all_matchings(tables) if joined.method == "exact" else None
-    if ways is None or joined.evidence != "independent":
-        return joined
-    keys = [[range(first.n_lines), np.argsort(way).tolist()] for way in ways]
-    linked = [merge_by_key(tables, pair) for pair in keys]
-    if not all(table.is_nested for table in linked):
-        return joined
-    settings = settings | {"draws": 1, "chains": 1}  # closed forms are asked, not draws
-    return join_matched(joined, [fit(table, **settings) for table in linked])
+    vertical = [table for table in tables if table.scheme == "vertical"]
+    person_codes(vertical if people == "records" else tables, people)  # or says what is wrong
+    posts = [fit(table, **settings) for table in (padded(tables), *tables[1:])]
+    return join_editions(posts, people)
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -18,8 +18,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats
 from anonbayes.beliefs.attacker import attacker_weights, worlds_apart
-from anonbayes.beliefs.belief import normalise
-from anonbayes.beliefs.draws import belief_draws
+from anonbayes.beliefs.belief import belief_draws, normalise
 from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numba import njit
-from scipy import sparse
 
 from anonbayes.arrays import SMALL, Floats, Ints, Scaled
 from anonbayes.beliefs.belief import normalise
@@ -274,8 +273,7 @@ def faithfulness(
         records, which = codes, np.arange(len(codes))
         if listed:  # every record stands there once for each secret
             records, which = codes[: cells // sizes[0]], which % (cells // sizes[0])
-        clear = tuple(sparse.eye_array(size, format="csr") for size in sizes[1:])
-        victims = Victims(records, clear, np.arange(len(records)), None)
+        victims = Victims.of_records(records, sizes[1:])
         of_learner, parts = learner_joint(post, victims)
         p_ideal, p_learner, *batches = (
             Scaled(joint.number[which, secret], joint.power[which, secret])

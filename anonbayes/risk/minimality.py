@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln, stdtrit
 
-from anonbayes.arrays import Floats, Ints, read_whole
-from anonbayes.beliefs.register import whole_records
+from anonbayes.arrays import Floats, Ints, Mask, read_whole
 from anonbayes.errors import AnonbayesError, AnonymizationError, TableError
 from anonbayes.formats import plain, share
 from anonbayes.inference.fit import fit
@@ -202,29 +201,25 @@ def downcoding(
                 "the people, in the order of the rows, that made it."
             )
     listing = kinds.n_worlds() <= listed
-    worlds = kinds.worlds() if listing else _drawn(table, draws, seed, progressbar)
-    sums = _Sums.of(table, kinds, cleartext, batches=1 if listing else BATCHES)
-    total = kept = mass = kept_mass = 0.0
-    weights = _weights(table, worlds) if listing else None
-    for d, codes in enumerate(worlds.codes):
-        weight = 1.0 if weights is None else weights[d]
-        again = _attempt(anonymize, _frame(table, codes))
-        holds = again is not None and _equal(shown, _shown(again))
-        sums.add(0 if listing else d * BATCHES // len(worlds.codes), codes, weight, holds)
-        total, kept = total + 1, kept + holds
-        mass, kept_mass = mass + weight, kept_mass + weight * holds
+    codes, weight = kinds.worlds(table) if listing else _drawn(table, draws, seed, progressbar)
+    again = (_attempt(anonymize, _frame(table, one)) for one in codes)
+    holds = np.array([one is not None and _equal(shown, _shown(one)) for one in again])
+    batches = 1 if listing else BATCHES
+    tried = _Tried(codes, weight, np.arange(len(codes)) * batches // len(codes), holds)
+    total, kept = len(codes), int(holds.sum())
     if kept < (1 if listing else FEWEST):
         enough = 100 * math.ceil(1.2 * FEWEST * total / kept / 100) if kept else None
         raise AnonbayesError(
-            f"{kept:,.0f} of {total:,.0f} cleartexts that fit the cells give this release, and "
+            f"{kept:,} of {total:,} cleartexts that fit the cells give this release, and "
             f"{FEWEST} are needed: what the anonymizer's choice gives away cannot be computed this "
             "way. Tight cells, suppressed rows and local recoding make large tables nearly "
             "impossible to hit; "
             + (f"take draws={enough:,}." if enough else "ask about a part of the table.")
         )
-    cells = sums.cells(table, kinds, exact=listing)
-    people = sums.people(exact=listing)
-    value = {"acceptance": kept_mass / mass, "kept": kept} | _counts(cells, people, exact=listing)
+    cells = _cells(table, kinds, tried, exact=listing)
+    people = _people(table, tried, cleartext, exact=listing)
+    value = {"acceptance": float(weight[holds].sum() / weight.sum()), "kept": float(kept)}
+    value |= _counts(cells, people, exact=listing)
     summary = pd.DataFrame(
         {"value": [value[name] for name in MEASURES], "meaning": list(MEASURES.values())},
         index=list(MEASURES),
@@ -286,13 +281,6 @@ def _frame(table: ReleasedTable, codes: Ints) -> pd.DataFrame:
 # -- cleartexts -----------------------------------------------------------------------------------
 
 
-class _Worlds(NamedTuple):
-    """Cleartexts, ``(worlds, rows, attributes)``, and in how many ways each can be dealt out."""
-
-    codes: Ints
-    ways: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class _Kinds:
     """Rows with equal cells and equal secrets, which are exchangeable.
@@ -330,40 +318,34 @@ class _Kinds:
             math.comb(b + int(m) - 1, int(m)) for b, m in zip(boxes, sizes, strict=True)
         )
 
-    def worlds(self) -> _Worlds:
-        """List them all."""
+    def worlds(self, table: ReleasedTable) -> tuple[Ints, Floats]:
+        """List them all with their probability: Dirichlet-multinomial counts by secret."""
         places = [np.flatnonzero(self.kind == i) for i in range(len(self.cells))]
         options = [
             [*itertools.combinations_with_replacement(itertools.product(*map(list, cells)), len(p))]
             for cells, p in zip(self.cells, places, strict=True)
         ]
-        codes, ways = [], []
+        sizes = [len(table.domains[name]) for name in table.attributes]
+        codes, log_p = [], []
         for world in itertools.product(*options):
-            rows = np.empty((len(self.kind), len(self.cells[0])), dtype=np.int64)
-            log_ways = 0.0
+            rows = np.empty((len(self.kind), len(sizes)), dtype=np.int64)
+            log_ways = 0.0  # in which rows of a kind can be dealt out
             for place, own in zip(places, world, strict=True):
                 rows[place] = own
                 log_ways += math.lgamma(len(own) + 1)
                 log_ways -= sum(math.lgamma(own.count(r) + 1) for r in set(own))
+            for a, size in enumerate(sizes):
+                counts = np.bincount(table.secret_codes * size + rows[:, a])
+                log_ways += gammaln(1.0 + counts).sum()
             codes.append(rows)
-            ways.append(math.exp(log_ways))
-        return _Worlds(np.stack(codes), np.array(ways))
+            log_p.append(log_ways)
+        weight = np.exp(np.array(log_p) - max(log_p))
+        return np.stack(codes), weight / weight.sum()
 
 
-def _weights(table: ReleasedTable, worlds: _Worlds) -> Floats:
-    """Probability of listed cleartexts: Dirichlet-multinomial counts by secret and attribute."""
-    log_p = np.log(worlds.ways)
-    secrets = len(table.secret.domain)
-    for a, name in enumerate(table.attributes):
-        size = len(table.domains[name])
-        for d, codes in enumerate(worlds.codes):
-            counts = np.bincount(table.secret_codes * size + codes[:, a], minlength=secrets * size)
-            log_p[d] += gammaln(1.0 + counts).sum()
-    weight = np.exp(log_p - log_p.max())
-    return np.asarray(weight / weight.sum())
-
-
-def _drawn(table: ReleasedTable, draws: int, seed: int | None, progressbar: bool) -> _Worlds:
+def _drawn(
+    table: ReleasedTable, draws: int, seed: int | None, progressbar: bool
+) -> tuple[Ints, Floats]:
     """Draw cleartexts from the posterior with independent evidence."""
     post = fit(
         table, evidence="independent", alpha=1.0, beta=1.0, draws=draws, chains=1,
@@ -371,106 +353,89 @@ def _drawn(table: ReleasedTable, draws: int, seed: int | None, progressbar: bool
         progressbar=progressbar,
     )  # fmt: skip
     codes = [post.draws[f"cleartext_{name}"].to_numpy()[0] for name in table.attributes]
-    return _Worlds(np.stack(codes, axis=-1).astype(np.int64), np.ones(draws))
+    return np.stack(codes, axis=-1).astype(np.int64), np.ones(draws)
 
 
 # -- beliefs before and after ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums over cleartexts, by batch, first of all and then of those that give the release.
+class _Tried(NamedTuple):
+    """Cleartexts ``(worlds, rows, attributes)``: weight, batch, and whether they give the release.
 
-    `values`: per attribute, people of each kind with each value; `secrets`: rows with the record of
-    a person of the cleartext, by secret; `mass`: of the cleartexts.
+    `sums` add weights up by batch, first of all cleartexts and then of those that give the release.
     """
 
-    table: ReleasedTable
-    kinds: _Kinds
-    mass: Floats
-    values: list[Floats]
-    secrets: Floats
-    records: Ints
-    truth: tuple[Ints, Ints, pd.Index]
+    codes: Ints
+    weight: Floats
+    batch: Ints
+    holds: Mask
 
-    @classmethod
-    def of(
-        cls, table: ReleasedTable, kinds: _Kinds, cleartext: pd.DataFrame | None, *, batches: int
-    ) -> _Sums:
-        n = len(kinds.cells)
-        sizes = [len(table.domains[name]) for name in table.attributes]
-        keys, record = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        secret, index = record, pd.Index([])
-        if cleartext is not None:
-            people = read_truth(table, cleartext)
-            keys, place = np.unique(_key(whole_records(people.victims)[1]), return_inverse=True)
-            record = np.ravel(place)[people.victims.inverse]
-            secret, index = people.secret.astype(np.int64), cleartext.index
-        return cls(
-            table, kinds, np.zeros((2, batches)), [np.zeros((2, batches, n * k)) for k in sizes],
-            np.zeros((2, batches, len(keys) * len(table.secret.domain))), keys,
-            (record, secret, index),
-        )  # fmt: skip
+    def sums(self, key: Ints, size: int) -> Floats:
+        """Weight by batch and key of the rows, ``(2, batches, size)``; a key of -1 is left out."""
+        n = int(self.batch[-1]) + 1
+        at = np.where(key >= 0, self.batch[:, None] * size + key, n * size).ravel()
+        weights = (np.repeat(w, key.shape[1]) for w in (self.weight, self.weight * self.holds))
+        sums = [np.bincount(at, w, minlength=n * size + 1)[:-1].reshape(n, size) for w in weights]
+        return np.stack(sums)
 
-    def add(self, batch: int, codes: Ints, weight: float, holds: bool) -> None:
-        """Count one cleartext."""
-        which = slice(0, 2 if holds else 1)
-        self.mass[which, batch] += weight
-        for a, sums in enumerate(self.values):
-            size = sums.shape[2] // len(self.kinds.cells)
-            at = np.bincount(self.kinds.kind * size + codes[:, a], minlength=sums.shape[2])
-            sums[which, batch] += weight * at
-        if len(self.records):
-            key = _key(codes)
-            place = np.minimum(np.searchsorted(self.records, key), len(self.records) - 1)
-            known = self.records[place] == key
-            at = place[known] * len(self.table.secret.domain) + self.table.secret_codes[known]
-            self.secrets[which, batch] += weight * np.bincount(at, minlength=self.secrets.shape[2])
 
-    def cells(self, table: ReleasedTable, kinds: _Kinds, *, exact: bool) -> pd.DataFrame:
-        """Beliefs about the values of cells that leave more than one open."""
-        rows = np.bincount(kinds.kind)
-        lines = [*self._cell_lines(rows)]
-        tests = sum(len(line[4]) for line in lines)
-        bound = _bound(tests, exact)
-        found = [
-            (
-                i, name, rows[i], len(before), (after > 0).sum() if exact else np.nan,
-                0.5 * np.abs(after - before).sum(),
-                bool((np.abs(after - before) > bound * error + SMALL).any()),
-            )
-            for i, name, before, after, error in lines
-        ]  # fmt: skip
-        columns = ["kind", "attribute", "rows", "possible", "left", "shift", "changed"]
-        return pd.DataFrame(found, columns=columns).astype({"changed": bool})
-
-    def _cell_lines(self, rows: Ints) -> Iterator[tuple[int, str, Floats, Floats, Floats]]:
-        for a, (name, sums) in enumerate(zip(self.table.attributes, self.values, strict=True)):
-            by_kind = sums.reshape(2, sums.shape[1], len(rows), -1)
-            for i, cells in enumerate(self.kinds.cells):
-                if len(cells[a]) > 1:
-                    own = by_kind[:, :, i, :][:, :, cells[a]]
-                    yield (i, name, *_differ(own, self.mass[:, :, None] * rows[i]))
-
-    def people(self, *, exact: bool) -> pd.DataFrame:
-        """Attacker's belief in everybody's true secret, before and after."""
-        record, secret, index = self.truth
-        by = self.secrets.reshape(2, self.secrets.shape[1], -1, len(self.table.secret.domain))
-        own, every = by[:, :, record, secret], by[:, :, record].sum(axis=-1)
-        before, after, error = _differ(own, every)
-        bound = _bound(len(record), exact)
-        if not exact:  # too few batches with the record tell neither a belief nor its error
-            known = (every[1] > 0).sum(axis=0) >= BATCHES / 2
-            before, after, error = (np.where(known, x, np.nan) for x in (before, after, error))
-        likelier = after - before > bound * error + SMALL
-        return pd.DataFrame(
-            {"before": before, "after": after, "error": error, "likelier": likelier}, index=index
+def _cells(table: ReleasedTable, kinds: _Kinds, tried: _Tried, *, exact: bool) -> pd.DataFrame:
+    """Beliefs about the values of cells that leave more than one open."""
+    rows = np.bincount(kinds.kind)
+    mass = tried.sums(np.zeros((len(tried.codes), 1), dtype=np.int64), 1)
+    lines = []
+    for a, name in enumerate(table.attributes):
+        size = len(table.domains[name])
+        by_kind = tried.sums(kinds.kind * size + tried.codes[:, :, a], len(rows) * size)
+        for i, cells in enumerate(kinds.cells):
+            if len(cells[a]) > 1:
+                own = by_kind[:, :, i * size + cells[a]]
+                lines.append((i, name, *_differ(own, mass * rows[i])))
+    bound = _bound(sum(len(line[2]) for line in lines), exact)
+    found = [
+        (
+            i, name, rows[i], len(before), (after > 0).sum() if exact else np.nan,
+            0.5 * np.abs(after - before).sum(),
+            bool((np.abs(after - before) > bound * error + SMALL).any()),
         )
+        for i, name, before, after, error in lines
+    ]  # fmt: skip
+    columns = ["kind", "attribute", "rows", "possible", "left", "shift", "changed"]
+    return pd.DataFrame(found, columns=columns).astype({"changed": bool})
+
+
+def _people(
+    table: ReleasedTable, tried: _Tried, cleartext: pd.DataFrame | None, *, exact: bool
+) -> pd.DataFrame:
+    """Attacker's belief in everybody's true secret, before and after."""
+    if cleartext is None:
+        columns = ["before", "after", "error", "likelier"]
+        return pd.DataFrame(
+            {c: pd.Series(dtype=bool if c == "likelier" else float) for c in columns}
+        )
+    truth, size = read_truth(table, cleartext), len(table.secret.domain)
+    records, place = np.unique(_key(truth.victims.whole_records()[1]), return_inverse=True)
+    key = _key(tried.codes)
+    at = np.minimum(np.searchsorted(records, key), len(records) - 1)
+    at = np.where(records[at] == key, at * size + table.secret_codes, -1)
+    by = tried.sums(at, len(records) * size)
+    by = by.reshape(*by.shape[:2], len(records), size)
+    record, secret = np.ravel(place)[truth.victims.inverse], truth.secret.astype(np.int64)
+    own, every = by[:, :, record, secret], by[:, :, record].sum(axis=-1)
+    before, after, error = _differ(own, every)
+    if not exact:  # too few batches with the record tell neither a belief nor its error
+        known = (every[1] > 0).sum(axis=0) >= BATCHES / 2
+        before, after, error = (np.where(known, x, np.nan) for x in (before, after, error))
+    likelier = after - before > _bound(len(record), exact) * error + SMALL
+    return pd.DataFrame(
+        {"before": before, "after": after, "error": error, "likelier": likelier},
+        index=cleartext.index,
+    )
 
 
 def _key(codes: Ints) -> Ints:
     """A number for each record; two records share one with a chance of 2^-64."""
-    factors = np.random.default_rng(1).integers(1, 2**62, codes.shape[1])
+    factors = np.random.default_rng(1).integers(1, 2**62, codes.shape[-1])
     return np.asarray(codes @ factors)
 
 

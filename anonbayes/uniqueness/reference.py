@@ -16,8 +16,7 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import expit, gammaln
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.index import accumulate, records_of
-from anonbayes.beliefs.register import whole_records
+from anonbayes.beliefs.index import records_of
 from anonbayes.beliefs.victims import Victims, read_victims
 from anonbayes.errors import CellError, TableError
 from anonbayes.io.text import pandas_frame
@@ -194,7 +193,7 @@ def read_clear(table: ReleasedTable, frame: Any, what: str) -> ClearRecords:
         raise CellError(
             f"{what}: {error} Read the release with domains= that has the value, or correct it."
         ) from None
-    whole, codes = whole_records(victims)
+    whole, codes = victims.whole_records()
     if not whole.all():
         row = int(np.flatnonzero(~whole[victims.inverse])[0])
         raise TableError(
@@ -222,13 +221,9 @@ def smallest_groups(table: ReleasedTable, codes: Ints) -> Ints:
                 "for generalized tables and Anatomies."
             )
     sizes = [matrix.shape[1] for matrix in rows.evidence]
-    single = tuple(sparse.csr_array(sparse.eye_array(size, format="csr")) for size in sizes)
-    who = Victims(codes, single, np.arange(len(codes)), None)
-    pairs, cells = rows.match(who), rows.index.codes
-    sums, found = accumulate(
-        who, rows.index, pairs, [np.ones((len(p.cell), 1)) for p in pairs],
-        np.arange(1.0, len(cells) + 1)[:, None],
-    )  # fmt: skip
+    who = Victims.of_records(codes, sizes)
+    cells = rows.index.codes
+    sums, found = rows.add_up(who, np.arange(1.0, len(cells) + 1)[:, None])
     place = np.where(found == 1, np.rint(sums.plain[:, 0]).astype(np.int64) - 1, -1)
     several = np.flatnonzero(found > 1)
     inside = [matrix.toarray() > 0 for matrix in rows.evidence]

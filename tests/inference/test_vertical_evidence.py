@@ -10,7 +10,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes import compat
-from anonbayes.beliefs.draws import belief_draws
+from anonbayes.beliefs.belief import belief_draws
 from anonbayes.beliefs.victims import read_victims
 from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.model import vertical_model
