@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -225,11 +227,25 @@ def write_groups(
         for name, dataset in contents.items()
     }
     content = io.BytesIO()
-    tree.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    with _no_cluster():
+        tree.to_netcdf(content, engine="h5netcdf", encoding=encoding)
     with new_file(path) as file:
         file.write(content.getbuffer())
         file.write(MARK + _digest(content.getbuffer()))
     return Path(path)
+
+
+@contextmanager
+def _no_cluster() -> Iterator[None]:
+    """Spare xarray the loading of Dask's cluster, only to find that there is none."""
+    if "distributed" in sys.modules:
+        yield
+        return
+    sys.modules["distributed"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["distributed"]
 
 
 def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], dict[str, Any]]:

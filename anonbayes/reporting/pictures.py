@@ -18,6 +18,8 @@ import numpy as np
 from anonbayes.figures import apart
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.actors import Attackers
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from anonbayes.uniqueness.membership import Membership
 
 __all__ = ["Picture", "chain_pictures", "draw", "risk_pictures"]
-LARGEST_SVG = 100_000
-"""Bytes from which on a drawing with very many points becomes a bitmap."""
+MANY_POINTS = 400
+"""Points from which on a curve or a cloud becomes a bitmap inside the drawing."""
 COORDINATE = re.compile(rb"(?<=[ \"])(-?\d+\.\d\d)\d+(?=[ \"\n])")
 """Hundredths of a point, and the digits behind them that no eye sees, of a place in an SVG."""
 MISSING_GLYPH = "missing from font"
@@ -54,7 +56,7 @@ class Picture:
 
 
 def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = False) -> Picture:
-    """Draw axes as SVG, or as PNG where the SVG would be large.
+    """Draw axes as SVG; what has very many points is a bitmap inside it.
 
     Parameters
     ----------
@@ -80,38 +82,30 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
             # Once: saving would lay out a figure twice, and draw it once in vain.
             layout.execute(figure)
             figure.set_layout_engine("none")
-        content, unknown = _saved(figure, format="svg", metadata={"Date": None})
+        for ax in figure.axes:
+            for part in (*ax.lines, *ax.collections):
+                points = part.get_xydata() if part in ax.lines else part.get_offsets()
+                part.set_rasterized(len(points) > MANY_POINTS)
+        content, unknown = _saved(figure)
         if unknown:  # letters that matplotlib cannot draw, but a browser can
             with mpl.rc_context({"svg.fonttype": "none"}):
-                content, _ = _saved(figure, format="svg", metadata={"Date": None})
-        kind, image = "svg+xml", COORDINATE.sub(rb"\1", content.getvalue())
-        if len(image) > LARGEST_SVG:
-            kind, image = "png", _bitmap(figure)
+                content, _ = _saved(figure)
+    image = COORDINATE.sub(rb"\1", content)
     text = base64.b64encode(image).decode("ascii")
-    return Picture(f"data:image/{kind};base64,{text}", title, caption, wide)
+    return Picture(f"data:image/svg+xml;base64,{text}", title, caption, wide)
 
 
-def _bitmap(figure: Any) -> bytes:
-    """PNG of a drawing in its 128 commonest colours, a third of the size in all of them."""
-    from PIL.PngImagePlugin import PngImageFile
-
-    full, small = _saved(figure, format="png", dpi=160)[0], io.BytesIO()
-    full.seek(0)
-    PngImageFile(full).convert("RGB").quantize(128).save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
-def _saved(figure: Any, **settings: Any) -> tuple[io.BytesIO, bool]:
+def _saved(figure: Figure) -> tuple[bytes, bool]:
     """Content of a drawing, and whether it has letters that the font lacks."""
     content = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(content, **settings)
+        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=100)
     lacking = [w for w in caught if MISSING_GLYPH in str(w.message)]
     for other in caught:
         if other not in lacking:
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return content, bool(lacking)
+    return content.getvalue(), bool(lacking)
 
 
 def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:

@@ -197,8 +197,7 @@ def sensitivity(
 def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     """`sensitivity` of an assessment, around the prior that it has; quick enough for a report.
 
-    Closed forms are looked at in all of `FACTORS`, others at the ends. None for draws of a model
-    with a prior of its own.
+    Only the ends of `FACTORS` are looked at. None for draws of a model with a prior of its own.
     """
     post = risk.post
     if post.method == "draws":
@@ -208,13 +207,12 @@ def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     if post.method == "crossfit":
         beta = dict(post.prior.beta) if post.table.scheme == "vertical" else None
         taken = choose_evidence(post.table, evidence="weighted", alpha=post.prior.alpha, beta=beta)
-    factors = FACTORS if post.method == "exact" else (FACTORS[0], 1.0, FACTORS[-1])
     chosen = _Chosen(
         post.table, taken, risk.truth, risk.gain, str(risk.settings["kind"]), post.register
     )
     known = risk.summary[list(FOLLOWED)], risk.standard_errors[list(FOLLOWED)]
     draws = int(np.clip(SHORT_SWEEPS // post.table.n_rows, *SHORT_DRAWS))
-    return _over(chosen, list(factors), draws, 0, known)
+    return _over(chosen, [FACTORS[0], 1.0, FACTORS[-1]], draws, 0, known)
 
 
 class _Chosen(NamedTuple):
