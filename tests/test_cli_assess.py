@@ -124,7 +124,7 @@ def test_the_cost_of_being_in_the_table_can_be_limited(tmp_path):
 @pytest.mark.whole_page
 @pytest.mark.parametrize("release", ["local", "anatomy"])
 def test_the_clinic_s_results_take_less_than_2_megabytes(release, tmp_path):
-    """Draws from a closed form are made again, not stored; crowded pictures are bitmaps."""
+    """Draws from a closed form are made again, not stored; crowded plots are bitmaps."""
     files = {
         "local": ["clinic_k4_l3_local.csv", "--hierarchies", DATA / "clinic_hierarchies"],
         "anatomy": [

@@ -9,10 +9,9 @@ from anonbayes.diagnostics.chain_plots import (
     plot_weiss,
     plot_worst,
 )
-from anonbayes.diagnostics.checks import Check, Limits
 from anonbayes.diagnostics.geweke import GEWEKE_PAPER, geweke
 from anonbayes.diagnostics.quantities import TestSummary, adjust_p_values, summarize_tests
-from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
+from anonbayes.diagnostics.verdict import Check, DiagnosticReport, Limits, diagnose
 from anonbayes.diagnostics.weiss import weiss
 
 __all__ = [

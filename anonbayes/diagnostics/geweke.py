@@ -288,23 +288,6 @@ def geweke_array(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return z (series, window pair) of the rows of `series`, and which rows have none.
 
-    Parameters
-    ----------
-    series : array (series, draw)
-        One chain of one parameter per row.
-    pairs : list of (slice, slice)
-        Early and late windows, see `windows`.
-    method : {"ar", "ess"}
-        Estimate of the variance of a window's mean.
-
-    Returns
-    -------
-    z : array (series, pair)
-    missing : array of bool (series,)
-        The row has draws that are not finite.
-    constant : array of bool (series,)
-        Some pair of windows is one and the same constant.
-
     Examples
     --------
     >>> draws = np.vstack([np.ones(100), np.arange(100.0) % 7, np.full(100, np.nan)])

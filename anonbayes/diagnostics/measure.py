@@ -229,19 +229,6 @@ def agreement_p(draws: np.ndarray) -> np.ndarray:
     an F test in which every chain counts as its effective number of draws. That number is itself
     estimated, which costs degrees of freedom: a tenth of it per chain is left (chosen by
     simulation: chi-square rejects good slow chains several times too often).
-
-    Parameters
-    ----------
-    draws : numpy.ndarray
-        Shape ``(chain, draw, quantity)``.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).normal(size=(4, 500, 3))
-    >>> x[0, :, 1] += 0.5
-    >>> x[0, :, 2] *= 2.0
-    >>> (agreement_p(x) < 1e-6).tolist()
-    [False, True, True]
     """
     from scipy.stats import f, rankdata  # which take long to load
 

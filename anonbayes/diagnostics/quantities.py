@@ -145,13 +145,7 @@ def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
 
 
 def two_sided(z: np.ndarray) -> np.ndarray:
-    """Return the two-sided normal p-values of z scores.
-
-    Examples
-    --------
-    >>> two_sided(np.array([0.0, 1.96, -np.inf])).round(3)
-    array([1.  , 0.05, 0.  ])
-    """
+    """Return the two-sided normal p-values of z scores."""
     return 2.0 * special.ndtr(-np.abs(z))
 
 

@@ -511,20 +511,6 @@ def weiss_array(
 ) -> np.ndarray:
     """Test each series of `codes` (segment, draw, series); the array form of `weiss`.
 
-    Parameters
-    ----------
-    codes : array of int (segment, draw, series)
-        Codes from 0 to ``n_codes - 1``.
-    n_codes : int
-        Number of codes.
-    method, simulations, rng
-        As in `weiss`.
-
-    Returns
-    -------
-    array (6, series)
-        Statistic, degrees of freedom, p-value, phi, number of categories, number of moves.
-
     Examples
     --------
     >>> halves = np.array([[0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0]])
@@ -558,13 +544,7 @@ def _of_block(
 
 
 def as_codes(values: np.ndarray, name: str = "data") -> tuple[np.ndarray, int]:
-    """Return categories as integer codes from 0, without a copy where they are that already.
-
-    Examples
-    --------
-    >>> as_codes(np.array(["b", "a", "b"]))
-    (array([0, 1, 0], dtype=int32), 2)
-    """
+    """Return categories as integer codes from 0, without a copy where they are that already."""
     if values.size == 0:
         raise AnonbayesError(f"The variable {name!r} is empty.")
     if values.dtype.kind == "b":

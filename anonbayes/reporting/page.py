@@ -4,38 +4,66 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anonbayes import compat, formats
-from anonbayes.diagnostics import DiagnosticReport, diagnose
-from anonbayes.diagnostics.quantities import flat_labels
+from anonbayes.diagnostics import (
+    DiagnosticReport,
+    diagnose,
+    plot_autocorrelation,
+    plot_geweke,
+    plot_weiss,
+    plot_worst,
+)
+from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
+from anonbayes.diagnostics.quantities import flat_labels, rank_quantities
 from anonbayes.errors import AnonbayesError
+from anonbayes.figures import apart
 from anonbayes.inference.posterior import Posterior
 from anonbayes.io.files import write_text
 from anonbayes.nonstochastic.relations import table_leakage
-from anonbayes.reporting import pictures, sections
+from anonbayes.reporting import sections
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
 from anonbayes.reporting.words import officers_page, verdict
 from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.measures import GROUPS, MEASURES
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from anonbayes.diagnostics import DiagnosticReport
+    from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.actors import Attackers
+    from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison, Recommendation
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
     from anonbayes.risk.minimality import Downcoding
     from anonbayes.uniqueness.identity import Identity
     from anonbayes.uniqueness.membership import Membership
 
-__all__ = ["comparison_report", "render", "report"]
+__all__ = [
+    "Picture",
+    "chain_pictures",
+    "comparison_report",
+    "draw",
+    "render",
+    "report",
+    "risk_pictures",
+]
 
 
 def report(
@@ -171,21 +199,21 @@ def render(
         "evidence": sections.evidence_section(post),
         "dependence": sections.dependence(post),
         "prior_range": None,
-        "evidence_picture": pictures.evidence_picture(post),
+        "evidence_picture": evidence_picture(post),
         "diagnostics": checks,
         "checks": sections.check_table(checks),
         "worst": sections.worst_table(checks) if post.simulated else None,
-        "chain_pictures": list(pictures.chain_pictures(post, checks)),
+        "chain_pictures": list(chain_pictures(post, checks)),
         "versions": versions,
         "command": command or _call(post, risk),
         "is_command": command is not None,
         "standing_out": sections.standing_out(standing_out or {}),
-        "standing_out_pictures": list(pictures.standing_out(standing_out or {})),
+        "standing_out_pictures": list(standing_out_pictures(standing_out or {})),
         "attackers": None if attackers is None else sections.attackers_table(attackers),
-        "attackers_picture": None if attackers is None else pictures.attackers_picture(attackers),
+        "attackers_picture": None if attackers is None else attackers_picture(attackers),
         "membership": membership,
         "membership_table": None if membership is None else sections.found_table(membership),
-        "membership_picture": None if membership is None else pictures.membership(membership),
+        "membership_picture": None if membership is None else membership_picture(membership),
         "minimality": None if minimality is None else str(minimality),
         "minimality_table": None
         if minimality is None or isinstance(minimality, str)
@@ -217,25 +245,7 @@ def comparison_report(
     threat: str,
     title: str,
 ) -> None:
-    """Write several releases side by side as one page that loads nothing.
-
-    Parameters
-    ----------
-    compared : Comparison
-        The releases.
-    path : path
-        File to write.
-    table : pandas.DataFrame
-        Its table, with what limits say of each release.
-    chosen : Recommendation or None
-        Which one to publish; None if none keeps the limits.
-    text : str
-        The finding, a sentence per line.
-    threat : str
-        The measure of threat that was weighed.
-    title : str
-        The question.
-    """
+    """Write several releases side by side as one page that loads nothing."""
     page = (
         _environment()
         .get_template("comparison.html")
@@ -247,7 +257,7 @@ def comparison_report(
             else f"Publish {chosen.best}.",
             sentences=text.splitlines(),
             comparison=sections.comparison_table(compared, table, threat),
-            picture=pictures.draw(
+            picture=draw(
                 lambda: compared.plot(threat=threat),
                 "Privacy against usefulness",
                 "A release further to the right keeps more of the two-way tables, one further down "
@@ -262,14 +272,15 @@ def _assessed(risk: RiskAssessment, *, labels: pd.Index | None, max_rows: int) -
     """Return what an assessment, its rows numbered, adds; with `labels` the values of people."""
     return {
         "risk": risk,
-        "measures": sections.measure_groups(risk),
+        "headings": GROUPS,
+        "measures": tuple(MEASURES.values()),
         "calibration": sections.calibration_section(risk),
         "prior_range": sections.prior_range(risk),
         "rows": row_table(risk, labels=labels, most=max_rows),
         "contributions": row_contributions(risk),
         "thresholds": sections.threshold_table(risk),
         "breakdown": sections.breakdown_table(risk),
-        "pictures": list(pictures.risk_pictures(risk)),
+        "pictures": list(risk_pictures(risk)),
     }
 
 
@@ -352,3 +363,194 @@ def _part(environment: Environment, name: str) -> str:
 def _digest(text: str) -> str:
     found = hashlib.sha256(text.encode("utf-8")).digest()
     return f"sha256-{base64.b64encode(found).decode('ascii')}"
+
+
+# -------------------------------------------------------------------------------------------------
+# Plots as images inside the page. An image in an ``img`` element cannot run scripts nor load
+# anything, whatever text it shows.
+
+MANY_POINTS = 400
+"""Points from which on a curve or a cloud becomes a bitmap inside the drawing."""
+COORDINATE = re.compile(rb"(?<=[ \"])(-?\d+\.\d\d)\d+(?=[ \"\n])")
+"""Hundredths of a point, and the digits behind them that no eye sees, of a place in an SVG."""
+MISSING_GLYPH = "missing from font"
+"""What matplotlib warns of when its font lacks a letter."""
+SETTINGS: Any = {
+    "text.parse_math": False,  # labels are data: a dollar sign is a dollar sign
+    "svg.hashsalt": "anonbayes",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image, what it shows, and how to read it."""
+
+    uri: str
+    title: str
+    caption: str
+    wide: bool = False
+
+
+def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = False) -> Picture:
+    """Draw axes as SVG; what has very many points is a bitmap inside it."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(SETTINGS), apart():
+        drawn = plot()
+        figure = np.ravel(drawn)[0].figure
+        if (layout := figure.get_layout_engine()) is not None:
+            # Once: saving would lay out a figure twice, and draw it once in vain.
+            layout.execute(figure)
+            figure.set_layout_engine("none")
+        for ax in figure.axes:
+            for part in (*ax.lines, *ax.collections):
+                points = part.get_xydata() if part in ax.lines else part.get_offsets()
+                part.set_rasterized(len(points) > MANY_POINTS)
+        content, unknown = _saved(figure)
+        if unknown:  # letters that matplotlib cannot draw, but a browser can
+            with mpl.rc_context({"svg.fonttype": "none"}):
+                content, _ = _saved(figure)
+    image = COORDINATE.sub(rb"\1", content)
+    text = base64.b64encode(image).decode("ascii")
+    return Picture(f"data:image/svg+xml;base64,{text}", title, caption, wide)
+
+
+def _saved(figure: Figure) -> tuple[bytes, bool]:
+    """Content of a drawing, and whether it has letters that the font lacks."""
+    content = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=100)
+    lacking = [w for w in caught if MISSING_GLYPH in str(w.message)]
+    for other in caught:
+        if other not in lacking:
+            warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    return content.getvalue(), bool(lacking)
+
+
+RISK_PICTURES = {
+    "plot_beliefs": (
+        "Attacker against learner",
+        "Each mark is a person whose secret the attacker guesses right. Above the diagonal the "
+        "attacker is surer of the secret than somebody who only learned about the population.",
+    ),
+    "plot_relative_threat": (
+        "Relative threat",
+        "How many times surer the attacker is than the learner, on a scale of doublings: ×1 means "
+        "equally sure, ×2 twice as sure.",
+    ),
+    "plot_reliability": (
+        "Stated against observed certainty",
+        "Each mark stands for people about whom somebody is about equally sure. On the diagonal "
+        "best guesses are right as often as stated; below it, certainty is exaggerated.",
+    ),
+    "plot_thresholds": (
+        "Candidate thresholds",
+        "Share of all people whose relative threat lies above a threshold; the dots mark quantiles "
+        "among threatened people that may serve as one.",
+    ),
+    "plot_group_sizes": (
+        "Group sizes",
+        "How many people share a group with how many others; groups with one secret expose all "
+        "their members.",
+    ),
+    "plot_top_rows": (
+        "Rows with the largest relative threat",
+        "For each row the learner's and the attacker's belief in the true secret; whiskers are two "
+        "standard errors.",
+    ),
+}
+"""Plots of an assessment in their order, each with its title and how to read it."""
+
+
+def risk_pictures(risk: RiskAssessment) -> Iterator[Picture]:
+    """Yield the pictures of an assessment."""
+    for name, (title, caption) in RISK_PICTURES.items():
+        if name != "plot_top_rows" or len(risk.threatened):
+            yield draw(getattr(risk, name), title, caption)
+    if (risk.rows["threatened_L"] > 0).any():
+        yield draw(
+            lambda: risk.plot_beliefs("L"),
+            "People whom the population model already gives away",
+            "The same for those whose secret the learner guesses right: below the diagonal, being "
+            "in the table protects rather than exposes.",
+        )
+
+
+def standing_out_pictures(found: Mapping[str, Identity]) -> Iterator[Picture]:
+    """Yield a picture of who stands out in the population, for the release and the cleartext."""
+    for name, who in found.items():
+        yield draw(
+            who.plot,
+            f"Who stands out: {name}",
+            "How often a record occurs in the table, against the probability that its owner is the "
+            "only such person of the population, and that a match to somebody who has it is right.",
+        )
+
+
+def attackers_picture(found: Attackers) -> Picture:
+    """Return how many secrets each attacker guesses right, with the table and without."""
+    return draw(
+        found.plot,
+        "Who is the attacker?",
+        "Share of secrets that each attacker guesses right, and the share that the same knowledge "
+        "gives away without the table.",
+    )
+
+
+def membership_picture(found: Membership) -> Picture:
+    """Return how many of the table's people are found, against how many others wrongly."""
+    return draw(
+        found.plot_roc,
+        "Who is in the table?",
+        "Each point is a threshold of the stated probability. On the dashed line the table helps "
+        "nobody; far above it at the left, people are found with hardly a mistake.",
+    )
+
+
+def evidence_picture(post: Posterior) -> Picture | None:
+    """Return what each attribute tells, alone and beside the others; None where nobody asked."""
+    if post.evidence_weights is None:
+        return None
+    return draw(
+        post.plot_weights,
+        "What each attribute tells",
+        "How much better held-out secrets are predicted with the attribute alone, and by adding it "
+        "to the others. Where the second bar is much shorter, it repeats what the others tell.",
+    )
+
+
+def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Picture]:
+    """Yield the pictures of convergence; none where there is no chain."""
+    if not post.simulated or not rank_quantities(report.table):
+        return
+    yield draw(
+        lambda: plot_worst(post, report=report, n=4),
+        "The quantities that give most reason to worry",
+        "Left, the draws of each chain; right, how they spread over the ranks of all draws. Chains "
+        "that agree overlap on the left and are flat on the right.",
+        wide=True,
+    )
+    if post.draws.sizes["draw"] >= FEWEST_GEWEKE_DRAWS:
+        yield draw(
+            lambda: plot_geweke(post),
+            "Early against late draws",
+            "Geweke's z for later and later starts: 95% of them lie in the grey band "
+            "when chains have settled.",
+        )
+    yield draw(
+        lambda: plot_autocorrelation(post),
+        "How long draws remember",
+        "Autocorrelation by lag: the sooner it falls to zero, the more each draw is worth.",
+    )
+    if any(v.dtype.kind in "iub" for v in post.draws.data_vars.values()):
+        yield draw(
+            lambda: plot_weiss(post),
+            "Rows whose hidden values chains agree on",
+            "p-values of the Weiß test against those expected: on the diagonal, chains agree.",
+        )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from anonbayes.diagnostics.predictive import predictive_check
 from anonbayes.errors import ModelError
 from anonbayes.formats import Table, count, number, ratio, share
 from anonbayes.io.text import ROW
-from anonbayes.risk.measures import GROUPS, MEASURES
-from anonbayes.risk.sensitivity import sensitivity_of
+from anonbayes.risk.comparison import sensitivity_of
+from anonbayes.risk.measures import MEASURES
+from anonbayes.risk.threats import SCORES
 from anonbayes.tables.evidence import NOT_SHOWN
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ __all__ = [
     "Calibration",
     "PopulationTable",
     "RowTable",
-    "ShownMeasure",
     "attackers_table",
     "breakdown_table",
     "by_number",
@@ -43,7 +43,7 @@ __all__ = [
     "comparison_table",
     "dependence",
     "found_table",
-    "measure_groups",
+    "lines_table",
     "model_table",
     "overview_tables",
     "population_tables",
@@ -69,19 +69,8 @@ NUMBERS = (
 )
 
 
-@dataclass(frozen=True)
-class RowTable:
-    """What the interactive table shows.
-
-    Attributes
-    ----------
-    columns : tuple of dict
-        ``name``, ``label``, ``kind`` (row, text, share, ratio, count, number) and ``title``.
-    rows : list of lists
-        Plain numbers and texts, the largest relative threat first.
-    total : int
-        Number of threatened rows, shown here or not.
-    """
+class RowTable(NamedTuple):
+    """What the interactive table shows."""
 
     columns: tuple[dict[str, str], ...]
     rows: list[list[Any]]
@@ -110,27 +99,7 @@ def by_number(risk: RiskAssessment) -> RiskAssessment:
 def row_table(
     risk: RiskAssessment, *, labels: pd.Index | None = None, most: int = 5000
 ) -> RowTable:
-    """Return threatened rows, the largest relative threat first.
-
-    Parameters
-    ----------
-    risk : RiskAssessment
-        Numbered by `by_number`.
-    labels : pandas.Index, optional
-        Labels of the cleartext's rows. With them the values of people are shown as well.
-    most : int
-        Largest number of rows.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> risk = post.assess(ab.datasets.load("table1"))
-    >>> [c["name"] for c in row_table(risk).columns]
-    ['row', 'Ti', 'p_A', 'p_L', 'p_RW', 'candidates', 'se_Ti']
-    >>> row_table(risk, labels=risk.rows.index).columns[-1]["name"]
-    'ZIP'
-    """
+    """Return threatened rows, the largest relative threat first."""
     total = len(risk.threatened)
     shown = risk.threatened.head(most)
     drawn = bool((shown["se_Ti"] > 0).any())
@@ -196,52 +165,26 @@ def _plain(value: float) -> float | int | None:
 INTERVAL = 0.9
 MOST_DRAWS = 1000
 MOST_VALUES = 12
+Columns = Mapping[str, tuple[str, Callable[[Any], str]]]
 
 
-@dataclass(frozen=True)
-class ShownMeasure:
-    """A measure as it is shown."""
-
-    name: str
-    title: str
-    value: str
-    error: str
-    meaning: str
-    caution: str
-
-
-def measure_groups(risk: RiskAssessment) -> dict[str, list[ShownMeasure]]:
-    """Return every measure with value, standard error and meaning, by heading."""
-    return {
-        heading: [
-            ShownMeasure(
-                m.name,
-                m.title,
-                m.show(float(risk.summary[m.name])),
-                m.show_error(float(risk.standard_errors[m.name])),
-                m.sentence,
-                risk.cautions.get(m.name, ""),
-            )
-            for m in MEASURES.values()
-            if m.group == heading
-        ]
-        for heading in GROUPS
-    }
+def lines_table(frame: pd.DataFrame, first: str, columns: Columns, caption: str) -> Table:
+    """Return a line per line of a frame; `columns` has the heading and the format of each."""
+    cells = [[str(label) for label in frame.index]]
+    cells += [
+        [show(value) for value in frame[name].tolist()] for name, (_, show) in columns.items()
+    ]
+    words = frozenset(i for i, (_, show) in enumerate(columns.values(), 1) if show in (str, _yes))
+    head = [first, *(title for title, _ in columns.values())]
+    return Table(head, list(zip(*cells, strict=True)), caption, words)
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """How good the beliefs are, for readers without statistics.
+def _yes(value: Any) -> str:
+    return "yes" if value else "no"
 
-    Attributes
-    ----------
-    sentences : tuple of str
-        What a reader should take away.
-    bins : Table
-        By stated certainty: how many people, and how often the best guess was right.
-    scores : Table
-        Scores of all beliefs.
-    """
+
+class Calibration(NamedTuple):
+    """How good the beliefs are, for readers without statistics."""
 
     sentences: tuple[str, ...]
     bins: Table
@@ -249,22 +192,7 @@ class Calibration:
 
 
 def calibration_section(risk: RiskAssessment) -> Calibration:
-    """Return stated against observed certainty of attacker and learner, and the scores.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(
-    ...     ab.datasets.load("clinic_local"),
-    ...     evidence="independent",
-    ...     draws=5,
-    ...     seed=1,
-    ...     progressbar=False,
-    ... )
-    >>> section = calibration_section(post.assess(ab.datasets.load("clinic")))
-    >>> section.sentences[1]
-    'Of 1,075 people about whom the learner was 30–40% sure, the best guess was right for 29.1%.'
-    """
+    """Return stated against observed certainty of attacker and learner, and the scores."""
     scores = risk.belief_scores
     sentences = [scores.worst_bin("A"), scores.worst_bin("L")]
     sentences += [scores.below_text] if scores.below_random_worlds else []
@@ -285,50 +213,22 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
         for name in ("attacker", "learner")
         for line in scores.bins(name)
     ]
-    names = ("right", "log_loss", "brier", "ece")
     lines = [
-        [str(name).replace("_", " "), *_scores(line, names), share(line["stated"])]
-        for name, line in scores.table.iterrows()
+        [
+            str(name).replace("_", " "),
+            *(f"{number(line[n])} ± {number(line[f'{n}_se'], 2)}" for n in SCORES),
+            share(line["stated"]) if "stated" in line else "",
+        ]
+        for frame in (scores.table, scores.differences)
+        for name, line in frame.iterrows()
     ]
-    lines += [
-        [str(name).replace("_", " "), *_scores(line, names), ""]
-        for name, line in scores.differences.iterrows()
-    ]
+    head = ["Belief", "Sure of the best guess", "People", "On average", "Right", "95% interval"]
+    names = ["Belief", "Right", "Log loss", "Brier score", "Calibration error", "Mean certainty"]
     return Calibration(
         tuple(sentences),
-        Table(
-            ["Belief", "Sure of the best guess", "People", "On average", "Right", "95% interval"],
-            bins,
-            "How sure, and how often right",
-            frozenset({1}),
-        ),
-        Table(
-            ["Belief", "Right", "Log loss", "Brier score", "Calibration error", "Mean certainty"],
-            lines,
-            "Scores of the beliefs, with standard errors",
-        ),
+        Table(head, bins, "How sure, and how often right", frozenset({1})),
+        Table(names, lines, "Scores of the beliefs, with standard errors"),
     )
-
-
-def _scores(line: pd.Series, names: tuple[str, ...]) -> list[str]:
-    return [f"{number(line[n])} ± {number(line[f'{n}_se'], 2)}" for n in names]
-
-
-@dataclass(frozen=True)
-class EvidenceSection:
-    """How attributes add up, and why.
-
-    Attributes
-    ----------
-    sentences : tuple of str
-        Which evidence was taken, and what that means.
-    weights, scores : Table or None
-        What each attribute counts, and held-out scores of the candidates; None where nobody asked.
-    """
-
-    sentences: tuple[str, ...]
-    weights: Table | None
-    scores: Table | None
 
 
 def dependence(post: Posterior) -> str:
@@ -345,16 +245,16 @@ def prior_range(risk: RiskAssessment) -> str:
     return "" if found is None else found.text
 
 
-def evidence_section(post: Posterior) -> EvidenceSection:
-    """Return how much each attribute counts in the beliefs, and which scores decided it.
+class EvidenceSection(NamedTuple):
+    """How attributes add up, and why; no tables where nobody asked."""
 
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> evidence_section(post).sentences[0]
-    'Every attribute counts in full: evidence is independent.'
-    """
+    sentences: tuple[str, ...]
+    weights: Table | None = None
+    scores: Table | None = None
+
+
+def evidence_section(post: Posterior) -> EvidenceSection:
+    """Return how much each attribute counts in the beliefs, and which scores decided it."""
     if post.evidence == "weighted":
         taken = "Every attribute has a weight: evidence is weighted, so that nothing counts twice."
     else:
@@ -362,60 +262,67 @@ def evidence_section(post: Posterior) -> EvidenceSection:
     reason = post.evidence_reason
     sentences = (taken, f"{reason[:1].upper()}{reason[1:]}.")
     if post.evidence_weights is None:
-        return EvidenceSection(sentences, None, None)
-    weights = [
-        [
-            str(name),
-            number(line["weight"]) + (f" ± {number(line['se'], 2)}" if line["se"] > 0 else ""),
-            number(line["alone"], 2),
-            number(line["added"], 2),
-            str(line["meaning"]),
-        ]
-        for name, line in post.weights.iterrows()
+        return EvidenceSection(sentences)
+    weights, scores = post.weights, post.scores
+    with_errors = [
+        number(weight) + (f" ± {number(error, 2)}" if error > 0 else "")
+        for weight, error in weights[["weight", "se"]].to_numpy(float).tolist()
     ]
-    scores = [
-        [
-            str(name),
-            number(line["log_score"], 4),
-            f"{number(line['difference'], 2)} ± {number(line['se'], 2)}" if i else "best",
-        ]
-        for i, (name, line) in enumerate(post.scores.iterrows())
+    behind = [
+        f"{number(difference, 2)} ± {number(error, 2)}" if i else "best"
+        for i, (difference, error) in enumerate(scores[["difference", "se"]].to_numpy(float))
     ]
     return EvidenceSection(
         sentences,
-        Table(
-            ["Attribute", "Weight", "Tells alone", "Adds to the others", "In words"],
-            weights,
+        lines_table(
+            weights.assign(weight=with_errors),
+            "Attribute",
+            {
+                "weight": ("Weight", _same),
+                "alone": ("Tells alone", _two_digits),
+                "added": ("Adds to the others", _two_digits),
+                "meaning": ("In words", str),
+            },
             "How much each attribute counts; what it tells in nats per row of held-out log score",
-            frozenset({4}),
         ),
-        Table(
-            ["Evidence", "Log score per row", "Difference to the best"],
-            scores,
+        lines_table(
+            scores.assign(behind=behind),
+            "Evidence",
+            {
+                "log_score": ("Log score per row", lambda x: number(x, 4)),
+                "behind": ("Difference to the best", _same),
+            },
             "Held-out scores, from the release alone",
         ),
     )
+
+
+def _same(text: str) -> str:
+    """Text that stands like a number."""
+    return text
+
+
+def _two_digits(value: float) -> str:
+    return number(value, 2)
 
 
 def standing_out(found: Mapping[str, Identity]) -> Table | None:
     """Table of who stands out in the population, by the release and by the cleartext."""
     if not found:
         return None
-    names = list(found)
-    first = found[names[0]]
+    first = next(iter(found.values()))
 
     def cell(who: Identity, measure: str) -> str:
         if measure not in who.summary.index:
             return ""
-        values = [
-            float(who.summary[name].to_dict()[measure]) for name in ("estimate", "low", "high")
-        ]
+        line = who.summary.loc[[measure], ["estimate", "low", "high"]]
+        values = line.to_numpy(float)[0].tolist()
         estimate, low, high = (f"{v:,.0f}" if v % 1 == 0 else number(v) for v in values)
-        return estimate if pd.isna(values[1]) else f"{estimate} ({low} to {high})"
+        return estimate if math.isnan(values[1]) else f"{estimate} ({low} to {high})"
 
     fullest = max((who.summary for who in found.values()), key=len)  # has all lines, in order
     return Table(
-        ["", *(name.capitalize() for name in names)],
+        ["", *(name.capitalize() for name in found)],
         [
             [str(meaning), *(cell(who, str(m)) for who in found.values())]
             for m, meaning in fullest["meaning"].items()
@@ -426,76 +333,66 @@ def standing_out(found: Mapping[str, Identity]) -> Table | None:
 
 def attackers_table(found: Attackers) -> Table:
     """Attackers side by side, a line each."""
-    rows = [
-        [
-            str(name),
-            share(line["right"]),
-            share(line["learner_right"]),
-            share(line["doubled"]),
-            share(line["sure"]),
-            str(line["about"]),
-        ]
-        for name, line in found.table.iterrows()
-    ]
-    head = ["Attacker", "Secrets guessed right", "Without the table", "At least twice as certain",
-            "Surer than 90%", "Assumption"]  # fmt: skip
-    return Table(head, rows, "What each attacker finds out about the people of the table")
+    return lines_table(
+        found.table,
+        "Attacker",
+        {
+            "right": ("Secrets guessed right", share),
+            "learner_right": ("Without the table", share),
+            "doubled": ("At least twice as certain", share),
+            "sure": ("Surer than 90%", share),
+            "about": ("Assumption", str),
+        },
+        "What each attacker finds out about the people of the table",
+    )
 
 
 def found_table(found: Membership | Downcoding) -> Table:
     """Return the measures of an attack that asks for something else than a secret."""
-    names = ("estimate", "low", "high") if "estimate" in found.summary else ("value",)
-    lines = found.summary[["meaning", *names]].to_numpy().tolist()
-    head = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
-    return Table(
-        ["", *(head[name] for name in names)],
-        [
-            [text, *("" if math.isnan(v) else f"{v:,.4g}" for v in values)]
-            for text, *values in lines
-        ],
+    titles = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
+    names = [name for name in titles if name in found.summary]
+    return lines_table(
+        found.summary.set_index("meaning"),
+        "",
+        {name: (titles[name], lambda v: "" if math.isnan(v) else f"{v:,.4g}") for name in names},
         "What is found, with 95% intervals over people" if len(names) > 1 else "What is found",
     )
 
 
 def comparison_table(compared: Comparison, table: pd.DataFrame, threat: str) -> Table:
     """Return releases side by side, the one with the least threat first."""
-    measure, errors = MEASURES[threat], compared.standard_errors[threat].to_dict()
-    rows = [
-        [
-            str(name),
-            count(line["k"]),
-            count(line["l"]),
-            measure.show(float(line[threat])),
-            measure.show_error(float(errors[name])),
-            share(line["two_way_error"]),
-            share(line["margin_error"]),
-            share(line["GT_L"]),
-            number(line["loss"]),
-            "yes" if line["efficient"] else "no",
-            "yes" if line["converged"] else "no",
-            "yes" if line["acceptable"] else "no",
-        ]
-        for name, line in table.sort_values(threat, kind="stable").iterrows()
-    ]
-    head = ["Release", "k", "l", measure.title, "Its standard error", "Two-way tables off by"]
-    head += ["Margins off by", "Classifier right", "Loss", "Worth choosing from", "Converged"]
-    return Table(
-        [*head, "Keeps the limits"],
-        rows,
+    measure = MEASURES[threat]
+    return lines_table(
+        table.assign(error=compared.standard_errors[threat]).sort_values(threat, kind="stable"),
+        "Release",
+        {
+            "k": ("k", count),
+            "l": ("l", count),
+            threat: (measure.title, measure.show),
+            "error": ("Its standard error", measure.show_error),
+            "two_way_error": ("Two-way tables off by", share),
+            "margin_error": ("Margins off by", share),
+            "GT_L": ("Classifier right", share),
+            "loss": ("Loss", number),
+            "efficient": ("Worth choosing from", _yes),
+            "converged": ("Converged", _yes),
+            "acceptable": ("Keeps the limits", _yes),
+        },
         "Threat and usefulness of the releases, the least threatening first",
-        frozenset({9, 10, 11}),
     )
 
 
 def threshold_table(risk: RiskAssessment) -> Table:
     """Return candidate thresholds of the relative threat."""
-    rows = [
-        [f"{float(str(q)):.0%}", ratio(cut), count(above), share(part)]
-        for q, cut, above, part in risk.thresholds().itertuples()
-    ]
-    return Table(
-        ["Quantile among threatened people", "Threshold", "People above it", "Share of all"],
-        rows,
+    found = risk.thresholds()
+    return lines_table(
+        found.set_axis([f"{q:.0%}" for q in found.index.tolist()]),
+        "Quantile among threatened people",
+        {
+            "threshold": ("Threshold", ratio),
+            "above": ("People above it", count),
+            "share": ("Share of all", share),
+        },
         "Candidate thresholds of the relative threat",
     )
 
@@ -503,19 +400,18 @@ def threshold_table(risk: RiskAssessment) -> Table:
 def breakdown_table(risk: RiskAssessment) -> Table:
     """Return threats by sensitive value, the most threatened first."""
     classes = risk.breakdown().sort_values("GT_A", ascending=False, kind="stable")
-    rows = [
-        [
-            str(label),
-            count(line["rows"]),
-            share(line["GT_A"]),
-            share(line["GT_L"]),
-            share(line["doubled"]),
-            ratio(line["max_Ti"]),
-        ]
-        for label, line in classes.iterrows()
-    ]
-    head = ["People", "Threatened", "From population alone", "At least doubled", "Largest threat"]
-    return Table([str(classes.index.name), *head], rows, "Threats by sensitive value")
+    return lines_table(
+        classes,
+        str(classes.index.name),
+        {
+            "rows": ("People", count),
+            "GT_A": ("Threatened", share),
+            "GT_L": ("From population alone", share),
+            "doubled": ("At least doubled", share),
+            "max_Ti": ("Largest threat", ratio),
+        },
+        "Threats by sensitive value",
+    )
 
 
 def overview_tables(table: ReleasedTable) -> tuple[Table, Table]:
@@ -524,38 +420,23 @@ def overview_tables(table: ReleasedTable) -> tuple[Table, Table]:
         [str(name), f"{value:,}" if isinstance(value, int | float) else str(value)]
         for name, value in table.overview().items()
     ]
-    frame = table.describe()
-    lines = [
-        [
-            str(name),
-            str(line["role"]),
-            count(line["values"]),
-            count(line["distinct cells"]),
-            number(line["average values per cell"]),
-            share(line["shown in clear"]),
-        ]
-        for name, line in frame.iterrows()
-    ]
-    head = ["Attribute", "Role", "Values", "Distinct cells", "Values per cell", "Shown in clear"]
-    return (
-        Table(["Figure", "Value"], figures, "The release as a whole"),
-        Table(head, lines, "What each attribute hides", frozenset({1})),
+    attributes = lines_table(
+        table.describe(),
+        "Attribute",
+        {
+            "role": ("Role", str),
+            "values": ("Values", count),
+            "distinct cells": ("Distinct cells", count),
+            "average values per cell": ("Values per cell", number),
+            "shown in clear": ("Shown in clear", share),
+        },
+        "What each attribute hides",
     )
+    return Table(["Figure", "Value"], figures, "The release as a whole"), attributes
 
 
-@dataclass(frozen=True)
-class PopulationTable:
-    """Estimated shares of an attribute's values in the population.
-
-    Attributes
-    ----------
-    name : str
-        The attribute.
-    rows : list of (value, mean, low, high)
-        Largest first; shares.
-    left_out : int
-        Number of values not shown.
-    """
+class PopulationTable(NamedTuple):
+    """Shares of an attribute's values: value, mean, low, high; and how many are not shown."""
 
     name: str
     rows: list[tuple[str, float, float, float]]
@@ -634,13 +515,12 @@ def worst_table(report: DiagnosticReport, n: int = 8) -> Table | None:
     found = report.worst(n)
     if not columns or not len(found):
         return None
-    rows = [
-        [str(name), *(number(float(v)) for v in line)]
-        for name, line in zip(found.index, found[columns].to_numpy(float), strict=True)
-    ]
     titles = {"r_hat": "R-hat", "ess_bulk": "ESS (bulk)", "ess_tail": "ESS (tail)", "mcse": "MCSE",
               "geweke_z": "Geweke's z", "weiss_between_p": "Weiß p, between"}  # fmt: skip
-    return Table(["Quantity", *(titles[c] for c in columns)], rows, "Quantities to look at first")
+    shown: Columns = {c: (titles[c], number) for c in columns}
+    return lines_table(
+        found[columns].astype(float), "Quantity", shown, "Quantities to look at first"
+    )
 
 
 def versions_table(post: Posterior, settings: pd.Series) -> Table:

@@ -11,17 +11,18 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.formats import Table, count, number, ratio, share, standard_error, times
-from anonbayes.risk.limits import PRESETS, check_preset
-from anonbayes.risk.syntactic import reidentification_risk
+from anonbayes.reporting.sections import lines_table
+from anonbayes.risk.measures import PRESETS, check_preset
+from anonbayes.risk.syntactic import Answer, reidentification_risk
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.inference.posterior import Posterior
     from anonbayes.nonstochastic.relations import GroupLeakage
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
 
-__all__ = ["OfficersPage", "Point", "Question", "Verdict", "officers_page", "verdict"]
+__all__ = ["OfficersPage", "Point", "Verdict", "officers_page", "verdict"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -43,17 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What stands on top of the page.
-
-    Attributes
-    ----------
-    headline : str
-        The finding in a sentence.
-    points : tuple of Point
-        Question by question.
-    warnings : tuple of str
-        What a reader must know before believing the rest.
-    """
+    """What stands on top of the page."""
 
     headline: str
     points: tuple[Point, ...]
@@ -67,16 +58,7 @@ def verdict(
     leakage: GroupLeakage | None,
     limits: Sequence[Limit] = (),
 ) -> Verdict:
-    """Put the finding into words.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> risk = post.assess(ab.datasets.load("table1"))
-    >>> [p.question for p in verdict(post, risk, ab.diagnose(post), risk.leakage).points][:2]
-    ['What does being in the table cost?', 'Who is threatened?']
-    """
+    """Put the finding into words."""
     warnings = list(_warnings(risk, diagnostics, limits))
     if risk is None:
         return Verdict(
@@ -326,20 +308,10 @@ THRESHOLD = 0.2
 
 
 @dataclass(frozen=True)
-class Question:
-    """One of the three questions, the answer, and the figures behind it."""
-
-    name: str
-    question: str
-    finding: str
-    figures: Table | None
-
-
-@dataclass(frozen=True)
 class OfficersPage:
-    """Everything on the page."""
+    """Everything on the page: answers with their figures, and tables."""
 
-    questions: tuple[Question, ...]
+    answers: tuple[tuple[Answer, Table | None], ...]
     risks: Table | None
     mapping: Table
     clauses: Table
@@ -349,34 +321,15 @@ class OfficersPage:
 
 
 def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
-    """Answer the three questions of WP29 Opinion 05/2014 as far as the data allow.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> page = officers_page(post, post.assess(ab.datasets.load("table1")))
-    >>> [q.name for q in page.questions]
-    ['singling out', 'linkability', 'inference']
-    """
-    mapping = Table(
-        ["Question of the Opinion", "Nearest risk of ARX", "Measure of this report"],
-        MAPPING,
-        "How the questions map to measures",
-        frozenset({1, 2}),
-    )
-    questions = tuple(_without(post) if risk is None else _answers(risk))
-    clauses = Table(
-        ["Clause", "Where this report answers it"],
-        CLAUSES,
-        "Clauses that officers have to answer, and where",
-        frozenset({1}),
-    )
+    """Answer the three questions of WP29 Opinion 05/2014 as far as the data allow."""
+    answers = _without(post) if risk is None else risk.wp29()
+    questions = ["Question of the Opinion", "Nearest risk of ARX", "Measure of this report"]
+    clauses = ["Clause", "Where this report answers it"]
     return OfficersPage(
-        questions,
+        tuple((answer, _figures(answer)) for answer in answers),
         _risks(post, risk),
-        mapping,
-        clauses,
+        Table(questions, MAPPING, "How the questions map to measures", frozenset({1, 2})),
+        Table(clauses, CLAUSES, "Clauses that officers have to answer, and where", frozenset({1})),
         _presets(post),
         f"{THRESHOLD:.0%}",
         risk is not None,
@@ -396,15 +349,9 @@ def _presets(post: Posterior) -> Table:
     return Table(head, rows, "Named thresholds of the highest risk", frozenset({3, 4, 5}))
 
 
-def _answers(risk: RiskAssessment) -> Iterator[Question]:
-    for answer in risk.wp29():
-        rows = [[name, _figure(name, value)] for name, value in answer.figures.items()]
-        yield Question(
-            answer.name,
-            answer.question,
-            answer.finding,
-            Table(["Figure", "Value"], rows, f"Figures on {answer.name}"),
-        )
+def _figures(answer: Answer) -> Table | None:
+    rows = [[name, _figure(name, value)] for name, value in answer.figures.items()]
+    return Table(["Figure", "Value"], rows, f"Figures on {answer.name}") if rows else None
 
 
 def _figure(name: str, value: float) -> str:
@@ -417,32 +364,26 @@ def _figure(name: str, value: float) -> str:
     return share(value)
 
 
-def _without(post: Posterior) -> Iterator[Question]:
+def _without(post: Posterior) -> Iterator[Answer]:
     """Answers from the release alone."""
     table = post.table
     if table.n_groups:
         found = reidentification_risk(table, threshold=THRESHOLD)
         alone = int((found.rows["class_size"] == 1).sum())
-        yield Question(
+        yield Answer(
             "singling out",
-            "Can the row of a person be isolated in the release?",
             f"{count(alone, 'released row looks', 'released rows look')} like no other; the "
             f"smallest group has {count(table.k, 'row')}.",
-            None,
         )
         average = float(found.table["average"]["marketer"])
-        yield Question(
+        yield Answer(
             "linkability",
-            "Can a person's row be linked with what another source says about the person?",
             f"Somebody who holds the nonsensitive values of everybody in the table would link at "
             f"most {share(average)} of the rows shown, choosing at random within each class.",
-            None,
         )
-    yield Question(
+    yield Answer(
         "inference",
-        "Can a person's secret be inferred, more surely than that of anybody outside the table?",
         "This takes the cleartext: assess the release with it to learn who is threatened.",
-        None,
     )
 
 
@@ -454,14 +395,15 @@ def _risks(post: Posterior, risk: RiskAssessment | None) -> Table | None:
         found.insert(0, "finds", "the row of a person")
     else:
         found = risk.syntactic(threshold=THRESHOLD)
-    rows = [
-        [
-            str(name),
-            str(line["finds"]),
-            *(share(float(line[key])) for key in ("highest", "average", "at_risk")),
-            ATTACKERS.get(str(name), ""),
-        ]
-        for name, line in found.iterrows()
-    ]
-    head = ["Attacker", "Finds", "Highest", "Average", f"Above {THRESHOLD:.0%}", "Who this is"]
-    return Table(head, rows, "Risks by attacker", frozenset({1, 5}))
+    return lines_table(
+        found.assign(who=[ATTACKERS.get(str(name), "") for name in found.index]),
+        "Attacker",
+        {
+            "finds": ("Finds", str),
+            "highest": ("Highest", share),
+            "average": ("Average", share),
+            "at_risk": (f"Above {THRESHOLD:.0%}", share),
+            "who": ("Who this is", str),
+        },
+        "Risks by attacker",
+    )

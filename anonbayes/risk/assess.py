@@ -20,7 +20,6 @@ from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.text import pandas_frame
 from anonbayes.nonstochastic.relations import GroupLeakage, table_leakage
 from anonbayes.risk.assessment import WEIGHT, RiskAssessment, weight_name
-from anonbayes.risk.calibration import score
 from anonbayes.risk.faithfulness import faithfulness, ideal_of
 from anonbayes.risk.measures import Evaluation, evaluate
 from anonbayes.risk.people import Knowledge, Truth, check_same_secrets, read_truth, truth_columns
@@ -34,6 +33,7 @@ from anonbayes.risk.threats import (
     pair_threats,
     read_gain,
     replicate_weights,
+    score,
     weighted_sum,
 )
 from anonbayes.tables.build import count_records

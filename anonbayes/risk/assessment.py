@@ -1,9 +1,8 @@
-"""The result of an assessment, by group and by attribute."""
+"""`RiskAssessment`: who is threatened, how much, and what the release is good for."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
@@ -20,13 +18,11 @@ from anonbayes.arrays import Floats
 from anonbayes.beliefs.attacker import attacker_weights, worlds_apart
 from anonbayes.beliefs.belief import belief_draws, normalise
 from anonbayes.beliefs.learner import learner_weights
-from anonbayes.beliefs.victims import Victims
-from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
-from anonbayes.formats import Table, count, share, times
+from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.formats import Table, count, plain, records, share, times
 from anonbayes.io.files import write_text
 from anonbayes.nonstochastic.relations import GroupLeakage
 from anonbayes.risk import threat_plots
-from anonbayes.risk.calibration import Scores
 from anonbayes.risk.faithfulness import Faithfulness, ideal_of
 from anonbayes.risk.measures import GROUPS, MEASURES, QUANTILES, Evaluation
 from anonbayes.risk.people import Truth
@@ -36,170 +32,13 @@ from anonbayes.risk.syntactic import (
     syntactic_risks,
     wp29,
 )
-from anonbayes.risk.threats import Gain, PairThreats, pair_threats, weighted_quantiles
+from anonbayes.risk.threats import Gain, PairThreats, Scores, pair_threats, weighted_quantiles
 from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = [
-    "WEIGHT",
-    "RiskAssessment",
-    "breakdown",
-    "contributions",
-    "places_of",
-    "weight_name",
-]
-
-
-# -------------------------------------------------------------------------------------------------
-# Threats by sensitive value or by any other column.
-
-
-def breakdown(
-    risk: RiskAssessment,
-    by: str | Iterable[Any] | None,
-    *,
-    bins: int | Sequence[float] | None = None,
-) -> pd.DataFrame:
-    """See `RiskAssessment.breakdown`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Per class: number of rows; shares ``GT_A, GT_L, GT_RW`` of its rows that are threatened;
-        ``RGT_A``; mean levels ``p_A, p_L``; ``max_Ti`` and ``doubled`` (share of its rows with Ti
-        of at least 2) among its rows threatened by the attacker.
-    """
-    rows = risk.rows
-    key = _key(risk, by)
-    if bins is not None:
-        if not pd.api.types.is_numeric_dtype(key):
-            raise TableError(f"bins= needs a numeric column; {key.name!r} is not.")
-        key = pd.Series(pd.cut(key, bins, include_lowest=True), index=key.index, name=key.name)
-    codes, classes = pd.factorize(key, sort=_sortable(key), use_na_sentinel=False)
-    people = risk.people.to_numpy()
-    n = tally(codes, people, len(classes))
-
-    def mean(column: str) -> Any:
-        values = rows[column].to_numpy(dtype=float)
-        known = ~np.isnan(values)
-        with np.errstate(invalid="ignore"):
-            return np.bincount(codes[known], values[known] * people[known], len(classes)) / tally(
-                codes[known], people[known], len(classes)
-            )
-
-    hit = rows["threatened_A"].to_numpy(dtype=float)
-    ratio = rows["Ti"].to_numpy(dtype=float)
-    most = np.full(len(classes), np.nan)
-    np.fmax.at(most, codes[hit > 0], ratio[hit > 0])
-    out = {
-        "rows": n,
-        "GT_A": mean("threatened_A"),
-        "GT_L": mean("threatened_L"),
-        "GT_RW": mean("threatened_RW"),
-        "p_A": mean("p_A"),
-        "p_L": mean("p_L"),
-        "max_Ti": most,
-        "doubled": np.bincount(codes, np.where(ratio >= 2, hit * people, 0.0), len(classes)) / n,
-    }
-    frame = pd.DataFrame(out, index=pd.Index(classes, name=key.name))
-    frame.insert(4, "RGT_A", np.maximum(0.0, frame["GT_A"] - frame["GT_L"]))
-    return frame
-
-
-def _key(risk: RiskAssessment, by: str | Iterable[Any] | None) -> pd.Series:
-    if by is None:
-        return risk.rows["secret"].rename(risk.post.table.sensitive)
-    if isinstance(by, str):
-        if by not in risk.cleartext.columns:
-            raise TableError(
-                f"The cleartext has no column {by!r}. {nearest(by, risk.cleartext.columns)}"
-            )
-        return risk.cleartext[by]
-    values = by.to_numpy() if isinstance(by, pd.Series) else list(by)
-    if len(values) != len(risk.rows):
-        raise TableError(f"by= has {len(values)} labels for {len(risk.rows)} rows.")
-    name = by.name if isinstance(by, pd.Series) else None
-    return pd.Series(values, index=risk.rows.index, name=name)
-
-
-def _sortable(key: pd.Series) -> bool:
-    return isinstance(key.dtype, pd.CategoricalDtype) or key.map(type).nunique() == 1
-
-
-# -------------------------------------------------------------------------------------------------
-# Leave one attribute out: how much of a threat is due to knowing it.
-
-
-def places_of(risk: RiskAssessment, labels: list[Any]) -> npt.NDArray[np.int64]:
-    """Positions of the rows with these labels."""
-    places: dict[Any, list[int]] = {}
-    for place, label in enumerate(risk.rows.index):
-        places.setdefault(label, []).append(place)
-    missing = [label for label in labels if label not in places]
-    if missing:
-        raise TableError(f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown).")
-    return np.array([place for label in labels for place in places[label]], dtype=np.int64)
-
-
-def contributions(risk: RiskAssessment, place: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """See `RiskAssessment.contributions`.
-
-    Parameters
-    ----------
-    risk : RiskAssessment
-        The assessment.
-    place : numpy.ndarray
-        Positions of rows of the cleartext, whose labels need not be distinct.
-    """
-    table = risk.post.table
-    names = table.attributes
-    full = risk.rows.iloc[place]
-    level, ratio = np.empty((2, len(full), len(names)))
-    if len(full):
-        truth = risk.truth.part(place, table)
-        for a in range(len(names)):
-            level[:, a], ratio[:, a] = _without(risk, truth, a)
-    return pd.DataFrame(
-        {
-            "p_A_without": level.ravel(),
-            "Ti_without": ratio.ravel(),
-            "adds_p_A": (full["p_A"].to_numpy()[:, None] - level).ravel(),
-            "adds_log2_Ti": np.log2(full["Ti"].to_numpy()[:, None] / ratio).ravel(),
-        },
-        index=pd.MultiIndex.from_arrays(
-            [full.index.to_flat_index().repeat(len(names)), list(names) * len(full)],
-            names=["row", "attribute"],
-        ),
-    )
-
-
-def _without(risk: RiskAssessment, truth: Truth, a: int) -> tuple[Floats, Floats]:
-    """Level and relative threat of each row when attribute `a` is not known."""
-    post = risk.post
-    victims = _forget(truth.victims, a, len(post.table.domains[post.table.attributes[a]]))
-    levels = []
-    for weights in (
-        attacker_weights(post, victims)[0],
-        learner_weights(post, victims, risk.settings["kind"])[0],
-    ):
-        pairs = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, risk.gain)
-        levels.append(pairs.level[truth.pair])
-    return levels[0], levels[0] / levels[1]
-
-
-def _forget(victims: Victims, a: int, size: int) -> Victims:
-    codes = victims.codes.copy()
-    codes[:, a] = 0
-    weights = list(victims.weights)
-    weights[a] = sparse.csr_array(np.ones((1, size)))
-    return replace(victims, codes=codes, weights=tuple(weights))
-
-
-# -------------------------------------------------------------------------------------------------
-# `RiskAssessment`: who is threatened by a release, how much, and what the release is good for.
-
+__all__ = ["WEIGHT", "RiskAssessment", "weight_name"]
 WEIGHT = "weight"
 """Column of `RiskAssessment.rows` with the number of people that a row stands for."""
 
@@ -274,11 +113,11 @@ class RiskAssessment:
 
         Lines ``learner, attacker, random_worlds, ideal``; columns ``right`` (share of people whose
         best guess is right), ``log_loss`` (mean of ``-log max(p(truth), 1e-4)``), ``brier``,
-        ``ece`` (calibration error) and their standard errors ``*_se``; ``stated``, the mean belief
-        in the best guess; ``ece_chance`` and ``ece_chance_sd``, mean and standard deviation of the
-        calibration error of a belief that is calibrated. With ``harm=`` beliefs are scored by the
-        question whether the secret is one of the harmful values; with ``gain=`` and by default by
-        the exact secret.
+        ``ece`` (calibration error) and their standard errors ``*_se`` (over people, and of
+        simulation where draws were averaged); ``stated``, the mean belief in the best guess;
+        ``ece_chance`` and ``ece_chance_sd``, mean and standard deviation of the calibration error
+        of a belief that is calibrated. With ``harm=`` beliefs are scored by the question whether
+        the secret is one of the harmful values; with ``gain=`` and by default by the exact secret.
 
         Examples
         --------
@@ -389,30 +228,6 @@ class RiskAssessment:
         hit = self.rows[self.rows["threatened_A"] > 0]
         return hit.sort_values("Ti", ascending=False, kind="stable")
 
-    def above(self, threshold: float, *, by: str = "Ti") -> pd.DataFrame:
-        """Threatened rows whose relative threat (or level ``p_A``) exceeds a threshold.
-
-        Parameters
-        ----------
-        threshold : float
-            Largest acceptable value.
-        by : {"Ti", "p_A"}
-            What is compared.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> risk = post.assess(ab.datasets.load("table1"))
-        >>> risk.above(0.55, by="p_A")["secret"].tolist()
-        ['Flu', 'Heart']
-        """
-        one_of("by", by, ("Ti", "p_A"))
-        if not np.isfinite(threshold):
-            raise AnonbayesError(f"threshold={threshold!r} must be a finite number.")
-        ordered = self.threatened.sort_values(by, ascending=False, kind="stable")
-        return ordered[ordered[by] > threshold]
-
     def thresholds(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Candidate thresholds: quantiles of the relative threat among threatened rows.
 
@@ -456,18 +271,14 @@ class RiskAssessment:
             raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
         post, truth = self.post, self.truth
 
-        def threats(weights: Floats) -> PairThreats:
-            belief = normalise(weights)
-            return pair_threats(belief, truth.pair_record, truth.pair_secret, self.gain)
-
         fixed = {
-            "RW": threats(worlds_apart(post, truth.victims)[0]),
-            "I": threats(ideal_of(post, truth).weights(truth.victims)),
+            "RW": self._threats(worlds_apart(post, truth.victims)[0], truth),
+            "I": self._threats(ideal_of(post, truth).weights(truth.victims), truth),
         }
         drawn = [m for m in MEASURES.values() if m.beliefs]
         lines = []
         for attacker, learner in belief_draws(post, truth.victims, draws):
-            both = {"A": threats(attacker), "L": threats(learner)}
+            both = {"A": self._threats(attacker, truth), "L": self._threats(learner, truth)}
             now = Evaluation(
                 both | fixed, truth.pair_count, self.faithfulness, self.summary["baseline"]
             )
@@ -479,25 +290,60 @@ class RiskAssessment:
             {"value": self.summary[names].to_numpy(), "lower": lower, "upper": upper}, index=names
         )
 
-    def breakdown(
-        self, by: str | Iterable[Any] | None = None, *, bins: int | Sequence[float] | None = None
-    ) -> pd.DataFrame:
+    def breakdown(self, by: str | Iterable[Any] | None = None) -> pd.DataFrame:
         """Measures by sensitive value (default), by a column of the cleartext, or by given labels.
 
         Parameters
         ----------
         by : str or iterable, optional
-            Column of the cleartext, or one label per row.
-        bins : int or sequence of float, optional
-            Cut a numeric column into so many intervals, or at these edges.
-        """
-        if by is None and bins is None:
-            return self._by_secret.copy()
-        return breakdown(self, by, bins=bins)
+            Column of the cleartext, or one label per row, such as those of ``pandas.cut``.
 
-    @cached_property
-    def _by_secret(self) -> pd.DataFrame:
-        return breakdown(self, None)
+        Returns
+        -------
+        pandas.DataFrame
+            Per class: number of rows; shares ``GT_A, GT_L, GT_RW`` of its rows that are threatened;
+            ``RGT_A``; mean levels ``p_A, p_L``; ``max_Ti`` and ``doubled`` (share of its rows with
+            Ti of at least 2) among its rows threatened by the attacker.
+        """
+        key = self._classes(by)
+        same_type = isinstance(key.dtype, pd.CategoricalDtype) or key.map(type).nunique() == 1
+        codes, classes = pd.factorize(key, sort=same_type, use_na_sentinel=False)
+        people = self.people.to_numpy()
+        n = tally(codes, people, len(classes))
+
+        def mean(column: str) -> Any:
+            values = self.rows[column].to_numpy(dtype=float)
+            known = ~np.isnan(values)
+            total = np.bincount(codes[known], values[known] * people[known], len(classes))
+            with np.errstate(invalid="ignore"):
+                return total / tally(codes[known], people[known], len(classes))
+
+        hit, ratio = (self.rows[name].to_numpy(dtype=float) for name in ("threatened_A", "Ti"))
+        most = np.full(len(classes), np.nan)
+        np.fmax.at(most, codes[hit > 0], ratio[hit > 0])
+        doubled = np.bincount(codes, np.where(ratio >= 2, hit * people, 0.0), len(classes)) / n
+        shares = {f"GT_{k}": mean(f"threatened_{k}") for k in ("A", "L", "RW")}
+        cost = np.maximum(0.0, shares["GT_A"] - shares["GT_L"])
+        levels = {name: mean(name) for name in ("p_A", "p_L")}
+        return pd.DataFrame(
+            {"rows": n, **shares, "RGT_A": cost, **levels, "max_Ti": most, "doubled": doubled},
+            index=pd.Index(classes, name=key.name),
+        )
+
+    def _classes(self, by: str | Iterable[Any] | None) -> pd.Series:
+        """Label of each row, by which rows are broken down."""
+        if by is None:
+            return self.rows["secret"].rename(self.post.table.sensitive)
+        if isinstance(by, str):
+            if by not in self.cleartext.columns:
+                raise TableError(
+                    f"The cleartext has no column {by!r}. {nearest(by, self.cleartext.columns)}"
+                )
+            return self.cleartext[by]
+        values = by.array if isinstance(by, pd.Series) else list(by)
+        if len(values) != len(self.rows):
+            raise TableError(f"by= has {len(values)} labels for {len(self.rows)} rows.")
+        return pd.Series(values, index=self.rows.index, name=getattr(by, "name", None))
 
     def contributions(
         self, rows: Iterable[Any] | str | None = None, *, top: int = 20
@@ -519,14 +365,56 @@ class RiskAssessment:
             what it adds to both (``Ti`` in doublings, ``log2``).
         """
         if rows is None:
-            places = self.rows.reset_index(drop=True)
-            hit = places[places["threatened_A"] > 0].sort_values(
-                "Ti", ascending=False, kind="stable"
+            hit = self.rows["threatened_A"].to_numpy() > 0
+            order = np.argsort(-self.rows["Ti"].to_numpy(), kind="stable")
+            place = order[hit[order]][:top]
+        elif isinstance(rows, str) and rows == "all":
+            place = np.arange(len(self.rows))
+        else:
+            labels = pd.Index(list(rows), tupleize_cols=False)
+            if len(missing := labels[~labels.isin(self.rows.index)]):
+                raise TableError(
+                    f"The cleartext has no row {missing[0]!r} ({len(missing)} unknown)."
+                )
+            place = self.rows.index.get_indexer_for(labels)
+        full, names = self.rows.iloc[place], self.post.table.attributes
+        level, ratio = np.empty((2, len(full), len(names)))
+        if len(full):
+            truth = self.truth.part(place, self.post.table)
+            for a in range(len(names)):
+                level[:, a], ratio[:, a] = self._without(truth, a)
+        return pd.DataFrame(
+            {
+                "p_A_without": level.ravel(),
+                "Ti_without": ratio.ravel(),
+                "adds_p_A": (full["p_A"].to_numpy()[:, None] - level).ravel(),
+                "adds_log2_Ti": np.log2(full["Ti"].to_numpy()[:, None] / ratio).ravel(),
+            },
+            index=pd.MultiIndex.from_arrays(
+                [full.index.to_flat_index().repeat(len(names)), list(names) * len(full)],
+                names=["row", "attribute"],
+            ),
+        )
+
+    def _without(self, truth: Truth, a: int) -> tuple[Floats, Floats]:
+        """Level and relative threat of each row when attribute `a` is not known."""
+        post, victims = self.post, truth.victims
+        codes, weights = victims.codes.copy(), list(victims.weights)
+        codes[:, a] = 0
+        weights[a] = sparse.csr_array(np.ones((1, weights[a].shape[1])))
+        victims = replace(victims, codes=codes, weights=tuple(weights))
+        attacker, learner = (
+            self._threats(belief, truth).level[truth.pair]
+            for belief in (
+                attacker_weights(post, victims)[0],
+                learner_weights(post, victims, self.settings["kind"])[0],
             )
-            return contributions(self, hit.index.to_numpy()[:top])
-        if isinstance(rows, str) and rows == "all":
-            return contributions(self, np.arange(len(self.rows)))
-        return contributions(self, places_of(self, list(rows)))
+        )
+        return attacker, attacker / learner
+
+    def _threats(self, weights: Floats, truth: Truth) -> PairThreats:
+        """Threats of the pairs of a cleartext, from beliefs in proportion to weights."""
+        return pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, self.gain)
 
     @cached_property
     def reidentification(self) -> ReidentificationRisk:
@@ -549,14 +437,14 @@ class RiskAssessment:
 
     def to_dict(self, *, rows: bool = False) -> dict[str, Any]:
         """Everything as plain numbers and texts; individuals only if `rows`, without values."""
-        table = self.post.table
+        table, weights = self.post.table, self.post.weights
         out: dict[str, Any] = {
             "text": self.text,
             "threat": self.gain.text,
-            "measures": _plain(self.summary),
-            "standard_errors": _plain(self.standard_errors),
-            "scores": _table(self.scores, "belief"),
-            "score_differences": _table(self.score_differences, "difference"),
+            "measures": plain(self.summary.to_dict()),
+            "standard_errors": plain(self.standard_errors.to_dict()),
+            "scores": records(self.scores),
+            "score_differences": records(self.score_differences),
             "calibration": [
                 {"belief": str(belief), **line}
                 for belief in self.scores.index
@@ -565,7 +453,7 @@ class RiskAssessment:
             "below_random_worlds": self.belief_scores.below_random_worlds,
             "cautions": dict(self.cautions),
             "faithfulness_samples": self.faithfulness.samples,
-            "thresholds": _table(self.thresholds(), "quantile"),
+            "thresholds": records(self.thresholds()),
             "release": {
                 "scheme": table.scheme,
                 "rows": table.n_rows,
@@ -577,28 +465,25 @@ class RiskAssessment:
                 "fingerprint": table.fingerprint,
             },
             "homogeneous_groups": len(self.homogeneous_groups),
-            "leakage_nats": None if self.leakage is None else _number(self.leakage.leakage),
+            "leakage_nats": None if self.leakage is None else plain(self.leakage.leakage),
             "engine": {"method": self.post.method, "step": self.post.step},
             "evidence": {
                 "taken": self.post.evidence,
                 "why": self.post.evidence_reason,
-                "weights": _table(self.post.weights.drop(columns="meaning"), "attribute"),
-                "meaning": self.post.weights["meaning"].to_dict(),
-                "scores": _table(self.post.scores, "evidence"),
+                "weights": records(
+                    self.post.weights.drop(columns="meaning").rename_axis("attribute")
+                ),
+                "meaning": weights["meaning"].to_dict(),
+                "scores": records(self.post.scores.rename_axis("evidence")),
             },
             "settings": dict(self.settings),
             "remarks": list(self.remarks),
         }
         if rows:
-            numbers = self.rows.drop(columns=["secret", "guess"])
-            # By column: a line of its own for each person would be a Series for each.
-            cells = [numbers[name].astype(float).tolist() for name in numbers.columns]
-            names = [str(name) for name in numbers.columns]
-            out["rows"] = [
-                {"row": str(label)}
-                | {n: v if math.isfinite(v) else None for n, v in zip(names, line, strict=True)}
-                for label, line in zip(numbers.index, zip(*cells, strict=True), strict=True)
-            ]
+            numbers = self.rows.drop(columns=["secret", "guess"]).astype(float)
+            lines = numbers.astype(object).where(np.isfinite(numbers), None).to_dict("records")
+            labels = map(str, numbers.index)
+            out["rows"] = [{"row": row} | line for row, line in zip(labels, lines, strict=True)]
         return out
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, rows: bool = False) -> str:
@@ -643,17 +528,3 @@ def weight_name(columns: Collection[str]) -> str:
     while name in columns:
         name += "_"
     return name
-
-
-def _number(value: float) -> float | None:
-    """JSON knows neither NaN nor infinity."""
-    return float(value) if np.isfinite(value) else None
-
-
-def _table(frame: pd.DataFrame, label: str) -> list[dict[str, Any]]:
-    """Lines of a frame with their labels, in plain types."""
-    return [{label: name, **_plain(line)} for name, line in frame.iterrows()]
-
-
-def _plain(series: pd.Series) -> dict[str, float | None]:
-    return {str(name): _number(value) for name, value in series.items()}

@@ -244,19 +244,7 @@ class Faithfulness:
 def faithfulness(
     post: Posterior, best: Ideal, *, samples: int = 20_000, seed: int | np.random.Generator | None
 ) -> Faithfulness:
-    """Compare learner and ideal.
-
-    Parameters
-    ----------
-    post : Posterior
-        What the release teaches.
-    best : Ideal
-        What the cleartext teaches.
-    samples : int
-        Draws of ``p_I`` where the records are too many to be listed.
-    seed : int, Generator or None
-        Of these draws.
-    """
+    """Compare learner and ideal."""
     sizes = [len(best.table.secret.domain), *(m.shape[1] for m in best.means)]
     cells = math.prod(sizes)
     product = post.table.scheme == "horizontal" and post.table.secrets_known

@@ -1,4 +1,4 @@
-"""The measures of an assessment, declared once: name, meaning, formula, limit.
+"""The measures of an assessment, declared once: name, meaning, formula, limit; what is acceptable.
 
 Summaries, reports, limits, comparisons, JSON and the documentation read `MEASURES`. To add one, add
 an entry; see "Add a measure" in the recipes.
@@ -6,27 +6,46 @@ an entry; see "Add a measure" in the recipes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from anonbayes.arrays import Floats, Ints, read_number
-from anonbayes.errors import AnonbayesError
+from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.formats import count, number, ratio, share, standard_error
-from anonbayes.risk.calibration import calibration_error, log_loss
 from anonbayes.risk.faithfulness import Faithfulness
-from anonbayes.risk.threats import Replicates, Threats, weighted_quantiles, weighted_skewness
+from anonbayes.risk.threats import (
+    Replicates,
+    Threats,
+    calibration_error,
+    log_loss,
+    weighted_quantiles,
+    weighted_skewness,
+)
+
+if TYPE_CHECKING:
+    from anonbayes.risk.assessment import RiskAssessment
+    from anonbayes.tables.table import ReleasedTable
 
 __all__ = [
     "GROUPS",
     "LIMITS",
     "MEASURES",
+    "PRESETS",
     "QUANTILES",
     "Evaluation",
+    "Limit",
     "Measure",
+    "Preset",
+    "check_limit_values",
+    "check_limits",
+    "check_measure_limits",
+    "check_preset",
     "evaluate",
     "measure_table",
 ]
@@ -47,16 +66,8 @@ THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
 class Evaluation:
     """Everything that a measure may be computed from.
 
-    Attributes
-    ----------
-    threats : mapping of str to PairThreats
-        By belief: ``A`` attacker, ``L`` learner, ``RW`` random worlds, ``I`` ideal.
-    people : numpy.ndarray
-        Number of people of each pair.
-    faithfulness : Faithfulness
-        Distance of learner and ideal.
-    baseline : float
-        Share guessed right from the frequencies of the secrets alone.
+    `threats` are by belief (``A`` attacker, ``L`` learner, ``RW`` random worlds, ``I`` ideal),
+    `people` those of each pair; `baseline` is the share guessed right from the frequencies alone.
     """
 
     threats: Threats
@@ -108,12 +119,9 @@ class Evaluation:
         return float(self._hit[0].max()) if len(self._hit[0]) else np.nan
 
     @cached_property
-    def _quantiles(self) -> dict[float, float]:
+    def quantiles(self) -> dict[float, float]:
+        """Quantiles of Ti among threatened people."""
         return dict(zip(QUANTILES, weighted_quantiles(*self._hit, QUANTILES), strict=True))
-
-    def ratio_quantile(self, q: float) -> float:
-        """Quantile of Ti among threatened people."""
-        return self._quantiles[q]
 
     def at_least(self, factor: float) -> float:
         """Share of the people who are threatened with such a Ti or a larger one."""
@@ -203,261 +211,108 @@ class Measure:
 
 
 def _quantile(q: float, title: str, part: str) -> Measure:
-    percent = round(100 * q)
+    sentence = f"{part} of the threatened people have a relative threat of at most this."
     return Measure(
-        f"Ti_q{percent}",
-        title,
-        "factor",
-        RELATIVE,
-        f"{part} of the threatened people have a relative threat of at most this.",
-        lambda e: e.ratio_quantile(q),
-        "AL",
-        stated=True,
-        is_threat=percent >= 95,
-    )
+        f"Ti_q{round(100 * q)}", title, "factor", RELATIVE, sentence, lambda e: e.quantiles[q],
+        "AL", stated=True, is_threat=q >= 0.95,
+    )  # fmt: skip
 
 
-MEASURES: dict[str, Measure] = {
-    measure.name: measure
-    for measure in (
-        Measure(
-            "GT_A",
-            "Threatened by an attacker",
-            "share",
-            THREAT,
+# fmt: off
+MEASURES: dict[str, Measure] = {m.name: m for m in (
+    Measure("GT_A", "Threatened by an attacker", "share", THREAT,
             "Share of the people whose secret is guessed right by an attacker who knows that they "
             "are in the table.",
-            lambda e: e.guessed("A"),
-            "A",
-            limit="max_threatened",
-            subject="The share of threatened people",
-            is_threat=True,
-        ),
-        Measure(
-            "GT_L",
-            "Guessed from the population",
-            "share",
-            THREAT,
+            lambda e: e.guessed("A"), "A", limit="max_threatened",
+            subject="The share of threatened people", is_threat=True),
+    Measure("GT_L", "Guessed from the population", "share", THREAT,
             "Share of the people whose secret is guessed right by somebody who only learned about "
             "the population.",
-            lambda e: e.guessed("L"),
-            "L",
-        ),
-        Measure(
-            "GT_RW",
-            "Threatened under random worlds",
-            "share",
-            THREAT,
+            lambda e: e.guessed("L"), "L"),
+    Measure("GT_RW", "Threatened under random worlds", "share", THREAT,
             "Share guessed right by an attacker to whom all compatible tables are equally likely.",
-            lambda e: e.guessed("RW"),
-        ),
-        Measure(
-            "RGT_A",
-            "Cost of being in the table",
-            "share",
-            THREAT,
+            lambda e: e.guessed("RW")),
+    Measure("RGT_A", "Cost of being in the table", "share", THREAT,
             "How much more often the attacker is right than the learner: what being in the table "
             "costs.",
-            lambda e: max(0.0, e.guessed("A") - e.guessed("L")),
-            "AL",
-            limit="max_cost",
-            is_threat=True,
-        ),
-        Measure(
-            "RF",
-            "Relative faithfulness",
-            "share",
-            USEFULNESS,
+            lambda e: max(0.0, e.guessed("A") - e.guessed("L")), "AL", limit="max_cost",
+            is_threat=True),
+    Measure("RF", "Relative faithfulness", "share", USEFULNESS,
             "1 if the release teaches as much about the population as the cleartext, 0 if nothing "
             "of it.",
-            lambda e: e.faithfulness.rf,
-            error=lambda e: e.faithfulness.tv_error,
-        ),
-        Measure(
-            "ETV",
-            "Empirical total variation",
-            "share",
-            USEFULNESS,
+            lambda e: e.faithfulness.rf, error=lambda e: e.faithfulness.tv_error),
+    Measure("ETV", "Empirical total variation", "share", USEFULNESS,
             "Distance between what cleartext and release teach, as in Groups (21); no number where "
             "that estimate is too noisy to be one (RF is then the one to read).",
-            lambda e: e.usable_etv[0],
-            error=lambda e: e.usable_etv[1],
-        ),
-        Measure(
-            "ABS_A",
-            "Absolute error, attacker",
-            "number",
-            ERRORS,
+            lambda e: e.usable_etv[0], error=lambda e: e.usable_etv[1]),
+    Measure("ABS_A", "Absolute error, attacker", "number", ERRORS,
             "Sum over people and values of the error of the attacker's probabilities.",
-            lambda e: e.absolute_error("A"),
-            "A",
-        ),
-        Measure(
-            "ABS_L",
-            "Absolute error, learner",
-            "number",
-            ERRORS,
+            lambda e: e.absolute_error("A"), "A"),
+    Measure("ABS_L", "Absolute error, learner", "number", ERRORS,
             "The same for the learner's probabilities.",
-            lambda e: e.absolute_error("L"),
-            "L",
-        ),
-        Measure(
-            "ABS_RW",
-            "Absolute error, random worlds",
-            "number",
-            ERRORS,
+            lambda e: e.absolute_error("L"), "L"),
+    Measure("ABS_RW", "Absolute error, random worlds", "number", ERRORS,
             "The same when all compatible tables are equally likely.",
-            lambda e: e.absolute_error("RW"),
-        ),
-        Measure(
-            "baseline",
-            "Baseline accuracy",
-            "share",
-            USEFULNESS,
+            lambda e: e.absolute_error("RW")),
+    Measure("baseline", "Baseline accuracy", "share", USEFULNESS,
             "Share guessed right by always naming the most frequent value.",
-            lambda e: e.baseline,
-        ),
-        Measure(
-            "ideal",
-            "Ideal accuracy",
-            "share",
-            USEFULNESS,
+            lambda e: e.baseline),
+    Measure("ideal", "Ideal accuracy", "share", USEFULNESS,
             "Share guessed right from a model of the population learned from the cleartext.",
-            lambda e: e.guessed("I"),
-        ),
-        Measure(
-            "max_Ti",
-            "Largest relative threat",
-            "factor",
-            RELATIVE,
+            lambda e: e.guessed("I")),
+    Measure("max_Ti", "Largest relative threat", "factor", RELATIVE,
             "How many times surer than the learner the attacker is, at most, of a secret guessed "
             "right.",
-            lambda e: e.largest_ratio,
-            "AL",
-            stated=True,
-            limit="max_relative_threat",
-            is_threat=True,
-        ),
-        Measure(
-            "max_p_A",
-            "Highest certainty",
-            "share",
-            THREAT,
+            lambda e: e.largest_ratio, "AL", stated=True, limit="max_relative_threat",
+            is_threat=True),
+    Measure("max_p_A", "Highest certainty", "share", THREAT,
             "The attacker's belief in the true secret of the person about whom it is highest.",
-            lambda e: float(e.threats["A"].truth.max()),
-            "A",
-            stated=True,
-            limit="max_belief",
-            subject="The attacker's highest belief in a true secret",
-        ),
-        _quantile(0.5, "Median relative threat", "Half"),
-        _quantile(0.75, "75% quantile", "Three quarters"),
-        _quantile(0.9, "90% quantile", "90 %"),
-        _quantile(0.95, "95% quantile", "95 %"),
-        _quantile(0.99, "99% quantile", "99 %"),
-        Measure(
-            "doubled",
-            "At least doubled",
-            "share",
-            RELATIVE,
+            lambda e: float(e.threats["A"].truth.max()), "A", stated=True, limit="max_belief",
+            subject="The attacker's highest belief in a true secret"),
+    _quantile(0.5, "Median relative threat", "Half"),
+    _quantile(0.75, "75% quantile", "Three quarters"),
+    _quantile(0.9, "90% quantile", "90 %"),
+    _quantile(0.95, "95% quantile", "95 %"),
+    _quantile(0.99, "99% quantile", "99 %"),
+    Measure("doubled", "At least doubled", "share", RELATIVE,
             "Share of the people who are threatened with a relative threat of 2 or more.",
-            lambda e: e.at_least(2.0),
-            "AL",
-            stated=True,
-            limit="max_doubled",
-            subject="The share of people with a relative threat of 2 or more",
-            is_threat=True,
-        ),
-        Measure(
-            "skewness",
-            "Skewness",
-            "number",
-            RELATIVE,
+            lambda e: e.at_least(2.0), "AL", stated=True, limit="max_doubled",
+            subject="The share of people with a relative threat of 2 or more", is_threat=True),
+    Measure("skewness", "Skewness", "number", RELATIVE,
             "Of log2 of the relative threat: positive if few are threatened much more than the "
             "rest.",
-            lambda e: e.skewness,
-            "AL",
-            stated=True,
-        ),
-        Measure(
-            "log_loss_A",
-            "Log loss, attacker",
-            "nats",
-            CALIBRATION,
+            lambda e: e.skewness, "AL", stated=True),
+    Measure("log_loss_A", "Log loss, attacker", "nats", CALIBRATION,
             "Mean surprise of the attacker at the true secrets, in nats: the smaller, the better "
             "the attacker knows them.",
-            lambda e: e.log_loss("A"),
-            "A",
-        ),
-        Measure(
-            "log_loss_L",
-            "Log loss, learner",
-            "nats",
-            CALIBRATION,
+            lambda e: e.log_loss("A"), "A"),
+    Measure("log_loss_L", "Log loss, learner", "nats", CALIBRATION,
             "The same for the learner, who only knows the population.",
-            lambda e: e.log_loss("L"),
-            "L",
-        ),
-        Measure(
-            "log_loss_RW",
-            "Log loss, random worlds",
-            "nats",
-            CALIBRATION,
+            lambda e: e.log_loss("L"), "L"),
+    Measure("log_loss_RW", "Log loss, random worlds", "nats", CALIBRATION,
             "The same when all compatible tables are equally likely: an attacker above this is "
             "none to report.",
-            lambda e: e.log_loss("RW"),
-        ),
-        Measure(
-            "log_loss_gain",
-            "What being in the table teaches",
-            "nats",
-            CALIBRATION,
+            lambda e: e.log_loss("RW")),
+    Measure("log_loss_gain", "What being in the table teaches", "nats", CALIBRATION,
             "Log loss of the learner less that of the attacker: what the attacker learns of a "
             "person's secret from knowing that the person is in the table, on average. Negative if "
             "that knowledge misleads.",
-            lambda e: e.log_loss("L") - e.log_loss("A"),
-            "AL",
-            limit="max_log_loss_gain",
-            subject="What being in the table teaches about a secret (nats)",
-            is_threat=True,
-        ),
-        Measure(
-            "ece_A",
-            "Calibration error, attacker",
-            "share",
-            CALIBRATION,
+            lambda e: e.log_loss("L") - e.log_loss("A"), "AL", limit="max_log_loss_gain",
+            subject="What being in the table teaches about a secret (nats)", is_threat=True),
+    Measure("ece_A", "Calibration error, attacker", "share", CALIBRATION,
             "Mean gap between how sure the attacker is of a best guess and how often it is right.",
-            lambda e: calibration_error(e.threats["A"], e.people),
-            "A",
-        ),
-        Measure(
-            "ece_L",
-            "Calibration error, learner",
-            "share",
-            CALIBRATION,
+            lambda e: calibration_error(e.threats["A"], e.people), "A"),
+    Measure("ece_L", "Calibration error, learner", "share", CALIBRATION,
             "The same for the learner.",
-            lambda e: calibration_error(e.threats["L"], e.people),
-            "L",
-        ),
-        Measure(
-            "threatened",
-            "Threatened people",
-            "count",
-            THREAT,
+            lambda e: calibration_error(e.threats["L"], e.people), "L"),
+    Measure("threatened", "Threatened people", "count", THREAT,
             "Number of people whose secret the attacker guesses right.",
-            lambda e: e.threatened,
-            "A",
-        ),
-        Measure(
-            "rows",
-            "People",
-            "count",
-            THREAT,
+            lambda e: e.threatened, "A"),
+    Measure("rows", "People", "count", THREAT,
             "Number of people in the cleartext.",
-            lambda e: float(e.n),
-        ),
-    )
-}
+            lambda e: float(e.n)),
+)}
+# fmt: on
 """All measures, in the order of summaries."""
 
 LIMITS: dict[str, Measure] = {m.limit: m for m in MEASURES.values() if m.limit is not None}
@@ -493,6 +348,209 @@ def measure_table() -> str:
         limit = f"`{m.limit}`" if m.limit else ""
         lines.append(f"| `{m.name}` | {m.title}. {m.sentence} | {limit} |")
     return "\n".join(lines) + "\n"
+
+
+# -------------------------------------------------------------------------------------------------
+# What is acceptable, and whether an assessment keeps to it.
+
+HIGHEST = "The highest risk of re-identification"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit and what was found.
+
+    Attributes
+    ----------
+    name : str
+        Name of the setting.
+    measure : str
+        The measure that is compared, such as one of ``RiskAssessment.summary``.
+    limit, found, standard_error : float
+        Largest acceptable value, the measure, and its Monte-Carlo error.
+    least : bool
+        Whether the limit is the smallest acceptable value rather than the largest.
+
+    Examples
+    --------
+    >>> Limit("max_error", "error", 0.1, found=0.2).text
+    'error is 0.2, above the limit of 0.1.'
+    >>> Limit("require_convergence", "converged", 1, found=0, least=True).text
+    'The chains have not converged.'
+    >>> Limit("min_error", "error", 0.1, found=0.2, least=True).exceeded
+    False
+    """
+
+    name: str
+    measure: str
+    limit: float
+    found: float
+    standard_error: float = 0.0
+    least: bool = False
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the limit is not kept; what is not defined (NaN) keeps it."""
+        return self.found < self.limit if self.least else self.found > self.limit
+
+    @property
+    def close(self) -> bool:
+        """Whether simulation error alone could turn the answer (two standard errors)."""
+        return abs(self.found - self.limit) <= 2 * self.standard_error
+
+    @property
+    def text(self) -> str:
+        """The comparison in a sentence."""
+        if self.measure == "converged":
+            return f"The chains have {'not ' if self.exceeded else ''}converged."
+        if self.measure == "acceptable":
+            kept = count(self.found, "release keeps", "releases keep")
+            return f"{kept if self.found else 'No release keeps'} all limits."
+        if self.measure == HIGHEST:
+            return f"{HIGHEST} is {share(self.found)}, {self._beside} of {share(self.limit)}."
+        if self.measure not in MEASURES:
+            return f"{self.measure} is {self.found:.4g}, {self._beside} of {self.limit:g}."
+        measure = MEASURES[self.measure]
+        what = measure.subject or f"The {measure.title[0].lower()}{measure.title[1:]}"
+        show = share if measure.kind == "share" else number
+        if math.isnan(self.found):
+            return f"{what} is not defined, as nobody is threatened; the limit is kept."
+        doubt = ""
+        if self.close and self.standard_error > 0:
+            error = measure.show_error(self.standard_error)
+            doubt = f" The simulation error ({error}) could turn this: take more draws."
+        return f"{what} is {show(self.found)}, {self._beside} of {show(self.limit)}.{doubt}"
+
+    @property
+    def _beside(self) -> str:
+        """Where the measure lies, in words."""
+        if self.least:
+            return "below the required minimum" if self.exceeded else "meeting the required minimum"
+        return "above the limit" if self.exceeded else "within the limit"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types for JSON."""
+        return {
+            "name": self.name,
+            "measure": self.measure,
+            "limit": self.limit,
+            "found": self.found if math.isfinite(self.found) else None,
+            "exceeded": self.exceeded,
+        }
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A threshold of the risk of re-identification that somebody has published."""
+
+    threshold: float
+    about: str
+    source: str
+
+
+PRESETS: Mapping[str, Preset] = {
+    "ema_0070": Preset(
+        0.09,
+        "EMA policy 0070: clinical reports published for everybody",
+        "EMA/90915/2016, External guidance on the implementation of policy 0070, chapter 3; the "
+        "figure as quoted in secondary literature, not checked against the document",
+    ),
+    "health_canada": Preset(
+        0.09,
+        "Health Canada: public release of clinical information",
+        "Public Release of Clinical Information: guidance document (12 March 2019)",
+    ),
+    "cell_size_11": Preset(
+        1 / 11,
+        "US Medicare and Medicaid: no cell of 1 to 10 people is published",
+        "CMS cell size suppression policy (ResDAC, 26 January 2024); written for tables of counts",
+    ),
+    "group_of_5": Preset(
+        0.2,
+        "Groups of at least 5: the rule that custodians of data have long used",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
+    ),
+    "group_of_20": Preset(
+        0.05,
+        "Groups of at least 20: public files of patients in Canada and the US",
+        "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
+        "chapter Cell Size Precedents",
+    ),
+}
+"""Named thresholds, each with its source."""
+
+
+def check_preset(table: ReleasedTable, name: str) -> Limit:
+    """Compare the highest risk of re-identification in a release with a named threshold."""
+    if name not in PRESETS:
+        raise AnonbayesError(f"preset {name!r} is not known. {nearest(name, PRESETS)}")
+    risk = 1 / table.k if table.n_groups else 0.0
+    return Limit(f"preset.{name}", HIGHEST, PRESETS[name].threshold, risk)
+
+
+def check_measure_limits(limits: Mapping[str, float], *, what: str) -> None:
+    """Refuse limits on measures that do not exist, before anything expensive."""
+    for name in limits:
+        if name not in MEASURES:
+            raise AnonbayesError(f"{what}: {name!r} is not a measure. {nearest(name, MEASURES)}")
+
+
+def check_limit_values(**limits: float | None) -> None:
+    """Refuse limits that no assessment could be compared with, before anything expensive."""
+    for name, limit in limits.items():
+        if name not in LIMITS:
+            raise AnonbayesError(
+                f"{name!r} is not a limit of an assessment. {nearest(name, LIMITS)}"
+            )
+        if limit is not None:
+            LIMITS[name].check_limit(limit)
+
+
+def check_limits(
+    risk: RiskAssessment,
+    *,
+    at_most: Mapping[str, float] | None = None,
+    at_least: Mapping[str, float] | None = None,
+    **limits: float | None,
+) -> tuple[Limit, ...]:
+    """Compare an assessment with the acceptable values of its measures.
+
+    Parameters
+    ----------
+    risk : RiskAssessment
+        The assessment.
+    at_most, at_least : mapping of str to float, optional
+        Largest and smallest acceptable value of any measure of ``risk.summary``, such as
+        ``{"Ti_q95": 2.0}``.
+    **limits : float, optional
+        Largest acceptable values by the names of `LIMITS`, such as ``max_cost`` of ``RGT_A`` and
+        ``max_doubled`` of ``doubled``. None sets no limit.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> risk = post.assess(ab.datasets.load("table1"))
+    >>> checks = check_limits(risk, max_relative_threat=1.2, max_threatened=1, max_cost=0.05)
+    >>> [check.exceeded for check in checks]
+    [True, False, True]
+    >>> check_limits(risk, at_least={"RF": 0.99})[0].exceeded
+    True
+    """
+    check_limit_values(**limits)
+    check_measure_limits(at_most or {}, what="at_most")
+    check_measure_limits(at_least or {}, what="at_least")
+
+    def compared(name: str, measure: str, limit: float, least: bool = False) -> Limit:
+        value, error = float(risk.summary[measure]), float(risk.standard_errors[measure])
+        return Limit(name, measure, limit, value, error, least)
+
+    return (
+        *(compared(n, LIMITS[n].name, x) for n, x in limits.items() if x is not None),
+        *(compared(f"at_most.{n}", n, x) for n, x in (at_most or {}).items()),
+        *(compared(f"at_least.{n}", n, x, True) for n, x in (at_least or {}).items()),
+    )
 
 
 if __name__ == "__main__":  # python -m anonbayes.risk.measures docs/risk-json.md

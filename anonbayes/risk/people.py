@@ -39,24 +39,9 @@ Knowledge = Callable[[Domain, Ints], tuple[Ints, sparse.csr_array] | None]
 class Truth:
     """Cleartext rows, reduced to distinct (record, secret) pairs.
 
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        Value codes of every row and attribute, shape ``(N, A)``.
-    secret : numpy.ndarray
-        Code of every row's sensitive value.
-    victims : Victims
-        The distinct records, each fully known; ``victims.inverse`` is the record of each row.
-    pair_record, pair_secret, pair_count : numpy.ndarray
-        The distinct pairs and how many rows show each.
-    pair : numpy.ndarray
-        Pair of each row.
-    weights : numpy.ndarray or None
-        How many people each row stands for, when the cleartext came as counted records.
-    group : numpy.ndarray or None
-        Code of every row's group in a vertical release, where the attacker knows it.
-    knowledge : callable or None
-        What is known of an attribute, where it is not the value itself; see `exact_victims`.
+    `codes` are values of every row and attribute, ``(N, A)``; ``victims.inverse`` is the record of
+    each row, `pair` its pair; `weights` and `group` say how many people it stands for and in which
+    group of a vertical release they are known to be; `knowledge` is that of `exact_victims`.
     """
 
     codes: Ints
@@ -97,29 +82,7 @@ def read_truth(
     group: str | None = None,
     knowledge: Knowledge | None = None,
 ) -> Truth:
-    """Encode a cleartext frame in the domains of a released table.
-
-    Parameters
-    ----------
-    table : ReleasedTable
-        The release.
-    cleartext : pandas.DataFrame
-        Its attributes and its sensitive column, in any order. Further columns are allowed; nobody
-        is assumed to know them.
-    weights : str, optional
-        Column that says how many people a row stands for.
-    group : str, optional
-        Column that names each person's group in a vertical release, where the attacker knows it.
-    knowledge : callable, optional
-        What is known of an attribute instead of its value; see `exact_victims`.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> truth = read_truth(ab.datasets.load("table1_recoded"), ab.datasets.load("table1"))
-    >>> truth.n_rows, len(truth.victims)
-    (8, 8)
-    """
+    """Encode a cleartext frame in the domains of a released table."""
     cleartext = pandas_frame(cleartext)
     check_frame(cleartext, "The cleartext table")
     truth_columns(table, cleartext.columns)
@@ -160,12 +123,6 @@ def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
     """Columns of a cleartext that count: the attributes of a release, then its secret.
 
     A secret of several columns may come as one column, or as its parts.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> truth_columns(ab.datasets.load("table1_recoded"), ["Name", "ZIP", "Nat", "Dis"])
-    ['Nat', 'ZIP', 'Dis']
     """
     known, secret = list(names), [table.sensitive]
     if table.sensitive not in known and set(table.sensitive.split(JOIN)) <= set(known):

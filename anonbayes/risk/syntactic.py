@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,26 +259,26 @@ def _people_per_class(
 # link records relating to an individual, and to infer information concerning an individual?
 
 
+QUESTIONS = {
+    "singling out": "Can the row of a person be isolated in the release?",
+    "linkability": "Can a person's row be linked with what another source says about the person?",
+    "inference": "Can a person's secret be inferred, more surely than that of anybody outside the "
+    "table?",
+}
+
+
 @dataclass(frozen=True)
 class Answer:
-    """One question and what the measures say.
-
-    Attributes
-    ----------
-    name : str
-        Singling out, linkability or inference.
-    question : str
-        The question, in the package's words.
-    figures : mapping of str to float
-        Measures that bear on it, by what they say.
-    finding : str
-        The answer in a sentence.
-    """
+    """What the measures say about one of the `QUESTIONS`, and figures by what they are."""
 
     name: str
-    question: str
-    figures: Mapping[str, float]
     finding: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def question(self) -> str:
+        """The question, in the package's words."""
+        return QUESTIONS[self.name]
 
 
 def wp29(risk: RiskAssessment, *, certain: float = 0.9) -> tuple[Answer, Answer, Answer]:
@@ -317,12 +317,7 @@ def _singling_out(risk: RiskAssessment) -> Answer:
     else:
         least = int(risk.rows["candidates"].min())
         finding = f"Nobody: everyone fits at least {least:,} rows of the release."
-    return Answer(
-        "singling out",
-        "Can the row of a person be isolated in the release?",
-        figures,
-        finding,
-    )
+    return Answer("singling out", finding, figures)
 
 
 def _linkability(risk: RiskAssessment) -> Answer:
@@ -336,10 +331,9 @@ def _linkability(risk: RiskAssessment) -> Answer:
         figures["marketer risk"] = float(risk.reidentification.table["average"]["marketer"])
     return Answer(
         "linkability",
-        "Can a person's row be linked with what another source says about the person?",
-        figures,
         f"Somebody who holds the nonsensitive values of all people would link {average:.1%} "
         "of them to their rows, choosing at random among the rows that fit.",
+        figures,
     )
 
 
@@ -359,10 +353,9 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
     most = "" if np.isnan(s["max_Ti"]) else f", at most {times(s['max_Ti'])} as surely"
     return Answer(
         "inference",
-        "Can a person's secret be inferred, more surely than that of anybody outside the table?",
-        figures,
         f"From the population alone {s['GT_L']:.1%} of the secrets are guessed right; knowing that "
         f"somebody is in the table, {s['GT_A']:.1%}{most}. The secret of "
         f"{count(sure, 'person', 'people') if sure else 'nobody'} is guessed right with a belief "
         f"of {certain:.0%} or more.",
+        figures,
     )

@@ -1,11 +1,19 @@
-"""Threats to people under a belief: what an attacker gains, pair by pair, and with which error."""
+"""Threats to people under a belief, pair by pair, and how good the beliefs are.
+
+Whoever holds the cleartext can score a belief (MODEL 1.9). `right` is the share of people whose
+most likely answer is true, ties broken at random. The log loss is the mean of
+``-log max(p(truth), 1e-4)``, the Brier score the mean of ``sum_c (p(c) - 1[c is true])^2``. The
+calibration error is the gap between the belief in the best guess and how often it is right, in
+bins of a tenth, averaged over people.
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,23 +24,32 @@ from numba import njit
 from anonbayes.arrays import Floats, Ints
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import count, number, share
 
 __all__ = [
     "BELIEFS",
+    "Caution",
     "Gain",
     "PairThreats",
     "Replicates",
+    "Scores",
     "Threats",
+    "calibration_error",
     "joined",
+    "log_loss",
     "matched",
+    "mean_scores",
     "pair_threats",
     "read_gain",
     "replicate_error",
     "replicate_weights",
+    "score",
     "weighted_quantiles",
     "weighted_skewness",
     "weighted_sum",
 ]
+
+
 BELIEFS = {"L": "learner", "A": "attacker", "RW": "random_worlds", "I": "ideal"}
 """Whose belief a letter in the name of a measure or of a column means."""
 
@@ -45,24 +62,11 @@ BELIEFS = {"L": "learner", "A": "attacker", "RW": "random_worlds", "I": "ideal"}
 class Gain:
     """Decision problem of whoever wants to know a secret (Groups Sec. IV, with any gain).
 
-    Whoever holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``. The act
-    that a victim with secret s has to fear is ``target[s]``, that of the largest gain. A row is
-    threatened when its target is taken; its threat level is the expected gain of its target. With
-    the identity matrix this is guessing, and the level is ``q(s)``.
-
-    Parameters
-    ----------
-    matrix : numpy.ndarray or None
-        Gains, shape ``(acts, S)``; None for the identity.
-    target : numpy.ndarray
-        Act that threatens each secret; -1 where nothing is at stake.
-    acts : tuple
-        Names of the acts.
-    text : str
-        What a threat means, in a few words.
-    answer : numpy.ndarray or None
-        Beliefs are scored by the question which of several answers is true; this is the answer
-        that each secret gives. None where the question is the secret itself.
+    Whoever holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``; without
+    a matrix, the acts are guesses. The act that a victim with secret s has to fear is
+    ``target[s]``, that of the largest gain, or -1 where nothing is at stake. A row is threatened
+    when its target is taken; its threat level is the expected gain of its target. Beliefs are
+    scored by the question which ``answer`` is true; without one, by the secret itself.
     """
 
     matrix: Floats | None
@@ -92,17 +96,6 @@ def read_gain(
     gain: pd.DataFrame | npt.ArrayLike | None = None,
 ) -> Gain:
     """Build the decision problem from a set of harmful values or a matrix of gains.
-
-    Parameters
-    ----------
-    domain : Domain
-        The sensitive values.
-    harm : iterable, optional
-        Values of which it is harmful that any is inferred: the question becomes whether the secret
-        is one of them, and only rows of which it is true are at stake.
-    gain : pandas.DataFrame or array, optional
-        Gain of each act (rows) for each sensitive value (columns, in the domain's order or named),
-        at least 0.
 
     Examples
     --------
@@ -174,25 +167,13 @@ TIE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PairThreats:
-    """Threat under one belief, and how good the belief is, pair by pair.
+    """Threat under one belief q, and how good the belief is, pair by pair.
 
-    Attributes
-    ----------
-    level : numpy.ndarray
-        Threat level ``q(s)``; NaN where nothing is at stake.
-    threatened : numpy.ndarray
-        Probability that the row is threatened: 1, 0, or one over the number of acts that tie, since
-        ties are broken at random.
-    secret : numpy.ndarray
-        Probability ``q(s)`` of the exact secret, whatever counts as a threat.
-    truth : numpy.ndarray
-        Probability of the true answer to the question that the belief is scored by.
-    stated : numpy.ndarray
-        Probability of the most likely answer: how sure the holder of the belief is.
-    right : numpy.ndarray
-        Probability that this answer is true: 1, 0, or one over the number of answers that tie.
-    brier : numpy.ndarray
-        ``sum_c (q(c) - 1[c is true])^2`` over the answers c.
+    `level` is ``q(s)``, NaN where nothing is at stake; `threatened` the probability that the row
+    is: 1, 0, or one over the number of acts that tie, since ties are broken at random; `secret`
+    that of the exact secret. `truth` is the probability of the true answer to the question that
+    beliefs are scored by, `stated` that of the most likely one, `right` the probability that this
+    one is true, `brier` is ``sum_c (q(c) - 1[c is true])^2``.
     """
 
     level: Floats
@@ -338,11 +319,6 @@ def replicate_weights(n_batches: int, n_chains: int, replicates: int = REPLICATE
     """Weights of the batches, one line per replicate: by batches, then by chains.
 
     They are the same at every call, so that measures computed piece by piece belong together.
-
-    Examples
-    --------
-    >>> replicate_weights(4, 2, 3).shape, replicate_weights(4, 2, 3).sum(axis=1).round(9).tolist()
-    ((6, 4), [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     """
     rng = np.random.default_rng(1981)
     parts = [rng.dirichlet(np.ones(n_batches), size=replicates)]
@@ -391,11 +367,6 @@ def weighted_sum(weights: Floats, batches: Floats) -> Floats:
     """``sum_b weights[b] * batches[b]``, rounded alike in every place of the array.
 
     A product of matrices is not: its rounding depends on the number of columns.
-
-    Examples
-    --------
-    >>> weighted_sum(np.array([0.5, 0.25]), np.array([[1.0, 2.0], [4.0, 0.0]])).tolist()
-    [1.5, 1.0]
     """
     out = np.zeros(batches[0].size)
     _add_weighted(weights, np.ascontiguousarray(batches).reshape(len(batches), -1), out)
@@ -414,3 +385,263 @@ def _spread(values: Floats, n: int) -> Floats:
     with np.errstate(invalid="ignore"):
         spread = values.std(axis=0, ddof=1) * np.sqrt((n + 1) / (n - 1))
     return np.where((values == values[0]).all(axis=0), 0.0, spread)  # no rounding where exact
+
+
+# -------------------------------------------------------------------------------------------------
+# Scores against the truth, and whether stated certainty can be believed.
+
+FLOOR = 1e-4
+"""Smallest probability that the log loss sees: to be sure of something false costs 9.2 nats."""
+N_BINS = 10
+TOLERANCE = 0.03
+"""Up to this calibration error a belief is not doubted, however many people there are."""
+SCORES = ("right", "log_loss", "brier", "ece")
+DIFFERENCES = (("A", "RW"), ("A", "L"), ("L", "RW"), ("A", "I"), ("L", "I"))
+Z = 1.959963984540054
+
+
+def log_loss(truth: Floats) -> Floats:
+    """Log loss of each person, from the probability of the truth.
+
+    Examples
+    --------
+    >>> log_loss(np.array([1.0, 0.5, 0.0])).round(3).tolist()
+    [-0.0, 0.693, 9.21]
+    """
+    return np.asarray(-np.log(np.maximum(truth, FLOOR)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bins:
+    """Pairs of one belief by how sure it is of its best guess."""
+
+    bin: Ints
+    people: Floats
+    stated: Floats
+    right: Floats
+    chance: Floats
+
+    @classmethod
+    def of(cls, pairs: PairThreats, people: Ints) -> _Bins:
+        # A belief of exactly 0.6 belongs to the bin that begins there, whatever its last digit.
+        # A batch of draws that knows nobody like a person has no belief (NaN), and no error then.
+        stated = np.nan_to_num(pairs.stated)
+        place = np.minimum(np.floor(N_BINS * stated + 1e-9), N_BINS - 1).astype(np.int64)
+
+        def total(values: Floats) -> Floats:
+            return np.bincount(place, values * people, N_BINS).astype(np.float64)
+
+        return cls(
+            place,
+            total(np.ones(len(place))),
+            total(pairs.stated),
+            total(pairs.right),
+            np.sqrt(total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0))),  # beliefs round
+        )
+
+    @property
+    def error(self) -> float:
+        """Mean gap between stated and observed."""
+        return float(np.abs(self.stated - self.right).sum() / self.people.sum())
+
+    @property
+    def error_by_chance(self) -> tuple[float, float]:
+        """Mean and standard deviation of the error of a calibrated belief with these statements.
+
+        The gap of a bin is then about normal around zero, and its size half-normal.
+        """
+        n = self.people.sum()
+        mean = np.sqrt(2 / np.pi) * self.chance.sum() / n
+        return float(mean), float(np.sqrt((1 - 2 / np.pi) * (self.chance**2).sum()) / n)
+
+
+def calibration_error(pairs: PairThreats, people: Ints) -> float:
+    """Mean gap between the belief in the best guess and how often it is right (ECE)."""
+    return _Bins.of(pairs, people).error
+
+
+def mean_scores(pairs: PairThreats, people: Ints) -> Floats:
+    """Mean of every score of `SCORES` over people."""
+    n = people.sum()
+    means = [float(v @ people) / n for v in (pairs.right, log_loss(pairs.truth), pairs.brier)]
+    return np.array([*means, calibration_error(pairs, people)])
+
+
+def _terms(pairs: PairThreats, people: Ints) -> Floats:
+    """What each pair contributes to every score, shape ``(scores, pairs)``.
+
+    The gap of a bin keeps its sign when a few people more or less are looked at, so the error is
+    an average of signed gaps.
+    """
+    bins = _Bins.of(pairs, people)
+    sign = np.sign(bins.stated - bins.right)[bins.bin]
+    gaps = sign * (pairs.stated - pairs.right)
+    return np.stack([pairs.right, log_loss(pairs.truth), pairs.brier, gaps])
+
+
+def _sampling_error(terms: Floats, people: Ints) -> Floats:
+    """Standard error of averages over people, who are taken as a sample of people like them."""
+    n = float(people.sum())
+    if n < 2:
+        return np.full(len(terms), np.nan)
+    mean = terms @ people / n
+    return np.asarray(np.sqrt(((terms - mean[:, None]) ** 2) @ people / (n - 1) / n))
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What stated probabilities of one belief are worth."""
+
+    belief: str
+    excess: float
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of all beliefs: `RiskAssessment.scores`, `score_differences` and `calibration`."""
+
+    table: pd.DataFrame
+    differences: pd.DataFrame
+    calibration: pd.DataFrame
+
+    @cached_property
+    def cautions(self) -> Mapping[str, Caution]:
+        """Beliefs whose stated probabilities are not to be taken at their word, by letter."""
+        out = {}
+        for letter in ("A", "L"):
+            line = _numbers(self.table, BELIEFS[letter])
+            by_chance = line["ece_chance"] + 2 * line["ece_chance_sd"]
+            if line["ece"] <= max(TOLERANCE, by_chance):
+                continue
+            excess = line["stated"] - line["right"]
+            how = "surer than right" if excess > 0 else "less sure than right"
+            if abs(excess) < line["ece"] / 2:
+                how = "too sure about some people and not sure enough about others"
+            out[letter] = Caution(
+                letter,
+                excess,
+                f"The {BELIEFS[letter]} is {how}: on average {share(line['stated'])} sure of the "
+                f"best guess, which is true for {share(line['right'])} of the people "
+                f"(calibration error {number(100 * line['ece'], 2)} points).",
+            )
+        return out
+
+    @property
+    def below_random_worlds(self) -> bool:
+        """Whether the attacker's log loss exceeds that of random worlds by two standard errors."""
+        line = _numbers(self.differences, "attacker - random_worlds")
+        error = line["log_loss_se"]
+        return bool(line["log_loss"] > (0.0 if np.isnan(error) else 2 * error) + 1e-12)
+
+    @property
+    def below_text(self) -> str:
+        """What follows from `below_random_worlds`, in words; empty where it is not so."""
+        if not self.below_random_worlds:
+            return ""
+        line = _numbers(self.differences, "attacker - random_worlds")
+        return (
+            "The attacker's beliefs score below those of somebody to whom all compatible tables "
+            f"are equally likely (log loss worse by {number(line['log_loss'], 2)} "
+            f"± {number(line['log_loss_se'], 2)} nats): they are too sure of false values. "
+            "Relative threats are ratios of such beliefs and cannot be relied on."
+        )
+
+    def worst_bin(self, letter: str) -> str:
+        """The bin in which stated and observed certainty differ for most people, as a sentence."""
+        worst = max(
+            self.bins(BELIEFS[letter]), key=lambda b: b["people"] * abs(b["stated"] - b["observed"])
+        )
+        who = BELIEFS[letter].replace("_", " ")
+        people = count(worst["people"], "person", "people")
+        return (
+            f"Of {people} about whom the {who} was {100 * worst['from']:.0f}–"
+            f"{100 * worst['to']:.0f}% sure, the best guess was right for "
+            f"{share(worst['observed'])}."
+        )
+
+    def bins(self, belief: str) -> list[dict[str, float]]:
+        """Lines of `calibration` of one belief as plain numbers, with the bin's ends."""
+        lines = self.calibration.loc[belief]
+        bins = pd.IntervalIndex(lines.index.tolist())
+        ends = pd.DataFrame({"from": bins.left, "to": bins.right}, index=lines.index)
+        return [
+            {str(k): float(v) for k, v in line.items()}
+            for line in ends.join(lines).to_dict("records")
+        ]
+
+
+def _numbers(frame: pd.DataFrame, label: str) -> dict[str, float]:
+    """One line of a frame as plain numbers."""
+    return dict(
+        zip(map(str, frame.columns), frame.loc[label].to_numpy(float).tolist(), strict=True)
+    )
+
+
+def score(threats: Threats, people: Ints, replicates: Replicates) -> Scores:
+    """Score all beliefs."""
+    letters = list(BELIEFS)
+    terms = {letter: _terms(threats[letter], people) for letter in letters}
+    means = np.stack([mean_scores(threats[letter], people) for letter in letters])
+    again = np.stack(
+        [
+            np.stack([mean_scores(r.get(k, threats[k]), people) for k in letters])
+            for r in replicates.threats
+        ]
+        or [means]
+    )
+
+    def simulation(values: Floats, drawn: bool) -> Floats:
+        if replicates.threats:
+            return replicates.error(values)
+        return np.full(len(SCORES), replicates.otherwise if drawn else 0.0)
+
+    lines, differences = {}, {}
+    for i, letter in enumerate(letters):
+        error = np.hypot(
+            _sampling_error(terms[letter], people), simulation(again[:, i], letter in "AL")
+        )
+        lines[BELIEFS[letter]] = _line(means[i], error) | _certainty(threats[letter], people)
+    for one, two in DIFFERENCES:
+        i, j = letters.index(one), letters.index(two)
+        error = np.hypot(
+            _sampling_error(terms[one] - terms[two], people),
+            simulation(again[:, i] - again[:, j], drawn=True),
+        )
+        differences[f"{BELIEFS[one]} - {BELIEFS[two]}"] = _line(means[i] - means[j], error)
+    return Scores(
+        pd.DataFrame.from_dict(lines, orient="index").rename_axis("belief"),
+        pd.DataFrame.from_dict(differences, orient="index").rename_axis("difference"),
+        pd.concat({BELIEFS[k]: _bin_table(threats[k], people) for k in letters}, names=["belief"]),
+    )
+
+
+def _line(values: Floats, errors: Floats) -> dict[str, float]:
+    named = dict(zip(SCORES, values.tolist(), strict=True))
+    return named | {f"{k}_se": e for k, e in zip(SCORES, errors.tolist(), strict=True)}
+
+
+def _certainty(pairs: PairThreats, people: Ints) -> dict[str, float]:
+    mean, sd = _Bins.of(pairs, people).error_by_chance
+    stated = float(pairs.stated @ people) / float(people.sum())
+    return {"stated": stated, "ece_chance": mean, "ece_chance_sd": sd}
+
+
+def _bin_table(pairs: PairThreats, people: Ints) -> pd.DataFrame:
+    bins = _Bins.of(pairs, people)
+    shown = bins.people > 0
+    n, stated, right = bins.people[shown], bins.stated[shown], bins.right[shown]
+    observed = right / n
+    middle = (observed + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * np.sqrt(observed * (1 - observed) / n + Z**2 / (4 * n**2))
+    edges = np.linspace(0.0, 1.0, N_BINS + 1).round(12)
+    return pd.DataFrame(
+        {
+            "stated": stated / n,
+            "observed": observed,
+            "people": n.astype(np.int64),
+            "low": np.clip(middle - half, 0.0, 1.0),
+            "high": np.clip(middle + half, 0.0, 1.0),
+        },
+        index=pd.IntervalIndex.from_breaks(edges, closed="left", name="bin")[shown],
+    )

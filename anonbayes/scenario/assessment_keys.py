@@ -161,7 +161,7 @@ class AssessmentLimits(Section):
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
-        from anonbayes.risk.limits import check_measure_limits
+        from anonbayes.risk.measures import check_measure_limits
 
         for name in ("at_most", "at_least"):
             try:

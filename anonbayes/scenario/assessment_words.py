@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.assessment import RiskAssessment
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
     from anonbayes.scenario.release_assessment import Assessed, Assessment
     from anonbayes.tables.table import ReleasedTable
 
@@ -70,14 +70,14 @@ def population_shares(post: Posterior) -> pd.DataFrame:
 
 def threat_limits(limits: AssessmentLimits, risk: RiskAssessment | None) -> tuple[Limit, ...]:
     """Return the limits on threats, compared."""
-    from anonbayes.risk.limits import check_limits
+    from anonbayes.risk.measures import check_limits
 
     return () if risk is None else check_limits(risk, **limits.threats)
 
 
 def all_limits(limits: AssessmentLimits, risk: RiskAssessment) -> tuple[Limit, ...]:
     """Limits on threats, and on the groups of the release."""
-    from anonbayes.risk.limits import check_preset
+    from anonbayes.risk.measures import check_preset
 
     named = () if limits.preset is None else (check_preset(risk.post.table, limits.preset),)
     return (*threat_limits(limits, risk), *named)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anonbayes.beliefs.editions import People as WhoIsWho
     from anonbayes.inference.posterior import Posterior
     from anonbayes.risk.actors import Actor, Attackers
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
     from anonbayes.scenario.people_in_clear import People
     from anonbayes.scenario.release_assessment import Assessment
     from anonbayes.tables.evidence import KnownValues
@@ -172,7 +172,7 @@ def _actor(
 
 def limits_of(asked: Sequence[Attacker], found: Attackers | None) -> Iterator[Limit]:
     """Yield the limits of each attacker."""
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
 
     for one in asked:
         for measure, limit in one.at_most.items():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.notions.ldp import Audit
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
     from anonbayes.scenario.load import Scenario
 
 __all__ = [
@@ -77,7 +77,7 @@ def compare_limits(
     measures : mapping of str to str
         Name of the measure that each key limits.
     """
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
 
     given = {name: getattr(limits, name) for name in measures}
     return tuple(

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from anonbayes.risk.actors import Attackers
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.comparison import Comparison, Recommendation
-    from anonbayes.risk.limits import Limit
+    from anonbayes.risk.measures import Limit
     from anonbayes.risk.minimality import Downcoding
     from anonbayes.risk.people import Truth
     from anonbayes.tables.table import ReleasedTable
@@ -447,7 +447,7 @@ class PreparedAssessment:
     def _other_limits(
         self, measures: Mapping[str, float], judged: DiagnosticReport
     ) -> Iterator[Limit]:
-        from anonbayes.risk.limits import Limit, check_preset
+        from anonbayes.risk.measures import Limit, check_preset
 
         asked = self.settings.limits
         yield from compare_limits(asked, measures, IDENTITY_LIMITS)
@@ -544,7 +544,7 @@ class AssessmentSweep:
 
     def _limits(self, measures: Mapping[str, float]) -> tuple[Limit, ...]:
         """One release must keep all limits; which one is the answer."""
-        from anonbayes.risk.limits import Limit
+        from anonbayes.risk.measures import Limit
 
         return (Limit("limits", "acceptable", 1.0, measures["acceptable"], least=True),)
 

@@ -24,7 +24,7 @@ FUNCTIONS = {
 }  # fmt: skip
 # Calls that look like writers and are none, with the reason.
 HARMLESS = {
-    ("reporting/pictures.py", "savefig"): "draws into memory",
+    ("reporting/page.py", "savefig"): "draws into memory",
     ("inference/run.py", "savez"): "packs into memory",
     ("compat/__init__.py", "to_netcdf"): "writes to a file that `new_file` opened",
     ("datasets.py", "ZipFile"): "reads from memory",

@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 import anonbayes as ab
 from anonbayes.diagnostics import plot_geweke
 from anonbayes.formats import number, ratio, share
-from anonbayes.reporting import pictures
-from anonbayes.reporting.page import render
+from anonbayes.reporting.page import chain_pictures, draw, render
 from anonbayes.reporting.sections import by_number, row_contributions, row_table
-from anonbayes.risk.limits import check_limits
+from anonbayes.risk.measures import check_limits
 
 EVIL = "<script>alert(1)</script>"
 
@@ -152,10 +151,12 @@ def test_sampled_chains_are_reported():
 
 @pytest.mark.parametrize(("draws", "drawn"), [(5, False), (42, False), (43, True)])
 def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
-    monkeypatch.setattr(pictures, "draw", lambda plot, title, *_, **__: (plot(), title))
+    monkeypatch.setattr(
+        "anonbayes.reporting.page.draw", lambda plot, title, *_, **__: (plot(), title)
+    )
     table = ab.datasets.load("table1_anatomy")
     post = ab.fit(table, seed=1, draws=draws, tune=10, chains=2, progressbar=False)
-    titles = [title for _, title in pictures.chain_pictures(post, ab.diagnose(post))]
+    titles = [title for _, title in chain_pictures(post, ab.diagnose(post))]
     assert ("Early against late draws" in titles) == drawn
     assert "How long draws remember" in titles
     if not drawn:
@@ -289,7 +290,7 @@ def test_letters_that_the_font_lacks_are_left_to_the_browser():
         return figure
 
     def text(title):
-        uri = pictures.draw(lambda: plot(title), "", "").uri
+        uri = draw(lambda: plot(title), "", "").uri
         return base64.b64decode(uri.split(",")[1]).decode()
 
     assert ">心臓病</text>" in text("心臓病")
@@ -303,4 +304,4 @@ def test_other_warnings_of_a_picture_are_passed_on():
             super().savefig(*args, **kwargs)
 
     with pytest.warns(UserWarning, match="mind the gap"):
-        pictures.draw(Warns, "", "")
+        draw(Warns, "", "")

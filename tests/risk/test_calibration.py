@@ -11,9 +11,8 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.reporting.page import render
-from anonbayes.risk.calibration import score
-from anonbayes.risk.limits import check_limits
-from anonbayes.risk.threats import Replicates, pair_threats, read_gain
+from anonbayes.risk.measures import check_limits
+from anonbayes.risk.threats import Replicates, pair_threats, read_gain, score
 
 SCORES = ["right", "log_loss", "brier", "ece"]
 

@@ -237,7 +237,8 @@ def test_threshold_curve_reads_as_rows_above(risks):
     for cut in (0.9, 1.5, 2.5):
         # Steps change at a value: just right of the cut the curve is what lies above it.
         at = y[np.flatnonzero(x > cut).max()]
-        assert at == pytest.approx(risk.above(cut)["threatened_A"].sum() / 3000)
+        above = risk.threatened[risk.threatened["Ti"] > cut]
+        assert at == pytest.approx(above["threatened_A"].sum() / 3000)
 
 
 def test_group_sizes_add_up(risks):

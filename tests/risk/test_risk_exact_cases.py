@@ -204,7 +204,7 @@ def test_planted_leak():
     assert set(top.index) == victims
     assert top["p_A"].tolist() == [1.0] * 5
     np.testing.assert_allclose(top["Ti"], expected, rtol=1e-10)
-    assert set(risk.above(expected * 0.99).index) == victims
+    assert set(risk.threatened.index[risk.threatened["Ti"] > 0.99 * expected]) == victims
     assert risk.homogeneous_groups["size"].tolist() == [5]
     assert risk.homogeneous_groups["revealed"].tolist() == ["HIV"]
     lookup = [p_l.loc[b, s] for b, s in zip(band, people["secret"], strict=True)]

@@ -9,7 +9,7 @@ import pytest
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import plain
-from anonbayes.risk.limits import Limit
+from anonbayes.risk.measures import Limit
 from anonbayes.scenario.load import load
 from anonbayes.scenario.outputs import Place, Result, content_of, told_of_compiling
 
