@@ -22,7 +22,8 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import Estimate, check_informative
 from anonbayes.inference.posterior import Posterior
-from anonbayes.notions.idldp import chosen_mask, value_array
+from anonbayes.notions.ldp import sensitive_mask
+from anonbayes.notions.selective import value_array
 
 __all__ = [
     "COVERAGES",
@@ -304,7 +305,7 @@ def from_confidence(
         lower = lower_counts(support, n, *bits, alpha)
     else:
         # Capped budgets hold whatever the number of users.
-        tuned = int((~chosen_mask(domain, sensitive)).sum())
+        tuned = int((~sensitive_mask(domain, sensitive)).sum())
         allowed = allow_errors(alpha, n, gamma, tuned)
         lower = exact_lower_counts(support, n, *bits, allowed.level)
     return make_budgets(
@@ -456,7 +457,7 @@ def from_posterior(
     if coverage == "pointwise":
         lower, allowed = quantile(alpha), Allowance(alpha, gamma)
     else:
-        lower, allowed = _keep_bound(quantile, alpha, n, gamma, ~chosen_mask(domain, sensitive))
+        lower, allowed = _keep_bound(quantile, alpha, n, gamma, ~sensitive_mask(domain, sensitive))
     # A value that is not counted on is not a wrong one: it needs no room for errors.
     counted_on = reidentification_budget(lower, n, allowed.target)
     return make_budgets(

@@ -19,7 +19,7 @@ from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import Estimate, inverse_variance, score_interval
-from anonbayes.notions.idldp import chosen_mask
+from anonbayes.notions.ldp import sensitive_mask
 
 __all__ = ["Collection", "collect", "combine"]
 RULES: dict[str, Callable[..., Budgets]] = {
@@ -130,7 +130,7 @@ def collect(
     """
     one_of("rule", rule, RULES)
     one_of("coverage", coverage, COVERAGES)
-    chosen = chosen_mask(domain, sensitive)
+    chosen = sensitive_mask(domain, sensitive)
     codes = domain.encode(values).astype(np.int64)
     n = len(codes)
     if n < 2:

@@ -14,8 +14,8 @@ from anonbayes.arrays import Floats, Mask, read_number, read_numbers, read_whole
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import Table, number
-from anonbayes.notions.idldp import chosen_mask, value_array
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.notions.ldp import check_epsilon, sensitive_mask
+from anonbayes.notions.selective import value_array
 
 __all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
 
@@ -330,7 +330,7 @@ def make_budgets(
 ) -> Budgets:
     """Budgets for lower bounds on the counts, with the sensitive values' capped."""
     tuned = reidentification_budget(at_least, n, gamma) if epsilon is None else epsilon
-    mask = chosen_mask(domain, sensitive)
+    mask = sensitive_mask(domain, sensitive)
     limit = check_epsilon(cap, "cap")
     return Budgets(
         domain,

@@ -27,13 +27,13 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import Source, generator, randomness
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import (
@@ -261,12 +261,21 @@ class Channel(ABC):
         budgets = (largest_ratio(some.own, some.other, some.alike) for some in self.ratios())
         return max(budgets, default=0.0)
 
-    def with_epsilon(self, epsilon: float) -> Channel:
-        """Return a channel of the same kind with another budget and default settings."""
-        raise ChannelError(
-            f"{type(self).__name__} has no budget that could be changed; give a function that "
-            "returns a channel for each epsilon."
-        )
+    #: Settings beside domain and budget that `with_epsilon` keeps; None without a budget to change.
+    keeps: tuple[str, ...] | None = None
+
+    def with_epsilon(self, epsilon: float) -> Self:
+        """Return a channel of the same kind with another budget; other settings are the default."""
+        if self.keeps is None:
+            raise ChannelError(
+                f"{type(self).__name__} has no budget that could be changed; give a function that "
+                "returns a channel for each epsilon."
+            )
+        kept = {name: getattr(self, name) for name in self.keeps}
+        if self.sensitive is not None and "sensitive" in kept:
+            kept["sensitive"] = self.domain.decode(np.flatnonzero(self.sensitive))
+        make: Callable[..., Self] = type(self)
+        return make(self.domain, epsilon, **kept)
 
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)``: the probability with which a report is pure noise."""
@@ -295,8 +304,7 @@ class Channel(ABC):
     def matrix(self) -> Floats:
         """``Q``, shape (K, number of reports), rows and columns in order."""
         raise ChannelError(
-            f"The reports of {type(self).__name__} cannot be listed; use apply, adjoint, "
-            "likelihood or evidence."
+            f"The reports of {type(self).__name__} cannot be listed; use likelihood or evidence."
         )
 
     def apply(self, p: npt.ArrayLike) -> Floats:
@@ -306,11 +314,6 @@ class Channel(ABC):
         values; so it is in all methods below.
         """
         return shares_of(p, self.domain) @ self.matrix()
-
-    def adjoint(self, weights: npt.ArrayLike) -> Floats:
-        """Mean of ``weights`` (one per report) given each true value: ``Q weights``."""
-        matrix = self.matrix()
-        return matrix @ report_weights(weights, matrix.shape[1])
 
     def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
         """Log-likelihood of the distribution `p` given the reports, including constants."""
@@ -600,7 +603,7 @@ def check_matrix_size(channel: Channel, n_reports: int) -> None:
     if len(channel.domain) * n_reports > MAX_MATRIX:
         raise ChannelError(
             f"The matrix of {channel!r} has {len(channel.domain)} x {n_reports} entries, more "
-            f"than {MAX_MATRIX}; use apply, adjoint or likelihood instead."
+            f"than {MAX_MATRIX}; use apply or likelihood instead."
         )
 
 
@@ -614,14 +617,3 @@ def whole_reports(channel: Channel, numbers: Floats, count: int) -> Ints:
             f"{count - 1}."
         )
     return numbers.astype(np.int64)
-
-
-def report_weights(weights: npt.ArrayLike, n_reports: int) -> Floats:
-    """Return the weights of all possible reports; raise `ChannelError` unless each has one."""
-    array = read_numbers("weights", weights, error=ChannelError)
-    if array.ndim == 0 or array.shape[0] != n_reports:
-        raise ChannelError(
-            f"weights must have one number for each of the {n_reports} reports, got shape "
-            f"{array.shape}."
-        )
-    return array

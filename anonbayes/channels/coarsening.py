@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
-from anonbayes.domains import Domain, factorize, list_of, object_array
+from anonbayes.domains import Domain, factorize, list_of, number_place, object_array, plain
 from anonbayes.errors import ChannelError, DomainError, nearest
 from anonbayes.notions.ldp import Ratios, matrix_ratios
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 SLACK = 1e-9
 MOST_BINS = 1_000_000
 
-__all__ = ["Generalization", "UniformQuantizer", "check_gamma", "n_bins", "uniform_edges"]
+__all__ = ["BinnedDomain", "Generalization", "UniformQuantizer", "check_gamma", "n_bins"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -334,6 +335,103 @@ class UniformQuantizer(Generalization):
                 f"{self.upper:g}] of the quantizer."
             )
         return np.searchsorted(self.edges[1:-1], numbers, side="right").astype(np.int64)
+
+
+class BinnedDomain(Domain):
+    """Bins of equal width in a bounded range: an ordered domain for all numbers in the range.
+
+    The values are the midpoints of the bins. Any number in the range, or its text, belongs to a bin
+    ``[a_i, a_(i+1))``; the last bin includes the upper end.
+
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+    lower, upper : float
+        The range.
+    bins : int
+        Number of bins.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> income = ab.BinnedDomain("income", 0, 5000, 5)
+    >>> income.values, income.find(1999.5), income.encode([0, 2500, 5000]).tolist()
+    ((500, 1500, 2500, 3500, 4500), 1, [0, 2, 4])
+    >>> income.labels[1], income.find("[1000, 2000)")
+    ('[1000, 2000)', 1)
+    """
+
+    lower: float
+    upper: float
+
+    def __init__(self, name: str, lower: float, upper: float, bins: int) -> None:
+        least = read_number("lower", lower, error=DomainError)
+        most = read_number("upper", upper, error=DomainError)
+        if not (math.isfinite(least) and math.isfinite(most) and least < most):
+            raise DomainError(
+                f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper."
+            )
+        number = read_whole("bins", bins, least=1, error=DomainError)
+        edges = uniform_edges(least, most, number)
+        object.__setattr__(self, "lower", least)
+        object.__setattr__(self, "upper", most)
+        object.__setattr__(self, "edges", edges)
+        super().__init__(name, ((edges[:-1] + edges[1:]) / 2).tolist())
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The bins as texts, ``[0, 10)``."""
+        ends = [f"{end:.12g}" for end in self.edges.tolist()]  # type: ignore[attr-defined]
+        last = len(ends) - 2
+        return tuple(
+            f"[{ends[i]}, {ends[i + 1]}{']' if i == last else ')'}" for i in range(last + 1)
+        )
+
+    def renamed(self, name: str) -> BinnedDomain:
+        """Return the same bins for an attribute of another name."""
+        return BinnedDomain(name, self.lower, self.upper, len(self))
+
+    def find(self, value: object) -> int | None:
+        """Return the bin of a number, of its text, or of the bin's own label."""
+        item = plain(value)
+        number = number_place(item)
+        if number is None:
+            return self.by_label.get(item) if isinstance(item, str) else None
+        if not self.lower <= number <= self.upper:
+            return None
+        return int(self._bins(np.array([number]))[0])
+
+    def index(self, value: object) -> int:
+        """Return the bin of a number; raise `DomainError` for one outside the range."""
+        code = self.find(value)
+        if code is None:
+            raise DomainError(
+                f"{value!r} is not a number from {self.lower:g} to {self.upper:g}, the range of "
+                f"{self.name!r}."
+            )
+        return code
+
+    def encode(self, values: Iterable[object]) -> Ints:
+        """Bins of many numbers; raise `DomainError` naming the first row outside the range."""
+        items = values if hasattr(values, "__array__") else list(values)
+        array = np.asarray(items)
+        if array.ndim == 1 and array.dtype.kind in "iuf":
+            inside = (array >= self.lower) & (array <= self.upper)
+            if inside.all():
+                return self._bins(array.astype(float))
+        codes = [self.find(value) for value in items]  # type: ignore[union-attr]
+        if None in codes:
+            row = codes.index(None)
+            raise DomainError(
+                f"Column {self.name!r}, row {row}: {plain(array[row])!r} is not a number from "
+                f"{self.lower:g} to {self.upper:g}."
+            )
+        return np.array(codes, dtype=np.int64)
+
+    def _bins(self, numbers: Floats) -> Ints:
+        inner = self.edges[1:-1]  # type: ignore[attr-defined]
+        return np.searchsorted(inner, numbers, side="right").astype(np.int64)
 
 
 def n_bins(lower: float, upper: float, gamma: float) -> int:

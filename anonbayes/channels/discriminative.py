@@ -12,7 +12,7 @@ from anonbayes.arrays import Floats, Mask
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
-from anonbayes.notions.idldp import InputDiscriminative, MinID, OneID, budget_array
+from anonbayes.notions.selective import InputDiscriminative, MinID, OneID, budget_array
 
 __all__ = ["NOTIONS", "InputDiscriminativeUE", "Optimum", "objective", "optimum"]
 

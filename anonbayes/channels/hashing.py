@@ -141,6 +141,8 @@ class LocalHashing(PureChannel):
     array([0.8, 0.2])
     """
 
+    keeps = ("g",)
+
     @budget_second("g", "epsilon")
     def __init__(self, domain: Domain | int, epsilon: float, *, g: int | None = None) -> None:
         self.domain = domain if isinstance(domain, Domain) else IntegerDomain(domain)
@@ -419,10 +421,6 @@ class LocalHashing(PureChannel):
         """Describe a report that distinguishes `x` from `other`."""
         first, second = self.domain.values[x], self.domain.values[other]
         return f"the hash of {first!r}, under a hash function that separates it from {second!r}"
-
-    def with_epsilon(self, epsilon: float) -> LocalHashing:
-        """Return the channel with another budget and the same number of symbols."""
-        return LocalHashing(self.domain, epsilon, g=self.g)
 
     def total_variation(self) -> float | None:
         """Two values with different hashes; see `Channel.total_variation`."""

@@ -19,7 +19,6 @@ from anonbayes.channels.base import (
     by_appearance,
     check_matrix_size,
     check_reports,
-    report_weights,
     usable,
 )
 from anonbayes.channels.pure import PureChannel
@@ -68,6 +67,8 @@ class UtilityOptimizedRR(PureChannel):
     >>> channel.estimate(["HIV"] * 40 + ["flu"] * 30 + ["cold"] * 30).p.round(6)
     array([0.2, 0.4, 0.4])
     """
+
+    keeps = ("sensitive",)
 
     @budget_second("sensitive", "epsilon")
     def __init__(self, domain: Domain, epsilon: float, *, sensitive: Iterable[object]) -> None:
@@ -147,11 +148,6 @@ class UtilityOptimizedRR(PureChannel):
     def apply(self, p: npt.ArrayLike) -> Floats:
         """Distribution of the reports, ``p Q``, in ``O(K)``."""
         return self.support(shares_of(p, self.domain))
-
-    def adjoint(self, weights: npt.ArrayLike) -> Floats:
-        """Mean of the report's weight given each true value, ``Q weights``, in ``O(K)``."""
-        weights = report_weights(weights, len(self.domain))
-        return float(self.miss @ weights) + (self.hit - self.miss) * weights
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution, from the counts of the reports alone."""
@@ -261,12 +257,6 @@ class UtilityOptimizedRR(PureChannel):
         """Return the report of `x` itself."""
         return self.domain.values[x]
 
-    def with_epsilon(self, epsilon: float) -> UtilityOptimizedRR:
-        """Return the channel with another budget."""
-        return UtilityOptimizedRR(
-            self.domain, epsilon, sensitive=self.domain.decode(self.sensitive.nonzero()[0])
-        )
-
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)``; see `Channel.common_mass`."""
         return float(self.miss.sum()) if len(self.domain) > 1 else 1.0
@@ -310,12 +300,10 @@ class RandomizedResponse(UtilityOptimizedRR):
     array([0.3, 0.7])
     """
 
+    keeps = ()
+
     def __init__(self, domain: Domain, epsilon: float) -> None:
         super().__init__(domain, epsilon, sensitive=domain.values)
-
-    def with_epsilon(self, epsilon: float) -> RandomizedResponse:
-        """Return the channel with another budget."""
-        return RandomizedResponse(self.domain, epsilon)
 
     def symbols(self) -> Symbols:
         """As many symbols as there are values."""

@@ -384,6 +384,8 @@ class RAPPOR(BitChannel):
     1.0
     """
 
+    keeps = ()
+
     @budget_second("epsilon", "theta")
     def __init__(self, domain: Domain, epsilon: float, *, theta: float | None = None) -> None:
         budget = check_epsilon(epsilon)
@@ -391,10 +393,6 @@ class RAPPOR(BitChannel):
         stay_down = bot_probability(self.theta, budget)
         super().__init__(domain, self.theta, self.theta * np.exp(-budget) / stay_down)
         self.epsilon = budget
-
-    def with_epsilon(self, epsilon: float) -> RAPPOR:
-        """Return the classic channel with another budget."""
-        return RAPPOR(self.domain, epsilon)
 
 
 class UtilityOptimizedRAPPOR(BitChannel):
@@ -426,6 +424,8 @@ class UtilityOptimizedRAPPOR(BitChannel):
     >>> round(best.worst_case_loss(1) / classic.worst_case_loss(1), 3)
     0.943
     """
+
+    keeps = ("sensitive",)
 
     @budget_second("sensitive", "epsilon", "theta")
     def __init__(
@@ -461,11 +461,6 @@ class UtilityOptimizedRAPPOR(BitChannel):
         chosen = list(sensitive)
         n_sensitive, budget = int(sensitive_mask(domain, chosen).sum()), check_epsilon(epsilon)
         return cls(domain, budget, sensitive=chosen, theta=best_theta(n_sensitive, budget))
-
-    def with_epsilon(self, epsilon: float) -> UtilityOptimizedRAPPOR:
-        """Return the classic channel with another budget."""
-        chosen = self.domain.decode(self.sensitive.nonzero()[0])
-        return UtilityOptimizedRAPPOR(self.domain, epsilon, sensitive=chosen)
 
 
 def best_theta(n_sensitive: int, epsilon: float) -> float | None:

@@ -61,7 +61,7 @@ def advise(
     error in the worst case. With --json: notion, reports, norm, mechanisms (mechanism, loss,
     times_best, report).
     """
-    from anonbayes.channels.advice import choose_channel
+    from anonbayes.channels.registry import choose_channel
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values
 
@@ -108,7 +108,7 @@ def describe(
     import math
 
     from anonbayes.channels.base import Channel
-    from anonbayes.channels.shuffle import shuffled
+    from anonbayes.notions.consequences import shuffled
 
     mechanism, epsilon, sensitive = (
         asked.values[name] for name in ("mechanism", "epsilon", "sensitive")
@@ -155,7 +155,7 @@ def describe(
 
 def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -> list[Notion]:
     from anonbayes.notions.ldp import LDP
-    from anonbayes.notions.uldp import ULDP
+    from anonbayes.notions.selective import ULDP
 
     if epsilon is None:  # budgets of their own
         return [] if channel.notion is None else [channel.notion]
@@ -284,7 +284,7 @@ def _reports(sent: dict[str, list[str]], kept: dict[str, pd.Series]) -> pd.DataF
 
 def _several(asked: Asked, columns: list[str]) -> Any:
     """Several attributes under one budget."""
-    from anonbayes.channels.attributes import Attributes
+    from anonbayes.channels.several import Attributes
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values
 

@@ -240,14 +240,26 @@ def check_epsilon(epsilon: Any, argument: str = "epsilon") -> float:
     return number
 
 
-def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> npt.NDArray[np.bool_]:
-    """Boolean mask of the sensitive values; raise `DomainError` for a value outside the domain."""
-    lone = isinstance(sensitive, np.ndarray) and sensitive.ndim == 0
-    if isinstance(sensitive, str) or lone or not isinstance(sensitive, Iterable):
+def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
+    """Mask of the sensitive values, given as a list or, unless they are truth values, as the mask.
+
+    Raise `DomainError` for a value outside the domain.
+
+    Examples
+    --------
+    >>> domain = Domain("x", ["a", "b", "c"])
+    >>> sensitive_mask(domain, ["c"]).tolist()
+    [False, False, True]
+    """
+    array = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
+    if isinstance(sensitive, str) or not isinstance(sensitive, Iterable) or array.ndim == 0:
         what = "one text" if isinstance(sensitive, str) else "not a list"
         raise AnonbayesError(
             f"sensitive={sensitive!r} is {what}; give the sensitive values as a list."
         )
+    is_mask = array.dtype == bool and array.shape == (len(domain),)
+    if is_mask and not isinstance(domain.values[0], bool):
+        return array
     if sensitive is domain.values:
         return np.ones(len(domain), dtype=bool)
     mask = np.zeros(len(domain), dtype=bool)

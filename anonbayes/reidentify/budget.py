@@ -17,7 +17,8 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
-from anonbayes.notions.idldp import budget_array, chosen_mask, value_array
+from anonbayes.notions.ldp import sensitive_mask
+from anonbayes.notions.selective import budget_array, value_array
 
 __all__ = [
     "Attack",
@@ -426,7 +427,7 @@ def expected_budget_attack(
     """
     held = _read_counts(counts, channel.domain)
     epsilon = budget_array(budgets, channel.domain)
-    is_open = ~chosen_mask(channel.domain, sensitive)
+    is_open = ~sensitive_mask(channel.domain, sensitive)
     hit, miss = channel.hit, channel.miss
     success = _success(hit, miss, held, epsilon)
     with np.errstate(divide="ignore"):

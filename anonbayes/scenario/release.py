@@ -465,7 +465,7 @@ def _channel(domain: Domain, how: ColumnRelease) -> Any:
         assert how.lower is not None and how.upper is not None and how.bins is not None
         return UniformQuantizer(how.lower, how.upper, how.bins, domain=domain)
     if how.method in NUMERIC:
-        from anonbayes.channels.numbers import BinnedDomain
+        from anonbayes.channels.coarsening import BinnedDomain
 
         assert how.lower is not None and how.upper is not None and how.bins is not None
         binned = BinnedDomain(domain.name, how.lower, how.upper, how.bins)

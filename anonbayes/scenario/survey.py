@@ -288,7 +288,7 @@ class PreparedSurvey:
     def _shuffled(self, n: int) -> dict[str, float]:
         """Central budget of all reports once nobody knows who sent which, where there is one."""
         from anonbayes.channels.base import Channel
-        from anonbayes.channels.shuffle import shuffled
+        from anonbayes.notions.consequences import shuffled
 
         if not isinstance(self.channel, Channel) or not math.isfinite(self.channel.ldp_budget()):
             return {}
@@ -297,7 +297,7 @@ class PreparedSurvey:
 
     def _audits(self) -> Iterator[Audit]:
         from anonbayes.notions.ldp import LDP
-        from anonbayes.notions.uldp import ULDP
+        from anonbayes.notions.selective import ULDP
 
         how = self.settings.mechanism
         if how.epsilon is None:
@@ -431,7 +431,7 @@ def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:
 
 
 def _attributes(how: SurveyMechanism, values: Mapping[str, Any]) -> Any:
-    from anonbayes.channels.attributes import Attributes
+    from anonbayes.channels.several import Attributes
     from anonbayes.domains import Domain
 
     domains = [Domain(name, list(each)) for name, each in values.items()]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.channels.attributes import _products, _scores, _supported
+from anonbayes.channels.several import _products, _scores, _supported
 
 SEX, REGION = ab.Domain("sex", "fm"), ab.Domain("region", "abc")
 JOINT = np.array([[0.3, 0.1, 0.1], [0.05, 0.25, 0.2]])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.shuffle import closed_form_epsilon, shuffled_delta
+from anonbayes.notions.consequences import closed_form_epsilon, shuffled_delta
 
 
 def summed(epsilon, n, local, chance):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
+from anonbayes.notions.consequences import compose, integrate, post_process
 from anonbayes.notions.ldp import audit_matrix, matrix_ratios
-from anonbayes.notions.uldp import compose, integrate, post_process
 
 DOMAIN = ab.Domain("x", list("abcd"))
 SENSITIVE = ["a", "b"]

@@ -1,24 +1,170 @@
-"""Input-discriminative LDP: a budget for each value, infinite ones included.
+"""Notions that protect some values more than others.
 
-The pair budget ``r(eps_x, eps_x')`` bounds ``log Q(y|x)/Q(y|x')`` (OneID Def. 2). OneID-LDP takes
-``eps_x``, MinID-LDP the smaller of the two. High-low LDP is OneID-LDP with one finite budget for
-the sensitive values and infinite ones for the rest (`anonbayes.notions.uldp.HLLDP`).
+Utility-optimized LDP protects a sensitive set, and proves or protects everything else; its
+one-sided relaxation bounds what reports say of sensitive values only. Input-discriminative LDP has
+a budget for each value, infinite ones included: the pair budget ``r(eps_x, eps_x')`` bounds
+``log Q(y|x)/Q(y|x')`` (OneID Def. 2). OneID-LDP takes ``eps_x``, MinID-LDP the smaller of the two.
+High-low LDP is OneID-LDP with one finite budget for the sensitive values and infinite ones for the
+rest, which is the one-sided relaxation (`HLLDP`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Mask
 from anonbayes.domains import Domain, is_series
 from anonbayes.errors import AnonbayesError, nearest
-from anonbayes.notions.ldp import Bound, Notion, sensitive_mask
+from anonbayes.notions.ldp import (
+    LDP,
+    Audit,
+    Audited,
+    Bound,
+    Notion,
+    Witness,
+    check_epsilon,
+    sensitive_mask,
+)
 
-__all__ = ["MinID", "OneID", "budget_array", "chosen_mask", "value_array"]
+__all__ = ["HLLDP", "OSLDP", "ULDP", "MinID", "OneID", "budget_array", "value_array"]
+
+
+@dataclass(frozen=True, init=False)
+class SensitiveNotion(Notion):
+    """Notion that protects the values of a sensitive set."""
+
+    sensitive: frozenset[Any]
+    epsilon: float
+
+    def __init__(self, sensitive: Iterable[Any], epsilon: float) -> None:
+        if isinstance(sensitive, str):
+            raise AnonbayesError(
+                f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
+            )
+        try:
+            object.__setattr__(self, "sensitive", frozenset(sensitive))
+        except TypeError:
+            raise AnonbayesError(
+                f"sensitive={sensitive!r}: give the sensitive values as a list."
+            ) from None
+        object.__setattr__(self, "epsilon", check_epsilon(epsilon))
+
+    def mask(self, domain: Domain) -> Mask:
+        """Which values of the domain are sensitive."""
+        return sensitive_mask(domain, self.sensitive)
+
+    def __add__(self, other: SensitiveNotion) -> SensitiveNotion:
+        """Sequential composition adds the budgets of one sensitive set (ULDP Prop. 1)."""
+        if type(other) is not type(self):
+            return NotImplemented
+        if self.sensitive != other.sensitive:
+            raise AnonbayesError(
+                f"{self} and {other} protect different sensitive sets; restate both for the values "
+                "they have in common, then compose them."
+            )
+        return type(self)(self.sensitive, self.epsilon + other.epsilon)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(sorted(map(repr, self.sensitive))[:3])
+        dots = ", ..." if len(self.sensitive) > 3 else ""
+        return f"{type(self).__name__}([{shown}{dots}], epsilon={self.epsilon})"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class OSLDP(SensitiveNotion):
+    """One-sided LDP: ``Q(y|x) <= exp(epsilon) Q(y|x')`` for sensitive ``x`` (ULDP Def. 6).
+
+    The same bound is known as high-low LDP (`HLLDP`, OneID Def. 4).
+
+    Parameters
+    ----------
+    sensitive : iterable
+        The sensitive values.
+    epsilon : float
+        Their budget.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> domain = ab.Domain("diagnosis", ["HIV", "flu", "cold"])
+    >>> channel = ab.UtilityOptimizedRR(domain, epsilon=1.0, sensitive=["HIV"])
+    >>> channel.satisfies(ab.OSLDP(["HIV"], 1.0)).holds
+    True
+    """
+
+    def bounds(self, domain: Domain) -> Sequence[Bound]:
+        """`epsilon` for sensitive values, nothing for the others."""
+        row = np.where(self.mask(domain), self.epsilon, np.inf)
+        return [Bound(row, np.zeros(len(domain)))]
+
+
+HLLDP = OSLDP
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ULDP(SensitiveNotion):
+    """Utility-optimized LDP: full LDP on protected reports, proof on all others (ULDP Def. 2).
+
+    The reports fall into protected ones, on which ``Q(y|x) <= exp(epsilon) Q(y|x')`` for all
+    values, and invertible ones, each of which comes from a single value, not a sensitive one.
+    A report that several values can produce cannot be invertible; the audit takes all others
+    that stem from a non-sensitive value as invertible, the choice that makes the notion easiest
+    to satisfy.
+
+    Parameters
+    ----------
+    sensitive : iterable
+        The sensitive values. The set may be empty (no protection) or contain all values (LDP).
+    epsilon : float
+        The budget on protected reports.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> twice = ab.ULDP(["HIV"], 0.5) + ab.ULDP(["HIV"], 0.5)
+    >>> twice.epsilon
+    1.0
+    """
+
+    def bounds(self, domain: Domain) -> Sequence[Bound]:
+        """One bound on protected reports, `epsilon` for every pair."""
+        return LDP(self.epsilon).bounds(domain)
+
+    def audit(self, channel: Audited) -> Audit:
+        """Check that no report proves a sensitive value, and LDP on all that prove none.
+
+        Examples
+        --------
+        Mangat's scheme is ULDP with epsilon = ln(1/p) (ULDP Sec. 3.1):
+
+        >>> from anonbayes.notions.ldp import audit_matrix
+        >>> domain, p = Domain("cheated", ["yes", "no"]), 0.25
+        >>> audit = audit_matrix(ULDP(["yes"], np.log(4)), domain, [[1, 0], [p, 1 - p]], "yn")
+        >>> audit.holds, round(audit.worst_ratio, 9)
+        (True, 4.0)
+        """
+        domain, ratios = channel.domain, list(channel.ratios(protected=True))
+        for some in ratios:
+            if (
+                some.proof is not None
+                and (some.proof & self.mask(domain)).any()
+                and len(domain) > 1
+            ):
+                x = int(np.argmax(some.proof & self.mask(domain)))
+                z = 0 if x else 1
+                return Audit(
+                    self,
+                    False,
+                    np.inf,
+                    float(np.exp(self.epsilon)),
+                    Witness(domain.values[x], domain.values[z], some.report(x, z)),
+                    f"A report proves the sensitive value {domain.values[x]!r}.",
+                )
+        return self._worst_of(domain, ratios)
 
 
 class InputDiscriminative(Notion):
@@ -177,20 +323,6 @@ def value_array(
             f"{domain.name!r}; got shape {array.shape}."
         )
     return array.copy()
-
-
-def chosen_mask(domain: Domain, chosen: Any) -> npt.NDArray[np.bool_]:
-    """Mask of chosen values, given as the values or, for large domains, as the mask itself.
-
-    Examples
-    --------
-    >>> domain = Domain("x", ["a", "b", "c"])
-    >>> chosen_mask(domain, ["c"]).tolist(), chosen_mask(domain, np.array([1, 0, 0]) > 0).tolist()
-    ([False, False, True], [True, False, False])
-    """
-    if isinstance(chosen, np.ndarray) and chosen.dtype == bool and chosen.shape == (len(domain),):
-        return chosen
-    return sensitive_mask(domain, chosen)
 
 
 def _plain(budgets: Any) -> Any:

@@ -1,23 +1,137 @@
-"""Shuffle amplification: what reports guarantee when nobody knows who sent which.
-
-When a trusted shuffler passes reports on in random order, a person's report hides among those of
-all others, and together the reports satisfy central (epsilon, delta)-differential privacy with a
-smaller budget than each does alone.
-"""
+"""What follows from a guarantee: composition, integration, post-processing and shuffling."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
-from anonbayes.arrays import Floats, read_number, read_whole
-from anonbayes.channels.base import Channel
-from anonbayes.errors import ChannelError
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.arrays import Floats, read_number, read_numbers, read_whole
+from anonbayes.errors import AnonbayesError, ChannelError
+from anonbayes.notions.ldp import LDP, Notion, check_epsilon
+from anonbayes.notions.selective import OSLDP, ULDP
 
-__all__ = ["Shuffled", "closed_form_epsilon", "shuffled", "shuffled_delta"]
+__all__ = [
+    "Shuffled",
+    "closed_form_epsilon",
+    "compose",
+    "integrate",
+    "post_process",
+    "shuffled",
+    "shuffled_delta",
+]
+
+
+def compose(*notions: Notion) -> Notion:
+    """Guarantee of releasing the same value through several channels (ULDP Prop. 1).
+
+    Parameters
+    ----------
+    *notions : Notion
+        The guarantees of the single releases, all of one kind (LDP, ULDP or OSLDP with one
+        sensitive set, OneID, MinID); later channels may depend on earlier reports.
+
+    Returns
+    -------
+    Notion
+        With the summed budgets. For ULDP, a pair of reports is protected when both are.
+
+    Examples
+    --------
+    >>> compose(LDP(0.5), LDP(0.25))
+    LDP(epsilon=0.75)
+    """
+    if not notions:
+        raise AnonbayesError("Give at least one guarantee to compose.")
+    first, *rest = notions
+    total: Any = first
+    for notion in rest:
+        if not isinstance(total, Notion) or type(total) is not type(notion):
+            raise AnonbayesError(
+                f"{total} and {notion} do not compose into one notion; use `integrate` for ULDP "
+                "with LDP."
+            )
+        total = cast(Any, total) + notion
+    return total
+
+
+def integrate(first: ULDP, second: LDP) -> LDP:
+    """Guarantee on one collector's protected reports combined with another's (ULDP Prop. 12).
+
+    Returns
+    -------
+    LDP
+        It holds for all pairs ``(y_A, y_B)`` with ``y_A`` protected, hence for whoever holds a
+        sensitive value, whose reports to the first collector are always protected.
+
+    Examples
+    --------
+    >>> integrate(ULDP(["HIV"], 1.0), LDP(0.5))
+    LDP(epsilon=1.5)
+    """
+    if not isinstance(first, ULDP) or not isinstance(second, LDP):
+        raise AnonbayesError(f"Data integration combines ULDP with LDP, got {first} and {second}.")
+    return LDP(first.epsilon + second.epsilon)
+
+
+def post_process(
+    notion: ULDP, kernel: npt.ArrayLike, protected_in: npt.ArrayLike, protected_out: npt.ArrayLike
+) -> ULDP | OSLDP:
+    """Guarantee after post-processing the reports by a randomized map (ULDP Def. 5, Prop. 11).
+
+    Parameters
+    ----------
+    notion : ULDP
+        Guarantee of the reports.
+    kernel : array-like, shape (number of reports, number of results)
+        Probability of each result given each report.
+    protected_in, protected_out : array-like of bool
+        Which reports, and which results, count as protected.
+
+    Returns
+    -------
+    ULDP or OSLDP
+        The same ULDP when the map preserves data types: no protected result from an invertible
+        report, and each invertible result from exactly one report, an invertible one. Else the
+        one-sided guarantee, which ULDP implies (Prop. 13) and which every map preserves.
+
+    Examples
+    --------
+    Merging two protected reports keeps ULDP; merging a protected and an invertible one does not:
+
+    >>> before = ULDP(["HIV"], 1.0)
+    >>> merge_protected = [[1, 0], [1, 0], [0, 1]]
+    >>> post_process(before, merge_protected, [True, True, False], [True, False])
+    ULDP(['HIV'], epsilon=1.0)
+    >>> post_process(before, [[1, 0], [0, 1], [1, 0]], [True, True, False], [True, True])
+    OSLDP(['HIV'], epsilon=1.0)
+    """
+    q = read_numbers("kernel", kernel)
+    before = read_numbers("protected_in", protected_in).reshape(-1) != 0
+    after = read_numbers("protected_out", protected_out).reshape(-1) != 0
+    if q.shape != (len(before), len(after)):
+        raise AnonbayesError(
+            f"The kernel has shape {q.shape}, but there are {len(before)} reports and "
+            f"{len(after)} results."
+        )
+    if not (q >= 0).all() or not np.allclose(q.sum(axis=1), 1.0):
+        raise AnonbayesError("Every row of the kernel must be a distribution over the results.")
+    possible = q > 0
+    mixed = possible[np.ix_(~before, after)].any()
+    sources = possible[:, ~after]
+    invertible = (sources.sum(axis=0) == 1) & ~sources[before].any(axis=0)
+    if not mixed and invertible.all():
+        return notion
+    return OSLDP(notion.sensitive, notion.epsilon)
+
+
+# -------------------------------------------------------------------------------------------------
+# When a trusted shuffler passes reports on in random order, a person's report hides among those of
+# all others, and together the reports satisfy central (epsilon, delta)-differential privacy with a
+# smaller budget than each does alone.
 
 # Halvings of the interval that holds the budget: to the last digits of a float.
 HALVINGS = 60
@@ -58,7 +172,20 @@ class Shuffled:
         )
 
 
-def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffled:
+@runtime_checkable
+class Local(Protocol):
+    """The part of a channel that decides how well its reports hide among others."""
+
+    def ldp_budget(self) -> float:
+        """Budget of plain local differential privacy."""
+        ...
+
+    def total_variation(self) -> float | None:
+        """Total variation distance of two values' reports; None unless equal for all pairs."""
+        ...
+
+
+def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled:
     """Return the central guarantee of `n` reports mixed by a trusted shuffler.
 
     The bound is the numerical one of Feldman, McMillan and Talwar, summed exactly; see
@@ -91,11 +218,10 @@ def shuffled(channel: Channel | float, n: int, *, delta: float = 1e-6) -> Shuffl
     failing = read_number("delta", delta, error=ChannelError)
     if not 0 < failing < 1:
         raise ChannelError(f"delta={delta!r} must lie between 0 and 1.")
-    if isinstance(channel, Channel):
+    if isinstance(channel, Local):
         local, apart = channel.ldp_budget(), channel.total_variation()
     else:
-        local, apart = read_number("channel", channel, error=ChannelError), None
-        check_epsilon(local)
+        local, apart = check_epsilon(read_number("channel", channel, error=ChannelError)), None
     if not math.isfinite(local):
         raise ChannelError(
             f"{channel!r} does not satisfy LDP: some report excludes a value, and shuffling does "
