@@ -21,11 +21,11 @@ from .channels.numbers import MeanEstimate as MeanEstimate
 from .channels.numbers import Piecewise as Piecewise
 from .channels.numbers import SquareWave as SquareWave
 from .channels.personalized import Personalized as Personalized
+from .channels.pure import RandomizedResponse as RandomizedResponse
+from .channels.pure import UtilityOptimizedRR as UtilityOptimizedRR
 from .channels.registry import choose_channel as choose_channel
 from .channels.reports import BitReports as BitReports
 from .channels.reports import SupportCounts as SupportCounts
-from .channels.response import RandomizedResponse as RandomizedResponse
-from .channels.response import UtilityOptimizedRR as UtilityOptimizedRR
 from .channels.several import Attributes as Attributes
 from .channels.several import PaddedSets as PaddedSets
 from .channels.subsets import HadamardResponse as HadamardResponse

@@ -355,10 +355,7 @@ def calls() -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
              {"value": "home", "seed": 1}),
         ]  # fmt: skip
         if channel is not hashing:
-            out += [
-                (f"{name}.apply", channel.apply, {"p": [0.25, 0.25, 0.25, 0.25]}),
-                (f"{name}.adjoint", channel.adjoint, {"weights": channel.apply([0.25] * 4)}),
-            ]
+            out.append((f"{name}.apply", channel.apply, {"p": [0.25, 0.25, 0.25, 0.25]}))
     budgets, pie, certain = ab.budgets, ab.pie, ab.nonstochastic
     out += [
         ("budgets.worst_case", lambda **k: budgets.worst_case(domain, **k), {"n": 100, "gamma": 5.0, "sensitive": [], "cap": 1.0}),

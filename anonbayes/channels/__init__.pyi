@@ -14,11 +14,11 @@ from .numbers import MeanEstimate as MeanEstimate
 from .numbers import Piecewise as Piecewise
 from .numbers import SquareWave as SquareWave
 from .personalized import Personalized as Personalized
+from .pure import RandomizedResponse as RandomizedResponse
+from .pure import UtilityOptimizedRR as UtilityOptimizedRR
 from .registry import choose_channel as choose_channel
 from .reports import BitReports as BitReports
 from .reports import SupportCounts as SupportCounts
-from .response import RandomizedResponse as RandomizedResponse
-from .response import UtilityOptimizedRR as UtilityOptimizedRR
 from .several import Attributes as Attributes
 from .several import PaddedSets as PaddedSets
 from .subsets import HadamardResponse as HadamardResponse

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from anonbayes.estimation.em import Fixpoint
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
-__all__ = ["MAX_MATRIX", "Channel", "Naming", "ReportEvidence", "Symbols"]
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -586,13 +584,7 @@ def usable(likelihood: Any) -> Any:
 
 
 def by_appearance(codes: Ints) -> tuple[Ints, Ints]:
-    """Index of each code among the distinct codes, and these in order of appearance.
-
-    Examples
-    --------
-    >>> [part.tolist() for part in by_appearance(np.array([7, 3, 7]))]
-    [[0, 1, 0], [7, 3]]
-    """
+    """Index of each code among the distinct codes, and these in order of appearance."""
     distinct, first, where = np.unique(codes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return np.argsort(order)[where], distinct[order]

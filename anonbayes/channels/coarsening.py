@@ -14,7 +14,7 @@ from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
 from anonbayes.domains import Domain, factorize, list_of, number_place, object_array, plain
-from anonbayes.errors import ChannelError, DomainError, nearest
+from anonbayes.errors import AnonbayesError, ChannelError, DomainError, nearest
 from anonbayes.notions.ldp import Ratios, matrix_ratios
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Relative excess of a width over ``2/gamma`` that counts as rounding; and as many bins as are made.
 SLACK = 1e-9
 MOST_BINS = 1_000_000
-
-__all__ = ["BinnedDomain", "Generalization", "UniformQuantizer", "check_gamma", "n_bins"]
 
 
 # -------------------------------------------------------------------------------------------------
@@ -217,17 +215,9 @@ class UniformQuantizer(Generalization):
     def __init__(
         self, lower: float, upper: float, bins: int, *, domain: Domain | None = None
     ) -> None:
-        least, most = (
-            read_number(name, end, error=ChannelError)
-            for name, end in (("lower", lower), ("upper", upper))
-        )
-        if not (math.isfinite(least) and math.isfinite(most) and least < most):
-            raise ChannelError(
-                f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper."
-            )
+        self.lower, self.upper = _ends(lower, upper, ChannelError)
         self.bins = read_whole("bins", bins, least=1, most=MOST_BINS, error=ChannelError)
-        self.lower, self.upper = float(lower), float(upper)
-        self.edges: Floats = uniform_edges(self.lower, self.upper, self.bins)
+        self.edges: Floats = np.linspace(self.lower, self.upper, self.bins + 1)
         self.levels: Floats = (self.edges[:-1] + self.edges[1:]) / 2
         known = Domain("value", self.levels.tolist()) if domain is None else domain
         bin_of_value = self._bins(known.numbers, f"domain {known.name!r}")
@@ -291,7 +281,7 @@ class UniformQuantizer(Generalization):
         return cells
 
     def _report_bins(self, reports: Iterable[object]) -> Ints:
-        numbers = _numbers(reports, "reports")
+        numbers = number_list("reports", reports)
         width = (self.upper - self.lower) / self.bins
         codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
         wrong = np.abs(numbers - self.levels[codes]) > 1e-6 * width
@@ -326,7 +316,7 @@ class UniformQuantizer(Generalization):
         return f"UniformQuantizer({self.lower:g}, {self.upper:g}, {self.bins})"
 
     def _bins(self, values: Iterable[object], what: str) -> Ints:
-        numbers = _numbers(values, what)
+        numbers = number_list(what, values)
         outside = ~((numbers >= self.lower) & (numbers <= self.upper))
         if outside.any():
             row = int(np.argmax(outside))
@@ -366,14 +356,9 @@ class BinnedDomain(Domain):
     upper: float
 
     def __init__(self, name: str, lower: float, upper: float, bins: int) -> None:
-        least = read_number("lower", lower, error=DomainError)
-        most = read_number("upper", upper, error=DomainError)
-        if not (math.isfinite(least) and math.isfinite(most) and least < most):
-            raise DomainError(
-                f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper."
-            )
+        least, most = _ends(lower, upper, DomainError)
         number = read_whole("bins", bins, least=1, error=DomainError)
-        edges = uniform_edges(least, most, number)
+        edges = np.linspace(least, most, number + 1)
         object.__setattr__(self, "lower", least)
         object.__setattr__(self, "upper", most)
         object.__setattr__(self, "edges", edges)
@@ -454,11 +439,6 @@ def n_bins(lower: float, upper: float, gamma: float) -> int:
     return max(1, math.ceil(wanted * (1 - SLACK)))
 
 
-def uniform_edges(lower: float, upper: float, bins: int) -> Floats:
-    """Edges of `bins` bins of equal width, ends included."""
-    return np.linspace(lower, upper, bins + 1)
-
-
 def check_gamma(gamma: float) -> None:
     """Raise `ChannelError` unless the quality of an answer is a positive number."""
     if not 0 < read_number("gamma", gamma, error=ChannelError) < math.inf:
@@ -467,15 +447,25 @@ def check_gamma(gamma: float) -> None:
         )
 
 
-def _numbers(values: Iterable[object], what: str) -> Floats:
+def _ends(lower: float, upper: float, error: type[AnonbayesError]) -> tuple[float, float]:
+    least = read_number("lower", lower, error=error)
+    most = read_number("upper", upper, error=error)
+    if not (math.isfinite(least) and math.isfinite(most) and least < most):
+        raise error(f"lower={lower!r} and upper={upper!r} must be finite, with lower below upper.")
+    return least, most
+
+
+def number_list(argument: str, values: Iterable[object]) -> Floats:
+    """Numbers, or their texts, in one column; raise `ChannelError` for anything else."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ChannelError(f"{argument}={values!r} is not a list of numbers.")
     try:
-        numbers = np.asarray(
-            values if isinstance(values, np.ndarray) else list(values), dtype=float
-        )
-    except (TypeError, ValueError) as error:
-        raise ChannelError(f"{what} must be a list of numbers: {error}.") from None
+        listed = values if hasattr(values, "__array__") else list(values)
+        numbers = np.asarray(listed, dtype=float)
+    except (TypeError, ValueError) as reason:
+        raise ChannelError(f"{argument} must be a list of numbers: {reason}.") from None
     if numbers.ndim != 1:
         raise ChannelError(
-            f"{what} must be a list of numbers, got an array of shape {numbers.shape}."
+            f"{argument} must be a list of numbers, got an array of shape {numbers.shape}."
         )
     return numbers

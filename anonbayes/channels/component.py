@@ -15,8 +15,6 @@ from anonbayes.channels.base import Channel, usable
 from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
-__all__ = ["Released"]
-
 
 def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: Any) -> Any:
     """Likelihood of reports given the distribution `p` of the true values, inside a PyMC model.

@@ -14,9 +14,6 @@ from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.notions.selective import InputDiscriminative, MinID, OneID, budget_array
 
-__all__ = ["NOTIONS", "InputDiscriminativeUE", "Optimum", "objective", "optimum"]
-
-
 # -------------------------------------------------------------------------------------------------
 # Input-discriminative unary encoding: bits with probabilities of their own.
 
@@ -160,23 +157,11 @@ def optimum(
     notion: str = "oneid",
     as_published: bool = False,
 ) -> Optimum:
-    """Best ``a`` and ``b`` of unary encoding for budget classes.
+    """Best ``a`` and ``b`` of unary encoding for classes of `sizes` values with these budgets.
 
-    Parameters
-    ----------
-    epsilon : array-like
-        Budget of each class, positive; infinite ones lift their constraints.
-    sizes : array-like
-        Number of values of each class.
-    notion : {"oneid", "minid"}
-        Pair budget.
-    as_published : bool
-        Keep the limit of a value against itself (OneID); MinID always does.
-
-    Returns
-    -------
-    Optimum
-        Its probabilities satisfy every constraint exactly, as floating-point numbers.
+    Infinite budgets lift their constraints. `as_published` keeps the limit of a value against
+    itself, which MinID always has. The probabilities satisfy every constraint exactly, as
+    floating-point numbers.
 
     Examples
     --------
@@ -252,13 +237,7 @@ def _one_apart(epsilon: Floats, sizes: Floats, single: int) -> tuple[Floats, Flo
 
 
 def objective(a: npt.ArrayLike, b: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
-    """``F``: the worst-case squared error of estimated counts, divided by ``n`` (OneID (5)).
-
-    Examples
-    --------
-    >>> objective([0.5], [0.25], [2])
-    7.0
-    """
+    """``F``: the worst-case squared error of estimated counts, divided by ``n`` (OneID (5))."""
     keep, raised = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     gain = keep - raised
     noise = np.asarray(sizes, dtype=float) @ (raised * (1 - raised) / gain**2)

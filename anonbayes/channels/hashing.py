@@ -22,7 +22,7 @@ from anonbayes.channels.base import (
     usable,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import hash_reporter
+from anonbayes.channels.randomness import WORDS, Codes, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
@@ -32,8 +32,6 @@ from anonbayes.notions.ldp import check_epsilon
 
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
-
-__all__ = ["MERSENNE", "HashReports", "LocalHashing"]
 
 # The prime of hash functions, unless they are invertible, and the limit for numbers of symbols.
 MERSENNE = 2**61 - 1
@@ -208,9 +206,27 @@ class LocalHashing(PureChannel):
 
     def reporter(self, *, seed: Any = None) -> Callable[[object], tuple[int, int, int]]:
         """Return a function that reports ``(a, b, y)`` of one value; see `Channel.reporter`."""
-        return hash_reporter(
-            self.domain, self.prime, self.g, self.theta, self._source(seed, "reporter")
-        )
+        codes, prime, g = Codes(self.domain), self.prime, self.g
+        kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
+        stays = limit(self.theta)
+        fair_prime, fair_symbol = WORDS - WORDS % prime, WORDS - WORDS % g
+
+        def report(value: object) -> tuple[int, int, int]:
+            code = codes[value] if type(value) is kind else index(value)
+            a, b = next(draw), next(draw)
+            while a >= fair_prime:
+                a = next(draw)
+            while b >= fair_prime:
+                b = next(draw)
+            a, b = a % prime, b % prime
+            if next(draw) < stays:
+                return a, b, (a * code + b) % prime % g
+            word = next(draw)
+            while word >= fair_symbol:
+                word = next(draw)
+            return a, b, word % g
+
+        return report
 
     # -- the analyst -------------------------------------------------------------------------
 
@@ -222,12 +238,12 @@ class LocalHashing(PureChannel):
             raise ChannelError(
                 f"{self!r} expects HashReports(a, b, y), got {type(reports).__name__}."
             )
-        for name, limit in (("a", self.prime), ("b", self.prime), ("y", self.g)):
+        for name, end in (("a", self.prime), ("b", self.prime), ("y", self.g)):
             array = getattr(reports, name)
-            if len(array) and (array.min() < 0 or array.max() >= limit):
-                row = int(np.flatnonzero((array < 0) | (array >= limit))[0])
+            if len(array) and (array.min() < 0 or array.max() >= end):
+                row = int(np.flatnonzero((array < 0) | (array >= end))[0])
                 raise ChannelError(
-                    f"Report {row}: {name} = {array[row]} must lie in 0..{limit - 1} for {self!r}."
+                    f"Report {row}: {name} = {array[row]} must lie in 0..{end - 1} for {self!r}."
                 )
         return reports
 
@@ -412,11 +428,6 @@ class LocalHashing(PureChannel):
 
     # -- guarantees ----------------------------------------------------------------------------
 
-    def log_ratios(self) -> tuple[Floats, Floats]:
-        """``epsilon`` and zero: a symbol that ``x`` hashes to, and ``x'`` does not."""
-        size = (len(self.domain),)
-        return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
-
     def describe_report(self, x: int, other: int) -> str:
         """Describe a report that distinguishes `x` from `other`."""
         first, second = self.domain.values[x], self.domain.values[other]
@@ -518,13 +529,7 @@ def collision_probability(prime: int, g: int) -> float:
 
 
 def is_prime(number: int) -> bool:
-    """Whether a number below 3.4e14 is prime (Miller-Rabin with bases that suffice there).
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_prime(n)]
-    [2, 3, 5, 7, 11, 13, 17, 19]
-    """
+    """Whether a number below 3.4e14 is prime (Miller-Rabin with bases that suffice there)."""
     bases = (2, 3, 5, 7, 11, 13, 17)
     if number < 2 or any(number % q == 0 for q in bases):
         return number in bases
@@ -541,13 +546,7 @@ def is_prime(number: int) -> bool:
 
 
 def next_prime(number: int) -> int:
-    """Smallest prime that is at least `number`.
-
-    Examples
-    --------
-    >>> next_prime(10_500_393)
-    10500421
-    """
+    """Smallest prime that is at least `number`."""
     while not is_prime(number):
         number += 1
     return number

@@ -23,8 +23,6 @@ from anonbayes.estimation.closed_forms import (
 )
 from anonbayes.notions.ldp import check_epsilon
 
-__all__ = ["LongitudinalUE"]
-
 
 class LongitudinalUE(BitChannel):
     """Bits that are randomized twice: once for good, and again for every report.
@@ -233,13 +231,7 @@ class LongitudinalUE(BitChannel):
 
 
 def _kept(p1: float, q1: float, epsilon: float) -> float:
-    """Probability ``p2`` with which a report keeps a permanent bit, found by bisection.
-
-    Examples
-    --------
-    >>> _kept(0.5, 1 / (1 + math.exp(2)), 2.0)
-    1.0
-    """
+    """Probability ``p2`` with which a report keeps a permanent bit, found by bisection."""
 
     def budget(kept: float) -> float:
         own = p1 * kept + (1 - p1) * (1 - kept)

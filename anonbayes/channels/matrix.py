@@ -30,8 +30,6 @@ from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matr
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MatrixLikelihood
 
-__all__ = ["MatrixChannel"]
-
 # A smaller singular value of the matrix, relative to the largest, is none.
 RANK = 1e-10
 

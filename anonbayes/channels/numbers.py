@@ -1,7 +1,7 @@
-"""Numbers under local privacy: bins, and mechanisms for means.
+"""Numbers under local privacy.
 
-A number from a bounded range is reported with noise that respects distance. *Square wave*
-(`anonbayes.channels.numbers`) is for their distribution.
+A number from a bounded range is reported with noise that respects distance. *Square wave* (Li et
+al. 2020) is for their distribution.
 *Piecewise* (Wang et al. 2019) and *Duchi* (Duchi, Jordan and Wainwright 2018) report a number whose
 mean is the true one, and suit means. All are channels on an ordered domain of numbers, such as
 `BinnedDomain`, so their reports enter models and released tables like any others.
@@ -30,7 +30,7 @@ from anonbayes.channels.base import (
     check_reports,
     whole_reports,
 )
-from anonbayes.channels.coarsening import BinnedDomain
+from anonbayes.channels.coarsening import BinnedDomain, number_list
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.closed_forms import Estimate, check_level, share_interval, shares_of
@@ -39,8 +39,6 @@ from anonbayes.notions.ldp import Ratios, check_epsilon
 if TYPE_CHECKING:
     from anonbayes.estimation.em import Smoothed
     from anonbayes.estimation.likelihood import MixtureLikelihood, WindowLikelihood
-
-__all__ = ["Duchi", "MeanEstimate", "NumericChannel", "Piecewise", "SquareWave", "WindowChannel"]
 
 # Steps between the least and the largest report of the piecewise mechanism. The last digits of a
 # floating-point sum of value and noise could tell the value; whole steps cannot.
@@ -136,17 +134,11 @@ class NumericChannel(Channel):
     def read(self, reports: Any) -> Any:
         """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
 
-    def _numbers(self, what: str, values: Any) -> Floats:
-        """One-dimensional array of finite numbers."""
-        if isinstance(values, str) or not isinstance(values, Iterable):
-            raise ChannelError(f"{what}={values!r} is not a list of numbers.")
-        try:
-            listed = values if hasattr(values, "__array__") else list(values)
-            numbers = np.asarray(listed, dtype=float)
-        except (TypeError, ValueError) as reason:
-            raise ChannelError(f"{what} must be a list of numbers: {reason}.") from None
-        if numbers.ndim != 1 or not np.isfinite(numbers).all():
-            raise ChannelError(f"{what} must be a list of finite numbers.")
+    def _numbers(self, argument: str, values: Any) -> Floats:
+        """Finite numbers in one column."""
+        numbers = number_list(argument, values)
+        if not np.isfinite(numbers).all():
+            raise ChannelError(f"{argument} must be a list of finite numbers.")
         return numbers
 
 
@@ -229,7 +221,8 @@ class UnbiasedChannel(NumericChannel):
     #: The largest report of a number between -1 and 1.
     reach: float
 
-    def _check_budget(self) -> None:
+    def _set_range(self, domain: Domain, epsilon: float) -> None:
+        super()._set_range(domain, epsilon)
         if self.epsilon == 0 or self.lower == self.upper:
             raise ChannelError(
                 f"{type(self).__name__} needs a budget above 0 and a range of more than one number."
@@ -255,6 +248,10 @@ class UnbiasedChannel(NumericChannel):
                 f"from {self.lower:g} to {self.upper:g}."
             )
         return self.scaled(numbers)
+
+    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Floats:
+        """Parse reports from texts of numbers."""
+        return self.unscaled(super().read_texts(texts, where=where))
 
     def variance(self, value: float) -> float:
         """Variance of the report of one number."""
@@ -312,7 +309,6 @@ class Piecewise(UnbiasedChannel, WindowChannel):
 
     def __init__(self, domain: Domain, epsilon: float) -> None:
         self._set_range(domain, epsilon)
-        self._check_budget()
         shrink = math.exp(-self.epsilon / 2)
         self.reach = (1.0 + shrink) / (1.0 - shrink)
         self._near = 1.0 / (1.0 + shrink)
@@ -354,10 +350,6 @@ class Piecewise(UnbiasedChannel, WindowChannel):
                 f"{ends[1]:g}."
             )
         return scaled
-
-    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Floats:
-        """Parse reports from texts of numbers."""
-        return self.unscaled(super().read_texts(texts, where=where))
 
     def spell(self, reports: Any) -> list[str]:
         """Reports as texts, with all their digits."""
@@ -424,7 +416,6 @@ class Duchi(UnbiasedChannel):
 
     def __init__(self, domain: Domain, epsilon: float) -> None:
         self._set_range(domain, epsilon)
-        self._check_budget()
         self.reach = 1.0 / math.tanh(self.epsilon / 2)
 
     def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
@@ -442,22 +433,15 @@ class Duchi(UnbiasedChannel):
 
     def read(self, reports: Any) -> Floats:
         """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
-        numbers = self._numbers("reports", reports)
-        ends = self._ends
-        up = np.abs(numbers - ends[1]) < np.abs(numbers - ends[0])
-        wrong = np.flatnonzero(
-            np.abs(numbers - ends[up.astype(np.int64)]) > 1e-6 * (ends[1] - ends[0])
-        )
+        numbers, ends = self._numbers("reports", reports), self._ends
+        up = (np.abs(numbers - ends[1]) < np.abs(numbers - ends[0])).astype(np.int64)
+        wrong = np.flatnonzero(np.abs(numbers - ends[up]) > 1e-6 * (ends[1] - ends[0]))
         if len(wrong):
-            row = int(wrong[0])
             raise ChannelError(
-                f"Report {row} is {numbers[row]:g}; {self!r} sends {ends[0]:g} or {ends[1]:g}."
+                f"Report {wrong[0]} is {numbers[wrong[0]]:g}; {self!r} sends {ends[0]:g} or "
+                f"{ends[1]:g}."
             )
         return np.where(up, self.reach, -self.reach)
-
-    def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Floats:
-        """Parse reports from texts of numbers."""
-        return self.unscaled(super().read_texts(texts, where=where))
 
     def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean of the reports, with Wilson's limits for the share of upper ones.
@@ -715,13 +699,7 @@ class SquareWave(WindowChannel):
 
 
 def best_width(epsilon: float) -> float:
-    """Width of the square wave as a share of the range (Li et al. 2020, 5.2).
-
-    Examples
-    --------
-    >>> round(best_width(1.0), 4), round(best_width(1e-9), 4), best_width(800.0)
-    (0.2561, 0.5, 0.0)
-    """
+    """Width of the square wave as a share of the range (Li et al. 2020, 5.2)."""
     if epsilon < 1e-4:
         return 0.5 - epsilon / 3
     if epsilon > 500:

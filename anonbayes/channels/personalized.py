@@ -21,8 +21,6 @@ from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, Witness
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
-__all__ = ["ErrorBound", "PersonalChannel", "Personalized"]
-
 
 # -------------------------------------------------------------------------------------------------
 # Personalized ULDP: what is sensitive differs from user to user, and stays secret.

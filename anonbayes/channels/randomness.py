@@ -18,24 +18,6 @@ from anonbayes.channels.reports import BitReports
 from anonbayes.domains import Domain, IntegerDomain, code_dtype
 from anonbayes.errors import ChannelError
 
-__all__ = [
-    "NoiseGenerator",
-    "SecureSource",
-    "Source",
-    "bernoulli_keys",
-    "bit_reporter",
-    "draw_bits",
-    "generator",
-    "hash_reporter",
-    "often",
-    "randomness",
-    "response_reporter",
-    "seldom",
-    "stream",
-    "words",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Bit reports in bulk. Bits that are often raised take a random byte each (`often`). Of those that
 # seldom are, only the ones are visited (`seldom`): the bits of all reports form one long row, and
@@ -49,14 +31,7 @@ OFTEN = 0.12
 
 
 def draw_bits(codes: Ints, hit: Floats, miss: Floats, source: Source) -> BitReports:
-    """Draw reports of users who hold `codes`, raising that bit with ``hit``, others with ``miss``.
-
-    Examples
-    --------
-    >>> hit, miss = np.array([1.0, 1.0]), np.array([0.0, 0.0])
-    >>> draw_bits(np.array([1, 0]), hit, miss, np.random.default_rng(0)).to_dense().tolist()
-    [[0, 1], [1, 0]]
-    """
+    """Reports of users who hold `codes`: that bit raised with ``hit``, all others with ``miss``."""
     size = len(hit)
     rows = max(1, int(CHUNK / max(float(miss.sum()), 1.0)))
     indptr = np.zeros(len(codes) + 1, dtype=np.int64)
@@ -113,13 +88,7 @@ def _spread(keys: Ints, places: Ints, size: int) -> Ints:
 
 
 def seldom(total: int, probability: float, source: Source) -> Ints:
-    """Positions below `total`, each present independently with that probability, ascending.
-
-    Examples
-    --------
-    >>> seldom(10**12, 1e-10, np.random.default_rng(1)).size
-    100
-    """
+    """Positions below `total`, each present independently with that probability, ascending."""
     log_zero, last, parts = float(np.log1p(-probability)), -1, [np.empty(0, dtype=np.int64)]
     while last < total - 1:
         expected = (total - 1 - last) * probability
@@ -186,15 +155,7 @@ class Source(Protocol):
 
 
 class SecureSource:
-    """Vectorised draws from ``os.urandom``.
-
-    Examples
-    --------
-    >>> source = SecureSource()
-    >>> draws = source.integers(0, 6, 1000)
-    >>> int(draws.min()), int(draws.max())
-    (0, 5)
-    """
+    """Vectorised draws from ``os.urandom``."""
 
     def bytes(self, length: int) -> bytes:
         """Uniform bytes."""
@@ -293,16 +254,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def stream(draw: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Endless items; `draw` makes many at a time.
-
-    Examples
-    --------
-    >>> from itertools import count
-    >>> numbers = count()
-    >>> pairs = stream(lambda: [next(numbers), next(numbers)])
-    >>> [next(pairs) for _ in range(3)]
-    [0, 1, 2]
-    """
+    """Endless items; `draw` makes many at a time."""
 
     def stock() -> _Stock[T]:
         drawn = _Stock(draw())
@@ -313,14 +265,7 @@ def stream(draw: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def words(source: Source) -> Iterator[int]:
-    """Endless uniform 64-bit words as Python integers.
-
-    Examples
-    --------
-    >>> draw = words(SecureSource())
-    >>> 0 <= next(draw) < 2**64
-    True
-    """
+    """Endless uniform 64-bit words as Python integers."""
     return stream(lambda: array("Q", source.bytes(AHEAD)))
 
 
@@ -357,82 +302,12 @@ class Codes(dict[Any, int]):
 
 
 def limit(probability: float) -> int:
-    """Number such that a uniform word lies below it with the given probability.
-
-    Examples
-    --------
-    >>> limit(0.5) == 2**63, limit(1.0) == 2**64
-    (True, True)
-    """
+    """Number such that a uniform word lies below it with the given probability."""
     return int(probability * WORDS)
 
 
-def response_reporter(
-    domain: Domain, kept: float, pool: npt.NDArray[np.int64], source: Source
-) -> Reporter:
-    """Report the value itself with probability `kept`, else one of the values in `pool` (codes).
-
-    Examples
-    --------
-    >>> report = response_reporter(
-    ...     Domain("x", ["a", "b"]), 0.5, np.array([1]), np.random.default_rng(1)
-    ... )
-    >>> "".join(report("a") for _ in range(8))
-    'bababbba'
-    """
-    codes, values = Codes(domain), domain.values
-    kind, index, draw = codes.kind, codes.index, words(source)
-    stays = limit(kept)
-    others = tuple(values[code] for code in pool.tolist())
-    number = max(len(others), 1)
-    fair = WORDS - WORDS % number
-
-    def report(value: object) -> Any:
-        code = codes[value] if type(value) is kind else index(value)
-        if next(draw) < stays:
-            return values[code]
-        word = next(draw)
-        while word >= fair:
-            word = next(draw)
-        return others[word % number]
-
-    return report
-
-
-def bit_reporter(domain: Domain, hit: Floats, miss: Floats, source: Source) -> Reporter:
-    r"""One byte per value, 0 or 1: the bit of the value raised with `hit`, all others with `miss`.
-
-    Examples
-    --------
-    >>> report = bit_reporter(
-    ...     Domain("x", ["a", "b", "c"]), np.ones(3), np.zeros(3), np.random.default_rng(1)
-    ... )
-    >>> report("b")
-    b'\x00\x01\x00'
-    """
-    codes = Codes(domain)
-    kind, index, draw = codes.kind, codes.index, words(source)
-    noise = noise_rows(miss, source)
-    raised = [limit(probability) for probability in hit.tolist()]
-
-    def report(value: object) -> bytes:
-        code = codes[value] if type(value) is kind else index(value)
-        row = next(noise)
-        own = b"\1" if next(draw) < raised[code] else b"\0"
-        return row[:code] + own + row[code + 1 :]
-
-    return report
-
-
 def noise_rows(miss: Floats, source: Source) -> Iterator[bytes]:
-    """Endless rows of independent bits, bit ``i`` raised with ``miss[i] < 1``.
-
-    Examples
-    --------
-    >>> rows = noise_rows(np.array([0.0, 0.5]), np.random.default_rng(2))
-    >>> [next(rows).hex() for _ in range(4)]
-    ['0001', '0000', '0001', '0001']
-    """
+    """Endless rows of independent bits, bit ``i`` raised with ``miss[i] < 1``."""
     size = len(miss)
     many = max(1, REPORTS_AHEAD // size)
 
@@ -441,36 +316,3 @@ def noise_rows(miss: Floats, source: Source) -> Iterator[bytes]:
         return [drawn[i : i + size] for i in range(0, len(drawn), size)]
 
     return stream(draw)
-
-
-def hash_reporter(domain: Domain, prime: int, g: int, theta: float, source: Source) -> Reporter:
-    """Hash function and symbol ``(a, b, y)``: the true hash with probability `theta`, else noise.
-
-    Examples
-    --------
-    >>> report = hash_reporter(IntegerDomain(5), 7, 7, 1.0, np.random.default_rng(1))
-    >>> a, b, y = report(3)
-    >>> y == (3 * a + b) % 7
-    True
-    """
-    codes = Codes(domain)
-    kind, index, draw = codes.kind, codes.index, words(source)
-    stays = limit(theta)
-    fair_prime, fair_symbol = WORDS - WORDS % prime, WORDS - WORDS % g
-
-    def report(value: object) -> tuple[int, int, int]:
-        code = codes[value] if type(value) is kind else index(value)
-        a, b = next(draw), next(draw)
-        while a >= fair_prime:
-            a = next(draw)
-        while b >= fair_prime:
-            b = next(draw)
-        a, b = a % prime, b % prime
-        if next(draw) < stays:
-            return a, b, (a * code + b) % prime % g
-        word = next(draw)
-        while word >= fair_symbol:
-            word = next(draw)
-        return a, b, word % g
-
-    return report

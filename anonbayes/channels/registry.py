@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from anonbayes.channels.pure import PureChannel
     from anonbayes.domains import Domain
 
-__all__ = [
-    "MECHANISMS",
-    "OPTIONS",
-    "Advice",
-    "MechanismKind",
-    "choose_channel",
-    "find_mechanism",
-    "make_channel",
-]
-
 #: What a mechanism may take beside domain and budget, and what it is. Options of the command line
 #: and keys of scenarios have these names.
 OPTIONS: Mapping[str, str] = MappingProxyType(
@@ -119,13 +109,13 @@ _ALL = (
     MechanismKind(
         "randomized_response",
         "a value, true or any other",
-        "response:RandomizedResponse",
+        "pure:RandomizedResponse",
         aliases=("rr", "grr", "krr"),
     ),
     MechanismKind(
         "utility_optimized_rr",
         "the same, protecting sensitive values only",
-        "response:UtilityOptimizedRR",
+        "pure:UtilityOptimizedRR",
         aliases=("urr",),
         needs=("sensitive",),
     ),
@@ -228,13 +218,7 @@ MECHANISMS: Mapping[str, MechanismKind] = MappingProxyType({m.name: m for m in _
 
 
 def find_mechanism(name: str) -> MechanismKind:
-    """Return the mechanism with that name or alias; raise `AnonbayesError` if there is none.
-
-    Examples
-    --------
-    >>> find_mechanism("olh").name
-    'local_hashing'
-    """
+    """Return the mechanism with that name or alias; raise `AnonbayesError` if there is none."""
     for mechanism in MECHANISMS.values():
         if name in mechanism.aliases:
             return mechanism

@@ -17,8 +17,6 @@ from anonbayes.errors import ChannelError
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["BitReports", "SupportCounts"]
-
 
 class BitReports:
     """Many reports of `size` bits each, as compressed rows: only the ones are stored.
@@ -163,7 +161,7 @@ class BitReports:
         """Return the reports as a sparse matrix of SciPy."""
         from scipy import sparse
 
-        data = np.ones(len(self.indices), dtype=np.uint8)
+        data = np.ones(len(self.indices), dtype=np.int64)
         return sparse.csr_array((data, self.indices, self.indptr), shape=(len(self), self.size))
 
     def counts(self) -> npt.NDArray[np.int64]:
@@ -220,15 +218,7 @@ def is_one_by_one(reports: Any) -> bool:
 
 
 def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
-    r"""Matrix of the bits of each report; raise `ChannelError` for anything but bit reports.
-
-    Examples
-    --------
-    >>> bit_matrix([b"\x01\x00", b"\x00\x02"], 2)
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.ChannelError: Report 1, bit 1 is 2; bits are 0 or 1.
-    """
+    r"""Matrix of the bits of each report; raise `ChannelError` for anything but bit reports."""
     reports = list(rows)
     for i, row in enumerate(reports):
         if not isinstance(row, bytes) or len(row) != size:

@@ -13,11 +13,10 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.channels.base import known_value
-from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.pure import PureChannel, RandomizedResponse
 from anonbayes.channels.randomness import WORDS, generator, randomness, words
 from anonbayes.channels.registry import make_channel
-from anonbayes.channels.response import RandomizedResponse, UtilityOptimizedRR
-from anonbayes.channels.unary import OnesChannel, UnaryEncoding
+from anonbayes.channels.unary import UnaryEncoding
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.closed_forms import (
@@ -28,8 +27,6 @@ from anonbayes.estimation.closed_forms import (
     normal_quantile,
 )
 from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, check_epsilon
-
-__all__ = ["AttributeReports", "Attributes", "PaddedSets"]
 
 
 @dataclass(frozen=True)
@@ -240,7 +237,7 @@ class Attributes:
         one, two = (self._known(name) for name in (first, second))
         if first == second:
             raise ChannelError(f"Give two different attributes; {first!r} was given twice.")
-        rows, columns = (_supported(c, sent.reports[c.domain.name]) for c in (one, two))
+        rows, columns = (c.supported(sent.reports[c.domain.name]) for c in (one, two))
         both = np.asarray((rows.T @ columns).todense(), dtype=float)
         up, across = (np.asarray(part.sum(axis=0)).ravel() for part in (rows, columns))
         p = _products(both, up, across, sent.n, _scores(one), _scores(two))
@@ -296,23 +293,6 @@ def _usual(size: int, epsilon: float) -> str:
     """Choose randomized response or optimal bits, whichever has less variance."""
     small = size < 3.0 * math.exp(min(epsilon, 50.0)) + 2.0
     return "randomized_response" if small else "unary_encoding"
-
-
-def _supported(channel: PureChannel, reports: Any) -> Any:
-    """Which values each report supports, a sparse matrix with a row for each person."""
-    from scipy import sparse
-
-    if isinstance(channel, OnesChannel):
-        return channel.read(reports).to_csr().astype(np.int64)
-    if isinstance(channel, UtilityOptimizedRR):
-        codes = channel.report_codes(reports)
-        shape = (len(codes), len(channel.domain))
-        return sparse.csr_array(
-            (np.ones(len(codes), dtype=np.int64), (np.arange(len(codes)), codes)), shape=shape
-        )
-    raise ChannelError(
-        f"Joint shares need randomized response or bits, not {type(channel).__name__}."
-    )
 
 
 def _scores(channel: PureChannel) -> tuple[Any, Any]:

@@ -31,8 +31,6 @@ from anonbayes.notions.ldp import check_epsilon
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import HadamardLikelihood, MixtureLikelihood
 
-__all__ = ["HadamardResponse", "SubsetSelection"]
-
 # Random keys drawn at a time while subsets are made.
 CHUNK = 1 << 20
 
@@ -359,11 +357,6 @@ class HadamardResponse(PureChannel):
 
     # -- guarantees ------------------------------------------------------------------------------
 
-    def log_ratios(self) -> tuple[Floats, Floats]:
-        """``epsilon`` and zero: a column that supports ``x`` and not ``x'``."""
-        size = (len(self.domain),)
-        return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
-
     def describe_report(self, x: int, other: int) -> int:
         """Return a column that supports `x` and not `other`."""
         own, row = x + 1, other + 1
@@ -404,13 +397,7 @@ class HadamardResponse(PureChannel):
 
 
 def odd(words: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each number has an odd number of binary ones.
-
-    Examples
-    --------
-    >>> odd(np.array([0, 1, 3, 7])).tolist()
-    [False, True, False, True]
-    """
+    """Whether each number has an odd number of binary ones."""
     folded = words
     for shift in (32, 16, 8, 4, 2, 1):
         folded = folded ^ (folded >> shift)

@@ -11,23 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Mask, read_number, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
 from anonbayes.channels.base import (
     ReportEvidence,
     budget_second,
     check_matrix_size,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import bit_reporter, draw_bits
+from anonbayes.channels.randomness import Codes, draw_bits, limit, noise_rows, words
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
 
 if TYPE_CHECKING:
-    from anonbayes.estimation.likelihood import MixtureLikelihood
+    from scipy import sparse
 
-__all__ = ["RAPPOR", "BitChannel", "OnesChannel", "UnaryEncoding", "UtilityOptimizedRAPPOR"]
+    from anonbayes.estimation.likelihood import MixtureLikelihood
 
 
 # Raised bits held at a time while reports are drawn only to be counted.
@@ -83,6 +83,10 @@ class OnesChannel(PureChannel):
         codes, distinct = self.read(reports).unique()
         labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
         return ReportEvidence(codes, labels, self._rows(distinct).matrix())
+
+    def supported(self, reports: Any) -> sparse.csr_array:
+        """Which values each report supports: the raised bits."""
+        return self.read(reports).to_csr()
 
     def spell(self, reports: Any) -> list[str]:
         """Write each report as a string of zeros and ones, in the order of the domain."""
@@ -149,23 +153,21 @@ class BitChannel(OnesChannel):
         >>> channel.counts(reports).tolist()
         [1, 0, 1]
         """
-        return bit_reporter(self.domain, self.hit, self.miss, self._source(seed, "reporter"))
+        codes, source = Codes(self.domain), self._source(seed, "reporter")
+        kind, index, draw = codes.kind, codes.index, words(source)
+        noise = noise_rows(self.miss, source)
+        raised = [limit(probability) for probability in self.hit.tolist()]
 
-    def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
-        """Draw the numbers of raised bits over all reports at once, for simulations.
+        def report(value: object) -> bytes:
+            code = codes[value] if type(value) is kind else index(value)
+            row = next(noise)
+            own = b"\1" if next(draw) < raised[code] else b"\0"
+            return row[:code] + own + row[code + 1 :]
 
-        Parameters
-        ----------
-        held : array-like of int, shape (K,)
-            Number of users who hold each value.
-        seed : int, numpy.random.Generator or None
-            Source of the draws; not the secure one.
-        """
-        rng = self._noise(seed, "simulate")
-        users = np.asarray(held, dtype=np.int64)
-        n = int(users.sum())
-        counts = rng.binomial(users, self.hit) + rng.binomial(n - users, self.miss)
-        return SupportCounts(counts, n)
+        return report
+
+    def _simulated(self, users: Ints, rng: np.random.Generator) -> Ints:
+        return rng.binomial(users, self.hit) + rng.binomial(users.sum() - users, self.miss)
 
     def collect(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> SupportCounts:
         """Release every user's report and keep only the counts, in bounded memory.
@@ -468,11 +470,6 @@ def best_theta(n_sensitive: int, epsilon: float) -> float | None:
 
     With ``E = exp(epsilon)``, ``A = m/(E-1) + 1``, ``B = m E/(E-1)``, ``s = sqrt(B E / A)`` and
     ``x = (1+s)/(E+s)``: ``theta = E (1-x)/(E-1)``; written below with ``1/E``.
-
-    Examples
-    --------
-    >>> round(best_theta(76, 1.0), 12)
-    0.502794617996
     """
     shrink = float(np.exp(-epsilon))
     if n_sensitive == 0 or shrink == 1.0:

@@ -4,4 +4,3 @@ from . import em as em
 from . import kernels as kernels
 from . import likelihood as likelihood
 from . import losses as losses
-from . import shrinkage as shrinkage

@@ -31,8 +31,6 @@ from anonbayes.errors import ModelError
 from anonbayes.estimation import em
 from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
-__all__ = ["PosteriorDraws", "check_prior", "dirichlet", "mixing", "sample"]
-
 # Largest number of values for which the quadratic expansion is written down, K x K numbers.
 MOST_VALUES = 3000
 
@@ -331,13 +329,7 @@ def _expansion(p: Floats, split: _Split) -> float:
 
 
 def _same_place(log_g: Floats, old: float, new: float) -> Floats:
-    """Logarithm of gamma quantiles of order `new` at the places of `log_g` in order `old`.
-
-    Examples
-    --------
-    >>> float(_same_place(np.log([2.0]), 1.0, 1.0).round(9)[0]) == round(math.log(2), 9)
-    True
-    """
+    """Logarithm of gamma quantiles of order `new` at the places of `log_g` in order `old`."""
     g = np.exp(np.minimum(log_g, 700.0))
     # Far below one a gamma distribution is a power: P(g) = g^a / Gamma(a + 1).
     small, tiny = old * log_g - math.lgamma(old + 1.0), g < 1e-8
@@ -487,13 +479,6 @@ def mixing(draws: Floats) -> tuple[float, float]:
 
     `draws` has shape (chains, draws, K). The effective sample size is Geyer's initial positive
     sequence of the averaged autocorrelations (Gelman et al., Bayesian Data Analysis, 11.5).
-
-    Examples
-    --------
-    >>> independent = np.random.default_rng(1).random((4, 500, 2))
-    >>> r_hat, ess = mixing(independent)
-    >>> r_hat < 1.02, ess > 1000
-    (True, True)
     """
     chains, n, _ = draws.shape
     half = n // 2

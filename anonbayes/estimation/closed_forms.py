@@ -17,22 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = [
-    "Estimate",
-    "around",
-    "check_distribution",
-    "empirical",
-    "inverse_variance",
-    "misfit",
-    "norm_sub",
-    "score_interval",
-    "share_interval",
-    "shares_of",
-    "significance_threshold",
-    "threshold",
-    "water_filling",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # The result of estimating a distribution from reports.
@@ -150,13 +134,7 @@ class Estimate:
 
 
 def empirical(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> Floats:
-    """Unbiased estimate ``(c/n - miss) / (hit - miss)`` (ULDP (3), solved).
-
-    Examples
-    --------
-    >>> empirical([60, 40], 100, np.array([0.75, 0.75]), np.array([0.25, 0.25])).round(6)
-    array([0.7, 0.3])
-    """
+    """Unbiased estimate ``(c/n - miss) / (hit - miss)`` (ULDP (3), solved)."""
     gain = check_informative(hit, miss)
     return (np.asarray(counts) / n - miss) / gain
 
@@ -213,11 +191,6 @@ def norm_sub(estimate: npt.ArrayLike) -> Floats:
     The consistency step Norm-Sub of Wang et al. (2020): the projection onto the simplex, computed
     with one sort.
 
-    Parameters
-    ----------
-    estimate : array-like, shape (K,)
-        Shares that may be negative and need not sum to one.
-
     Examples
     --------
     >>> norm_sub([0.8, 0.4, -0.1]).round(6)
@@ -266,12 +239,6 @@ def share_interval(
     """Confidence limits of each probability: Wilson's limits of the supporting share, mapped.
 
     Returns an array of shape (K, 2), clipped to [0, 1]. See `around` for estimates outside.
-
-    Examples
-    --------
-    >>> one, zero = np.ones(1), np.zeros(1)
-    >>> share_interval([30], 100, one, zero, 0.95).round(4).tolist()
-    [[0.2189, 0.3958]]
     """
     check_level(level)
     z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
@@ -288,23 +255,12 @@ def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
 
     Raise `DomainError` for labels that are not its values, `ChannelError` for anything that is not
     a distribution.
-
-    Examples
-    --------
-    >>> shares_of({"no": 0.25, "yes": 0.75}, Domain("answer", ["yes", "no"]))
-    array([0.75, 0.25])
     """
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 
 
 def around(interval: Floats, *inside: Floats) -> Floats:
-    """Interval widened to contain other estimates or limits of the same shares.
-
-    Examples
-    --------
-    >>> around(np.array([[0.1, 0.3]]), np.array([-0.05])).tolist()
-    [[-0.05, 0.3]]
-    """
+    """Interval widened to contain other estimates or limits of the same shares."""
     columns = [interval, *(np.reshape(more, (len(interval), -1)) for more in inside)]
     every = np.concatenate(columns, axis=1)
     return np.stack([every.min(axis=1), every.max(axis=1)], axis=1)
@@ -316,13 +272,6 @@ def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
     Shares below zero or above one can only be noise: their squared standard scores sum to less than
     a chi-square variable with as many degrees of freedom as there are values. And all shares sum to
     one, up to noise that the channel itself tells. Twice the smaller of the two tail probabilities.
-
-    Examples
-    --------
-    Randomized response read with a budget that is far too small:
-
-    >>> misfit([900, 50, 50], 1000, np.full(3, 0.4), np.full(3, 0.3)) < 1e-6
-    True
     """
     from math import erfc, sqrt
 
@@ -342,13 +291,7 @@ def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
 
 
 def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:
-    """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size.
-
-    Examples
-    --------
-    >>> check_distribution([0.25, 0.75], 2)
-    array([0.25, 0.75])
-    """
+    """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size."""
     try:
         array = np.asarray(p, dtype=float)
     except (TypeError, ValueError):
@@ -398,25 +341,10 @@ def check_informative(hit: Floats, miss: Floats) -> Floats:
 def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Floats:
     """Inverse-variance weighted empirical estimate of each value's share.
 
-    Parameters
-    ----------
-    counts, hit, miss : ndarray, shape (groups, K)
-        Supporting reports, and the support probabilities.
-    n : ndarray, shape (groups,)
-        Reports of each group.
-
     Notes
     -----
     All variances are taken at one and the same estimate, refined three times: with variances
     taken at each group's own estimate, a group that happens to be low would weigh more.
-
-    Examples
-    --------
-    Without noise, the pooled share:
-
-    >>> one, zero = np.ones((2, 1)), np.zeros((2, 1))
-    >>> inverse_variance(np.array([[10.0], [50.0]]), np.array([100, 200]), one, zero).round(6)
-    array([0.2])
     """
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]
@@ -431,14 +359,7 @@ def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Fl
 
 
 def score_interval(counts: Floats, n: Floats, hit: Floats, miss: Floats, level: float) -> Floats:
-    """Limits of each share from the score test, within [0, 1]; shape (K, 2).
-
-    Examples
-    --------
-    >>> one, zero = np.ones((1, 1)), np.zeros((1, 1))
-    >>> score_interval(np.array([[30.0]]), np.array([100]), one, zero, 0.95).round(4).tolist()
-    [[0.2189, 0.3958]]
-    """
+    """Limits of each share from the score test, within [0, 1]; shape (K, 2)."""
     check_level(level)
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]
@@ -470,24 +391,12 @@ def _variance(share: Floats, size: Floats, gain: Floats, miss: Floats) -> Floats
 
 
 def normal_quantile(level: float) -> float:
-    """Half width of a normal interval in standard errors.
-
-    Examples
-    --------
-    >>> round(normal_quantile(0.95), 3)
-    1.96
-    """
+    """Half width of a normal interval in standard errors."""
     return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 def student_quantile(level: float, freedom: int) -> float:
-    """Half width of Student's interval in standard errors.
-
-    Examples
-    --------
-    >>> round(student_quantile(0.95, 4), 3)
-    2.776
-    """
+    """Half width of Student's interval in standard errors."""
     from scipy import special
 
     return float(special.stdtrit(freedom, 0.5 + level / 2))

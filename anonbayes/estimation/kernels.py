@@ -15,17 +15,6 @@ from numba import njit
 
 from anonbayes.arrays import Floats, Ints, SmallCodes
 
-__all__ = [
-    "allocate",
-    "count",
-    "count_columns",
-    "expectation",
-    "invert",
-    "mixture",
-    "support_counts",
-    "support_rows",
-]
-
 
 @njit(cache=True)
 def count(codes: SmallCodes, size: int) -> Ints:

@@ -21,15 +21,6 @@ from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.kernels import allocate, expectation, mixture
 
-__all__ = [
-    "HadamardLikelihood",
-    "MatrixLikelihood",
-    "MixtureLikelihood",
-    "SimplexLikelihood",
-    "WindowLikelihood",
-    "walsh_hadamard",
-]
-
 # Smaller factors would make their rows, or products of them, underflow.
 LEAST_FACTOR = 1e-100
 # Entries of the largest full matrix that is written down.
@@ -313,12 +304,6 @@ class MatrixLikelihood(SimplexLikelihood):
         How often each report was made.
     rows : ndarray or scipy.sparse.csr_array, shape (m, K)
         ``Q(r|k)``.
-
-    Examples
-    --------
-    >>> likelihood = MatrixLikelihood(np.array([7, 3]), np.array([[0.75, 0.25], [0.25, 0.75]]))
-    >>> round(likelihood.log([0.9, 0.1]), 4)
-    -6.1086
     """
 
     weights: npt.NDArray[Any]
@@ -365,11 +350,6 @@ def walsh_hadamard(vector: npt.ArrayLike) -> npt.NDArray[Any]:
     """Product with the Hadamard matrix ``H[i, j] = (-1)^(ones of i & j)``, in ``O(B log B)``.
 
     The length is a power of two; whole numbers stay whole.
-
-    Examples
-    --------
-    >>> walsh_hadamard([5, 1, 0, 2]).tolist()
-    [8, 2, 4, 6]
     """
     out = np.array(vector)
     step = 1

@@ -21,20 +21,6 @@ from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.closed_forms import check_informative
 from anonbayes.notions.ldp import check_epsilon
 
-__all__ = [
-    "NORMS",
-    "epsilon_of_theta",
-    "expected_loss",
-    "hashing_loss",
-    "high_privacy_loss",
-    "limiting_loss",
-    "minimax_rate",
-    "non_private_loss",
-    "response_loss",
-    "worst_case_distribution",
-]
-
-
 NORMS = ("l1", "l2")
 
 
@@ -45,14 +31,6 @@ def expected_loss(
 
     With ``sampled=False``, `p` holds the frequencies among the `n` users themselves: the error
     of drawing them from a population, ``p (1 - p) / n`` in each variance, is left out (PIE).
-
-    Examples
-    --------
-    Without noise, the sampling error of a fair coin:
-
-    >>> fair, one, zero = np.array([0.5, 0.5]), np.ones(2), np.zeros(2)
-    >>> round(expected_loss(fair, 100, one, zero, norm="l2"), 9)
-    0.005
     """
     one_of("norm", norm, NORMS)
     if not read_number("n", n, error=ChannelError) >= 1:
@@ -111,18 +89,8 @@ def high_privacy_loss(
 ) -> float:
     """Worst-case loss as ``epsilon -> 0`` (ULDP (15), (18), App. C.1).
 
-    Parameters
-    ----------
-    mechanism : {"response", "bits"}
-        Utility-optimized randomized response, or RAPPOR; plain ones have all values sensitive.
-    n_sensitive : int
-        Number of sensitive values.
-    epsilon : float
-        Budget, positive.
-    n : int
-        Number of reports.
-    norm : {"l1", "l2"}
-        Loss.
+    Of utility-optimized randomized response (``"response"``), or RAPPOR (``"bits"``); plain ones
+    have all values sensitive.
 
     Examples
     --------
@@ -146,35 +114,13 @@ def high_privacy_loss(
 
 
 def non_private_loss(n_values: int, n: int, *, norm: str = "l2") -> float:
-    """Worst-case loss of releasing the true values: the sampling error.
-
-    Examples
-    --------
-    >>> non_private_loss(2, 100, norm="l2")
-    0.005
-    """
+    """Worst-case loss of releasing the true values: the sampling error."""
     one_of("norm", norm, NORMS)
     if n_values < 1 or n < 1:
         raise ChannelError(f"n_values={n_values} and n={n} must be at least 1.")
     if norm == "l1":
         return float(np.sqrt(2 * (n_values - 1) / (n * np.pi)))
     return (1 - 1 / n_values) / n
-
-
-def minimax_rate(n_sensitive: int, epsilon: float, n: int, *, norm: str = "l2") -> float:
-    """Order of the smallest worst-case loss of any ULDP mechanism, for ``epsilon <= 1``.
-
-    ``K_S / sqrt(n epsilon^2)`` (l1) and ``K_S / (n epsilon^2)`` (l2), up to a constant (Duchi,
-    Jordan and Wainwright 2013, applied to the sensitive values; ULDP Sec. 3.2). A mechanism is
-    order-optimal when its worst case is a bounded multiple of this.
-    """
-    one_of("norm", norm, NORMS)
-    _check(n_sensitive, epsilon, n)
-    if epsilon > 1:
-        raise ChannelError(f"epsilon={epsilon!r}: the bound is known for budgets up to 1 only.")
-    if norm == "l1":
-        return float(n_sensitive / np.sqrt(n * epsilon**2))
-    return float(n_sensitive / (n * epsilon**2))
 
 
 def _check(n_sensitive: int, epsilon: float, n: int) -> None:
@@ -194,17 +140,6 @@ def response_loss(p: npt.ArrayLike, n: int, size: int, epsilon: float) -> Floats
     """Expected squared error of a value's empirical share under randomized response.
 
     ``(K+e-2)/(n(e-1)^2) + p(K-2)/(n(e-1))`` with ``e = exp(epsilon)`` (PIE Prop. 15).
-
-    Parameters
-    ----------
-    p : array-like
-        Share of the users who hold the value; any shape.
-    n : int
-        Number of users.
-    size : int
-        Number ``K`` of values.
-    epsilon : float
-        Budget, positive.
 
     Examples
     --------
@@ -239,13 +174,6 @@ def limiting_loss(p: npt.ArrayLike, n: int, theta: float) -> Floats:
 
     At fixed `theta`, hence at a fixed bound on what a report says about who sent it, the loss
     falls with ``g`` to this limit (PIE Theorem 17).
-
-    Examples
-    --------
-    >>> round(float(limiting_loss(0.3, 1000, 0.5)), 9)
-    0.0003
-    >>> round(float(hashing_loss(0.3, 1000, 10**9, epsilon_of_theta(0.5, 10**9))), 9)
-    0.0003
     """
     _check_theta(theta)
     return np.asarray(p, dtype=float) * (1 - theta) / (n * theta)
@@ -256,11 +184,6 @@ def epsilon_of_theta(theta: float, size: int) -> float:
 
     Inverse of ``theta = (e-1)/(size+e-1)``, the share of mutual information that gets through
     (PIE Theorems 11 and 13).
-
-    Examples
-    --------
-    >>> round(epsilon_of_theta(0.5, 10_500_393), 3)
-    16.167
     """
     _check_theta(theta)
     return float(np.log1p(theta * size / (1 - theta)))

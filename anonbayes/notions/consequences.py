@@ -14,16 +14,6 @@ from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.notions.ldp import LDP, Notion, check_epsilon
 from anonbayes.notions.selective import OSLDP, ULDP
 
-__all__ = [
-    "Shuffled",
-    "closed_form_epsilon",
-    "compose",
-    "integrate",
-    "post_process",
-    "shuffled",
-    "shuffled_delta",
-]
-
 
 def compose(*notions: Notion) -> Notion:
     """Guarantee of releasing the same value through several channels (ULDP Prop. 1).
@@ -310,11 +300,6 @@ def closed_form_epsilon(local: float, n: int, delta: float) -> float:
     """Central budget by the formula of Feldman, McMillan and Talwar (2021, Theorem 3.1).
 
     It holds for ``local <= log(n / (16 log(2/delta)))``, and is infinite beyond.
-
-    Examples
-    --------
-    >>> round(closed_form_epsilon(1.0, 100_000, 1e-6), 4)
-    0.0726
     """
     check_epsilon(local)
     ratio = math.exp(local)

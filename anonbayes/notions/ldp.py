@@ -22,18 +22,6 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.formats import Table, number
 
-__all__ = [
-    "LDP",
-    "Audit",
-    "Audited",
-    "Bound",
-    "Notion",
-    "Ratios",
-    "Witness",
-    "audit_matrix",
-    "matrix_ratios",
-]
-
 # Ratios are products of a few rounded numbers: an excess below this is rounding, not leakage.
 TOLERANCE = 1e-9
 # Rows of a matrix sum to one up to this.
@@ -244,12 +232,6 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
     """Mask of the sensitive values, given as a list or, unless they are truth values, as the mask.
 
     Raise `DomainError` for a value outside the domain.
-
-    Examples
-    --------
-    >>> domain = Domain("x", ["a", "b", "c"])
-    >>> sensitive_mask(domain, ["c"]).tolist()
-    [False, False, True]
     """
     array = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
     if isinstance(sensitive, str) or not isinstance(sensitive, Iterable) or array.ndim == 0:
@@ -286,13 +268,6 @@ def audit_matrix(
 
     Raise `ChannelError` when the matrix contains something that is not a probability, or a row does
     not sum to one.
-
-    Examples
-    --------
-    >>> yes_no = Domain("answer", ["yes", "no"])
-    >>> audit = audit_matrix(LDP(1.0), yes_no, [[0.75, 0.25], [0.25, 0.75]], ["yes", "no"])
-    >>> audit.holds, round(audit.worst_ratio, 9)
-    (False, 3.0)
     """
     return notion.audit(_Matrix(domain, check_matrix(matrix, domain), reports))
 

@@ -30,8 +30,6 @@ from anonbayes.notions.ldp import (
     sensitive_mask,
 )
 
-__all__ = ["HLLDP", "OSLDP", "ULDP", "MinID", "OneID", "budget_array", "value_array"]
-
 
 @dataclass(frozen=True, init=False)
 class SensitiveNotion(Notion):
@@ -168,14 +166,7 @@ class ULDP(SensitiveNotion):
 
 
 class InputDiscriminative(Notion):
-    """Notion with one budget per value.
-
-    Parameters
-    ----------
-    budgets : float, array-like, mapping, pandas.Series or Budgets
-        One for all values, one for each in domain order, or a mapping by value; ``math.inf`` for a
-        value that needs no protection.
-    """
+    """Notion with one budget per value."""
 
     name = ""
 
@@ -259,13 +250,7 @@ class MinID(InputDiscriminative):
 
 
 def budget_array(budgets: Any, domain: Domain) -> Floats:
-    """Return the budget of each value in domain order; raise `AnonbayesError` for an invalid one.
-
-    Examples
-    --------
-    >>> budget_array({"a": 1, "b": float("inf")}, Domain("x", ["a", "b"])).tolist()
-    [1.0, inf]
-    """
+    """Budget of each value in domain order; raise `AnonbayesError` for an invalid one."""
     plain = _plain(budgets)
     if plain is not budgets and budgets.domain != domain:
         raise AnonbayesError(

@@ -146,7 +146,7 @@ def _actor(
     further: Further,
     register: ReleasedTable | None,
 ) -> Actor:
-    from anonbayes.channels.response import RandomizedResponse
+    from anonbayes.channels.pure import RandomizedResponse
     from anonbayes.risk.actors import Actor
 
     what = [f"{', '.join(asked.knows)}" if asked.knows else "all attributes"]

@@ -269,7 +269,7 @@ class PreparedSurvey:
 
     def _expected_errors(self, n: int) -> dict[str, float]:
         """Return the expected l1 loss, here and if every answer were protected alike."""
-        from anonbayes.channels.response import RandomizedResponse
+        from anonbayes.channels.pure import RandomizedResponse
 
         truth = self.truth
         how = self.settings.mechanism

@@ -153,7 +153,7 @@ class PreparedTraces:
         import numpy as np
 
         from anonbayes import pie, reidentify
-        from anonbayes.channels.response import RandomizedResponse
+        from anonbayes.channels.pure import RandomizedResponse
 
         channel, n = RandomizedResponse(self.domain, epsilon), len(sent)
         bits = float(pie.information(joint, channel))

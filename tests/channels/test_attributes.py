@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.channels.several import _products, _scores, _supported
+from anonbayes.channels.several import _products, _scores
 
 SEX, REGION = ab.Domain("sex", "fm"), ab.Domain("region", "abc")
 JOINT = np.array([[0.3, 0.1, 0.1], [0.05, 0.25, 0.2]])
@@ -22,7 +22,7 @@ def test_products_of_scores_have_the_joint_shares_as_their_mean(mechanism):
     kinds = (_all(one), _all(two))
     for (y, first), (z, second) in itertools.product(*map(enumerate, kinds)):
         chance = q1[:, y] @ JOINT @ q2[:, z]
-        rows, columns = _supported(one, first).toarray()[0], _supported(two, second).toarray()[0]
+        rows, columns = one.supported(first).toarray()[0], two.supported(second).toarray()[0]
         both = np.outer(rows, columns)
         total += chance * _products(both, rows, columns, 1, _scores(one), _scores(two))
     np.testing.assert_allclose(total, JOINT, atol=1e-12)

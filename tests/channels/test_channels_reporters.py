@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.channels.randomness import limit, noise_rows, response_reporter, stream
+from anonbayes.channels.randomness import limit, noise_rows, stream
 
 LEVEL = 1e-6
 N = 15_000
@@ -111,11 +111,12 @@ def test_noise_is_exact_at_the_limit():
     assert 0 <= Fraction(p) - Fraction(limit(p), 2**64) < Fraction(1, 2**64)
 
 
-def test_words_of_the_incomplete_last_run_are_drawn_again():
-    domain = ab.Domain("x", range(3))
+def test_words_of_the_incomplete_last_run_are_drawn_again(monkeypatch):
+    channel = ab.RandomizedResponse(ab.Domain("x", range(3)), 1.0)
     top = 2**64 - 1  # 2^64 leaves a rest of 1 when divided by 3
     script = np.array([top, top, 4] + [0] * 509, dtype=np.uint64).tobytes()
-    assert response_reporter(domain, 0.5, np.arange(3), Script(script))(0) == 1
+    monkeypatch.setattr(channel, "_source", lambda *_: Script(script))
+    assert channel.reporter()(0) == 1
 
 
 def test_a_seed_repeats_and_the_secure_source_does_not():

@@ -92,7 +92,6 @@ def test_generalization_by_hierarchy_and_by_hand():
     np.testing.assert_array_equal(matrix.toarray(), [[1, 1, 0, 0], [0, 0, 1, 1]])
     p = np.array([0.1, 0.2, 0.3, 0.4])
     np.testing.assert_allclose(channel.apply(p), [0.3, 0.7])
-    np.testing.assert_allclose(channel.adjoint([5, 7]), [5, 5, 7, 7])
     assert channel.log_likelihood(p, reports) == pytest.approx(2 * np.log(0.3) + np.log(0.7))
     assert not channel.satisfies(ab.LDP(10)).holds
     assert channel.satisfies(ab.LDP(10)).worst_ratio == np.inf

@@ -71,7 +71,7 @@ def test_water_filling_is_the_maximum(counts, sensitive, epsilon):
     domain = ab.Domain("x", range(len(counts)))
     chosen = [s for s in sensitive if s < len(counts)]
     channel = ab.UtilityOptimizedRR(domain, epsilon, sensitive=chosen)
-    likelihood = channel.likelihood_of_counts(counts)
+    likelihood = channel.likelihood(ab.SupportCounts(counts, sum(counts)))
     p = closed_forms.water_filling(counts, channel.miss, channel.hit - channel.miss)
     assert p.min() >= 0 and p.sum() == pytest.approx(1.0)
     _, value, gap = likelihood.step(p)

@@ -7,7 +7,7 @@ from scipy import optimize, stats
 import anonbayes as ab
 from anonbayes.errors import ChannelError
 from anonbayes.estimation import em
-from anonbayes.estimation.shrinkage import Seen, candidates, condition, prior_likelihood, shrink
+from anonbayes.estimation.em import Seen, candidates, condition, prior_likelihood, shrink
 
 
 def seen_of(channel, counts, n):
