@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Codes, Floats, read_numbers
-from anonbayes.channels.coarsening import UniformQuantizer, n_bins, uniform_edges
+from anonbayes.channels.coarsening import UniformQuantizer, n_bins
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.figures import COLOURS, SERIES, make_axes, make_figure, tidy
 from anonbayes.nonstochastic import relations
@@ -369,7 +369,7 @@ def optimal_policy(
     low, high = query_range(asked, box)
     bins = n_bins(low, high, gamma)
     _check_answers(bins, asked)
-    edges = uniform_edges(low, high, bins)
+    edges = np.linspace(low, high, bins + 1)
     if metric == "leakage" and bins > 1:
         share_below = _share_below(asked, box, low, high)
         edges = largest_smallest_edges(share_below, low, high, gamma)
