@@ -158,7 +158,7 @@ class MatrixChannel(Channel):
         made.epsilon, made._kept = budget, p
         return made
 
-    def with_epsilon(self, epsilon: float) -> Channel:
+    def with_epsilon(self, epsilon: float) -> MatrixChannel:
         """Return invariant PRAM of the same shares with another budget; else raise."""
         if self._kept is None:
             return super().with_epsilon(epsilon)

@@ -165,9 +165,9 @@ class WindowChannel(NumericChannel):
         """Likelihood of the distribution, with a row for each distinct window."""
         return self.fast_likelihood(reports).mixture(most=MAX_MATRIX)
 
-    @abstractmethod
     def stretches(self) -> Floats:
         """Probability of each report given each value, or of stretches of continuous reports."""
+        return self.matrix()
 
     def _smoothed(self, reports: Any, level: float, **settings: Any) -> Smoothed:
         """EM with smoothing, and limits that enclose those of every strength of smoothing."""
@@ -581,11 +581,6 @@ class SquareWave(WindowChannel):
             report = np.where(near, report, far)
         return report
 
-    def _encode(self, values: Iterable[object]) -> Ints:
-        if isinstance(self.domain, BinnedDomain) and not isinstance(values, str):
-            return self.domain.encode(values)
-        return super()._encode(values)
-
     def read(self, reports: Any) -> Ints:
         """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
         return whole_reports(self, self._numbers("reports", reports), self.n_reports)
@@ -600,10 +595,6 @@ class SquareWave(WindowChannel):
         check_matrix_size(self, self.n_reports)
         shift = np.arange(self.n_reports) - np.arange(len(self.domain))[:, None]
         return np.where((shift >= 0) & (shift <= 2 * self.b), self.high, self.low)
-
-    def stretches(self) -> Floats:
-        """``Q``: every report is a stretch of its own."""
-        return self.matrix()
 
     def apply(self, p: npt.ArrayLike) -> Floats:
         """Distribution of the reports, ``p Q``, in ``O(K)``."""

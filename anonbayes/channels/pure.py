@@ -304,7 +304,7 @@ class UtilityOptimizedRR(PureChannel):
     array([0.2, 0.4, 0.4])
     """
 
-    keeps = ("sensitive",)
+    keeps: tuple[str, ...] = ("sensitive",)
 
     @budget_second("sensitive", "epsilon")
     def __init__(self, domain: Domain, epsilon: float, *, sensitive: Iterable[object]) -> None:

@@ -233,7 +233,7 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
 
     Raise `DomainError` for a value outside the domain.
     """
-    array = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
+    array: npt.NDArray[Any] = sensitive if isinstance(sensitive, np.ndarray) else np.empty(0)
     if isinstance(sensitive, str) or not isinstance(sensitive, Iterable) or array.ndim == 0:
         what = "one text" if isinstance(sensitive, str) else "not a list"
         raise AnonbayesError(
