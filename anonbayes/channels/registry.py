@@ -13,10 +13,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from anonbayes.arrays import read_whole
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
-from anonbayes.notions.ldp import LDP, Notion
-from anonbayes.notions.selective import ULDP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
 
     from anonbayes.channels.pure import PureChannel
     from anonbayes.domains import Domain
+    from anonbayes.notions.ldp import Notion
 
 #: What a mechanism may take beside domain and budget, and what it is. Options of the command line
 #: and keys of scenarios have these names.
@@ -354,6 +352,10 @@ def choose_channel(
     >>> list(ab.choose_channel(domain, 1.0, 10_000, sensitive=range(5)).channels)[0]
     'utility_optimized_rr'
     """
+    from anonbayes.arrays import read_whole
+    from anonbayes.notions.ldp import LDP
+    from anonbayes.notions.selective import ULDP
+
     read_whole("n", n, least=1, error=ChannelError)
     chosen = None if sensitive is None else list(sensitive)
     notion: Notion = LDP(epsilon) if chosen is None else ULDP(chosen, epsilon)
