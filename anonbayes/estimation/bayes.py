@@ -454,7 +454,8 @@ def split_pairs(
         k += k >= j
         total = _log_sum(log_p[j], log_p[k])
         if by_counts:
-            own[:], other[:] = terms[j], terms[k]
+            for i in range(3):
+                own[i], other[i] = terms[j, i], terms[k, i]
         else:
             own[0], own[1] = p[j], terms[j, 0] - terms[k, 0]
             own[2] = curve[j, j] + curve[k, k] - 2.0 * curve[j, k]
