@@ -269,7 +269,7 @@ def make_mechanism(
 def _numeric_domain(
     mechanism: MechanismKind, bins: str | None, values: str | None, column: str
 ) -> Domain:
-    from anonbayes.channels.numbers import BinnedDomain
+    from anonbayes.channels.coarsening import BinnedDomain
     from anonbayes.domains import Domain, number_place
     from anonbayes.io.text import parse_values
 
