@@ -7,6 +7,7 @@ every compatible cleartext table counts the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from anonbayes.beliefs.learner import (
 )
 from anonbayes.beliefs.register import PRIOR_ROWS, Register
 from anonbayes.beliefs.victims import Victims, batch_slices, by_secret, in_terms_of
-from anonbayes.inference.weights import tempered_fit, weighted_joint
+from anonbayes.inference.weight_kernels import tempered_fit, weighted_joint
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     if post.simulated:
         return _sampled(post, victims, rows)
     exact = _exact_fits(post, victims, rows) if post.method == "exact" else None
-    fit = _weighted(victims, rows, exact, post.secret_mean, post.means, post.eta)
+    fit = _weighted(victims, rows, exact, post.secret_mean, post.means, post.eta, post.corrections)
     sums, records = rows.add_up(victims, rows.secrets, fit)
     return sums.relative()[0], None, records
 
@@ -220,11 +221,13 @@ def _weighted(
     share: Floats,
     means: list[Floats],
     eta: Floats | None,
+    corrections: Sequence[Floats] | None = None,
 ) -> list[Floats]:
     """``[pi(r)/pi(y)]^eta [m(r)/m(y)]^(1 - eta)``: how well a cell fits, with weights (MODEL 1.9).
 
     What is common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`, as
-    does ``pi(r)/pi(y)`` where no `fit` is given.
+    does ``pi(r)/pi(y)`` where no `fit` is given. Corrections multiply by ``exp(c(r) - c(y))``,
+    those of sets being means by the marginal.
     """
     known = list(zip(victims.weights, rows.evidence, rows.match(victims), strict=True))
     if fit is None:
@@ -237,6 +240,12 @@ def _weighted(
         scaled = sparse.csr_array(cells.multiply(marginal[None, :]))
         common = pair_values(knowledge, scaled, pairs) / (cells @ marginal)[pairs.cell]
         out.append(tempered_fit(own, common, weight))
+        if corrections is not None:
+            tilt = (marginal * corrections[len(out) - 1]).T
+            both = sparse.csr_array(knowledge[pairs.knowledge].multiply(cells[pairs.cell]))
+            of_both = (both @ tilt) / np.maximum(both @ marginal, TINY)[:, None]
+            of_cell = (cells @ tilt) / np.maximum(cells @ marginal, TINY)[:, None]
+            out[-1] *= np.exp(of_both - of_cell[pairs.cell])
     return out
 
 
@@ -264,7 +273,7 @@ def _sampled(
     sizes = np.array([cut.stop - cut.start for _, cut in cuts], dtype=float)
 
     def weights_of(fit: list[Floats], mean: list[Floats]) -> tuple[Scaled, Ints]:
-        fit = _weighted(victims, rows, fit, post.secret_mean, mean, post.eta)
+        fit = _weighted(victims, rows, fit, post.secret_mean, mean, post.eta, post.corrections)
         return rows.add_up(victims, rows.secrets, fit)
 
     batches = [weights_of([f[b] for f in fits], [m[b] for m in means])[0] for b in range(len(cuts))]
@@ -314,6 +323,7 @@ def draw_weights(
     share: Floats,
     pi: list[Floats],
     eta: Floats | None,
+    corrections: Sequence[Floats] | None = None,
 ) -> tuple[Scaled, Ints]:
     """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
     secrets = rows.secrets
@@ -325,7 +335,8 @@ def draw_weights(
         ]
         joint = release * weighted_joint(share, seen, eta).relative()[0]
         secrets = rows.gather(joint / joint.sum(axis=1, keepdims=True))
-    return rows.add_up(victims, secrets, _weighted(victims, rows, None, share, pi, eta))
+    fit = _weighted(victims, rows, None, share, pi, eta, corrections)
+    return rows.add_up(victims, secrets, fit)
 
 
 def _vertical(

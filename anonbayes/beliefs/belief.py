@@ -17,7 +17,7 @@ from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, sta
 from anonbayes.errors import AnonbayesError, ModelError, TableError, one_of
 from anonbayes.inference.vertical.crossfit import left_out_ownership
 from anonbayes.inference.vertical.group_engine import layout_of
-from anonbayes.inference.weights import weighted_joint
+from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -219,8 +219,11 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
         if owned is not None:
             attacker = rows.add_up(victims, rows.gather(owned(where)), fit)[0]
         else:
-            attacker = draw_weights(table, victims, rows, share[where], now, weights)[0]
-        joint = weighted_joint(share[where], asked.shares(now), weights)
+            attacker = draw_weights(
+                table, victims, rows, share[where], now, weights, post.corrections
+            )[0]
+        tilt = record_tilts(post.corrections, share[where], now, asked.weights, asked.codes)
+        joint = weighted_joint(share[where], asked.shares(now), weights, tilt)
         yield attacker.relative()[0], joint.relative()[0]
 
 

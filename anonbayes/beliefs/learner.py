@@ -16,7 +16,7 @@ from anonbayes.arrays import Floats, Scaled
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
 from anonbayes.inference.dirichlet import WEIGHT
-from anonbayes.inference.weights import weighted_joint
+from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
 
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
@@ -90,7 +90,9 @@ def mean_shares(post: Posterior) -> list[Floats]:
 
 def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Scaled:
     """``p_L(s, what is known)`` from the means of the distributions."""
-    return weighted_joint(post.secret_mean, victims.shares(means), post.eta)
+    share = post.secret_mean
+    tilt = record_tilts(post.corrections, share, means, victims.weights, victims.codes)
+    return weighted_joint(share, victims.shares(means), post.eta, tilt)
 
 
 def _factorised(post: Posterior, victims: Victims) -> tuple[Scaled, list[Scaled]]:
@@ -116,8 +118,10 @@ def _averaged(
 
     def of_draw(at: tuple[int, int]) -> Scaled:
         # Tiny prior weights leave values without any probability in a draw.
-        known = [np.maximum(k, LEAST_FIT) for k in victims.shares([pi[at] for pi in draws])]
-        joint = weighted_joint(secret[at], known, None if eta is None else eta[at])
+        means = [pi[at] for pi in draws]
+        known = [np.maximum(k, LEAST_FIT) for k in victims.shares(means)]
+        tilt = record_tilts(post.corrections, secret[at], means, victims.weights, victims.codes)
+        joint = weighted_joint(secret[at], known, None if eta is None else eta[at], tilt)
         if conditional:
             number = joint.relative()[0]
             number = number / number.sum(axis=1, keepdims=True)

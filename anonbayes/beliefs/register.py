@@ -46,7 +46,7 @@ from anonbayes.inference.vertical.crossfit import (
     scores_apart,
 )
 from anonbayes.inference.vertical.group_layout import VerticalLayout
-from anonbayes.inference.weights import weighted_joint
+from anonbayes.inference.weight_kernels import weighted_joint
 from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable

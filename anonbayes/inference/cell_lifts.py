@@ -32,8 +32,9 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
+from anonbayes.inference.corrections import Fold
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.features import Features, cell_logs, fixed_point, random_folds
+from anonbayes.inference.features import Features, fixed_point, marginal_of, random_folds
 from anonbayes.inference.vertical.crossfit import POOLING_PRIOR
 from anonbayes.inference.weight_kernels import lift_spread
 from anonbayes.tables.table import ReleasedTable
@@ -110,18 +111,34 @@ class CellLifts(NamedTuple):
 
         To first order a fold's rows move the log lifts of all other folds as they move their mean.
         """
-        lines, found = self.problem.lines, self.features
-        ends = np.cumsum([0, *(a.cells.shape[0] * lines.n_folds for a in self.problem.attributes)])
-        parts = [
-            found.cell[i:j].reshape(lines.n_folds, -1, found.cell.shape[1])
-            for i, j in itertools.pairwise(ends)
-        ]
+        lines, found, parts = self.problem.lines, self.features, self._by_fold()
         for fold in range(lines.n_folds):
             moved = [part + part[fold] - part.mean(axis=0) for part in parts]
             yield found._replace(
                 cell=np.concatenate([m.reshape(-1, m.shape[-1]) for m in moved]),
                 rows=np.where(lines.fold == fold, 0.0, found.rows),
             )
+
+    @property
+    def codes(self) -> Ints:
+        """Cells of every line, those of all attributes numbered through."""
+        sizes = [attribute.cells.shape[0] for attribute in self.problem.attributes]
+        start = np.cumsum([0, *sizes])[:-1]
+        return np.ascontiguousarray(self.problem.codes[self.record] + start)
+
+    def _by_fold(self) -> list[Floats]:
+        """Log lifts of each attribute, ``(folds, cells, S)``."""
+        folds, cell = self.problem.lines.n_folds, self.features.cell
+        ends = np.cumsum([0, *(a.cells.shape[0] * folds for a in self.problem.attributes)])
+        return [cell[i:j].reshape(folds, -1, cell.shape[1]) for i, j in itertools.pairwise(ends)]
+
+    def folds(self) -> list[Fold]:
+        """Every fold as the others see it."""
+        lines = self.problem.lines
+        return [
+            Fold(np.concatenate(logs), np.where(lines.fold == fold, lines.rows, 0.0))
+            for fold, logs in enumerate(zip(*self._by_fold(), strict=True))
+        ]
 
     def simulated(self, table: ReleasedTable, prior: Prior, weights: Floats) -> Iterator[Features]:
         """Features of simulated tables with the same cells, whose secrets follow given weights.
@@ -361,9 +378,7 @@ def _problem(table: ReleasedTable) -> _Problem:
     for a, column in enumerate(table.columns.values()):
         cells = len(column.evidence)
         rows = lines.left(codes[lines.record, a], cells, secret[lines.record], size)
-        ones = np.ones((1, len(column.domain)))
-        total = rows[-1].sum(axis=1, keepdims=True)
-        marginal = cell_logs(column.evidence, total, ones).mean[0]
+        marginal = marginal_of(column.evidence, rows[-1].sum(axis=1))
         attributes.append(_Attribute.of(column.evidence.matrix, marginal, _columns(rows)))
     share = np.bincount(secret, count, minlength=size) / count.sum()
     return _Problem(attributes, codes, lines, secret, share)

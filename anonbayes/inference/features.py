@@ -28,6 +28,7 @@ __all__ = [
     "Features",
     "cell_logs",
     "fixed_point",
+    "marginal_of",
     "pooled_beta",
     "random_folds",
 ]
@@ -276,11 +277,15 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
     betas, kappa = {}, np.empty(len(table.attributes))
     for a, (name, column) in enumerate(table.columns.items()):
         rows = counts[name]
-        ones = np.ones((1, len(column.domain)))
-        marginal = cell_logs(column.evidence, rows.sum(axis=1, keepdims=True), ones).mean
+        marginal = marginal_of(column.evidence, rows.sum(axis=1))[None]
         kappa[a] = _kappa(column.evidence, rows, marginal)
         betas[name] = np.tile(kappa[a] * marginal, (size, 1))
     return betas, kappa
+
+
+def marginal_of(evidence: Evidence, rows: Floats) -> Floats:
+    """Distribution behind the cells of all rows, with prior weights of one."""
+    return cell_logs(evidence, rows[:, None], np.ones((1, len(evidence.domain)))).mean[0]
 
 
 def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:

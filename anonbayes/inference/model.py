@@ -14,17 +14,21 @@ from pymc.step_methods.compound import BlockedStep, Competence
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import ASSIGNMENT, Prior, PriorLike, coords_of
-from anonbayes.inference.vertical.crossfit import CrossFit
+from anonbayes.inference.dirichlet import ASSIGNMENT, WEIGHT, Prior, PriorLike, coords_of
+from anonbayes.inference.features import Features
+from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
 from anonbayes.inference.vertical.group_engine import layout_of
 from anonbayes.inference.vertical.group_layout import VerticalLayout
-from anonbayes.inference.weighted_model import add_link, add_weights
-from anonbayes.inference.weights import Evidenced, choose_evidence
+from anonbayes.inference.weight_kernels import dense_features
+from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence
 from anonbayes.inference.workflow import OTHERS, cell_rates, counted
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["HIDDEN", "build_model", "guard_assignments", "model_of"]
+__all__ = ["HIDDEN", "add_weights", "build_model", "guard_assignments", "model_of"]
+
+MOST_NUMBERS = 50_000_000
+"""Numbers of all features beyond which a model would not fit into memory."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -260,7 +264,7 @@ def vertical_model(
         )
         owned = _in_range(assignment, layout)
         if crossfit is not None:
-            add_link(layout, crossfit, names, owned, sensitive=sensitive, dims=row)
+            _add_link(layout, crossfit, names, owned, sensitive=sensitive, dims=row)
             return model
         owner = secrets[pt.argsort(owned)]  # secret of whoever owns each row of the items
         for a, (name, p) in enumerate(zip(names, pi, strict=True)):
@@ -348,3 +352,100 @@ def guard_assignments() -> None:
     """Make the guard one of the step methods from which PyMC chooses."""
     if AssignmentGuard not in STEP_METHODS:
         STEP_METHODS.append(AssignmentGuard)
+
+
+# -------------------------------------------------------------------------------------------------
+# Weighted evidence (MODEL 1.9): the features of the records, each row's own taken out, are data,
+# the weights positive variables, and secrets follow softmax(L). NUTS draws what `fit_weights`
+# approximates by a normal distribution at the mode; corrections of single values come afterwards.
+
+
+def add_weights(
+    model: pm.Model, features: Features, names: tuple[str, ...], *, sensitive: str
+) -> list[Any]:
+    """Add the weights of a horizontal table and the likelihood of its secrets to a model.
+
+    A record that many rows show is one line of a multinomial with as many trials, all of which
+    fall on its secret: that many categorical variables, at the price of one.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        To which they are added.
+    features : Features
+        Of the table's records.
+    names : tuple of str
+        Attributes.
+    sensitive : str
+        Name of the secret.
+
+    Returns
+    -------
+    list
+        The weights, one positive variable per attribute.
+    """
+    shape = (len(features.rows), len(names) + 1, len(features.share))
+    if np.prod(shape, dtype=float) > MOST_NUMBERS:
+        raise ModelError(
+            f"{shape[0]:,} distinct records by {shape[1]} features by {shape[2]} secrets are too "
+            "many for a PyMC model; fit(evidence='weighted') needs none of it."
+        )
+    x: Floats = np.empty(shape)
+    dense_features(features, x)
+    with model:
+        weights = _weight_variables(names, CENTRE, SPREAD)
+        logits = pt.as_tensor(x[:, 0])
+        for a, weight in enumerate(weights):
+            logits = logits + weight * pt.as_tensor(x[:, a + 1])
+        probability = pt.special.softmax(logits, axis=1)
+        if len(features.likelihood):
+            likelihood = features.likelihood / max(1.0, features.likelihood.sum(axis=0).max())
+            reported = pt.dot(probability, pt.as_tensor(likelihood.T))
+            rest = pt.maximum(1.0 - reported.sum(axis=1, keepdims=True), 0.0)
+            probability = pt.concatenate([reported, rest], axis=1)  # reports that nobody sent
+        rows = features.rows.astype(np.int64)
+        width = len(features.likelihood) + 1 if len(features.likelihood) else shape[2]
+        observed = np.zeros((shape[0], width), dtype=np.int64)
+        observed[np.arange(shape[0]), features.secret] = rows
+        pm.Multinomial(f"secrets_{sensitive}", n=rows, p=probability, observed=observed)
+    return weights
+
+
+def _add_link(
+    layout: VerticalLayout,
+    crossfit: CrossFit,
+    names: Sequence[str],
+    assignment: Any,
+    *,
+    sensitive: str,
+    dims: str,
+) -> list[Any]:
+    """Add the weights of a vertical table, and the likelihood of who owns what given them.
+
+    The lifts that the other folds gave are data (`CrossFit.features`), the pooling is kept. Summed
+    over the assignments this is the likelihood that `cross_fit` maximises.
+    """
+    if layout.n_rows * layout.n_secrets > MOST_NUMBERS:
+        raise ModelError(
+            f"{layout.n_rows:,} rows by {layout.n_secrets} secrets are too many for a PyMC model; "
+            "fit(evidence='weighted') needs none of it."
+        )
+    weights = _weight_variables(names, *WEIGHT_PRIOR)
+    apart, lifts = crossfit.features(layout)
+    # Scores of the distinct categories first: rows only look them up.
+    logits = pt.as_tensor(np.log(crossfit.secret_shares)[None, :])
+    for a, (weight, lift) in enumerate(zip(weights, lifts, strict=True)):
+        logits = logits + (weight * pt.as_tensor(lift.T))[apart.items[:, a]]
+    pm.Categorical(
+        f"secrets_{sensitive}",
+        logit_p=logits[assignment],
+        observed=layout.secrets.astype(np.int64),
+        dims=dims,
+    )
+    return weights
+
+
+def _weight_variables(names: Sequence[str], mean: float, spread: float) -> list[Any]:
+    return [
+        pm.TruncatedNormal(f"{WEIGHT}{name}", mu=mean, sigma=spread, lower=0.0) for name in names
+    ]

@@ -98,6 +98,14 @@ class Posterior(KeptDraws):
         return self.evidence_weights.eta
 
     @property
+    def corrections(self) -> tuple[npt.NDArray[np.float64], ...] | None:
+        """Corrections of single values beside the weights, ``(S, K_a)`` each; None without any."""
+        if self.eta is None or self.evidence_weights is None:
+            return None
+        known = self.evidence_weights.corrections
+        return None if known is None else known.values
+
+    @property
     def weights(self) -> pd.DataFrame:
         """How much each attribute counts: weight, standard error, and what that means.
 

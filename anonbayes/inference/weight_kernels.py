@@ -1,16 +1,17 @@
-"""Numba kernels of the evidence weights, and errors of what was learned without fold after fold.
+"""Kernels of weighted evidence: log scores and their derivatives, errors from folds, joint beliefs.
 
-Log scores of distinct records and their derivatives:
-
-`f` is a `features.Features`; no array of records by secrets is ever built.
+In the Numba kernels `f` is a `features.Features`; no array of records by secrets is ever built.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
+from scipy import sparse
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints, Scaled
 
 __all__ = [
     "dense_features",
@@ -20,7 +21,10 @@ __all__ = [
     "left_out_scores",
     "lift_spread",
     "log_scores",
+    "record_tilts",
+    "tempered_fit",
     "unsettled",
+    "weighted_joint",
 ]
 
 
@@ -135,23 +139,26 @@ def derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def log_scores(eta, f, out):  # type: ignore[no-untyped-def]
+def log_scores(eta, f):  # type: ignore[no-untyped-def]
     """Log score of every record under fixed weights."""
     n_secrets, size = len(f.share), len(eta)
     x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
     p, w = np.empty(n_secrets), np.empty(n_secrets)
+    out = np.empty(len(f.rows))
     for r in range(len(f.rows)):
         _record(r, f, x, own)
         out[r] = _log_score(r, f, x, eta, p, w)
+    return out
 
 
 @njit(cache=True, nogil=True)
-def left_out_scores(eta, covariance, f, out):  # type: ignore[no-untyped-def]
+def left_out_scores(eta, covariance, f):  # type: ignore[no-untyped-def]
     """Log score of every record under the weights that the other rows would give (one step)."""
     n_secrets, size = len(f.share), len(eta)
     x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
     p, w = np.empty(n_secrets), np.empty(n_secrets)
     g, other = np.empty(size), np.empty(size)
+    out = np.empty(len(f.rows))
     for r in range(len(f.rows)):
         _record(r, f, x, own)
         _log_score(r, f, x, eta, p, w)
@@ -162,6 +169,7 @@ def left_out_scores(eta, covariance, f, out):  # type: ignore[no-untyped-def]
                 other[a] -= covariance[a, b] * g[b]
             other[a] = max(other[a], 0.0)
         out[r] = _log_score(r, f, x, other, p, w)
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -235,3 +243,112 @@ def unsettled(precision: Floats, spread: float) -> Floats:
     known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
     more = (np.linalg.inv(precision) ** 2).sum(axis=0) - known * alone**-2.0
     return np.sqrt(np.maximum(more, 0.0)) / spread
+
+
+MOST_NATS = 60.0
+"""No attribute speaks louder for a cell: products of several stay numbers."""
+
+
+def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
+    """``P(knowledge | cell, s)`` with one attribute's weight: ``own^eta common^(1 - eta)``.
+
+    Parameters
+    ----------
+    own : numpy.ndarray
+        ``pi_a|s(known and y) / pi_a|s(y)``, secrets along the last axis.
+    common : numpy.ndarray
+        The same of the marginal ``m_a``, shape up to the last axis.
+    weight : float
+        ``eta_a``.
+
+    Examples
+    --------
+    >>> tempered_fit(np.array([[0.5, 0.1]]), np.array([0.2]), 0.0).round(3).tolist()
+    [[0.2, 0.2]]
+    """
+    seen = own > 0
+    log_own = np.log(np.where(seen, own, 1.0))
+    both = common[..., None]
+    # A marginal may underflow where a secret that nobody holds has the value: then it is its own.
+    log_common = np.log(np.where(both > 0, both, np.where(seen, own, 1.0)))
+    power = np.minimum(weight * log_own + (1.0 - weight) * log_common, MOST_NATS)
+    return np.asarray(np.where(seen, np.exp(power), 0.0))
+
+
+def weighted_joint(
+    share: Floats, known: list[Floats], weights: Floats | None, tilt: Floats | None = None
+) -> Scaled:
+    """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
+
+    Weights of one give the product model itself; None leaves it untouched, to the last bit.
+
+    Parameters
+    ----------
+    share : numpy.ndarray
+        ``pi_S``, shape ``(S,)``.
+    known : list of numpy.ndarray
+        Per attribute ``P(known | s)``, shape ``(records, S)``.
+    weights : numpy.ndarray, optional
+        ``eta``.
+    tilt : numpy.ndarray, optional
+        Corrections of each record, shape ``(records, S)``; see `record_tilts`.
+
+    Examples
+    --------
+    >>> known = [np.array([[0.5, 0.25]])]
+    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).number.tolist()
+    [[0.1875, 0.1875]]
+    """
+    product = Scaled.product(np.tile(share, (len(known[0]) if known else 1, 1)), known)
+    if weights is None:
+        return product
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = np.tile(np.log(share), (len(product.number), 1))
+        for weight, part in zip(weights, known, strict=True):
+            if weight > 0:
+                score += weight * np.log(part)
+        score += 0.0 if tilt is None else tilt
+        top = score.max(axis=1, keepdims=True)
+        belief = np.exp(score - np.where(np.isfinite(top), top, 0.0))
+        belief /= belief.sum(axis=1, keepdims=True)
+    possible = np.where(product.number > 0, product.power, np.iinfo(np.int64).min)
+    largest = possible.argmax(axis=1)[:, None]
+    power = np.take_along_axis(product.power, largest, axis=1)
+    total = product.relative()[0].sum(axis=1, keepdims=True)
+    return Scaled(np.nan_to_num(belief) * total, np.broadcast_to(power, belief.shape))
+
+
+def record_tilts(
+    corrections: Sequence[Floats] | None,
+    share: Floats,
+    means: Sequence[Floats],
+    known: Sequence[sparse.csr_array],
+    codes: Ints,
+) -> Floats | None:
+    """Corrections of what is known of records, summed over attributes, shape ``(records, S)``.
+
+    Parameters
+    ----------
+    corrections : sequence of numpy.ndarray, optional
+        ``c_a(k, s)`` of each attribute, ``(S, K_a)``.
+    share, means : numpy.ndarray, sequence of numpy.ndarray
+        ``pi_S`` and ``pi_a|s``, whose marginal averages over values that are not known apart.
+    known, codes
+        Distinct pieces of knowledge about each attribute, ``(pieces, K_a)``, and that of each
+        record.
+
+    Examples
+    --------
+    >>> c, even = [np.array([[0.2, 0.4], [0.0, 0.0]])], np.full((2, 2), 0.5)
+    >>> known = [sparse.csr_array(np.array([[1.0, 0.0], [1.0, 1.0]]))]
+    >>> record_tilts(c, np.array([0.5, 0.5]), [even], known, np.array([[0], [1]])).round(1).tolist()
+    [[0.2, 0.0], [0.3, 0.0]]
+    """
+    if corrections is None:
+        return None
+    out = np.zeros((len(codes), len(share)))
+    for a, values in enumerate(corrections):
+        marginal = share @ means[a]
+        inside = np.maximum(known[a] @ marginal, np.finfo(float).tiny)
+        out += (known[a] @ (marginal * values).T / inside[:, None])[codes[:, a]]
+    return out

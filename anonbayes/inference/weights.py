@@ -24,7 +24,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr, ndtri
 
-from anonbayes.arrays import Floats, Scaled
+from anonbayes.arrays import Floats
 from anonbayes.errors import ModelError, one_of
 from anonbayes.formats import weight_in_words
 from anonbayes.inference.cell_lifts import (
@@ -33,6 +33,7 @@ from anonbayes.inference.cell_lifts import (
     has_crossing_sets,
     lift_cells,
 )
+from anonbayes.inference.corrections import Corrections, Fold, learn_corrections
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
@@ -54,8 +55,6 @@ __all__ = [
     "choose_evidence",
     "fit_weights",
     "maximise",
-    "tempered_fit",
-    "weighted_joint",
 ]
 
 CENTRE, SPREAD = WEIGHT_PRIOR
@@ -103,6 +102,8 @@ class EvidenceWeights:
         Whether the attribute's cells differ between secrets at all.
     candidates : tuple of str
         What was scored.
+    corrections : Corrections or None
+        Corrections of single values, where they predict held-out rows better.
     score, score_covariance : numpy.ndarray
         Held-out log score per row of each candidate, and the covariance of these averages.
     n_rows : int
@@ -123,6 +124,7 @@ class EvidenceWeights:
     score: Floats
     score_covariance: Floats
     n_rows: int
+    corrections: Corrections | None = None
 
     @cached_property
     def covariance(self) -> Floats:
@@ -193,9 +195,12 @@ class EvidenceWeights:
             verdict = "not better by more than its standard error"
         else:
             verdict = "no better"
+        single = ""
+        if self.corrections is not None:
+            single = f" ({self.corrections.gain:+.4f} by corrections of single values)"
         return (
             f"on rows held out, weighted evidence scores {gain:+.4f} (s.e. {error:.4f}) nats per "
-            f"row against independent evidence: {verdict}"
+            f"row against independent evidence{single}: {verdict}"
         )
 
     # -- keeping them ----------------------------------------------------------------------
@@ -203,23 +208,34 @@ class EvidenceWeights:
     def to_dataset(self) -> xr.Dataset:
         """Everything as labelled arrays, for netCDF."""
         one, two = ("attribute",), ("attribute", "attribute_")
+        known = self.corrections or Corrections((), 0.0, 0.0)
         return xr.Dataset(
             {name: (two if name == "precision" else one, getattr(self, name)) for name in PARTS}
             | {
                 "telling": (one, self.telling.astype(np.int8)),
                 "score": (("evidence",), self.score),
                 "score_covariance": (("evidence", "evidence_"), self.score_covariance),
+            }
+            | {
+                f"correction_{name}": (("secret", f"value_{name}"), values)
+                for name, values in zip(self.names, known.values, strict=False)
             },
             coords={"attribute": list(self.names), "evidence": list(self.candidates)},
-            attrs={"n_rows": self.n_rows},
+            attrs={"n_rows": self.n_rows, "variance": known.variance, "gain": known.gain},
         )
 
     @classmethod
     def from_dataset(cls, found: xr.Dataset) -> EvidenceWeights:
         """Read what `to_dataset` gave."""
         arrays = {name: found[name].to_numpy() for name in PARTS}
+        names = tuple(map(str, found["attribute"].to_numpy()))
+        corrections = None
+        if found.attrs.get("variance", 0.0) > 0:
+            values = tuple(found[f"correction_{name}"].to_numpy() for name in names)
+            corrections = Corrections(values, found.attrs["variance"], found.attrs["gain"])
         return cls(
-            names=tuple(map(str, found["attribute"].to_numpy())),
+            names=names,
+            corrections=corrections,
             telling=found["telling"].to_numpy().astype(bool),
             candidates=tuple(map(str, found["evidence"].to_numpy())),
             score=found["score"].to_numpy(),
@@ -315,12 +331,23 @@ def fit_weights(
     free = (eta > 0) | (gradient >= 0)
     covariance = np.zeros((size, size))
     covariance[np.ix_(free, free)] = np.linalg.inv(precision[np.ix_(free, free)])
-    columns = np.empty((len(CANDIDATES), len(features.rows)))
-    log_scores(np.zeros(size), features, columns[0])
-    by_record = np.empty(len(rival.rows))
-    log_scores(np.ones(size), rival, by_record)
-    columns[1] = by_record if lifts is None else by_record[lifts.record]
-    left_out_scores(eta, covariance, features, columns[2])
+    by_record = log_scores(np.ones(size), rival)
+    columns = np.stack(
+        [
+            log_scores(np.zeros(size), features),
+            by_record if lifts is None else by_record[lifts.record],
+            left_out_scores(eta, covariance, features),
+        ]
+    )
+    parts = _without_folds(table, prior, features, lifts)
+    learned = None
+    if lifts is not None:
+        learned = learn_corrections(table, features, lifts.codes, eta, lifts.folds())
+    elif parts:
+        folds = [Fold(part.cell, features.rows - part.rows) for part in parts]
+        learned = learn_corrections(table, features, features.codes, eta, folds)
+    if learned is not None:
+        columns[2] += learned[1]
     if lifts is not None:  # people are asked about by value: what happens inside cells counts, too
         columns[1:] += lifts.inside[:, lifts.record]
     n = features.rows.sum()
@@ -333,24 +360,19 @@ def fit_weights(
         by_cluster = np.stack([np.bincount(lifts.cluster[lifts.record], one) for one in spread])
         covariance_of_scores = by_cluster @ by_cluster.T / n**2
     alone, added = np.zeros(size), np.zeros(size)
-    one = np.empty(len(features.rows))
-    log_scores(eta, features, one)
-    whole, share = float(one @ features.rows), np.zeros(size)
-    log_scores(share, features, one)
-    nothing = float(one @ features.rows)
+    whole = float(log_scores(eta, features) @ features.rows) / n
     telling = features.telling
     for a in np.flatnonzero(telling):
-        log_scores(np.eye(size)[a], features, one)
-        alone[a] = (float(one @ features.rows) - nothing) / n
+        alone[a] = float(log_scores(np.eye(size)[a], features) @ features.rows) / n - score[0]
         if eta[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
             moved = eta - covariance[:, a] / covariance[a, a] * eta[a]
             moved[a] = 0.0
-            log_scores(np.maximum(moved, 0.0), features, one)
-            added[a] = (whole - float(one @ features.rows)) / n
+            others = log_scores(np.maximum(moved, 0.0), features)
+            added[a] = whole - float(others @ features.rows) / n
     unit, error = np.ones(size), np.full(size, np.nan)
     if errors:
-        unit, error = _relative(table, prior, features, lifts, eta, precision)
+        unit, error = _relative(table, prior, features, lifts, eta, precision, parts)
     found = EvidenceWeights(
         names=tuple(table.attributes),
         eta=eta,
@@ -369,7 +391,19 @@ def fit_weights(
     )
     known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
     own = np.where(known, error, found.standard_error / unit) if errors else error
-    return replace(found, error=own)
+    return replace(found, error=own, corrections=None if learned is None else learned[0])
+
+
+def _without_folds(
+    table: ReleasedTable, prior: Prior, features: Features, lifts: CellLifts | None
+) -> list[Features]:
+    """Features that fold after fold leaves; none where only sampling could tell."""
+    if lifts is not None:
+        return list(lifts.without_folds())
+    nested = all(column.evidence.is_nested for column in table.columns.values())
+    if not (nested and table.secrets_known):
+        return []
+    return list(features.without_folds(table, prior, FOLDS))
 
 
 def _relative(
@@ -379,6 +413,7 @@ def _relative(
     lifts: CellLifts | None,
     eta: Floats,
     precision: Floats,
+    parts: list[Features],
 ) -> tuple[Floats, Floats]:
     """`EvidenceWeights.unit`, and the error of the weights by the jackknife; NaN if not nested.
 
@@ -390,19 +425,19 @@ def _relative(
     def alone(one: Features) -> Floats:
         return np.array([maximise(one.alone(a))[0][0] for a in range(size)])
 
+    chance = np.zeros(size)  # variance of exponents over simulated tables, and of their mean
     if lifts is not None:
-        weights, parts = np.minimum(eta, 1.0), lifts.without_folds()
+        weights = np.minimum(eta, 1.0)
         for _ in range(MATCHES):
             found = [maximise(one)[0] for one in lifts.simulated(table, prior, weights)]
             weights = weights * eta / np.maximum(np.mean(found, axis=0), LEAST_UNIT)
+        chance = np.var(found, axis=0, ddof=1)
         unit = np.where(weights > 0, eta / np.where(weights > 0, weights, 1.0), 1.0)
     else:
         unit = alone(features)
-        nested = all(column.evidence.is_nested for column in table.columns.values())
-        if not (nested and table.secrets_known):
-            return np.maximum(unit, LEAST_UNIT), np.full(size, np.nan)
-        parts = features.without_folds(table, prior, FOLDS)
     unit = np.maximum(unit, LEAST_UNIT)
+    if not parts:
+        return unit, np.full(size, np.nan)
     moved, free = [], eta > 0
     prior_part = unsettled(precision, SPREAD) / unit
     for part in parts:
@@ -413,11 +448,10 @@ def _relative(
         step[free] = np.linalg.solve(curve, (gradient - (eta - CENTRE) / SPREAD**2)[free])
         own = unit if lifts is not None else np.maximum(alone(part), LEAST_UNIT)
         moved.append((eta + step) / own)
-    return unit, np.hypot(fold_error(np.array(moved)), prior_part)
-
-
-MOST_NATS = 60.0
-"""No attribute speaks louder for a cell: products of several stay numbers."""
+    sampled = np.maximum(fold_error(np.array(moved)), np.sqrt(chance) / unit)
+    if lifts is not None:
+        sampled = np.hypot(sampled, np.sqrt(chance / len(found)) / unit)
+    return unit, np.hypot(sampled, prior_part)
 
 
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
@@ -469,70 +503,6 @@ def _is_hill(matrix: Floats) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
-    """``P(knowledge | cell, s)`` with one attribute's weight: ``own^eta common^(1 - eta)``.
-
-    Parameters
-    ----------
-    own : numpy.ndarray
-        ``pi_a|s(known and y) / pi_a|s(y)``, secrets along the last axis.
-    common : numpy.ndarray
-        The same of the marginal ``m_a``, shape up to the last axis.
-    weight : float
-        ``eta_a``.
-
-    Examples
-    --------
-    >>> tempered_fit(np.array([[0.5, 0.1]]), np.array([0.2]), 0.0).round(3).tolist()
-    [[0.2, 0.2]]
-    """
-    seen = own > 0
-    log_own = np.log(np.where(seen, own, 1.0))
-    both = common[..., None]
-    # A marginal may underflow where a secret that nobody holds has the value: then it is its own.
-    log_common = np.log(np.where(both > 0, both, np.where(seen, own, 1.0)))
-    power = np.minimum(weight * log_own + (1.0 - weight) * log_common, MOST_NATS)
-    return np.asarray(np.where(seen, np.exp(power), 0.0))
-
-
-def weighted_joint(share: Floats, known: list[Floats], weights: Floats | None) -> Scaled:
-    """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
-
-    Weights of one give the product model itself; None leaves it untouched, to the last bit.
-
-    Parameters
-    ----------
-    share : numpy.ndarray
-        ``pi_S``, shape ``(S,)``.
-    known : list of numpy.ndarray
-        Per attribute ``P(known | s)``, shape ``(records, S)``.
-    weights : numpy.ndarray, optional
-        ``eta``.
-
-    Examples
-    --------
-    >>> known = [np.array([[0.5, 0.25]])]
-    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).number.tolist()
-    [[0.1875, 0.1875]]
-    """
-    product = Scaled.product(np.tile(share, (len(known[0]) if known else 1, 1)), known)
-    if weights is None:
-        return product
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.tile(np.log(share), (len(product.number), 1))
-        for weight, part in zip(weights, known, strict=True):
-            if weight > 0:
-                score += weight * np.log(part)
-        top = score.max(axis=1, keepdims=True)
-        belief = np.exp(score - np.where(np.isfinite(top), top, 0.0))
-        belief /= belief.sum(axis=1, keepdims=True)
-    possible = np.where(product.number > 0, product.power, np.iinfo(np.int64).min)
-    largest = possible.argmax(axis=1)[:, None]
-    power = np.take_along_axis(product.power, largest, axis=1)
-    total = product.relative()[0].sum(axis=1, keepdims=True)
-    return Scaled(np.nan_to_num(belief) * total, np.broadcast_to(power, belief.shape))
 
 
 class Evidenced(NamedTuple):

@@ -19,9 +19,11 @@ from anonbayes.beliefs.learner import learner_joint
 from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
 from anonbayes.domains import Domain
 from anonbayes.errors import TableError
+from anonbayes.inference.corrections import learn_corrections
 from anonbayes.inference.dirichlet import Prior, PriorLike
 from anonbayes.inference.features import Features, pooled_beta
-from anonbayes.inference.weights import choose_evidence, maximise, weighted_joint
+from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
+from anonbayes.inference.weights import choose_evidence, maximise
 from anonbayes.io.text import pandas_frame
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights
@@ -59,6 +61,8 @@ class Ideal:
     eta : numpy.ndarray or None
         Weight of each attribute, learned from the cleartext (MODEL 1.9); None where every one
         counts in full.
+    corrections : tuple of numpy.ndarray or None
+        Corrections of single values beside the weights, where the learner has some.
     """
 
     table: ReleasedTable
@@ -66,6 +70,7 @@ class Ideal:
     secret_mean: Floats
     means: tuple[Floats, ...]
     eta: Floats | None = None
+    corrections: tuple[Floats, ...] | None = None
 
     def belief(
         self, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
@@ -93,7 +98,9 @@ class Ideal:
             (weight @ mean.T)[code]
             for weight, mean, code in zip(victims.weights, self.means, victims.codes.T, strict=True)
         ]
-        return weighted_joint(self.secret_mean, known, self.eta)
+        share = self.secret_mean
+        tilt = record_tilts(self.corrections, share, self.means, victims.weights, victims.codes)
+        return weighted_joint(share, known, self.eta, tilt)
 
     def __repr__(self) -> str:
         return f"Ideal({self.table.n_rows:,} rows, sensitive={self.table.sensitive!r})"
@@ -152,7 +159,8 @@ def ideal(
     truth = read_truth(table, cleartext, weights=weights)
     clear = _clear(table, truth)
     taken = choose_evidence(clear, evidence=evidence, alpha=alpha, beta=beta)
-    return _learn(clear, taken.prior, taken.evidence)
+    known = None if taken.weights is None else taken.weights.corrections
+    return _learn(clear, taken.prior, taken.evidence, None if known is None else known.variance)
 
 
 def _clear(table: ReleasedTable, truth: Truth) -> ReleasedTable:
@@ -164,17 +172,27 @@ def ideal_of(post: Posterior, truth: Truth) -> Ideal:
     clear, prior = _clear(post.table, truth), post.prior
     if post.pooled:  # by the cleartext itself
         prior = Prior(prior.alpha, pooled_beta(clear, prior)[0])
-    return _learn(clear, prior, post.evidence)
+    variance = None
+    if post.corrections is not None and post.evidence_weights is not None:
+        assert post.evidence_weights.corrections is not None
+        variance = post.evidence_weights.corrections.variance
+    return _learn(clear, prior, post.evidence, variance)
 
 
-def _learn(trivial: ReleasedTable, known: Prior, evidence: str) -> Ideal:
+def _learn(trivial: ReleasedTable, known: Prior, evidence: str, variance: float | None) -> Ideal:
     secret = known.alpha + trivial.secret_counts
     means = []
     for name in trivial.attributes:
         weight = known.beta[name] + trivial.counts[name].toarray().T
         means.append(weight / weight.sum(axis=1, keepdims=True))
-    eta = maximise(Features.of(trivial, known))[0] if evidence == "weighted" else None
-    return Ideal(trivial, known, secret / secret.sum(), tuple(means), eta)
+    eta, values = None, None
+    if evidence == "weighted":
+        features = Features.of(trivial, known)
+        eta = maximise(features)[0]
+        if variance is not None:
+            found = learn_corrections(trivial, features, features.codes, eta, [], variance=variance)
+            values = None if found is None else found[0].values
+    return Ideal(trivial, known, secret / secret.sum(), tuple(means), eta, values)
 
 
 def _shape(
@@ -304,7 +322,9 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
         return secret, codes
     # The record of the product model, and a secret given the record.
     known = [mean.T[codes[:, a]] for a, mean in enumerate(best.means)]
-    joint = weighted_joint(best.secret_mean, known, best.eta).relative()[0]
+    clear = Victims.of_records(codes, [mean.shape[1] for mean in best.means])
+    tilt = record_tilts(best.corrections, best.secret_mean, best.means, clear.weights, clear.codes)
+    joint = weighted_joint(best.secret_mean, known, best.eta, tilt).relative()[0]
     below = np.cumsum(normalise(joint), axis=1)
     drawn = (rng.random(samples)[:, None] > below).sum(axis=1)
     return np.minimum(drawn, len(best.secret_mean) - 1), codes

@@ -16,15 +16,18 @@ from anonbayes import compat
 from anonbayes.inference.dirichlet import Prior, resolve_prior
 from anonbayes.inference.features import Features, cell_logs, pooled_beta
 from anonbayes.inference.horizontal.tree import DirichletTree
-from anonbayes.inference.weight_kernels import dense_features, log_scores
-from anonbayes.inference.weighted_model import add_weights
+from anonbayes.inference.model import add_weights
+from anonbayes.inference.weight_kernels import (
+    dense_features,
+    log_scores,
+    tempered_fit,
+)
 from anonbayes.inference.weights import (
     CENTRE,
     SPREAD,
     EvidenceWeights,
     fit_weights,
     maximise,
-    tempered_fit,
 )
 from anonbayes.tables.evidence import Evidence
 
@@ -370,11 +373,10 @@ def test_nuts_draws_the_weights_that_newton_and_laplace_give(latent):
         )  # fmt: skip
     # The posterior itself: Laplace draws weighted by their exact density.
     fast = found.draw(4000, np.random.default_rng(2))
-    work, one = Features.of(table, prior), np.empty(len(Features.of(table, prior).rows))
+    work = Features.of(table, prior)
     away, level = fast - found.eta, np.empty(len(fast))
     for i, eta in enumerate(fast):
-        log_scores(eta, work, one)
-        level[i] = one @ work.rows - (((eta - CENTRE) / SPREAD) ** 2).sum() / 2
+        level[i] = log_scores(eta, work) @ work.rows - (((eta - CENTRE) / SPREAD) ** 2).sum() / 2
     level -= away @ found.gradient - np.einsum("da,ab,db->d", away, found.precision, away) / 2
     share = np.exp(level - level.max())
     share /= share.sum()
