@@ -32,7 +32,6 @@ from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
 
-__all__ = ["app", "main"]
 Function = Callable[..., None]
 TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
 COMMANDS: dict[str, tuple[Function, ...]] = {

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
     from anonbayes.scenario.outputs import Result
 
-__all__ = ["assess", "compare", "diagnose"]
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
 
 

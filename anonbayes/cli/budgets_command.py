@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from anonbayes.budgets import Budgets
     from anonbayes.domains import Domain
 
-__all__ = ["budgets"]
-
 
 @dataclass(frozen=True)
 class _Known:

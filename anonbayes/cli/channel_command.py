@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 
     from anonbayes.notions.ldp import Notion
 
-__all__ = ["advise", "describe", "estimate", "release"]
 REPORT = "report"
-METHODS = ESTIMATORS | {"mean": "the mean of numbers"}
+METHODS = {**ESTIMATORS, "mean": "the mean of numbers"}
 
 
 @asks("survey", *MECHANISM[1:4])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from anonbayes.hierarchies import Hierarchy
 
-__all__ = ["download", "export", "list_all", "show"]
 Name = Annotated[
     str,
     typer.Argument(help="Name of a table; see `list`.", autocompletion=completer(DATASETS)),

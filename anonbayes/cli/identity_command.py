@@ -23,8 +23,6 @@ from anonbayes.cli.shared import EXCEEDED, check_free, frame_writer, plot_writer
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import SEPARATORS
 
-__all__ = ["identity"]
-
 
 @asks(
     "identity",

@@ -26,39 +26,6 @@ from anonbayes.scenario import choices
 if TYPE_CHECKING:
     from anonbayes.scenario.load import Scenario
 
-__all__ = [
-    "CHAINS",
-    "CLEARTEXT",
-    "DRAWS",
-    "FILES",
-    "HARM",
-    "LIMITS",
-    "MECHANISM",
-    "MECHANISMS",
-    "MODEL",
-    "RELEASE",
-    "RESULTS",
-    "SAMPLER",
-    "SEED",
-    "SEVERAL",
-    "THREAT_LIMITS",
-    "AsJson",
-    "Asked",
-    "Decimal",
-    "Encoding",
-    "Flag",
-    "Force",
-    "Sep",
-    "argument",
-    "asks",
-    "by_name",
-    "callback",
-    "completer",
-    "completing",
-    "option",
-    "parse_number",
-    "switch",
-]
 Command = TypeVar("Command", bound=Callable[..., None])
 FILES, MODEL, LIMITS, RESULTS = "Files", "Model", "Limits (exit code 3 beyond them)", "Results"
 """Headings under which the help shows options."""
@@ -317,7 +284,11 @@ def _read(flag: Flag, declared: Any, value: Any) -> Any:
     return by_name(value, option=flag.spelled, number=of if of in (int, float) else None)
 
 
-EXAMPLES = {None: "sex=f,m or age=18-99", float: "HIV=0.1", int: "north=4000"}
+EXAMPLES: dict[type | None, str] = {
+    None: "sex=f,m or age=18-99",
+    float: "HIV=0.1",
+    int: "north=4000",
+}
 
 
 def by_name(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from anonbayes.channels.pure import PureChannel
 
-__all__ = ["bound", "traces"]
 BOUNDS = {
     "theorem": "from the channel's contraction",
     "exact": "the supremum itself",

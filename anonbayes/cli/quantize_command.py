@@ -37,8 +37,6 @@ from anonbayes.scenario.choices import SEPARATORS
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["average", "column", "leakage"]
-
 
 def column(
     people: Annotated[Path, typer.Argument(help="Table in clear, one person per line.")],

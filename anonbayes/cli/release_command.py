@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["anonymize", "describe", "hierarchy"]
 GROUP = "group"
 
 

@@ -17,8 +17,6 @@ from anonbayes.io.files import write_text
 if TYPE_CHECKING:
     from anonbayes.scenario.outputs import Result
 
-__all__ = ["init", "run"]
-
 
 def _schema(wanted: bool) -> None:
     if wanted:

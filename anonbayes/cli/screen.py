@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
     from anonbayes.scenario.outputs import Result
 
-__all__ = [
-    "EXAMPLES",
-    "epilog",
-    "is_terminal",
-    "print_json",
-    "print_result",
-    "say",
-    "show_figures",
-    "show_table",
-    "working",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # What people and pipes get to see: tables, lines, JSON, progress.

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from anonbayes.domains import Domain
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "EXCEEDED",
-    "ReleaseSource",
-    "attacker_keys",
-    "check_free",
-    "command_line",
-    "frame_writer",
-    "full_column",
-    "further_releases",
-    "known_column",
-    "make_mechanism",
-    "plot_writer",
-    "read_column",
-    "read_release",
-]
 EXCEEDED = 3
 """Exit code when a limit is exceeded."""
 
@@ -214,21 +199,8 @@ def make_mechanism(
 ) -> Any:
     """Return the channel that the options of a command describe.
 
-    Parameters
-    ----------
-    mechanism : str
-        A mechanism of `anonbayes.channels.registry`.
-    epsilon, values, bins, rule
-        Options of the command.
-    sep : str
-        Separator of files.
-    column : str
-        Name of the domain.
-    numbers : bool
-        Whether ``--values 0-N`` may stay numbers, of which none is ever listed.
-    **options
-        Those of `anonbayes.channels.registry.OPTIONS` that the command has. Budgets, matrix and
-        shares are files, which also list the values.
+    Budgets, matrix and shares are files, which also list the values. With `numbers`, ``--values
+    0-N`` may stay numbers, of which none is ever listed.
 
     Examples
     --------

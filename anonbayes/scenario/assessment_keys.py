@@ -10,18 +10,6 @@ from anonbayes.scenario.choices import ENGINES, EVIDENCE, PRESETS, THREATS
 from anonbayes.scenario.keys import Section, Several, key, word_of
 from anonbayes.scenario.outputs import Outputs
 
-__all__ = [
-    "IDENTITY_LIMITS",
-    "AssessedPopulation",
-    "AssessmentLimits",
-    "AssessmentOutputs",
-    "Attacker",
-    "Model",
-    "Threats",
-    "Victim",
-]
-
-
 Evidence: Any = word_of(EVIDENCE)
 Engine: Any = word_of(ENGINES)
 Threat: Any = word_of(THREATS)

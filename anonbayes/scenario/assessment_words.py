@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from anonbayes.scenario.release_assessment import Assessed, Assessment
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "all_limits",
-    "belief_table",
-    "in_words",
-    "population_shares",
-    "risk_plots",
-    "secret_belief",
-    "threat_limits",
-]
-
 
 def belief_table(settings: Assessment, post: Posterior) -> pd.DataFrame | None:
     """One line per victim and sensitive value."""

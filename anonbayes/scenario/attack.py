@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Further", "actors_of", "attackers_of", "check_attackers", "limits_of", "read_further"]
 
 ALONE, TOGETHER = "this release alone", "all releases together"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.scenario.choices import COVERAGES
 from anonbayes.scenario.keys import File, Section, Several, key, word_of
-from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
 from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from anonbayes.budgets import Collection
     from anonbayes.domains import Domain
 
-__all__ = ["Checkins", "PreparedCheckins"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -75,20 +74,28 @@ class CheckinsLimits(Section):
                                   gt=0)  # fmt: skip
 
 
-class Checkins(Section):
+class Checkins(AnyScenario):
     """How well places are counted when no report may give its sender away."""
 
     kind: Literal["checkins"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Users = key("Users and their places.")
     protocol: CheckinsProtocol = key("How budgets are tuned.")
     limits: CheckinsLimits = key("What is acceptable.", CheckinsLimits)
-    outputs: Outputs = key("Where results go.", Outputs)
 
     def prepare(self) -> PreparedCheckins:
-        """Read everything and find what is wrong with it before anything expensive runs."""
-        return prepare(self)
+        """Draw or read where users are."""
+        import numpy as np
+
+        from anonbayes.budgets import worst_case
+
+        children = np.random.SeedSequence(self.seed).spawn(5)
+        # Without a seed the devices draw from the secure source.
+        seeds = tuple(None if self.seed is None else np.random.default_rng(c) for c in children[1:])
+        domain, values = _places(self.population, np.random.default_rng(children[0]))
+        for place in self.population.sensitive:
+            domain.index(place)
+        worst_case(domain, len(values), self.protocol.gamma)  # refuses an impossible gamma
+        return PreparedCheckins(self, domain, values, seeds)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -178,22 +185,6 @@ class PreparedCheckins:
         channel = InputDiscriminativeUE.optimal(self.domain, budgets)
         reports = channel.release(self.values, seed=self.seeds[3])
         return float(np.abs(channel.estimate(reports, method="empirical").p - truth).sum())
-
-
-def prepare(settings: Checkins) -> PreparedCheckins:
-    """Draw or read where users are."""
-    import numpy as np
-
-    from anonbayes.budgets import worst_case
-
-    children = np.random.SeedSequence(settings.seed).spawn(5)
-    # Without a seed the devices draw from the secure source.
-    seeds = tuple(None if settings.seed is None else np.random.default_rng(c) for c in children[1:])
-    domain, values = _places(settings.population, np.random.default_rng(children[0]))
-    for place in settings.population.sensitive:
-        domain.index(place)
-    worst_case(domain, len(values), settings.protocol.gamma)  # refuses an impossible gamma
-    return PreparedCheckins(settings, domain, values, seeds)
 
 
 def _places(users: Users, rng: np.random.Generator) -> tuple[Domain, npt.NDArray[Any]]:

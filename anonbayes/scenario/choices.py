@@ -8,22 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = [
-    "COVERAGES",
-    "DATASETS",
-    "ENCODINGS",
-    "ENGINES",
-    "ESTIMATORS",
-    "EVIDENCE",
-    "MISSING",
-    "PRESETS",
-    "RULES",
-    "SCHEMES",
-    "SEPARATORS",
-    "STEPS",
-    "THREATS",
-]
-
 
 def _words(*plain: str, **explained: str) -> Mapping[str, str]:
     return MappingProxyType(dict.fromkeys(plain, "") | explained)

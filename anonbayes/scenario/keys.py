@@ -33,23 +33,6 @@ from pydantic_core import PydanticCustomError
 
 from anonbayes.errors import AnonbayesError, nearest
 
-__all__ = [
-    "AnyPath",
-    "Declared",
-    "Directory",
-    "File",
-    "OneOrMore",
-    "ScenarioError",
-    "Section",
-    "Several",
-    "build",
-    "describe_keys",
-    "find_key",
-    "in_options",
-    "json_schema",
-    "key",
-    "word_of",
-]
 Item = TypeVar("Item")
 S = TypeVar("S", bound="Section")
 
@@ -63,17 +46,10 @@ class ScenarioError(AnonbayesError):
 
 
 def key(about: str, default: Any = ..., **limits: Any) -> Any:
-    """Declare a key of a section.
+    """Declare a key of a section, with one sentence on what it means.
 
-    Parameters
-    ----------
-    about : str
-        One sentence: what it means.
-    default : optional
-        Value when the file does not have the key; without one the file must have it. A class is
-        called for the default.
-    **limits : float
-        Of a number, as pydantic names them: ``ge``, ``gt``, ``le``.
+    A key without a default must be given; a class is called for the default. Limits of numbers are
+    named as in pydantic: ``ge``, ``gt``, ``le``, ``lt``.
     """
     if isinstance(default, type):
         return Field(default_factory=default, description=about, **limits)
@@ -156,19 +132,8 @@ def build(
 ) -> S:
     """Make a section from the content of a file, or say everything that is wrong with it.
 
-    Parameters
-    ----------
-    section : type
-        The section's class.
-    content : mapping
-        What the file says.
-    base : path, optional
-        Directory to which paths are relative, and where files must exist. Without one the content
-        is not that of a file.
-    source : str
-        Name of the file, for messages.
-    options : mapping of str to str, optional
-        How a command calls keys, for messages; others are called after their last word.
+    Paths are relative to `base`, where files must exist; without it the content is not that of a
+    file. Messages begin with `source`, and call keys as `options` does where a command asked.
 
     Examples
     --------
@@ -387,7 +352,11 @@ def describe_keys(kinds: Mapping[str, type[Section]]) -> str:
     for kind, section in kinds.items():
         lines = [f"### `kind = \"{kind}\"`", "", (section.__doc__ or "").splitlines()[0], "",
                  "| key | value | default | meaning |", "|---|---|---|---|"]  # fmt: skip
-        lines += [_line(path, field) for path, field in _walk(section, "")]
+        # The kind comes first, what is alike in all kinds last.
+        found = sorted(
+            _walk(section, ""), key=lambda one: (one[0] != "kind", one[0].startswith("outputs"))
+        )
+        lines += [_line(path, field) for path, field in found]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 

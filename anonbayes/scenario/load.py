@@ -18,8 +18,6 @@ from anonbayes.scenario.keys import ScenarioError, Section, build
 if TYPE_CHECKING:
     from anonbayes.scenario.outputs import Result
 
-__all__ = ["KINDS", "Scenario", "check_parallel", "load", "on_cluster", "prepare", "request", "run"]
-
 
 class _Kinds(Mapping[str, type[Section]]):
     """Kinds by name; each is loaded when it is asked for."""
@@ -85,20 +83,10 @@ class Scenario:
 
 
 def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario and check all of it.
+    """Read a scenario from a TOML file and check all of it; every problem is listed.
 
-    Parameters
-    ----------
-    path : path
-        TOML file; paths inside are relative to it.
-    overrides : iterable of str
-        ``key=value`` with a dotted key and a TOML value (bare words are texts), such as
-        ``"model.draws=200"``.
-
-    Raises
-    ------
-    ScenarioError
-        With every problem of the file.
+    Paths inside are relative to the file. Overrides are ``key=value`` with a dotted key and a TOML
+    value (bare words are texts), such as ``"model.draws=200"``.
 
     Examples
     --------
@@ -134,17 +122,9 @@ def request(
 ) -> Scenario:
     """Make the scenario that options, or a program, describe.
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    keys : mapping of str to Any
-        By dotted key, as in ``"model.draws"``; None, an empty list and an empty table leave a key
-        at its default. Paths are relative to the working directory.
-    name : str
-        What it is called in results.
-    options : mapping of str to str, optional
-        Option of a command by dotted key, for messages; by default the key's last word.
+    Keys are dotted, as in ``"model.draws"``; None, an empty list and an empty table leave a key at
+    its default, and paths are relative to the working directory. Messages call a key as `options`
+    does, or else after its last word.
 
     Examples
     --------
@@ -269,14 +249,7 @@ def check_parallel(scenario: Scenario) -> None:
 
 
 def run(scenario: Scenario, *, client: Any = None) -> Result:
-    """Answer a scenario's question.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        The question.
-    client : distributed.Client, optional
-        Runs it on a Dask cluster (see `on_cluster`).
+    """Answer a scenario's question; with `client` on a Dask cluster (see `on_cluster`).
 
     Examples
     --------

@@ -35,18 +35,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.measures import Limit
     from anonbayes.scenario.load import Scenario
 
-__all__ = [
-    "FORMAT",
-    "Outputs",
-    "Place",
-    "Result",
-    "as_json",
-    "audit_record",
-    "compare_limits",
-    "content_of",
-    "stage",
-]
-
 
 class Outputs(Section):
     """Where results go and which are written."""
@@ -59,6 +47,14 @@ class Outputs(Section):
     tables: bool = key("Write tables as CSV.", True)
 
 
+class AnyScenario(Section):
+    """What every kind of scenario has."""
+
+    question: str = key("The question, for people.")
+    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
+    outputs: Outputs = key("Where results go.", Outputs)
+
+
 # -------------------------------------------------------------------------------------------------
 # What a scenario found: numbers, tables, limits, and files to be written.
 
@@ -66,16 +62,9 @@ class Outputs(Section):
 def compare_limits(
     limits: Any, found: Mapping[str, float], measures: Mapping[str, str]
 ) -> tuple[Limit, ...]:
-    """Compare a section of limits with what was found.
+    """Compare the keys ``max_...`` and ``min_...`` of a section with the measures that they limit.
 
-    Parameters
-    ----------
-    limits : section
-        Its keys begin with ``max_`` or ``min_``; None means no limit.
-    found : mapping of str to float
-        The measures; one that is missing could not be found.
-    measures : mapping of str to str
-        Name of the measure that each key limits.
+    A measure that is missing could not be found, which exceeds its limit.
     """
     from anonbayes.risk.measures import Limit
 

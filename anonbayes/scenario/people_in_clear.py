@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.membership import Membership
 
-__all__ = ["People", "PeopleInClear", "read_others", "read_people", "with_numbers"]
 LABEL = "missing"
 
 
@@ -137,18 +136,10 @@ def read_people(
 ) -> People:
     r"""Read people in clear: all rows, or what the assessment of releases asks for.
 
-    Parameters
-    ----------
-    source : PeopleInClear
-        Where they are, and what empty cells mean.
-    releases : iterable of ReleasedTable or Release, optional
-        Releases of these people, read or still in files; cells then stay the texts that they are.
-        Without any, all rows and columns are kept, to make releases of, and columns that spell
-        numbers become numbers.
-    used : iterable of str
-        Columns whose empty cells matter where releases are made; by default all.
-    engine : {"auto", "pandas", "duckdb", "dask"}
-        As in `read_arx`: large files are counted.
+    With `releases`, read or still in files, cells stay the texts that they are, and large files are
+    counted by an `engine` of `read_arx`. Without any, all rows and columns are kept, to make
+    releases of, and columns that spell numbers become numbers; empty cells matter in columns that
+    are `used`, by default all.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.keys import File, Section, Several, key
-from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
 from anonbayes.scenario.people_in_clear import with_numbers
 from anonbayes.scenario.release import SEPARATOR
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["PreparedQuery", "Query"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -62,20 +61,30 @@ class QueryLimits(Section):
                                             ge=0)  # fmt: skip
 
 
-class Query(Section):
+class Query(AnyScenario):
     """What the quantized answer to a question about numbers can give away, whatever the numbers."""
 
     kind: Literal["query"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Not used: nothing is random.", None, ge=0)
     numbers: Numbers = key("The private numbers.")
     quality: Quality = key("How exact the answer shall be.")
     limits: QueryLimits = key("What is acceptable.", QueryLimits)
-    outputs: Outputs = key("Where results go.", Outputs)
 
     def prepare(self) -> PreparedQuery:
-        """Read everything and find what is wrong with it before anything expensive runs."""
-        return prepare(self)
+        """Read the numbers."""
+        import numpy as np
+
+        numbers = self.numbers
+        data = np.asarray(numbers.values or _column(numbers), dtype=float)
+        low, high = numbers.lower, numbers.upper
+        if len(outside := data[(data < low) | (data > high)]):
+            raise AnonbayesError(
+                f"{numbers.column}: {outside[0]:g} lies outside [{low:g}, {high:g}]."
+            )
+        if len(data) > MOST_PEOPLE:
+            raise AnonbayesError(
+                f"{len(data)} numbers: the exact leakage is computed for at most {MOST_PEOPLE}."
+            )
+        return PreparedQuery(self, data)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -136,24 +145,6 @@ class PreparedQuery:
             ),
             plots={"tradeoff": lambda: plot_tradeoff(table)} if len(table) > 1 else {},
         )
-
-
-def prepare(settings: Query) -> PreparedQuery:
-    """Read the numbers."""
-    import numpy as np
-
-    numbers = settings.numbers
-    data = np.asarray(numbers.values or _column(numbers), dtype=float)
-    outside = data[(data < numbers.lower) | (data > numbers.upper)]
-    if len(outside):
-        raise AnonbayesError(
-            f"{numbers.column}: {outside[0]:g} lies outside [{numbers.lower:g}, {numbers.upper:g}]."
-        )
-    if len(data) > MOST_PEOPLE:
-        raise AnonbayesError(
-            f"{len(data)} numbers: the exact leakage is computed for at most {MOST_PEOPLE}."
-        )
-    return PreparedQuery(settings, data)
 
 
 def _column(numbers: Numbers) -> list[float]:

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "CHANNELS",
-    "ColumnRelease",
-    "Made",
-    "MechanismOptions",
-    "Release",
-    "make_release",
-    "what_choice_tells",
-]
 
 NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
 SEPARATOR = "Separator: a character, tab, or auto to look for it in the header line."
@@ -253,19 +244,8 @@ def make_release(
 ) -> Made:
     """Read the released table, or make it from the people in clear.
 
-    Parameters
-    ----------
-    release : Release
-        What is asked for.
-    people : pandas.DataFrame, optional
-        The cleartext.
-    dataset : str, optional
-        Name of the cleartext, whose own hierarchies are used unless others are given.
-    seed : int, optional
-        Of random schemes.
-    known : mapping of str to KnownValues, optional
-        Values of the columns, from the cleartext, for those of a file that have neither a domain
-        nor a hierarchy.
+    A cleartext that is a named `dataset` has hierarchies of its own; `known` values are those of
+    columns of a file that have neither a domain nor a hierarchy.
 
     Examples
     --------

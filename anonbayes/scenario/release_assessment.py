@@ -43,8 +43,8 @@ from anonbayes.scenario.attack import (
     limits_of,
     read_further,
 )
-from anonbayes.scenario.keys import Section, Several, key
-from anonbayes.scenario.outputs import Result, compare_limits, stage
+from anonbayes.scenario.keys import Several, key
+from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits, stage
 from anonbayes.scenario.people_in_clear import People, PeopleInClear, read_others, read_people
 from anonbayes.scenario.release import Made, Release, make_release, what_choice_tells
 
@@ -66,15 +66,11 @@ if TYPE_CHECKING:
     from anonbayes.uniqueness.identity import Identity
     from anonbayes.uniqueness.membership import Membership
 
-__all__ = ["Assessed", "Assessment", "AssessmentSweep", "PreparedAssessment"]
 
-
-class Assessment(Section):
+class Assessment(AnyScenario):
     """Who is threatened by a release of a table, and what can still be learned from it."""
 
     kind: Literal["assessment"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     release: Release = key("What is released.")
     also: Several[Release] = key(
         "Further releases about the same people, in files; on the command line an Anatomy is "

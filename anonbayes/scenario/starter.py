@@ -21,9 +21,6 @@ from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
 from anonbayes.tables.cells import is_pattern
 
-__all__ = ["readme", "schema", "starter", "write_documents"]
-
-
 # -------------------------------------------------------------------------------------------------
 # A commented scenario to begin with, from what a table's columns look like.
 
@@ -50,18 +47,7 @@ def starter(
     encoding: str = "utf-8",
     decimal: str = ".",
 ) -> str:
-    r"""Text of a scenario for a table in clear.
-
-    Parameters
-    ----------
-    table : path
-        File with a header line: delimited text, parquet, Excel, SPSS or Stata.
-    folder : path
-        Where the scenario will be; its paths are relative to it.
-    sensitive : str, optional
-        Sensitive column; the last one by default.
-    sep, encoding, decimal : str
-        How a delimited text is spelled; see `anonbayes.io.text.read_csv_text`.
+    r"""Text of a scenario in `folder` for a table in clear, whose last column is the secret.
 
     Examples
     --------

@@ -11,7 +11,14 @@ from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.choices import ESTIMATORS
 from anonbayes.scenario.keys import File, Section, Several, key, word_of
-from anonbayes.scenario.outputs import BAYES, Outputs, Result, audit_record, compare_limits, stage
+from anonbayes.scenario.outputs import (
+    BAYES,
+    AnyScenario,
+    Result,
+    audit_record,
+    compare_limits,
+    stage,
+)
 from anonbayes.scenario.release import MechanismOptions
 
 if TYPE_CHECKING:
@@ -22,7 +29,6 @@ if TYPE_CHECKING:
     from anonbayes.estimation.closed_forms import Estimate
     from anonbayes.notions.ldp import Audit
 
-__all__ = ["PreparedSurvey", "PreparedSurveys", "Survey", "plot_shares"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -120,18 +126,15 @@ class SurveyLimits(Section):
     max_interval: float | None = key("Widest interval of a share.", None, gt=0)
 
 
-class Survey(Section):
+class Survey(AnyScenario):
     """What a survey under local privacy tells, and what it guarantees to those who answer."""
 
     kind: Literal["survey"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     mechanism: SurveyMechanism = key("What runs on people's devices.")
     population: SurveyPopulation | None = key("Simulated people.", None)
     reports: SurveyReports | None = key("Real reports.", None)
     estimation: Estimation = key("How the shares are estimated.", Estimation)
     limits: SurveyLimits = key("What is acceptable.", SurveyLimits)
-    outputs: Outputs = key("Where results go.", Outputs)
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
@@ -161,8 +164,32 @@ class Survey(Section):
         return tuple(how.values or how.matrix or how.budgets or how.shares)
 
     def prepare(self) -> PreparedSurvey | PreparedSurveys:
-        """Read everything and find what is wrong with it before anything expensive runs."""
-        return prepare(self)
+        """Make the channel, and draw or read the reports."""
+        from anonbayes.io.text import read_columns, read_csv_text
+
+        how, source = self.mechanism, self.reports
+        if source is None:
+            assert self.population is not None
+            if self.population.attributes:
+                return _simulate_several(self, self.population)
+            return _simulate(self, self.population)
+        if how.attributes:
+            survey = _attributes(how, how.attributes)
+            frame = read_csv_text(source.file, sep=source.sep)
+            missing = [name for name in how.attributes if name not in frame]
+            if missing:
+                raise AnonbayesError(f"{source.file.name!r} has no column {missing[0]!r}.")
+            sent = survey.read_texts(
+                {name: frame[name].fillna("").tolist() for name in how.attributes}
+            )
+            return _parts(self, survey, sent, dict.fromkeys(how.attributes))
+        channel = _channel(how, self._values)
+        column = source.column or ""
+        frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
+        reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
+        if not MECHANISMS[how.channel].sets:
+            channel.likelihood(reports)  # refuses reports that the channel cannot send
+        return PreparedSurvey(self, channel, reports, None, {})
 
 
 # -------------------------------------------------------------------------------------------------
@@ -388,33 +415,6 @@ class PreparedSurveys:
             details={name: one.details for name, one in found.items()},
             plots={f"shares_{name}": one.plots["shares"] for name, one in found.items()},
         )
-
-
-def prepare(settings: Survey) -> PreparedSurvey | PreparedSurveys:
-    """Make the channel, and draw or read the reports."""
-    from anonbayes.io.text import read_columns, read_csv_text
-
-    how, source = settings.mechanism, settings.reports
-    if source is None:
-        assert settings.population is not None
-        if settings.population.attributes:
-            return _simulate_several(settings, settings.population)
-        return _simulate(settings, settings.population)
-    if how.attributes:
-        survey = _attributes(how, how.attributes)
-        frame = read_csv_text(source.file, sep=source.sep)
-        missing = [name for name in how.attributes if name not in frame]
-        if missing:
-            raise AnonbayesError(f"{source.file.name!r} has no column {missing[0]!r}.")
-        sent = survey.read_texts({name: frame[name].fillna("").tolist() for name in how.attributes})
-        return _parts(settings, survey, sent, dict.fromkeys(how.attributes))
-    channel = _channel(how, settings._values)
-    column = source.column or ""
-    frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
-    reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
-    if not MECHANISMS[how.channel].sets:
-        channel.likelihood(reports)  # refuses reports that the channel cannot send
-    return PreparedSurvey(settings, channel, reports, None, {})
 
 
 def _channel(how: SurveyMechanism, values: tuple[str, ...]) -> Any:

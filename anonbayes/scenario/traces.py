@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.keys import File, Section, Several, key
-from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
 from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from anonbayes.domains import Domain
     from anonbayes.reidentify import MarkovAttack
 
-__all__ = ["PreparedTraces", "TracesScenario"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -65,20 +64,31 @@ class TracesLimits(Section):
                                        ge=0, le=1)  # fmt: skip
 
 
-class TracesScenario(Section):
+class TracesScenario(AnyScenario):
     """How much reports of visited regions say about who sent them, in bits (PIE)."""
 
     kind: Literal["traces"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     population: Movers = key("Users and their visits.")
     mechanism: Noise = key("What runs on their devices.")
     limits: TracesLimits = key("What is acceptable.", TracesLimits)
-    outputs: Outputs = key("Where results go.", Outputs)
 
     def prepare(self) -> PreparedTraces:
-        """Read everything and find what is wrong with it before anything expensive runs."""
-        return prepare(self)
+        """Draw or read the visits."""
+        import numpy as np
+
+        from anonbayes import reidentify
+        from anonbayes.domains import Domain
+
+        movers = self.population
+        if movers.file is not None:
+            return PreparedTraces(self, *_read(movers))
+        assert movers.users is not None and movers.regions is not None
+        child = np.random.SeedSequence(self.seed).spawn(3)[2]
+        drawn = reidentify.synthetic_traces(
+            movers.users, movers.events, movers.regions, seed=np.random.default_rng(child)
+        )
+        visits = [np.asarray(trace, dtype=np.int64) for trace in drawn]
+        return PreparedTraces(self, Domain("region", range(movers.regions)), visits)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -184,25 +194,6 @@ def _system_entropy(attack: MarkovAttack) -> float:
         return float(attack.system_entropy())
     except AnonbayesError:
         return float("nan")
-
-
-def prepare(settings: TracesScenario) -> PreparedTraces:
-    """Draw or read the visits."""
-    import numpy as np
-
-    from anonbayes import reidentify
-    from anonbayes.domains import Domain
-
-    movers = settings.population
-    if movers.file is not None:
-        return PreparedTraces(settings, *_read(movers))
-    assert movers.users is not None and movers.regions is not None
-    child = np.random.SeedSequence(settings.seed).spawn(3)[2]
-    drawn = reidentify.synthetic_traces(
-        movers.users, movers.events, movers.regions, seed=np.random.default_rng(child)
-    )
-    visits = [np.asarray(trace, dtype=np.int64) for trace in drawn]
-    return PreparedTraces(settings, Domain("region", range(movers.regions)), visits)
 
 
 def _read(movers: Movers) -> tuple[Domain, list[Ints]]:

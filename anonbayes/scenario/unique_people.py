@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from anonbayes.scenario.keys import File, Section, Several, key
-from anonbayes.scenario.outputs import Outputs, Result, compare_limits
+from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["IdentityQuestion", "PreparedIdentity"]
 
 # -------------------------------------------------------------------------------------------------
 # The keys.
@@ -62,17 +61,14 @@ class IdentityLimits(Section):
     )
 
 
-class IdentityQuestion(Section):
+class IdentityQuestion(AnyScenario):
     """How many people of a sample are unique in the population, or nearly so."""
 
     kind: Literal["identity"] = key("Kind of the scenario.")
-    question: str = key("The question, for people.")
-    seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     sample: SampleFile = key("The sample.")
     population: PopulationSize = key("The population.", PopulationSize)
     model: MixtureSettings = key("How the population is learnt.", MixtureSettings)
     limits: IdentityLimits = key("What is acceptable.", IdentityLimits)
-    outputs: Outputs = key("Where results go.", Outputs)
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
