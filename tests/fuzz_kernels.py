@@ -50,6 +50,7 @@ if numba.config.DISABLE_JIT:
     numba.njit = _watch
 
 import anonbayes as ab  # noqa: E402
+from anonbayes.beliefs import worlds  # noqa: E402
 from anonbayes.channels.registry import MECHANISMS  # noqa: E402
 from anonbayes.diagnostics.weiss import METHODS  # noqa: E402
 from anonbayes.errors import AnonbayesError  # noqa: E402
@@ -166,7 +167,7 @@ def editions(rng: random.Random) -> None:
         keys.append(rows.index.tolist())
     many = rng.choice([1, 64])
     with (
-        mock.patch.object(joint_groups, "MOST_PEOPLE", 0),
+        mock.patch.object(worlds, "MOST_ROWS", rng.choice([0, 40])),
         mock.patch.object(joint_groups, "MOST_ALIKE", many),
         mock.patch.object(joint_groups, "ROUNDS", 3),
     ):

@@ -159,8 +159,8 @@ def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
     weights, records = random_world_weights(post.table, victims, owned)
     for other in editions.apart:
         told, there = worlds_apart(other, in_terms_of(victims, post.table, other.table))
-        inside = there > 0
-        weights[inside] *= by_secret(told[inside], other.table, post.table)
+        inside = there > 0  # against what it says of anybody
+        weights[inside] *= by_secret(told[inside] / other.secret_mean, other.table, post.table)
     return weights, records
 
 

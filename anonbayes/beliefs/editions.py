@@ -256,80 +256,63 @@ def link_rows(first: Posterior, others: Sequence[Posterior]) -> IndexedRecords |
     number of links between cells has these odds and the margins of the releases, which scaling in
     turn finds (Sinkhorn). As many people as possible are the same. None for too many pairs.
     """
-    rows, means = records_of(first.table), mean_shares(first)
-    share, eta = first.secret_mean, first.eta
+    rows, table, means = records_of(first.table), first.table, mean_shares(first)
     for other in others:
-        table = other.table
-        there = records_of(table)
-        maps = [
-            same_values(table.domains[name], first.table.domains[name])
-            if name in table.columns else None
-            for name in first.table.attributes
-        ]  # fmt: skip
-        cells = [
-            None if to is None else sparse.csr_array(
-                there.evidence[table.attributes.index(name)] @ to)
-            for name, to in zip(first.table.attributes, maps, strict=True)
-        ]  # fmt: skip
-        codes = [
-            None if name not in table.columns
-            else there.index.codes[:, table.attributes.index(name)]
-            for name in first.table.attributes
-        ]  # fmt: skip
-        counts = by_secret(there.secrets, table, first.table)
-        joined = _link(rows, cells, codes, counts, (share, means, eta))
-        if joined is None:
+        there, columns = records_of(other.table), []
+        for name, domain in zip(table.attributes, table.domains.values(), strict=False):
+            cells, codes = np.ones((1, len(domain))), np.zeros(len(there.index.codes), dtype=int)
+            if name in other.table.columns:
+                a = other.table.attributes.index(name)
+                cells = there.evidence[a] @ same_values(other.table.domains[name], domain)
+                codes = there.index.codes[:, a]
+            columns.append((sparse.csr_array(cells), codes))
+        counts = by_secret(there.secrets, other.table, table)
+        if len(rows.secrets) * len(counts) > MOST_PAIRS:
             return None
-        rows = joined
+        rows = _link(rows, columns, counts, means, first)
     return rows
 
 
 def _link(
     rows: IndexedRecords,
-    cells: Sequence[sparse.csr_array | None],
-    codes: Sequence[Ints | None],
+    columns: Sequence[tuple[sparse.csr_array, Ints]],
     counts: Floats,
-    model: tuple[Floats, Sequence[Floats], Floats | None],
-) -> IndexedRecords | None:
-    """Link records with those of another release: its `cells`, their `codes`, and its `counts`."""
-    share, means, eta = model
-    own = rows.index.codes
-    n_one, n_two = len(own), len(counts)
-    if n_one * n_two > MOST_PAIRS:
-        return None
+    means: Sequence[Floats],
+    model: Posterior,
+) -> IndexedRecords:
+    """Link records with those of another release: its cells, their codes, and its rows."""
+    own, n_one, n_two = rows.index.codes, len(rows.secrets), len(counts)
     fits = rows.secrets @ counts.T > 0
-    for a, (theirs, code) in enumerate(zip(cells, codes, strict=True)):
-        if theirs is not None and code is not None:
-            meet = (rows.evidence[a] @ theirs.T).toarray() > 0
-            fits &= meet[np.ix_(own[:, a], code)]
+    for a, (cells, code) in enumerate(columns):
+        meet = (rows.evidence[a] @ cells.T).toarray() > 0
+        fits &= meet[np.ix_(own[:, a], code)]
     one, two = np.nonzero(fits)
     # Who is in one release only is linked to nobody: the last record of the other.
     one = np.concatenate([one, np.arange(n_one), np.full(n_two, n_one)])
     two = np.concatenate([two, np.full(n_one, n_two), np.arange(n_two)])
-    log = np.zeros((len(one), len(share)))
-    evidence, merged = [], []
-    for a, (theirs, code) in enumerate(zip(cells, codes, strict=True)):
-        anything = np.ones((1, rows.evidence[a].shape[1]))
-        mine = sparse.csr_array(sparse.vstack([rows.evidence[a], anything]))
-        nobody = mine.shape[0] - 1
-        if theirs is None or code is None:
-            theirs, code = sparse.csr_array(anything), np.zeros(n_two, dtype=np.int64)
-        other = sparse.csr_array(sparse.vstack([theirs, anything]))
-        x = np.append(own[:, a], nobody)[one]
-        y = np.append(code, other.shape[0] - 1)[two]
+    share, log = model.secret_mean, np.zeros((len(one), counts.shape[1]))
+    evidence, codes = [], []
+    for a, (cells, code) in enumerate(columns):
+        anything = np.ones((1, cells.shape[1]))
+        mine, theirs = (
+            sparse.csr_array(sparse.vstack([x, anything])) for x in (rows.evidence[a], cells)
+        )
+        x = np.append(own[:, a], mine.shape[0] - 1)[one]
+        y = np.append(code, theirs.shape[0] - 1)[two]
         place, at, _ = distinct_rows([x, y])
-        both = sparse.csr_array(mine[x[at]].multiply(other[y[at]]))
-        weight = 1.0 if eta is None else eta[a]
+        both = sparse.csr_array(mine[x[at]].multiply(theirs[y[at]]))
+        weight = 1.0 if model.eta is None else model.eta[a]
         of_secret = np.log(np.maximum(both @ means[a].T, TINY))
         common = np.log(np.maximum(both @ (share @ means[a]), TINY))[:, None]
         log += (weight * of_secret + (1 - weight) * common)[place]
         evidence.append(both)
-        merged.append(place)
+        codes.append(place)
     links = _scaled(one, two, log, rows.secrets, counts)
     kept = (one < n_one) & (links.sum(axis=1) > 0)
-    merged_codes = np.stack(merged, axis=1)[kept]
-    index = RecordIndex.of(merged_codes, np.array([m.shape[0] for m in evidence]))
-    lines = sparse.csr_array(sparse.eye_array(len(merged_codes), format="csr"))
+    index = RecordIndex.of(
+        np.stack(codes, axis=1)[kept], np.array([both.shape[0] for both in evidence])
+    )
+    lines = sparse.csr_array(sparse.eye_array(int(kept.sum()), format="csr"))
     return IndexedRecords(tuple(evidence), index, lines, links[kept])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -78,22 +79,12 @@ def random_editions(rng, *, n_secrets=4):
     return both
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_small_tables_are_summed_over_completely(seed):
-    first, second = random_editions(np.random.default_rng(seed))
-    found = join_groups([first, second])[0]
-    assert found.exact
-    np.testing.assert_allclose(found.owned.toarray(), brute_force(first, second), atol=1e-12)
-
-
 def test_messages_are_exact_where_groups_form_no_circle(monkeypatch):
-    monkeypatch.setattr(module, "MOST_PEOPLE", 0)
     monkeypatch.setattr(module, "SETTLED", 1e-12)
     rng = np.random.default_rng(5)
     first = edition([[0, 1, 2], [0, 2, 3]], [0, 1, 2, 3, 4, 5], 4, rng)
     second = edition([[0, 1, 3], [2, 2]], [0, 9, 5, 1, 8], 4, rng)
     found = join_groups([first, second])[0]
-    assert not found.exact
     np.testing.assert_allclose(found.owned.toarray(), brute_force(first, second), atol=1e-8)
 
 
@@ -104,14 +95,12 @@ def test_people_who_share_a_record_are_matched_in_every_way(monkeypatch):
     first = edition([[0, 1], [1, 2]], [0, 5, 0, 6], 3, rng)
     second = edition([[0, 2], [0, 1]], [0, 7, 0, 8], 3, rng)
     found = join_groups([first, second])[0]
-    assert not found.exact
     assert found.linked == 0
     np.testing.assert_allclose(found.owned.toarray(), brute_force(first, second), atol=1e-8)
 
 
-def test_messages_are_close_where_groups_form_circles(monkeypatch):
+def test_messages_are_close_where_groups_form_circles():
     """Mean distance of beliefs over 30 pairs of tables; measured 0.02, the limit is twice that."""
-    monkeypatch.setattr(module, "MOST_PEOPLE", 0)
     distances = []
     for seed in range(30):
         both = random_editions(np.random.default_rng(seed))
@@ -373,3 +362,45 @@ def test_contradictions_are_named():
         ab.fit([clear])
     with pytest.raises(ModelError, match="several releases"):
         ab.fit(clear, people=[range(4)])
+
+
+def test_unlinked_releases_are_linked_in_expectation(monkeypatch):
+    """Too many to list: nearer to all worlds than what each adds by itself.
+
+    Measured over these 20 pairs: 0.015 off on average, against 0.059.
+    """
+    rng = np.random.default_rng(7)
+    cells = [*CELLS]
+    distance = {"linked": [], "apart": []}
+    for _ in range(20):
+        x, s = rng.integers(0, 3, 6), rng.permutation([0, 0, 0, 1, 1, 1])
+        order = rng.permutation(6)
+        tables = [
+            release([(rng.choice([c for c in cells if x[i] in CELLS[c]]), s[i]) for i in who])
+            for who in (range(6), order)
+        ]
+        settings = {"seed": 1, "draws": 200, "chains": 1, "progressbar": False}
+        exact = ab.fit(tables, **settings)
+        with monkeypatch.context() as patch:
+            patch.setattr("anonbayes.beliefs.worlds.MOST_ROWS", 0)
+            linked = ab.fit(tables, **settings)
+        assert "estimated" in linked.editions.words and linked.editions.worlds is None
+        apart = replace(linked, editions=replace(linked.editions, linked=None))
+        victims = pd.DataFrame({"x": sorted(set(x.tolist()))})
+        for name, post in (("linked", linked), ("apart", apart)):
+            off = (post.attacker(victims) - exact.attacker(victims)).abs().to_numpy()
+            distance[name].append(off.sum(axis=1).mean() / 2)
+    gain = np.array(distance["apart"]) - distance["linked"]
+    assert gain.mean() > 3 * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def test_intersections_prefer_rare_secrets():
+    """Of two secrets that both groups list, the frequent one stands there by chance more often.
+
+    The first group leaves s and t equally likely; the second lists t beside an s with the
+    frequency of t, and s beside a t with that of s. So s has a weight of ``1 / q_s``.
+    """
+    groups = [[0, 1]] * 2 + [[1, 1]] * 2
+    first, second = (edition(groups, range(8), 2) for _ in range(2))
+    worlds = join_groups([first, second])[0].worlds.toarray()
+    np.testing.assert_allclose(worlds[0], [0.75, 0.25], atol=1e-12)

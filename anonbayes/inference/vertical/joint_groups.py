@@ -6,7 +6,7 @@ belief propagation. A group tells each of its people which secret is left, given
 groups say about the rest (the subset recursion of `block`, exactly); the people hand that on to
 their groups in the other tables. Where nobody says who is who, equal records are matched: the
 people of one record are permuted between the tables, and the same recursion sums over their
-permutations. Small tables are summed over completely instead.
+permutations.
 """
 
 from __future__ import annotations
@@ -41,9 +41,6 @@ ROUNDS, SETTLED, DAMPING = 100, 1e-4, 0.5
 SWEEPS = 150
 """Sweeps over the pieces of a group that is too large for the recursion."""
 
-MOST_PEOPLE, MOST_WORLDS = 24, 200_000
-"""Tables up to this size are summed over completely, unless there are more cleartexts than that."""
-
 MOST_ALIKE = 64
 """People with one record, beyond which it hardly helps to ask who of them is whom."""
 
@@ -61,8 +58,6 @@ class Joint:
         groups' secrets (random worlds).
     linked : float
         Share of the items that have a single counterpart in every other release.
-    exact : bool
-        Whether all cleartexts were summed over.
     rounds, change : int, float
         Rounds of messages, and how far the last one moved a belief.
     """
@@ -70,7 +65,6 @@ class Joint:
     owned: sparse.csr_array
     worlds: sparse.csr_array
     linked: float
-    exact: bool
     rounds: int
     change: float
 
@@ -141,13 +135,12 @@ def join_groups(editions: Sequence[Edition], *, labels: Sequence[str] | None = N
     sides = [link_sides(edition.layout) for edition in editions]
     matches = list(_matches(editions))
     worlds = _intersections(editions, sides, labels)
-    found = _all_worlds(editions) or _propagate(editions, sides, matches)
+    found = _propagate(editions, sides, matches)
     return [
         Joint(
             edition.layout.ownership(_shares(edition.layout, belief)),
             edition.layout.ownership(_shares(edition.layout, world)),
             _linked(editions, e),
-            found.exact,
             found.rounds,
             found.change,
         )
@@ -161,9 +154,8 @@ class _Found(NamedTuple):
     """Beliefs on the links of every edition, and how they were found."""
 
     beliefs: list[Floats]
-    exact: bool
-    rounds: int = 0
-    change: float = 0.0
+    rounds: int
+    change: float
 
 
 def link_sides(layout: VerticalLayout) -> LinkSide:
@@ -212,12 +204,19 @@ def _shares(layout: VerticalLayout, values: Floats) -> Floats:
 def _intersections(
     editions: Sequence[Edition], sides: list[LinkSide], labels: Sequence[str] | None
 ) -> list[Floats]:
-    """Random worlds of every edition, times those of its counterparts in all others."""
+    """Random worlds of every edition, times what those of its counterparts in all others add.
+
+    A group lists a frequent secret by chance more often than a rare one, so that a counterpart's
+    share counts against the share of everybody.
+    """
     shares = [_shares(e.layout, _slots(e.layout)) for e in editions]
     size = max(int(e.person.max(initial=-1)) for e in editions) + 1
     everybody = np.arange(size)
     lists = [_items(edition, everybody) for edition in editions]
     out = [share.copy() for share in shares]
+    for e, edition in enumerate(editions):
+        everywhere = np.bincount(edition.layout.secrets, minlength=edition.layout.n_secrets)
+        shares[e] /= everywhere[sides[e].columns] / edition.layout.n_rows
     for one in range(len(editions)):
         for two in range(len(editions)):
             if one != two:
@@ -298,7 +297,7 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
                 hear(pieces, told[m.one] * before[m.one], after[m.one], later, before[m.two])
         if change < SETTLED:
             break
-    return _Found(beliefs, False, turn, change)
+    return _Found(beliefs, turn, change)
 
 
 def link_tops(side: LinkSide, values: Floats) -> Floats:
@@ -444,65 +443,3 @@ def _hear_all(
             top = max(top, to[k])
         for k in range(mine.links[i], mine.links[i + 1]):
             to[k] = to[k] / top if top > 0.0 else 1.0
-
-
-def _all_worlds(editions: Sequence[Edition]) -> _Found | None:
-    """Sum over all cleartexts that fit every edition; None where they are too many, or ties."""
-    if sum(e.layout.n_rows for e in editions) > MOST_PEOPLE:
-        return None
-    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for e, edition in enumerate(editions):
-        for item, code in enumerate(edition.person.tolist()):
-            places.setdefault((0, code) if code >= 0 else (e + 1, item), []).append((e, item))
-    people = list(places.values())
-    if any(len({e for e, _ in person}) < len(person) for person in people):
-        return None
-    left = [
-        [np.bincount(part, minlength=e.layout.n_secrets) for part in _by_group(e.layout)]
-        for e in editions
-    ]
-    links = [[dict(_links(e.layout, i)) for i in range(e.layout.n_rows)] for e in editions]
-    beliefs = [np.zeros(e.layout.n_links) for e in editions]
-    worlds = 0
-
-    def visit(number: int, weight: float, path: list[tuple[int, int]]) -> None:
-        nonlocal worlds
-        if worlds > MOST_WORLDS:
-            return
-        if number == len(people):
-            worlds += 1
-            for e, link in path:
-                beliefs[e][link] += weight
-            return
-        person = people[number]
-        e, item = person[0]
-        for secret in links[e][item]:
-            here = [(e, links[e][item].get(secret)) for e, item in person]
-            stock = [left[e][editions[e].layout.groups[item]] for e, item in person]
-            if any(link is None for _, link in here) or any(part[secret] == 0 for part in stock):
-                continue
-            for part in stock:
-                part[secret] -= 1
-            told = float(np.prod([editions[e].told[link] for e, link in here]))
-            visit(number + 1, weight * told, path + here)  # type: ignore[operator]
-            for part in stock:
-                part[secret] += 1
-
-    visit(0, 1.0, [])
-    if worlds == 0:
-        raise TableError(
-            "No cleartext fits all releases: these are not the same people, or not the same "
-            "secrets. Check the keys, and that the values are spelled alike."
-        )
-    return None if worlds > MOST_WORLDS else _Found(beliefs, True)
-
-
-def _by_group(layout: VerticalLayout) -> list[Ints]:
-    return np.split(layout.secrets, layout.offsets[1:-1])
-
-
-def _links(layout: VerticalLayout, item: int) -> Iterator[tuple[int, int]]:
-    """Secrets that an item may have, and where their links are."""
-    side = link_sides(layout)
-    for link in range(side.links[item], side.links[item + 1]):
-        yield int(side.columns[link]), link
