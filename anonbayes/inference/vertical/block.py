@@ -267,8 +267,7 @@ def group_marginals(
     a maximum of one, which keeps the permanent in range. Groups larger than the lattice go by
     `piecewise_marginals` (the permanent is then NaN), or with ``sweeps=0`` by `bethe_marginals`.
     """
-    weight, marginal, size = space.weight, space.marginal, lattice.block
-    shift = 0.0
+    weight, shift = space.weight, 0.0
     for x in range(n):
         top = weight[x, :n].max()
         shift += top
@@ -279,21 +278,54 @@ def group_marginals(
         shift += top
         for x in range(n):
             weight[x, m] = np.exp(max(weight[x, m] - top, LEAST_LOG))
-    if n > size:
-        if sweeps == 0:
-            return shift + bethe_marginals(weight, n, space.right, space.left, marginal)
-        piecewise_marginals(lattice, space, n, sweeps, rng)
-        return np.nan
-    flat, flat_marginal = space.flat, space.flat_marginal
+    if n <= lattice.block:
+        return shift + np.log(_exact_marginals(lattice, space, n))
+    if sweeps == 0:
+        return shift + bethe_marginals(weight, n, space.right, space.left, space.marginal)
+    piecewise_marginals(lattice, space, n, sweeps, rng)
+    return np.nan
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _exact_marginals(lattice: Lattice, space: Space, n: int) -> float:
+    """Set the marginals of a small group from its weights; return their permanent."""
+    weight, flat, size = space.weight, space.flat, lattice.block
     for x in range(n):
         for m in range(n):
             flat[x * size + m] = weight[x, m]
     total = sum_orders(lattice, flat, n, space.forward)
-    order_marginals(lattice, flat, n, space.forward, space.backward, flat_marginal)
+    if total > TINY:
+        order_marginals(lattice, flat, n, space.forward, space.backward, space.flat_marginal)
+        for x in range(n):
+            for m in range(n):
+                space.marginal[x, m] = space.flat_marginal[x * size + m]
+    return total
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def direct_marginals(
+    lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
+) -> float:
+    """`group_marginals` of positive weights instead of their logs, which most groups can do without.
+
+    Every weight must be above `TINY`.
+    """
+    weight, shift = space.weight, 0.0
+    for x in range(n):
+        top = 0.0
+        for m in range(n):
+            top = max(top, weight[x, m])
+        shift += np.log(top)
+        for m in range(n):
+            weight[x, m] /= top
+    if n <= lattice.block:
+        total = _exact_marginals(lattice, space, n)
+        if total > TINY:
+            return shift + np.log(total)
     for x in range(n):
         for m in range(n):
-            marginal[x, m] = flat_marginal[x * size + m]
-    return shift + np.log(total)
+            weight[x, m] = np.log(weight[x, m])
+    return shift + group_marginals(lattice, space, n, sweeps, rng)
 
 
 @njit(cache=True, nogil=True)

@@ -48,6 +48,7 @@ class Arrays(NamedTuple):
 
     cells: NDArray[np.uint32]
     strides: NDArray[np.uint32]
+    starts: Ints
     secrets: NDArray[np.uint32]
     offsets: Ints
     links: Ints
@@ -208,6 +209,7 @@ class VerticalLayout:
         return Arrays(
             cells=np.add(self.items, self.starts[:-1], dtype=np.uint32, casting="unsafe"),
             strides=self.sizes.astype(np.uint32),
+            starts=self.starts,
             secrets=self.secrets.astype(np.uint32),
             offsets=self.offsets,
             links=np.concatenate([[0], np.cumsum(width[self.groups])]),

@@ -16,6 +16,7 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.cluster import Tasks
 from anonbayes.inference.vertical.block import (
     Lattice,
+    direct_marginals,
     group_marginals,
     lattice,
     marginal_space,
@@ -25,8 +26,22 @@ from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
 
 __all__ = ["Stretch", "Workers", "held_out", "training_counts"]
 
+SAFE_SCORE = 300.0
+"""Products of exponentials are numbers up to this sum of logs, and so are their ratios."""
+
 LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
+
+
+@njit(cache=True, nogil=True)
+def products_are_safe(arrays: Arrays, score: Floats) -> bool:
+    """Tell whether no product of one exponential per attribute, or of its inverse, is too small."""
+    stop, total = len(score), 0.0
+    for a in range(len(arrays.strides) - 1, -1, -1):
+        start = arrays.starts[a]
+        total += np.abs(score[start:stop]).max()
+        stop = start
+    return total < SAFE_SCORE
 
 
 @njit(cache=True, nogil=True)
@@ -53,20 +68,27 @@ def training_counts(
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets = arrays.offsets
     space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
+    safe, factor = products_are_safe(arrays, score), np.exp(score)
     for g in range(first, last):
         if fold[g] == left_out:
             continue
         lo = offsets[g]
         n = offsets[g + 1] - lo
-        weight = space.weight
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
-                total = 0.0
-                for a in range(len(strides)):
-                    total += score[cells[lo + m, a] + s * strides[a]]
-                weight[x, m] = total
-        group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
+                total, product = 0.0, 1.0
+                if safe:
+                    for a in range(len(strides)):
+                        product *= factor[cells[lo + m, a] + s * strides[a]]
+                else:
+                    for a in range(len(strides)):
+                        total += score[cells[lo + m, a] + s * strides[a]]
+                space.weight[x, m] = product if safe else total
+        if safe:
+            direct_marginals(lattice, space, n, LARGE_SWEEPS, rng)
+        else:
+            group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
@@ -110,6 +132,7 @@ def held_out(
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
     space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
+    safe, factor, share = products_are_safe(arrays, score), np.exp(score), np.exp(base)
     level, chance = np.empty(len(base)), np.empty(len(base))
     for g in range(first, last):
         if fold[g] != mine:
@@ -117,27 +140,36 @@ def held_out(
         lo = offsets[g]
         n = offsets[g + 1] - lo
         for m in range(n):
-            top = -np.inf
-            for s in range(len(base)):
-                total = base[s]
-                for a in range(len(strides)):
-                    total += score[cells[lo + m, a] + s * strides[a]]
-                level[s] = total
-                top = max(top, total)
             mass = 0.0
+            if safe:
+                for s in range(len(base)):
+                    product = share[s]
+                    for a in range(len(strides)):
+                        product *= factor[cells[lo + m, a] + s * strides[a]]
+                    chance[s] = product
+                    mass += product
+            else:
+                for s in range(len(base)):
+                    level[s] = base[s]
+                    for a in range(len(strides)):
+                        level[s] += score[cells[lo + m, a] + s * strides[a]]
+                top = level.max()
+                for s in range(len(base)):
+                    chance[s] = np.exp(level[s] - top)
+                    mass += chance[s]
+                level -= top + np.log(mass)
             for s in range(len(base)):
-                chance[s] = np.exp(level[s] - top)
-                mass += chance[s]
-            norm = top + np.log(mass)
-            for s in range(len(base)):
-                level[s] -= norm
-                p = chance[s] / mass
+                chance[s] /= mass
                 for a in range(len(strides)):
-                    residual[cells[lo + m, a] + s * strides[a]] -= p
+                    residual[cells[lo + m, a] + s * strides[a]] -= chance[s]
             for x in range(n):
-                space.weight[x, m] = level[secrets[lo + x]]
+                s = secrets[lo + x]
+                space.weight[x, m] = chance[s] if safe else level[s]
         sweeps = BELIEF_SWEEPS if len(owner) else 0
-        group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
+        if safe:
+            group_score[g] = direct_marginals(lattice, space, n, sweeps, rng)
+        else:
+            group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
