@@ -7,7 +7,7 @@ a plain layout, ``layout_of(table)``.
 
 from anonbayes.inference.dirichlet_step import DirichletStep
 from anonbayes.inference.horizontal.cell_step import HorizontalStep
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.vertical.group_steps import (
     AssignmentCounts,
     VerticalBlockStep,

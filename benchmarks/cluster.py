@@ -19,11 +19,15 @@ import numpy as np
 
 from anonbayes.cluster import local_client
 from anonbayes.inference.dirichlet import draw_log_simplexes, simplex_bounds
-from anonbayes.inference.vertical.block import block_sweep, lattice
+from anonbayes.inference.vertical.block import lattice
 from anonbayes.inference.vertical.chain import VerticalChain
-from anonbayes.inference.vertical.collapsed import collapsed_sweep, powers
 from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout
-from anonbayes.inference.vertical.metropolis import swap_sweep
+from anonbayes.inference.vertical.sweeps import (
+    block_sweep,
+    collapsed_sweep,
+    powers,
+    swap_sweep,
+)
 
 ATTRIBUTES, CATEGORIES, SECRETS, GROUP = 6, 12, 15, 4
 CORES, MACHINES = 16, 8

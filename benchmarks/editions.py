@@ -16,7 +16,7 @@ import pandas as pd
 
 import anonbayes as ab
 from anonbayes.beliefs.editions import person_codes
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.vertical.joint_groups import Edition, join_groups
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "adult_5692.csv"

@@ -25,8 +25,7 @@ from anonbayes.beliefs.victims import Victims, by_secret, same_values
 from anonbayes.beliefs.worlds import Worlds, list_worlds
 from anonbayes.domains import Domain, plain
 from anonbayes.errors import TableError, one_of
-from anonbayes.inference.vertical.group_engine import layout_of
-from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
 from anonbayes.inference.vertical.joint_groups import (
     Edition,
     Joint,

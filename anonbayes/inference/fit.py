@@ -32,14 +32,12 @@ from anonbayes.inference.cell_lifts import has_crossing_sets
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import not_nested_message
-from anonbayes.inference.kept_rows import rows_to_keep
 from anonbayes.inference.posterior import Posterior, make_posterior
-from anonbayes.inference.run import Engine, RunStore, run_chains
+from anonbayes.inference.run import Engine, RunStore, rows_to_keep, run_chains
 from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
-from anonbayes.inference.vertical.chain import STEPS, layout_step
+from anonbayes.inference.vertical.chain import STEPS, VerticalEngine, layout_step
 from anonbayes.inference.vertical.crossfit import vertical_spread
-from anonbayes.inference.vertical.group_engine import VerticalEngine, layout_of
-from anonbayes.inference.vertical.group_layout import SHARD_ROWS
+from anonbayes.inference.vertical.group_layout import SHARD_ROWS, layout_of
 from anonbayes.inference.vertical.tempering import tempering_costs
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked

@@ -17,8 +17,7 @@ from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import ASSIGNMENT, WEIGHT, Prior, PriorLike, coords_of
 from anonbayes.inference.features import Features
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
-from anonbayes.inference.vertical.group_engine import layout_of
-from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence
 from anonbayes.inference.workflow import OTHERS, cell_rates, counted

@@ -23,10 +23,10 @@ from anonbayes.beliefs.belief import (
 from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
 from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
-from anonbayes.inference.kept_draws import KeptDraws
 from anonbayes.inference.stored import (
     AVERAGES_GROUP,
     EVIDENCE_GROUP,
+    KeptDraws,
     own_draws,
     plot_weights,
     published_posterior,

@@ -22,7 +22,7 @@ from anonbayes.formats import Table, number
 from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, draw_simplexes
 from anonbayes.inference.fit import fit
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence, maximise
 from anonbayes.inference.workflow import OTHERS, cell_rates, draw_codes

@@ -15,7 +15,7 @@ from anonbayes.inference.dirichlet import WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.inference.vertical.crossfit import vertical_spread
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weights import Evidenced
 from anonbayes.tables.table import ReleasedTable
 

@@ -38,7 +38,7 @@ from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import FLAT, Features, pooled_beta
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
 from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weight_kernels import (
     derivatives,
     fold_error,

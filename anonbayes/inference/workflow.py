@@ -31,7 +31,7 @@ from anonbayes.inference.vertical.block import (
     marginal_space,
 )
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD, choose_evidence
 from anonbayes.tables.evidence import Evidence

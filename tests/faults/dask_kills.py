@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {"draws": 60, "tune": 20, "chains": 2, "seed": 1, "pr
 
 
 PRELOADED = ["distributed", "pyarrow", "anonbayes.cluster", "anonbayes.inference.fit",
-             "anonbayes.inference.vertical.group_engine", "anonbayes.risk.assess"]  # fmt: skip
+             "anonbayes.inference.vertical.chain", "anonbayes.risk.assess"]  # fmt: skip
 
 
 def people() -> pd.DataFrame:

@@ -8,13 +8,13 @@ from scipy import stats
 
 from anonbayes.inference.vertical.block import (
     balance,
-    block_sweep,
     draw_order,
     lattice,
     order_marginals,
     sum_orders,
 )
 from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.sweeps import block_sweep
 
 
 def by_enumeration(log_weight):

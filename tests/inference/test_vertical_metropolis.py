@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from anonbayes.inference.vertical.block import fill_weights
-from anonbayes.inference.vertical.collapsed import block_log_target, log_proposal, powers
 from anonbayes.inference.vertical.group_layout import VerticalLayout
-from anonbayes.inference.vertical.metropolis import (
-    log_normaliser,
+from anonbayes.inference.vertical.sweeps import (
+    block_log_target,
+    fill_slots,
+    log_proposal,
     order_log_ratio,
+    order_sweep,
     pair_log_weight,
-    permute_sweep,
-    sequential_log_ratio,
-    sequential_sweep,
+    powers,
     swap_log_ratio,
     swap_sweep,
 )
@@ -95,16 +95,20 @@ def test_permutation(group):
     matrix = complete(np.full((6, 6), 1 / 6), ratio)
     check(target, matrix)
     rng = np.random.default_rng(2)
-    agree(simulated(lambda s: permute_sweep(layout.arrays, log_pi, s, rng)), matrix)
+    agree(simulated(lambda s: order_sweep(layout.arrays, log_pi, s, False, rng)), matrix)
 
 
 def test_sequential(group):
     layout, log_pi, target = group
     total = np.zeros((6, 6))
     for filling in ORDERS:
-        log_nu = np.array(
-            [log_normaliser(layout.arrays, log_pi, 0, filling, o, 3, np.empty(3)) for o in ORDERS]
-        )
+        log_nu, taken = np.empty(6), np.empty(3, dtype=int)
+        for j, o in enumerate(ORDERS):  # every slot takes the last that is left: its own
+            log_nu[j] = fill_slots(
+                layout.arrays, log_pi, 0, filling, o[filling][::-1].copy(), taken, 3, np.empty(3),
+                False, np.random.default_rng(1),
+            )  # fmt: skip
+            assert np.array_equal(taken, o)
         # The proposal density is f / nu; built here from the paper's product, slot by slot.
         density = np.empty(6)
         for j, o in enumerate(ORDERS):
@@ -115,12 +119,12 @@ def test_sequential(group):
                 density[j] *= weights[o[x]] / sum(weights.values())
                 left.remove(o[x])
         assert density.sum() == pytest.approx(1.0)
-        ratio = np.array([[sequential_log_ratio(new, old) for new in log_nu] for old in log_nu])
+        ratio = log_nu[None, :] - log_nu[:, None]
         matrix = complete(np.tile(density, (6, 1)), ratio)
         check(target, matrix)
         total += matrix / len(ORDERS)
     rng = np.random.default_rng(3)
-    agree(simulated(lambda s: sequential_sweep(layout.arrays, log_pi, s, rng)), total)
+    agree(simulated(lambda s: order_sweep(layout.arrays, log_pi, s, True, rng)), total)
 
 
 @pytest.mark.parametrize("power", [1.0, 0.6])

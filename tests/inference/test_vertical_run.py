@@ -6,7 +6,7 @@ from vertical_reference import small_layout, uneven_prior
 from vertical_run import run_vertical
 
 from anonbayes.errors import AnonbayesError, ModelError, TableError
-from anonbayes.inference.vertical.chain import STEPS, VerticalChain, VerticalState, choose_step
+from anonbayes.inference.vertical.chain import STEPS, VerticalChain, choose_step
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 
 LAYOUT = small_layout()
@@ -38,9 +38,9 @@ def test_seed_reproduces(step):
 def test_stored_and_continued_equals_uninterrupted(step, stop, tmp_path):
     """Stopped in the warm-up, and between two kept draws."""
     whole, part = run(step), run(step, stop=stop)
-    np.savez(tmp_path / "state.npz", **part.state.pack())
+    np.savez(tmp_path / "state.npz", **part.state)
     with np.load(tmp_path / "state.npz") as stored:
-        state = VerticalState.unpack(stored)
+        state = dict(stored)
     # The generator comes with the state: the seed given here must not matter.
     rest = run(step, seed=999, resume=state)
     assert part.n_draws + rest.n_draws == whole.n_draws > part.n_draws

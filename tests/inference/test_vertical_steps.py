@@ -17,7 +17,7 @@ from anonbayes.inference.dirichlet_step import DirichletStep
 from anonbayes.inference.model import vertical_model
 from anonbayes.inference.vertical import group_steps as vertical
 from anonbayes.inference.vertical.chain import STEPS
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 
 LAYOUT = small_layout()
 BETA = uneven_prior(LAYOUT)

@@ -6,7 +6,7 @@ from scipy.stats import norm
 from vertical_reference import batch_error, enumerate_tables, small_layout, uneven_prior
 from vertical_run import run_vertical
 
-from anonbayes.inference.vertical import collapsed
+from anonbayes.inference.vertical import sweeps
 from anonbayes.inference.vertical.chain import VerticalChain
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.tempering import Ladder, equalised_ladder, exchange_probability
@@ -109,15 +109,15 @@ def test_number_of_temperatures_follows_the_barrier():
 def test_powers_without_a_table_are_the_same(power, monkeypatch):
     layout = small_layout()
     beta = uneven_prior(layout)
-    table = collapsed.powers(layout, beta, power)
-    monkeypatch.setattr(collapsed, "LARGEST_TABLE", 0)
-    computed = collapsed.powers(layout, beta, power)
+    table = sweeps.powers(layout, beta, power)
+    monkeypatch.setattr(sweeps, "LARGEST_TABLE", 0)
+    computed = sweeps.powers(layout, beta, power)
     assert len(computed.table) == 0 < len(table.table)
     counts = layout.counts(np.arange(layout.n_rows))
     for c, n in enumerate(counts):
-        one, other = (collapsed.cell_value(t, c, n) for t in (table, computed))
+        one, other = (sweeps.cell_value(t, c, n) for t in (table, computed))
         assert one == pytest.approx(other, rel=1e-12)
-    assert collapsed.collapsed_energy(computed, counts) == pytest.approx(
+    assert sweeps.collapsed_energy(computed, counts) == pytest.approx(
         layout.energy(np.arange(layout.n_rows), beta), rel=1e-12
     )
 

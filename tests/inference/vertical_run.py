@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anonbayes.inference.vertical.chain import VerticalChain, VerticalState
+from anonbayes.inference.vertical.chain import VerticalChain
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Run:
     stats: dict[str, np.ndarray]
     ownership: np.ndarray
     assignment: np.ndarray
-    state: VerticalState
+    state: dict[str, np.ndarray]
 
     @property
     def n_draws(self) -> int:
@@ -28,7 +28,7 @@ def run_vertical(layout, *, draws, tune, thin=1, seed=0, stop=None, resume=None,
     """Make the draws, or stop after so many sweeps; go on from a stored state."""
     chain = VerticalChain(layout, rng=np.random.default_rng(seed), **settings)
     if resume is not None:
-        chain.restore(resume)
+        chain.unpack(resume)
     kept: list[tuple] = []
     last = tune + draws * thin
     while chain.sweeps < (last if stop is None else min(stop, last)):
@@ -47,5 +47,5 @@ def run_vertical(layout, *, draws, tune, thin=1, seed=0, stop=None, resume=None,
         stats={k: np.array([s[k] for s in stats]) for k in (stats[0] if kept else {})},
         ownership=chain.owner / max(chain.owner_draws, 1),
         assignment=np.array(assignment),
-        state=chain.state(),
+        state=chain.pack(),
     )

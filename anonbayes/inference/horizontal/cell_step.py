@@ -21,7 +21,7 @@ from anonbayes.inference.dirichlet_step import check_concentration
 from anonbayes.inference.horizontal.cell_engine import HiddenRows, Record, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.horizontal.urns import Scratch, Urns
-from anonbayes.inference.kept_rows import rows_to_keep
+from anonbayes.inference.run import rows_to_keep
 from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.table import ReleasedTable
 

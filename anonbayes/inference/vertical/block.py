@@ -241,13 +241,18 @@ class Space(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def marginal_space(block: int, widest: int) -> Space:
-    """Make room for groups of up to `widest` rows, of which up to `block` go by the recursion."""
+    """Make room for groups of up to `widest` rows, of which up to `block` go by the recursion.
+
+    Where no group is larger than `block`, `flat` is `weight` in one row, and so for the marginals.
+    """
     side = max(block, widest)
+    weight, marginal = np.empty((side, side)), np.empty((side, side))
+    alone = side > block
     return Space(
-        np.empty((side, side)),
-        np.empty((side, side)),
-        np.empty(block * block),
-        np.empty(block * block),
+        weight,
+        marginal,
+        np.empty(block * block) if alone else weight.reshape(side * side),
+        np.empty(block * block) if alone else marginal.reshape(side * side),
         np.empty(1 << block),
         np.empty(1 << block),
         np.empty((side, side)),
@@ -306,7 +311,7 @@ def _exact_marginals(lattice: Lattice, space: Space, n: int) -> float:
 def direct_marginals(
     lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
 ) -> float:
-    """`group_marginals` of positive weights instead of their logs, which most groups can do without.
+    """`group_marginals` of positive weights, of which most groups need no logs.
 
     Every weight must be above `TINY`.
     """
@@ -379,14 +384,8 @@ def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, margina
 
     The fixed point of Bethe's free energy (Vontobel 2013): the iteration always converges, its
     permanent is a lower bound whose gradient by the log weights are its marginals, and both are
-    exact where a group has no preference or no doubt. In between it is too sure of itself.
-
-    Parameters
-    ----------
-    weight
-        Scaled weights; used up.
-    right, left
-        Room for the messages.
+    exact where a group has no preference or no doubt. In between it is too sure of itself. Scaled
+    weights are used up; `right` and `left` are room for the messages.
     """
     for x in range(n):
         for m in range(n):
@@ -495,101 +494,6 @@ def widest_group(offsets: Ints) -> int:
     for g in range(len(offsets) - 1):
         widest = max(widest, offsets[g + 1] - offsets[g])
     return widest
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def cut_group(
-    lo: int, hi: int, block: int, sub_block: int, slots: Ints, rng: np.random.Generator
-) -> int:
-    """List the slots of a group in `slots`; return the size of the pieces to redraw.
-
-    Groups larger than `block` are shuffled, so that pieces of `sub_block` neighbours are a random
-    partition.
-    """
-    n = hi - lo
-    for x in range(n):
-        slots[x] = lo + x
-    if n <= block:
-        return n
-    shuffle(slots, n, rng)
-    return sub_block
-
-
-@njit(cache=True, nogil=True)
-def block_sweep(
-    arrays: Arrays,
-    lattice: Lattice,
-    value: Floats,
-    assignment: Ints,
-    block: int,
-    sub_block: int,
-    draw: bool,
-    owner: Floats,
-    rng: np.random.Generator,
-) -> int:
-    """Redraw every group exactly, or in random pieces where it has more than `block` rows.
-
-    Parameters
-    ----------
-    value
-        The parameters ``pi``, flat, positive.
-    draw
-        With ``draw=False`` the assignment stays and only `owner` is added to.
-    owner
-        Adds ``P(item belongs to value | pi)`` (given the rest of the group where it was cut);
-        an array of length zero asks for none.
-
-    Returns
-    -------
-    int
-        Number of slots whose item changed.
-    """
-    offsets = arrays.offsets
-    size = lattice.block
-    slots = np.empty(widest_group(offsets), dtype=np.int64)
-    items = np.empty(size, dtype=np.int64)
-    order = np.empty(size, dtype=np.int64)
-    flat = np.empty(size * size)
-    weight = flat.reshape(size, size)
-    flat_marginal = np.empty(size * size)
-    marginal = flat_marginal.reshape(size, size)
-    forward = np.empty(1 << size)
-    backward = np.empty(1 << size)
-    safe = is_safe(value, len(arrays.strides))
-    moved = 0
-    for g in range(len(offsets) - 1):
-        lo, hi = offsets[g], offsets[g + 1]
-        piece = cut_group(lo, hi, block, sub_block, slots, rng)
-        for first in range(0, hi - lo, piece):
-            n = min(piece, hi - lo - first)
-            part = slots[first : first + n]
-            for x in range(n):
-                items[x] = assignment[part[x]]
-            fill_weights(arrays, value, part, items, n, safe, weight)
-            if not sum_orders(lattice, flat, n, forward) > 1e-280:
-                fill_weights(arrays, value, part, items, n, False, weight)
-                sum_orders(lattice, flat, n, forward)
-            if len(owner):
-                order_marginals(lattice, flat, n, forward, backward, flat_marginal)
-                add_ownership(arrays, part, items, n, marginal, owner)
-            if draw:
-                draw_order(weight, n, forward, order, rng)
-                for x in range(n):
-                    moved += order[x] != x
-                    assignment[part[x]] = items[order[x]]
-    return moved
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def add_ownership(
-    arrays: Arrays, slots: Ints, items: Ints, n: int, marginal: Floats, owner: Floats
-) -> None:
-    """Add ``P(slot l gets item m)`` to the ownership of item ``m`` by the slot's value."""
-    links, ranks = arrays.links, arrays.ranks
-    for x in range(n):
-        rank = ranks[slots[x]]
-        for m in range(n):
-            owner[links[items[m]] + rank] += marginal[x, m]
 
 
 @njit(cache=True, nogil=True)

@@ -1,26 +1,41 @@
-"""One Markov chain over the cleartext tables behind a vertical release, without PyMC around it.
+"""Markov chains over the cleartext tables behind a vertical release, without PyMC around them.
 
 `VerticalChain` moves in sweeps and can be stopped, stored and continued at any sweep; the draws are
-those of an uninterrupted run. The PyMC steps of `steps` call the same kernels.
+those of an uninterrupted run. `VerticalEngine` is what `fit` runs. The PyMC steps of `group_steps`
+call the same kernels.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.errors import ModelError, one_of
-from anonbayes.inference.dirichlet import draw_log_simplexes, draw_simplexes, simplex_bounds
-from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, block_sweep, lattice
-from anonbayes.inference.vertical.collapsed import collapsed_energy, collapsed_sweep, powers
-from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout
-from anonbayes.inference.vertical.metropolis import permute_sweep, sequential_sweep, swap_sweep
-from anonbayes.inference.vertical.tempering import NO_OWNER, Exchanges, Ladder, LadderState
+from anonbayes.errors import ModelError, nearest, one_of
+from anonbayes.inference.dirichlet import (
+    Prior,
+    draw_log_simplexes,
+    draw_simplexes,
+    simplex_bounds,
+)
+from anonbayes.inference.run import ChainState, Draws
+from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
+from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout, layout_of
+from anonbayes.inference.vertical.sweeps import (
+    block_sweep,
+    collapsed_energy,
+    collapsed_sweep,
+    order_sweep,
+    powers,
+    swap_sweep,
+)
+from anonbayes.inference.vertical.tempering import NO_OWNER, Ladder
+from anonbayes.tables.table import ReleasedTable
 
 STEPS = ("block", "collapsed", "tempered", "swap", "permute", "sequential", "subblock")
 """Names of the samplers of vertical tables."""
@@ -107,9 +122,7 @@ def sweep_given_parameters(
     def propose(arrays: Arrays, generator: np.random.Generator) -> tuple[int, int]:
         if step == "swap":
             return swap_sweep(arrays, log_pi, assignment, swaps, generator)
-        if step == "permute":
-            return permute_sweep(arrays, log_pi, assignment, generator)
-        return sequential_sweep(arrays, log_pi, assignment, generator)
+        return order_sweep(arrays, log_pi, assignment, step == "sequential", generator)
 
     if step in ("block", "subblock"):
         moved = sum(shards.sweep(redraw, rng))
@@ -122,54 +135,6 @@ def sweep_given_parameters(
         "acceptance": accepted / max(tried, 1),
         "moved": float(np.mean(before != assignment)),
     }
-
-
-@dataclass
-class VerticalState:
-    """Where a chain stands: enough to continue it exactly, in arrays and plain numbers."""
-
-    step: str
-    assignment: Ints
-    log_pi: Floats
-    generator: dict[str, Any]
-    sweeps: int
-    owner: Floats
-    owner_draws: int
-    ladder: LadderState | None = None
-
-    def pack(self) -> dict[str, NDArray]:
-        """Return the state as named arrays, ready for ``numpy.savez`` or a netCDF group."""
-        plain = asdict(self)
-        ladder = plain.pop("ladder")
-        packed = {k: plain.pop(k) for k in ("assignment", "log_pi", "owner")}
-        if ladder is not None:
-            exchanges = ladder.pop("exchanges")
-            for k in ("power", "assignments", "replica_at"):
-                packed[f"ladder_{k}"] = ladder.pop(k)
-            for k in ("rejected", "tried", "heading"):
-                packed[f"ladder_{k}"] = exchanges.pop(k)
-            plain["ladder"] = ladder | exchanges
-        return packed | {"plain": np.array(json.dumps(plain))}
-
-    @classmethod
-    def unpack(cls, packed: Any) -> VerticalState:
-        """Rebuild a state from its arrays."""
-        plain = json.loads(str(packed["plain"]))
-        ladder = None
-        if "ladder" in plain:
-            rest: dict[str, Any] = plain.pop("ladder")
-            exchanges = Exchanges(
-                rejected=np.array(packed["ladder_rejected"]),
-                tried=np.array(packed["ladder_tried"]),
-                heading=np.array(packed["ladder_heading"]),
-                round_trips=rest.pop("round_trips"),
-            )
-            for k in ("power", "assignments", "replica_at"):
-                rest[k] = np.array(packed[f"ladder_{k}"])
-            ladder = LadderState(exchanges=exchanges, **rest)
-        for k in ("assignment", "log_pi", "owner"):
-            plain[k] = np.array(packed[k])
-        return cls(**plain, ladder=ladder)
 
 
 class VerticalChain:
@@ -310,29 +275,182 @@ class VerticalChain:
         draw_log_simplexes(self.beta + self.counts, self._bounds, self.log_pi, self.rng)
 
     # ------------------------------------------------------------------ state
-    def state(self) -> VerticalState:
-        """Copy what is needed to continue the chain exactly."""
-        return VerticalState(
-            step=self.step,
-            assignment=self.assignment.copy(),
-            log_pi=self.log_pi.copy(),
-            generator=dict(self.rng.bit_generator.state),
-            sweeps=self.sweeps,
-            owner=self.owner.copy(),
-            owner_draws=self.owner_draws,
-            ladder=self.ladder.state() if self.ladder is not None else None,
-        )
+    def pack(self) -> Draws:
+        """Return all that is needed to continue the chain exactly, as named arrays."""
+        arrays = {"assignment": self.assignment, "log_pi": self.log_pi, "owner": self.owner}
+        plain: dict[str, Any] = {
+            "step": self.step,
+            "generator": self.rng.bit_generator.state,
+            "sweeps": self.sweeps,
+            "owner_draws": self.owner_draws,
+        }
+        if self.ladder is not None:
+            of_ladder, plain["ladder"] = self.ladder.pack()
+            arrays |= {f"ladder_{name}": array for name, array in of_ladder.items()}
+        copies = {name: array.copy() for name, array in arrays.items()}
+        return copies | {"plain": np.array(json.dumps(plain))}
 
-    def restore(self, state: VerticalState) -> None:
-        """Continue from a copied state."""
-        if state.step != self.step:
-            raise ModelError(f"The state is of a {state.step!r} chain, this is {self.step!r}.")
-        self.assignment = self.layout.check_assignment(state.assignment).copy()
-        if self.ladder is not None and state.ladder is not None:
-            self.ladder.restore(state.ladder)
+    def unpack(self, packed: Mapping[str, NDArray]) -> None:
+        """Continue from what `pack` returned."""
+        plain = json.loads(str(packed["plain"]))
+        if plain["step"] != self.step:
+            raise ModelError(f"The state is of a {plain['step']!r} chain, this is {self.step!r}.")
+        self.assignment = self.layout.check_assignment(packed["assignment"]).copy()
+        if self.ladder is not None:
+            named = {k.removeprefix("ladder_"): np.array(packed[k]) for k in packed}
+            self.ladder.unpack(named, plain["ladder"])
             self.assignment = self.ladder.assignment
         self.counts = self.layout.counts(self.assignment)
-        self.log_pi = state.log_pi.copy()
-        self.rng.bit_generator.state = state.generator
-        self.sweeps = state.sweeps
-        self.owner, self.owner_draws = state.owner.copy(), state.owner_draws
+        self.log_pi, self.owner = np.array(packed["log_pi"]), np.array(packed["owner"])
+        self.rng.bit_generator.state = plain["generator"]
+        self.sweeps, self.owner_draws = plain["sweeps"], plain["owner_draws"]
+
+
+# -------------------------------------------------------------------------------------------------
+# The chain that `fit` can advance, store and continue.
+
+OWNERSHIP_SWEEPS = 25
+"""Sweeps over which ownership probabilities are averaged before they are kept: a batch."""
+
+MANY_LINKS = 4_000_000
+"""Pairs of item and value, from which on batches are four times as long: each takes 16 MB."""
+
+CHAIN_SETTINGS = ("block", "sub_block", "swaps", "threads")
+LADDER_SETTINGS = ("hottest", "temperatures", "most")
+
+
+@dataclass
+class _Live:
+    """A running chain, and the ownership averages it has kept so far."""
+
+    chain: VerticalChain
+    kept: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def average(self) -> NDArray[np.float32]:
+        """Ownership probabilities since the last batch."""
+        return (self.chain.owner / self.chain.owner_draws).astype(np.float32)
+
+
+class VerticalEngine:
+    """Draws ``pi`` of a vertical table and averages who owns which values along the way.
+
+    Parameters
+    ----------
+    table : ReleasedTable
+        A vertical table.
+    prior : Prior
+        Its prior.
+    step : str
+        Kind of step; see `VerticalChain`.
+    rows : array of int, optional
+        Slots whose item is recorded as ``assignment``: its position in the group.
+    **settings
+        Of the chain (block, sub_block, swaps, threads) and of the tempered step's ladder (hottest,
+        temperatures, most).
+    """
+
+    n_generators = 1
+    grows: tuple[str, ...] = ("kept",)
+
+    def __init__(
+        self,
+        table: ReleasedTable,
+        prior: Prior,
+        *,
+        step: str,
+        rows: NDArray[np.int64] | None = None,
+        **settings: Any,
+    ) -> None:
+        for name in settings:
+            known = (*CHAIN_SETTINGS, *LADDER_SETTINGS)
+            if name not in known:
+                raise ModelError(f"Unknown setting {name!r}. {nearest(name, known)}")
+        self.table = table
+        self.layout = layout_of(table)
+        self.alpha = np.array(prior.alpha)
+        self.beta = self.layout.flatten([prior.beta[name] for name in table.attributes])
+        self.step = step
+        self.rows = rows
+        self._batch = OWNERSHIP_SWEEPS * (1 if self.layout.n_links < MANY_LINKS else 4)
+        self.settings = {k: v for k, v in settings.items() if k in CHAIN_SETTINGS}
+        self.ladder = {k: v for k, v in settings.items() if k in LADDER_SETTINGS}
+        if self.ladder and step != "tempered":
+            raise ModelError(
+                f"{next(iter(self.ladder))!r} is a setting of step='tempered', not of {step!r}."
+            )
+        if step == "collapsed" and self.settings.get("threads", 1) > 1:
+            raise ModelError(
+                "threads= has no use for step='collapsed', in which every group depends on all "
+                "others; step='block' shares groups out over threads."
+            )
+
+    def start(self, generators: list[np.random.Generator]) -> _Live:
+        """Start from a random order of every group, so that chains begin apart."""
+        return _Live(self._chain(generators[0]))
+
+    def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
+        """Make n sweeps."""
+        live: _Live = state.live
+        chain, layout = live.chain, self.layout
+        flat = np.empty((n, layout.n_cells))
+        secret = np.empty((n, layout.n_secrets))
+        energy = np.empty(n)
+        stats: list[dict[str, float]] = []
+        owned = None if self.rows is None else np.empty((n, len(self.rows)), self._position_dtype)
+        for i in range(n):
+            stats.append(chain.sweep(tune=tuning, keep_owner=not tuning))
+            energy[i] = chain.energy
+            flat[i] = chain.draw_pi()
+            secret[i] = chain.draw_pi_secret()
+            if owned is not None:
+                owned[i] = self._positions(chain.assignment)
+            if chain.owner_draws == self._batch:
+                live.kept.append(live.average())
+                chain.owner[:] = 0.0
+                chain.owner_draws = 0
+        draws = {f"pi_{self.table.sensitive}": secret}
+        blocks = layout.split(flat)
+        draws |= {f"pi_{a}": b for a, b in zip(self.table.attributes, blocks, strict=True)}
+        if owned is not None and not tuning:
+            draws["assignment"] = owned
+        numbers = {k: np.array([s[k] for s in stats]) for k in stats[0]}
+        return draws, numbers | {"energy": energy}
+
+    def pack(self, live: _Live) -> Draws:
+        """Return the chain's state and the averages as arrays."""
+        kept = np.array(live.kept, dtype=np.float32).reshape(-1, self.layout.n_links)
+        return live.chain.pack() | {"kept": kept}
+
+    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> _Live:
+        """Return the chain that `pack` stored, on its own generator."""
+        chain = self._chain(np.random.default_rng(0))
+        kept = list(arrays.pop("kept"))
+        chain.rng = generators[0]
+        chain.unpack(arrays)
+        return _Live(chain, kept)
+
+    def averages(self, live: _Live) -> Draws:
+        """Ownership probabilities, one row per batch of sweeps."""
+        kept = list(live.kept)
+        if live.chain.owner_draws and not kept:
+            kept.append(live.average())
+        return {"ownership": np.array(kept, dtype=np.float32).reshape(-1, self.layout.n_links)}
+
+    def _chain(self, rng: np.random.Generator) -> VerticalChain:
+        return VerticalChain(
+            self.layout,
+            alpha=self.alpha,
+            beta=self.beta,
+            step=self.step,
+            rng=rng,
+            ladder=self.ladder or None,
+            **self.settings,
+        )
+
+    @property
+    def _position_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.min_scalar_type(int(self.layout.group_sizes.max()) - 1))
+
+    def _positions(self, assignment: NDArray[np.int64]) -> NDArray[Any]:
+        first = self.layout.offsets[self.layout.groups[self.rows]]
+        return (assignment[self.rows] - first).astype(self._position_dtype)

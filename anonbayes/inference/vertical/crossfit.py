@@ -30,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,18 +42,9 @@ from scipy.special import gammaln
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
-from anonbayes.inference.vertical.group_layout import SHARD_ROWS, Threads, VerticalLayout
+from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout, shard_cuts
 from anonbayes.inference.vertical.left_out import Stretch, Workers
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
-
-__all__ = [
-    "CANDIDATES",
-    "CrossFit",
-    "cross_fit",
-    "folds_apart",
-    "left_out_ownership",
-    "scores_apart",
-]
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
 """What is scored on the left-out groups."""
@@ -155,11 +146,12 @@ class CrossFit:
         Every ``kappa`` is multiplied by `factor` and kept; `secrets` of the rows may be others.
         """
         dealt = _Folds(layout, self.fold, None)
-        counts = np.empty_like(self.left_out_lifts)
-        parts = zip(layout.split(self.left_out_lifts), layout.split(counts), strict=True)
-        for a, (lift, count) in enumerate(parts):
-            k, chance = self.pooling[a], dealt.secret_rows[..., None] * dealt.margins[a]
-            count[...] = np.maximum(np.exp(lift) * (k + chance) - k, 0.0)
+        counts = dealt._joined(
+            np.maximum(np.exp(lift) * (k + dealt.secret_rows[..., None] * margin) - k, 0.0)
+            for k, lift, margin in zip(
+                self.pooling, layout.split(self.left_out_lifts), dealt.margins, strict=True
+            )
+        )
         if secrets is not None:
             other = VerticalLayout(
                 layout.items, secrets, layout.offsets, layout.sizes, layout.n_secrets
@@ -225,15 +217,14 @@ class _Folds:
 
     def _cut(self) -> list[Stretch]:
         layout = self.layout
-        pieces = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
-        cuts = np.unique(np.searchsorted(layout.offsets, np.linspace(0, layout.n_rows, pieces + 1)))
+        cuts = shard_cuts(layout.offsets)
         most = int(ROUND_BYTES / (8 * self.n * layout.n_cells))
         most = min(max(most, LEAST_STRETCHES), MOST_STRETCHES, len(cuts) - 1)
         ends = np.linspace(0, len(cuts) - 1, most + 1).astype(int)
         block = min(MAX_BLOCK, int(layout.group_sizes.max()))
         sums = self.base, self.n, layout.n_cells
         return [
-            Stretch(layout.arrays, self.fold, cuts[a : b + 1].tolist(), 0, block, *sums)
+            Stretch(layout.arrays, self.fold, cuts[a : b + 1], 0, block, *sums)
             for a, b in itertools.pairwise(ends.tolist())
         ]
 
@@ -241,34 +232,41 @@ class _Folds:
     def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
         """Log of ``(kappa + counts) / (kappa + n_s m)``, which is 0 for values never seen."""
         rows = self.secret_rows if rows is None else rows
-        out = np.empty_like(counts)
-        parts = zip(self.layout.split(counts), self.layout.split(out), strict=True)
-        for a, (count, lift) in enumerate(parts):
-            chance = rows[..., None] * self.margins[a]
-            lift[...] = np.log((pooling[a] + count) / (pooling[a] + chance))
-        return out
+        return self._joined(
+            np.log((k + count) / (k + rows[..., None] * margin))
+            for k, count, margin in zip(
+                pooling, self.layout.split(counts), self.margins, strict=True
+            )
+        )
 
     def lift_slopes(self, counts: Floats, pooling: Floats) -> Floats:
         """Derivatives of `lifts` by ``log kappa``."""
-        out = np.empty_like(counts)
-        parts = zip(self.layout.split(counts), self.layout.split(out), strict=True)
-        for a, (count, slope) in enumerate(parts):
-            k, chance = pooling[a], self.secret_rows[..., None] * self.margins[a]
-            slope[...] = k / (k + count) - k / (k + chance)
-        return out
+        return self._joined(
+            k / (k + count) - k / (k + self.secret_rows[..., None] * margin)
+            for k, count, margin in zip(
+                pooling, self.layout.split(counts), self.margins, strict=True
+            )
+        )
 
     def independent_lifts(self, counts: Floats, beta: Floats) -> Floats:
         """Log lifts of populations under the Dirichlet prior `beta`, as in Groups."""
-        out = np.empty_like(counts)
-        parts = zip(
-            self.layout.split(counts), self.layout.split(out), self.layout.split(beta), strict=True
+        parts = zip(self.layout.split(counts), self.layout.split(beta), self.margins, strict=True)
+        return self._joined(
+            np.where(
+                margin > 0,
+                np.log(
+                    (prior + count)
+                    / (prior.sum(axis=-1) + self.secret_rows)[..., None]
+                    / np.maximum(margin, np.finfo(float).tiny)
+                ),
+                0.0,
+            )
+            for count, prior, margin in parts
         )
-        for a, (count, lift, prior) in enumerate(parts):
-            m = np.maximum(self.margins[a], np.finfo(float).tiny)
-            total = prior.sum(axis=-1) + self.secret_rows
-            lift[...] = np.log((prior + count) / total[..., None] / m)
-            lift[..., self.margins[a] == 0] = 0.0
-        return out
+
+    def _joined(self, parts: Iterable[Floats]) -> Floats:
+        """Parts ``(..., S, K_a)`` of all attributes, flat again."""
+        return np.concatenate([part.reshape(*part.shape[:-2], -1) for part in parts], axis=-1)
 
     # -- sums over groups -------------------------------------------------------------------
     def expected_counts(self, score: Floats) -> Floats:
@@ -629,9 +627,5 @@ def _beliefs(
     dealt.judge(lift * weights[dealt.attribute], owner, each=False)
     expected = owned_counts(layout.arrays, owner, layout.n_cells)
     lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
-    out = np.empty_like(lifts)
-    parts = zip(layout.split(lifts), layout.split(out), strict=True)
-    for a, (part, pi) in enumerate(parts):
-        pi[...] = np.exp(part) * dealt.margins[a]
-        pi /= pi.sum(axis=-1, keepdims=True)
-    return owner, out
+    pi = [np.exp(part) * m for part, m in zip(layout.split(lifts), dealt.margins, strict=True)]
+    return owner, layout.flatten([part / part.sum(axis=-1, keepdims=True) for part in pi])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +18,7 @@ from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, TableError
-
-__all__ = [
-    "SHARD_ROWS",
-    "Shards",
-    "Threads",
-    "distinct_inside",
-    "order_inside",
-]
-
+from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
 # A vertical table as plain arrays: what the samplers know of it, and nothing else.
@@ -228,7 +221,7 @@ class VerticalLayout:
     # ------------------------------------------------------------------ states
     def random_assignment(self, rng: np.random.Generator) -> Ints:
         """Draw a start: every group permuted uniformly at random."""
-        return order_inside(rng.random(self.n_rows), self.offsets)
+        return np.lexsort((rng.random(self.n_rows), self.groups))
 
     def check_assignment(self, assignment: ArrayLike) -> Ints:
         """Return `assignment` as int64, or say where it is not a permutation inside the groups."""
@@ -332,6 +325,31 @@ class VerticalLayout:
         return shares / np.bincount(ranks)[ranks][:, None]
 
 
+def layout_of(table: ReleasedTable) -> VerticalLayout:
+    """Plain-array layout of a vertical table, as the samplers and step methods take it.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> qit = pd.DataFrame({"Nat": ["J", "M"], "gid": [1, 1]})
+    >>> st = pd.DataFrame({"gid": [1, 1], "Dis": ["Flu", "Heart"]})
+    >>> table = ab.ReleasedTable.vertical(qit, st, group="gid", sensitive="Dis")
+    >>> layout_of(table).n_groups
+    1
+    """
+    if table.scheme != "vertical":
+        raise ModelError("Only a vertical table hides who owns which values.")
+    sizes = table.group_sizes.to_numpy()
+    return VerticalLayout(
+        items=np.stack([c.codes for c in table.columns.values()], axis=1),
+        secrets=table.secret_codes,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        sizes=np.array([len(c.domain) for c in table.columns.values()]),
+        n_secrets=len(table.secret.domain),
+    )
+
+
 @njit(cache=True, nogil=True)
 def count_cells(arrays: Arrays, assignment: Ints, n_cells: int) -> Ints:
     """Count (sensitive value, category) pairs of an assignment, flat."""
@@ -344,64 +362,12 @@ def count_cells(arrays: Arrays, assignment: Ints, n_cells: int) -> Ints:
     return counts
 
 
-# -------------------------------------------------------------------------------------------------
-# Sorting inside groups whose rows stand together: in time that grows with the rows, not faster.
-#
-# Groups are small, so a sort of all rows would spend most of its time on an order that is known.
-
-SMALL = 32
-"""Groups up to this size are sorted by insertion."""
-
-
-@njit(cache=True, nogil=True)
-def order_inside(keys: NDArray[np.float64], offsets: Ints) -> Ints:
-    """Rows of each group in ascending order of their keys; equal keys stay in order.
-
-    Parameters
-    ----------
-    keys : array, shape (N,)
-        One number per row.
-    offsets : array of int, shape (G + 1,)
-        Group ``g`` is made of the rows ``offsets[g]`` to ``offsets[g + 1] - 1``.
-
-    Examples
-    --------
-    >>> order_inside(np.array([0.3, 0.1, 0.2, 0.9]), np.array([0, 3, 4])).tolist()
-    [1, 2, 0, 3]
-    """
-    order = np.arange(len(keys))
-    for g in range(len(offsets) - 1):
-        start, stop = offsets[g], offsets[g + 1]
-        if stop - start > SMALL:
-            order[start:stop] = start + np.argsort(keys[start:stop], kind="mergesort")
-            continue
-        for i in range(start + 1, stop):
-            j = i
-            while j > start and keys[order[j - 1]] > keys[i]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = i
-    return order
-
-
 @njit(cache=True, nogil=True)
 def distinct_inside(values: Ints, offsets: Ints, size: int) -> tuple[Ints, Ints, Ints]:
-    """Distinct values of each group, ascending.
+    """Distinct codes (below `size`) of each group, ascending, in time that grows with the rows.
 
-    Parameters
-    ----------
-    values : array of int, shape (N,)
-        One code per row, less than `size`.
-    offsets : array of int, shape (G + 1,)
-        As in `order_inside`.
-    size : int
-        Number of codes.
-
-    Returns
-    -------
-    distinct, first, ranks : arrays of int
-        The values, group after group; where those of each group begin, with the end last; and for
-        each row the place of its value among those of its group.
+    Returns the codes, group after group; where those of each group begin, with the end last; and
+    for each row the place of its code among those of its group.
 
     Examples
     --------
@@ -452,15 +418,18 @@ SHARD_ROWS = 50_000
 T = TypeVar("T")
 
 
+def shard_cuts(offsets: Ints) -> list[int]:
+    """Where groups are cut into shards, the end included: as equal in rows as groups allow."""
+    rows, groups = int(offsets[-1]), len(offsets) - 1
+    n = max(1, min(rows // SHARD_ROWS, groups))
+    cuts: list[int] = np.unique(np.searchsorted(offsets, np.linspace(0, rows, n + 1))).tolist()
+    return cuts
+
+
 class Shards:
     """Stretches of whole groups of a table; tables below two of them are one stretch.
 
-    Parameters
-    ----------
-    layout : VerticalLayout
-        The table.
-    threads : int
-        Shards that are worked on at the same time.
+    `threads` of them are worked on at the same time.
 
     Examples
     --------
@@ -474,13 +443,9 @@ class Shards:
         self.layout = layout
         self._threads = Threads(threads)
         arrays = layout.arrays
-        n = max(1, min(layout.n_rows // SHARD_ROWS, layout.n_groups))
-        # Whole groups, as equal in rows as groups allow.
-        wanted = np.linspace(0, layout.n_rows, n + 1)
-        self._groups = np.unique(np.searchsorted(arrays.offsets, wanted))
         self._parts = [
             arrays._replace(offsets=arrays.offsets[a : b + 1])
-            for a, b in zip(self._groups[:-1], self._groups[1:], strict=True)
+            for a, b in itertools.pairwise(shard_cuts(arrays.offsets))
         ]
 
     def __len__(self) -> int:

@@ -31,12 +31,10 @@ from anonbayes.inference.vertical.chain import (
     STEPS,
     TINY,
     VerticalChain,
-    VerticalState,
     layout_step,
     sweep_given_parameters,
 )
-from anonbayes.inference.vertical.group_engine import layout_of
-from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
 from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -182,7 +180,7 @@ class VerticalSequentialStep(VerticalStep):
 class VerticalCollapsedState(StepMethodState):
     """State of a collapsed or tempered step: the whole chain, or None before its first step."""
 
-    chain_state: VerticalState | None
+    chain_state: dict[str, NDArray] | None
     tune: bool
 
 
@@ -250,17 +248,17 @@ class VerticalCollapsedStep(ChainStep):
 
     # One attribute for PyMC's declared state; the chain itself is rebuilt from it.
     @property
-    def chain_state(self) -> VerticalState | None:
+    def chain_state(self) -> dict[str, NDArray] | None:
         """State of the chain, None before its first step."""
-        return None if self._chain is None else self._chain.state()
+        return None if self._chain is None else self._chain.pack()
 
     @chain_state.setter
-    def chain_state(self, state: VerticalState | None) -> None:
+    def chain_state(self, state: dict[str, NDArray] | None) -> None:
         self._chain = None
         if state is not None:
             # Built on another generator, so that restoring consumes nothing of the chain's own.
             self._chain = self._fresh_chain(np.random.default_rng(0))
-            self._chain.restore(state)
+            self._chain.unpack(state)
             self._chain.rng = self.rng
 
     def _fresh_chain(self, rng: np.random.Generator) -> VerticalChain:

@@ -58,12 +58,7 @@ def training_counts(
 ) -> None:
     """E-step of a block of groups: add expected counts of those not in fold `left_out`.
 
-    Parameters
-    ----------
-    score
-        Weighted log lifts, flat; the weight of a pairing is the exponential of their sum.
-    counts
-        Expected number of rows by attribute, sensitive value and category, flat.
+    `score` has weighted log lifts: the weight of a pairing is the exponential of their sum.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets = arrays.offsets
@@ -114,20 +109,11 @@ def held_out(
 ) -> None:
     """Judge the groups of fold `mine` in a block, with the lifts that the other folds gave.
 
-    Parameters
-    ----------
-    score, base
-        Weighted log lifts, flat, and ``log pi_S``.
-    residual
-        Adds, cell by cell, expected rows given the group's sensitive values minus expected rows
-        under ``p(s | r)``: the gradient of the log likelihood by the score.
-    group_score
-        Set to the log likelihood of each group.
-    owner
-        Adds ``P(item belongs to value)`` at ``links[item] + ranks[slot]``, unless of length 0.
-    rng
-        Cuts large groups into pieces for `owner`. Their scores, and the residual without `owner`,
-        are those of Bethe, where value and gradient belong together.
+    `score` has weighted log lifts, `base` is ``log pi_S``. Sets `group_score`, the log likelihood
+    of each group, and adds to `residual` expected rows given the group's sensitive values minus
+    those under ``p(s | r)``, which is its gradient by the score; to `owner`, unless of length 0,
+    ``P(item belongs to value)``. Scores of large groups, and the residual without `owner`, are
+    those of Bethe, where value and gradient belong together.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks

@@ -16,23 +16,24 @@ parallel MCMC scheme. Journal of the Royal Statistical Society B 84 (2022).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
-from anonbayes.inference.vertical.collapsed import (
+from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout
+from anonbayes.inference.vertical.sweeps import (
     Powers,
     collapsed_energy,
     collapsed_sweep,
     powers,
     retempered,
 )
-from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout
 
 FIRST_ROUND = 32
 """Sweeps before the ladder is tuned for the first time; each later round is twice as long."""
@@ -118,20 +119,6 @@ class Exchanges:
         return float(self.rejection.sum())
 
 
-@dataclass
-class LadderState:
-    """Everything a ladder needs to go on exactly where it stopped; plain arrays and numbers."""
-
-    power: Floats
-    assignments: Ints
-    replica_at: Ints
-    exchanges: Exchanges
-    sweeps: int
-    round_length: int
-    round_start: int
-    generators: list[dict[str, Any]] = field(repr=False)
-
-
 class Ladder:
     """Replicas of one vertical table on a ladder of temperatures.
 
@@ -149,6 +136,8 @@ class Ladder:
     threads
         Replicas swept at the same time.
     """
+
+    COUNTED = ("sweeps", "round_length", "round_start")
 
     def __init__(
         self,
@@ -311,35 +300,32 @@ class Ladder:
         self.round_start, self.round_length = self.sweeps, 2 * self.round_length
 
     # ------------------------------------------------------------------ state
-    def state(self) -> LadderState:
-        """Copy what is needed to go on later."""
-        return LadderState(
-            power=self.power.copy(),
-            assignments=self.assignments.copy(),
-            replica_at=self.replica_at.copy(),
-            exchanges=Exchanges(
-                self.exchanges.rejected.copy(), self.exchanges.tried.copy(),
-                self.exchanges.heading.copy(), self.exchanges.round_trips,
-            ),
-            sweeps=self.sweeps,
-            round_length=self.round_length,
-            round_start=self.round_start,
-            generators=[dict(g.bit_generator.state) for g in self._spawned],
-        )  # fmt: skip
+    def pack(self) -> tuple[dict[str, NDArray], dict[str, Any]]:
+        """Return what is needed to go on exactly where the ladder stopped: arrays, numbers."""
+        kept = self.exchanges
+        arrays = {
+            "power": self.power,
+            "assignments": self.assignments,
+            "replica_at": self.replica_at,
+            "rejected": kept.rejected,
+            "tried": kept.tried,
+            "heading": kept.heading,
+        }
+        numbers = {name: getattr(self, name) for name in self.COUNTED}
+        generators = [g.bit_generator.state for g in self._spawned]
+        return arrays, numbers | {"round_trips": kept.round_trips, "generators": generators}
 
-    def restore(self, state: LadderState) -> None:
-        """Go back to a copied state."""
-        self._set_ladder(state.power.copy())
-        self.assignments = state.assignments.copy()
+    def unpack(self, arrays: dict[str, NDArray], numbers: dict[str, Any]) -> None:
+        """Go on from what `pack` returned; the arrays are taken over."""
+        self._set_ladder(arrays["power"])
+        self.assignments, self.replica_at = arrays["assignments"], arrays["replica_at"]
         self._recount()
-        self.replica_at = state.replica_at.copy()
-        e = state.exchanges
         self.exchanges = Exchanges(
-            e.rejected.copy(), e.tried.copy(), e.heading.copy(), e.round_trips
+            arrays["rejected"], arrays["tried"], arrays["heading"], numbers["round_trips"]
         )
-        self.sweeps = state.sweeps
-        self.round_length, self.round_start = state.round_length, state.round_start
-        for generator, saved in zip(self._spawned, state.generators, strict=True):
+        for name in self.COUNTED:
+            setattr(self, name, numbers[name])
+        for generator, saved in zip(self._spawned, numbers["generators"], strict=True):
             generator.bit_generator.state = saved
 
     def _set_ladder(self, power: Floats) -> None:
