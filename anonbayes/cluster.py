@@ -10,7 +10,7 @@ import contextlib
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -140,13 +140,22 @@ class Tasks:
             self._names[future.key] = name
             self._ended.add(future)
 
-    def hold(self, name: str, function: Callable[..., Any], data: Any) -> Any:
-        """Start ``function(shared, data)``, whose result stays on the cluster for other tasks.
+    def hold(self, name: str, function: Callable[..., Any], *data: Any) -> Any:
+        """Start ``function(shared, *data)``, whose result stays on the cluster for other tasks.
 
         It is there as long as somebody here keeps what this returns, which `submit` takes.
         """
         with reachable(f"{self.label}, {name}"):
-            return self._submit(name, function, self._shared, data)
+            return self._submit(name, function, self._shared, *data)
+
+    def ask(
+        self, name: str, function: Callable[..., Any], data: Sequence[tuple[Any, ...]]
+    ) -> list[Any]:
+        """Results of ``function(shared, *item)`` for every item, in their order."""
+        for i, item in enumerate(data):
+            self.submit(f"{name} {i}", function, *item)
+        ended = dict(self.collect() for _ in data)
+        return [ended[f"{name} {i}"] for i in range(len(data))]
 
     def collect(self) -> tuple[str, Any]:
         """Wait for a task to end; return its name and its result."""

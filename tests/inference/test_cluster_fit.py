@@ -187,7 +187,7 @@ def assert_cross_fitted_alike(client, monkeypatch, kill=False):
     rng = np.random.default_rng(6)
     offsets = np.array([0, *range(15, 316, 3)])
     layout = VerticalLayout(rng.integers(0, 3, (315, 1)), rng.integers(0, 4, 315), offsets, [3], 4)
-    monkeypatch.setattr(crossfit, "SHARD_ROWS", 100)
+    monkeypatch.setattr("anonbayes.inference.vertical.group_layout.SHARD_ROWS", 100)
     monkeypatch.setattr(crossfit, "TURNS", 2)
     rounds, make = [], left_out.Workers._round
 

@@ -125,7 +125,7 @@ def test_belief_propagation_is_exact_without_preference_and_without_doubt():
 
 def dealt_folds(layout, n_folds=2, threads=1):
     fold = np.random.default_rng(0).permutation(np.arange(layout.n_groups) % n_folds)
-    return crossfit._Folds(layout, fold, threads)
+    return crossfit.Folds(layout, fold, threads)
 
 
 def pair_weights(layout, score, g):
@@ -232,7 +232,7 @@ def test_weights_without_a_fold_equal_those_fitted_without_it():
 
 # ---------------------------------------------------------------------------- the whole
 def test_numbers_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(crossfit, "SHARD_ROWS", 50)
+    monkeypatch.setattr("anonbayes.inference.vertical.group_layout.SHARD_ROWS", 50)
     layout, _ = simulate(np.random.default_rng(7), groups=80, copies=1)
     one, four = (cross_fit(layout, folds=5, threads=n) for n in (1, 4))
     for name in ("weights", "precision", "ownership", "population", "group_scores"):

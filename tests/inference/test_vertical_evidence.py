@@ -287,7 +287,7 @@ def test_nuts_on_the_weights_agrees_with_laplace(released, post):
     fast = post.evidence_weights
     normal = fast.draw(600, np.random.default_rng(1))
     layout, kept = ab.steps.layout_of(table), post.groups["averages"]
-    dealt = crossfit._Folds(layout, kept["fold"].to_numpy().ravel(), 1)
+    dealt = crossfit.Folds(layout, kept["fold"].to_numpy().ravel(), 1)
     lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
     mean, spread = crossfit.WEIGHT_PRIOR
     away = normal - fast.eta

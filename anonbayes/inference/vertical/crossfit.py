@@ -42,8 +42,13 @@ from scipy.special import gammaln
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
-from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout, shard_cuts
-from anonbayes.inference.vertical.left_out import Stretch, Workers
+from anonbayes.inference.vertical.group_layout import (
+    CellShape,
+    Threads,
+    VerticalLayout,
+    shard_cuts,
+)
+from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold, spread
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
@@ -145,8 +150,8 @@ class CrossFit:
 
         Every ``kappa`` is multiplied by `factor` and kept; `secrets` of the rows may be others.
         """
-        dealt = _Folds(layout, self.fold, None)
-        counts = dealt._joined(
+        dealt = Folds(layout, self.fold, None)
+        counts = dealt.joined(
             np.maximum(np.exp(lift) * (k + dealt.secret_rows[..., None] * margin) - k, 0.0)
             for k, lift, margin in zip(
                 self.pooling, layout.split(self.left_out_lifts), dealt.margins, strict=True
@@ -157,7 +162,7 @@ class CrossFit:
                 layout.items, secrets, layout.offsets, layout.sizes, layout.n_secrets
             )
             rows, base = dealt.secret_rows, dealt.base
-            dealt = _Folds(other, self.fold, None)
+            dealt = Folds(other, self.fold, None)
             dealt.secret_rows, dealt.base = rows, base
         return _Objective(dealt, counts, np.log(self.pooling * factor))
 
@@ -193,27 +198,31 @@ def scores_apart(layout: VerticalLayout, score: Floats) -> list[Floats]:
 
 
 # ---------------------------------------------------------------------------- driver
-class _Folds:
+class Folds:
     """A table dealt into folds, and the sums over its groups that the driver asks for."""
+
+    workers: Workers | None
+    cells: CellShape
 
     def __init__(
         self, layout: VerticalLayout, fold: Ints, threads: int | None, client: Any = None
     ) -> None:
-        self.layout = layout
-        self.n = n_folds = int(fold.max()) + 1
+        self.layout, self.cells = layout, layout
+        self.n = int(fold.max()) + 1
         self.fold = fold
         small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
         self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
         self.margins = layout.margins
-        members = self.fold[layout.groups]
-        own = np.zeros((n_folds, layout.n_secrets))
-        np.add.at(own, (members, layout.secrets), 1.0)
-        self.secret_rows = layout.secret_counts - own
-        shares = (layout.secret_counts + 1.0) / (layout.n_rows + layout.n_secrets)
-        self.base = np.log(shares)
-        self.attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
+        self._know(layout.secret_counts, rows_by_fold(layout, fold))
         self.stretches = self._cut()
-        self.workers = None if client is None else Workers(client, layout, self.stretches)
+        self.workers = None if client is None else spread(client, layout, self.stretches)
+
+    def _know(self, secret_counts: Ints, own: Floats) -> None:
+        """Take over how many rows have each secret, in all and in each fold."""
+        self.secret_counts, self.secret_rows = secret_counts, secret_counts - own
+        self.base = np.log((secret_counts + 1.0) / (secret_counts.sum() + len(secret_counts)))
+        cells = self.cells
+        self.attribute = np.repeat(np.arange(cells.n_attributes), cells.n_secrets * cells.sizes)
 
     def _cut(self) -> list[Stretch]:
         layout = self.layout
@@ -232,26 +241,26 @@ class _Folds:
     def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
         """Log of ``(kappa + counts) / (kappa + n_s m)``, which is 0 for values never seen."""
         rows = self.secret_rows if rows is None else rows
-        return self._joined(
+        return self.joined(
             np.log((k + count) / (k + rows[..., None] * margin))
             for k, count, margin in zip(
-                pooling, self.layout.split(counts), self.margins, strict=True
+                pooling, self.cells.split(counts), self.margins, strict=True
             )
         )
 
     def lift_slopes(self, counts: Floats, pooling: Floats) -> Floats:
         """Derivatives of `lifts` by ``log kappa``."""
-        return self._joined(
+        return self.joined(
             k / (k + count) - k / (k + self.secret_rows[..., None] * margin)
             for k, count, margin in zip(
-                pooling, self.layout.split(counts), self.margins, strict=True
+                pooling, self.cells.split(counts), self.margins, strict=True
             )
         )
 
     def independent_lifts(self, counts: Floats, beta: Floats) -> Floats:
         """Log lifts of populations under the Dirichlet prior `beta`, as in Groups."""
-        parts = zip(self.layout.split(counts), self.layout.split(beta), self.margins, strict=True)
-        return self._joined(
+        parts = zip(self.cells.split(counts), self.cells.split(beta), self.margins, strict=True)
+        return self.joined(
             np.where(
                 margin > 0,
                 np.log(
@@ -264,7 +273,7 @@ class _Folds:
             for count, prior, margin in parts
         )
 
-    def _joined(self, parts: Iterable[Floats]) -> Floats:
+    def joined(self, parts: Iterable[Floats]) -> Floats:
         """Parts ``(..., S, K_a)`` of all attributes, flat again."""
         return np.concatenate([part.reshape(*part.shape[:-2], -1) for part in parts], axis=-1)
 
@@ -288,6 +297,19 @@ class _Folds:
         owned = np.empty(0) if owner is None else owner
         return scores, self._reduce(lambda stretch, job: stretch.judge(job, score, scores, owned))
 
+    @property
+    def random_worlds(self) -> Floats:
+        """Log likelihood of each group if all orders are alike."""
+        layout = self.layout
+        slots = np.add.reduceat(self.base[layout.secrets], layout.offsets[:-1])
+        return gammaln(layout.group_sizes + 1.0) + slots
+
+    def owned(self, score: Floats) -> tuple[Floats, Floats]:
+        """Who owns what by the scores of the folds, and the counts to be expected so."""
+        owner = np.zeros(self.layout.n_links)
+        self.judge(score, owner, each=False)
+        return owner, owned_counts(self.layout.arrays, owner, self.cells.n_cells)
+
     def in_all(self, scores: Floats) -> float:
         """Sum of what `judge` found, added as workers add it: stretch by stretch."""
         if self.workers is None:
@@ -299,7 +321,7 @@ class _Folds:
         """Share jobs out over threads; add what they find in the order of the stretches."""
         jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs()]
         found = self.threads.each(lambda i: work(*jobs[i]), range(len(jobs)))
-        total = np.zeros((self.n, self.layout.n_cells))
+        total = np.zeros((self.n, self.cells.n_cells))
         for stretch in self.stretches:
             total += stretch.add(itertools.islice(found, len(stretch.jobs())))
         return total
@@ -314,7 +336,7 @@ class _Folds:
 
     def by_attribute(self, values: Floats) -> Floats:
         """Sum the last axis over the cells of each attribute."""
-        return np.add.reduceat(values, self.layout.starts[:-1], axis=-1)
+        return np.add.reduceat(values, self.cells.starts[:-1], axis=-1)
 
 
 class _Objective:
@@ -323,10 +345,10 @@ class _Objective:
     Where the log pooling is given, it stays.
     """
 
-    def __init__(self, folds: _Folds, counts: Floats, pooling: Floats | None = None) -> None:
+    def __init__(self, folds: Folds, counts: Floats, pooling: Floats | None = None) -> None:
         self.folds = folds
         self.counts = counts
-        self.n = folds.layout.n_attributes
+        self.n = folds.cells.n_attributes
         mean, deviation = WEIGHT_PRIOR
         median, spread = POOLING_PRIOR
         self.center = np.repeat([mean, np.log(median)], self.n)
@@ -337,7 +359,7 @@ class _Objective:
         self.bounds += [(low, high)] * self.n if pooling is None else [(k, k) for k in pooling]
 
     def parts(self, point: Floats) -> tuple[Floats, Floats]:
-        """Scores as `_Folds.judge` gives them, and the gradient by fold; without the prior."""
+        """Scores as `Folds.judge` gives them, and the gradient by fold; without the prior."""
         folds = self.folds
         weights, pooling = point[: self.n], np.exp(point[self.n :])
         lift = folds.lifts(self.counts, pooling)
@@ -402,11 +424,11 @@ def _definite(hessian: Floats) -> Floats:
     return np.asarray((vectors * np.minimum(values, -least)) @ vectors.T)
 
 
-def default_folds(layout: VerticalLayout) -> int:
+def default_folds(n_groups: int, n_cells: int) -> int:
     """Folds for a table: many for small tables, where each group left out is missed."""
-    cost = max(layout.n_groups, layout.n_cells // 10)
+    cost = max(n_groups, n_cells // 10)
     wanted = 20 if cost <= 10_000 else 10 if cost <= 50_000 else 5
-    return min(wanted, layout.n_groups)
+    return min(wanted, n_groups)
 
 
 def cross_fit(
@@ -454,19 +476,17 @@ def cross_fit(
     >>> fit.weights.shape, bool(weighted > random_worlds)
     ((1,), True)
     """
-    _check(layout, folds, rounds)
-    n_folds = default_folds(layout) if folds is None else min(folds, layout.n_groups)
+    n_folds = check_folds(layout.n_groups, layout, folds, rounds)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
-    dealt = _Folds(layout, fold, threads, client)
+    dealt = Folds(layout, fold, threads, client)
     with contextlib.nullcontext() if dealt.workers is None else dealt.workers.tasks:
-        return _fitted(dealt, layout.check_prior(1.0, beta)[1], rounds)
+        return fit_folds(dealt, layout.check_prior(1.0, beta)[1], rounds)
 
 
-def _fitted(dealt: _Folds, beta: Floats, rounds: int) -> CrossFit:
+def fit_folds(dealt: Folds, beta: Floats, rounds: int) -> CrossFit:
     """Turns of EM and weights until they settle."""
-    layout, n_folds = dealt.layout, dealt.n
-    start = dealt.expected_counts(np.zeros((n_folds, layout.n_cells)))  # all orders alike
-    n = layout.n_attributes
+    n = dealt.cells.n_attributes
+    start = dealt.expected_counts(np.zeros((dealt.n, dealt.cells.n_cells)))  # all orders alike
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
     best: tuple[float, Any] | None = None
     for turn in range(TURNS):  # noqa: B007
@@ -504,17 +524,18 @@ def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Flo
     [[0.941, 0.059], [0.059, 0.941]]
     """
     owner = np.zeros(layout.n_links)
-    _Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)
+    Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)
     return owner
 
 
-def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
-    if layout.n_groups < 2:
+def check_folds(n_groups: int, cells: CellShape, folds: int | None, rounds: int) -> int:
+    """How many folds there will be, or a `ModelError`."""
+    if n_groups < 2:
         raise ModelError(
             "Weighted evidence needs at least 2 groups, so that one can be left out; the table has "
-            f"{layout.n_groups}. Use evidence='independent'."
+            f"{n_groups}. Use evidence='independent'."
         )
-    if layout.n_attributes == 0:
+    if cells.n_attributes == 0:
         raise ModelError(
             "Weighted evidence needs at least one attribute besides the sensitive one."
         )
@@ -523,14 +544,15 @@ def _check(layout: VerticalLayout, folds: int | None, rounds: int) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
+    return default_folds(n_groups, cells.n_cells) if folds is None else min(folds, n_groups)
 
 
 def _result(
-    dealt: _Folds, objective: _Objective, point: Floats, start: Floats, beta: Floats, rounds: int,
+    dealt: Folds, objective: _Objective, point: Floats, start: Floats, beta: Floats, rounds: int,
     turns: int,
 ) -> CrossFit:  # fmt: skip
     """Beliefs, scores and errors at the optimum."""
-    layout, n = dealt.layout, dealt.layout.n_attributes
+    n = dealt.cells.n_attributes
     hessians = objective.curvature(point)
     precision, gradient = objective.laplace(point, hessians.sum(axis=0))
     weights, pooling = point[:n], np.exp(point[n:])
@@ -546,8 +568,7 @@ def _result(
     for _ in range(rounds):
         counts = dealt.expected_counts(dealt.independent_lifts(counts, beta))
     independent, _ = dealt.judge(dealt.independent_lifts(counts, beta))
-    slots = np.add.reduceat(dealt.base[layout.secrets], layout.offsets[:-1])
-    random_worlds = gammaln(layout.group_sizes + 1.0) + slots
+    random_worlds = dealt.random_worlds
 
     def score_with(at: Floats) -> float:
         return dealt.in_all(dealt.judge(lift * at[dealt.attribute], each=False)[0])
@@ -582,7 +603,7 @@ def _result(
 
 
 def _relative(
-    dealt: _Folds, lift: Floats, weights: Floats, precision: Floats
+    dealt: Folds, lift: Floats, weights: Floats, precision: Floats
 ) -> tuple[Floats, Floats]:
     """`CrossFit.unit` and `CrossFit.error`.
 
@@ -618,14 +639,10 @@ def _relative(
     return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
 
 
-def _beliefs(
-    dealt: _Folds, lift: Floats, weights: Floats, pooling: Floats
-) -> tuple[Floats, Floats]:
+def _beliefs(dealt: Folds, lift: Floats, weights: Floats, pooling: Floats) -> tuple[Floats, Floats]:
     """Who owns what by the lifts of the other folds, and ``pi_a|s`` that follows."""
-    layout = dealt.layout
-    owner = np.zeros(layout.n_links)
-    dealt.judge(lift * weights[dealt.attribute], owner, each=False)
-    expected = owned_counts(layout.arrays, owner, layout.n_cells)
-    lifts = dealt.lifts(expected, pooling, layout.secret_counts.astype(float))
-    pi = [np.exp(part) * m for part, m in zip(layout.split(lifts), dealt.margins, strict=True)]
-    return owner, layout.flatten([part / part.sum(axis=-1, keepdims=True) for part in pi])
+    owner, expected = dealt.owned(lift * weights[dealt.attribute])
+    lifts = dealt.lifts(expected, pooling, dealt.secret_counts.astype(float))
+    parts = zip(dealt.cells.split(lifts), dealt.margins, strict=True)
+    pi = [np.exp(part) * margin for part, margin in parts]
+    return owner, dealt.cells.flatten([part / part.sum(axis=-1, keepdims=True) for part in pi])

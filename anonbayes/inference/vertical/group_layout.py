@@ -49,8 +49,62 @@ class Arrays(NamedTuple):
     repeats: NDArray[np.bool_]
 
 
+class CellShape:
+    """Flat parameters of a table: ``sizes`` and ``n_secrets`` say where each one stands."""
+
+    sizes: Ints
+    n_secrets: int
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of nonsensitive attributes ``A``."""
+        return len(self.sizes)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each attribute's block begins in the flat parameter array; the end comes last."""
+        return np.concatenate([[0], np.cumsum(self.n_secrets * self.sizes)])
+
+    @property
+    def n_cells(self) -> int:
+        """Length of the flat parameter array, ``S * sum(K_a)``."""
+        return int(self.starts[-1])
+
+    def flatten(self, parts: Sequence[ArrayLike]) -> Floats:
+        """Join arrays of shape ``(S, K_a)``, one per attribute, into the flat array."""
+        return np.concatenate([np.asarray(p, dtype=float).ravel() for p in parts])
+
+    def split(self, flat: NDArray) -> list[NDArray]:
+        """Cut a flat array (last axis) into views of shape ``(..., S, K_a)``."""
+        ends = self.starts
+        return [
+            flat[..., ends[a] : ends[a + 1]].reshape(*flat.shape[:-1], self.n_secrets, k)
+            for a, k in enumerate(self.sizes)
+        ]
+
+    def check_prior(self, alpha: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
+        """Return `alpha` with shape (S,) and flat `beta`; scalars are spread.
+
+        `beta` is a scalar or a flat array in the layout of the parameters.
+        """
+        spread = []
+        for name, value, length in (
+            ("alpha", alpha, self.n_secrets),
+            ("beta", beta, self.n_cells),
+        ):
+            array = np.asarray(value, dtype=float)
+            if array.ndim and array.shape != (length,):
+                raise ModelError(
+                    f"{name} has shape {array.shape}; expected a scalar or ({length},)."
+                )
+            if not np.all(np.isfinite(array) & (array > 0)):
+                raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
+            spread.append(np.array(np.broadcast_to(array, (length,))))
+        return spread[0], spread[1]
+
+
 @dataclass(frozen=True, eq=False)
-class VerticalLayout:
+class VerticalLayout(CellShape):
     """A vertical release in the form the samplers work on.
 
     Parameters
@@ -159,11 +213,6 @@ class VerticalLayout:
         """Number of groups."""
         return len(self.offsets) - 1
 
-    @property
-    def n_attributes(self) -> int:
-        """Number of nonsensitive attributes ``A``."""
-        return len(self.sizes)
-
     @cached_property
     def group_sizes(self) -> Ints:
         """Number of rows of each group."""
@@ -173,16 +222,6 @@ class VerticalLayout:
     def groups(self) -> Ints:
         """Group of each row."""
         return np.repeat(np.arange(self.n_groups), self.group_sizes)
-
-    @cached_property
-    def starts(self) -> Ints:
-        """Where each attribute's block begins in the flat parameter array; the end comes last."""
-        return np.concatenate([[0], np.cumsum(self.n_secrets * self.sizes)])
-
-    @property
-    def n_cells(self) -> int:
-        """Length of the flat parameter array, ``S * sum(K_a)``."""
-        return int(self.starts[-1])
 
     @cached_property
     def secret_counts(self) -> Ints:
@@ -255,41 +294,9 @@ class VerticalLayout:
             for a, k in enumerate(self.sizes)
         ]
 
-    def flatten(self, parts: Sequence[ArrayLike]) -> Floats:
-        """Join arrays of shape ``(S, K_a)``, one per attribute, into the flat array."""
-        return np.concatenate([np.asarray(p, dtype=float).ravel() for p in parts])
-
-    def split(self, flat: NDArray) -> list[NDArray]:
-        """Cut a flat array (last axis) into views of shape ``(..., S, K_a)``."""
-        ends = self.starts
-        return [
-            flat[..., ends[a] : ends[a + 1]].reshape(*flat.shape[:-1], self.n_secrets, k)
-            for a, k in enumerate(self.sizes)
-        ]
-
     def energy(self, assignment: Ints, beta: Floats) -> float:
         """Log of the collapsed posterior up to a constant, ``E`` of MODEL 1.4."""
         return float(gammaln(beta + self.counts(assignment)).sum())
-
-    def check_prior(self, alpha: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
-        """Return `alpha` with shape (S,) and flat `beta`; scalars are spread.
-
-        `beta` is a scalar or a flat array in the layout of the parameters.
-        """
-        spread = []
-        for name, value, length in (
-            ("alpha", alpha, self.n_secrets),
-            ("beta", beta, self.n_cells),
-        ):
-            array = np.asarray(value, dtype=float)
-            if array.ndim and array.shape != (length,):
-                raise ModelError(
-                    f"{name} has shape {array.shape}; expected a scalar or ({length},)."
-                )
-            if not np.all(np.isfinite(array) & (array > 0)):
-                raise ModelError(f"{name} must be positive and finite: a proper Dirichlet prior.")
-            spread.append(np.array(np.broadcast_to(array, (length,))))
-        return spread[0], spread[1]
 
     # ------------------------------------------------------------------ ownership
     def ownership(self, data: NDArray) -> csr_array:

@@ -6,7 +6,7 @@ fold of each. Given the scores of the folds it answers with sums; nothing else n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +23,6 @@ from anonbayes.inference.vertical.block import (
     widest_group,
 )
 from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
-
-__all__ = ["Stretch", "Workers", "held_out", "training_counts"]
 
 SAFE_SCORE = 300.0
 """Products of exponentials are numbers up to this sum of logs, and so are their ratios."""
@@ -170,6 +168,13 @@ def held_out(
 # Stretches of a table, and workers of a cluster that hold them.
 
 
+def rows_by_fold(layout: VerticalLayout, fold: Ints) -> Floats:
+    """Rows with each sensitive value in each fold, shape ``(folds, S)``."""
+    own = np.zeros((int(fold.max(initial=0)) + 1, layout.n_secrets))
+    np.add.at(own, (fold[layout.groups], layout.secrets), 1.0)
+    return own
+
+
 class Stretch(NamedTuple):
     """Successive groups of a table.
 
@@ -260,6 +265,22 @@ def _unpack(shared: tuple[Any, ...], packed: Packed) -> Stretch:
     return Stretch(layout.arrays, fold, packed.blocks, packed.shift, *rest)
 
 
+def spread(client: Any, layout: VerticalLayout, stretches: list[Stretch]) -> Workers:
+    """Send the stretches of a table to the workers of a cluster."""
+    one = stretches[0]
+    shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.folds, one.n_cells)
+    tasks, held = Tasks(client, shared, label="cross-fit"), []
+    for i, stretch in enumerate(stretches):
+        first, last = stretch.blocks[0], stretch.blocks[-1]
+        part = layout.part(first, last)
+        packed = Packed(
+            part.items, _small(part.secrets), _small(part.group_sizes),
+            _small(stretch.fold[first:last]), [g - first for g in stretch.blocks], first,
+        )  # fmt: skip
+        held.append(tasks.hold(f"groups {i}", _unpack, packed))
+    return Workers(tasks, held)
+
+
 def _score(_: Any, score: Floats) -> Floats:
     return score
 
@@ -280,34 +301,26 @@ def _judge(
 class Workers:
     """Stretches of a table on the workers of a Dask cluster.
 
-    Groups go there once, and again to the successor of a worker that dies; after that, scores go
-    and sums come back. Stretches are those of one machine, and so are the numbers.
-
-    Attributes
-    ----------
-    rounds, sent, received : int
-        Rounds made so far, and the bytes of scores and of sums in them.
+    Groups are there once, and again on the successor of a worker that dies; scores go there and
+    sums come back: `rounds` so far, with `sent` and `received` bytes. Stretches are those of one
+    machine, and so are the numbers.
     """
 
-    def __init__(self, client: Any, layout: VerticalLayout, stretches: list[Stretch]) -> None:
-        one = stretches[0]
-        shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.folds, one.n_cells)
-        self.tasks = Tasks(client, shared, label="cross-fit")
-        self.held = []
-        for i, stretch in enumerate(stretches):
-            first, last = stretch.blocks[0], stretch.blocks[-1]
-            part = layout.part(first, last)
-            packed = Packed(
-                part.items, _small(part.secrets), _small(part.group_sizes),
-                _small(stretch.fold[first:last]), [g - first for g in stretch.blocks], first,
-            )  # fmt: skip
-            self.held.append(self.tasks.hold(f"groups {i}", _unpack, packed))
+    def __init__(self, tasks: Tasks, held: list[Any]) -> None:
+        self.tasks, self.held = tasks, held
         self.rounds = self.sent = self.received = 0
 
     def count(self, score: Floats) -> Floats:
         """Expected counts of all stretches."""
-        total = np.zeros_like(score)
-        for part in self._round(_count, score):
+        return self.add(_count, score)
+
+    def add(
+        self, function: Callable[..., Floats], score: Floats, given: Sequence[tuple[Any, ...]] = ()
+    ) -> Floats:
+        """Sum of what a function says of the stretches, each with what is given of its own."""
+        answers = self._round(function, score, given or [()] * len(self.held))
+        total = np.copy(next(answers))
+        for part in answers:
             total += part
         return total
 
@@ -316,7 +329,7 @@ class Workers:
     ) -> tuple[Floats, Floats]:
         """Scores of the stretches, or of `each` group, and the residual; fills `owner`."""
         total, scores, owned = np.zeros_like(score), [], []
-        for part in self._round(_judge, score, each, owner is not None):
+        for part in self._round(_judge, score, [(each, owner is not None)] * len(self.held)):
             scores.append(part[0])
             total += part[1]
             owned.append(part[2])
@@ -324,13 +337,15 @@ class Workers:
             owner[:] = np.concatenate(owned)
         return np.concatenate(scores), total
 
-    def _round(self, function: Callable[..., Any], score: Floats, *how: bool) -> Iterator[Any]:
+    def _round(
+        self, function: Callable[..., Any], score: Floats, given: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """One answer per stretch, in their order; those that are early wait here."""
         self.rounds += 1
         name = f"round {self.rounds}"
         sent = self.tasks.hold(f"scores {self.rounds}", _score, score)
-        for i, held in enumerate(self.held):
-            self.tasks.submit(f"{name} groups {i}", function, held, sent, *how)
+        for i, (held, own) in enumerate(zip(self.held, given, strict=True)):
+            self.tasks.submit(f"{name} groups {i}", function, held, sent, *own)
         self.sent += score.nbytes
         early: dict[str, Any] = {}
         for i in range(len(self.held)):

@@ -1,0 +1,333 @@
+"""Anatomies in parts that no single machine holds: weighted evidence where the groups are.
+
+Every part is a pair of files with whole groups. Workers of a Dask cluster read them, and keep what
+they have read; to the client come the values of each column with their counts, and then, round by
+round, sums over groups (`left_out`). Who owns what is written down by the workers, part by part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import gammaln
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.cluster import Tasks, check_client
+from anonbayes.errors import ModelError, TableError
+from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
+from anonbayes.inference.vertical.crossfit import (
+    CANDIDATES,
+    ROUNDS,
+    Folds,
+    check_folds,
+    fit_folds,
+)
+from anonbayes.inference.vertical.group_layout import (
+    CellShape,
+    VerticalLayout,
+    layout_of,
+    shard_cuts,
+)
+from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold
+from anonbayes.io.files import make_folder, new_file
+from anonbayes.tables.readers import read_anatomy
+from anonbayes.tables.table import ReleasedTable
+
+__all__ = ["PartsFit", "fit_parts"]
+
+
+@dataclass(frozen=True, eq=False)
+class PartsFit:
+    """What `fit_parts` learned; nothing in it grows with the rows.
+
+    Attributes
+    ----------
+    weights : pandas.DataFrame
+        One line per attribute: weight with standard error, exponent, pooling ``kappa``, and the
+        held-out log score per row that it gains alone and adds to the others.
+    secret_shares : pandas.Series
+        Shares of the sensitive values.
+    population : dict of pandas.DataFrame
+        Distribution of each attribute given the sensitive value, one line per value.
+    scores : pandas.Series
+        Held-out log score per row of each kind of evidence.
+    n_rows, n_groups : int
+        Size of the table.
+    rounds, sent, received : int
+        Rounds of tasks, and bytes of scores and of sums in them.
+    """
+
+    weights: pd.DataFrame
+    secret_shares: pd.Series
+    population: dict[str, pd.DataFrame]
+    scores: pd.Series
+    n_rows: int
+    n_groups: int
+    rounds: int
+    sent: int
+    received: int
+
+
+class _Shape(CellShape):
+    """Flat parameters of a table of which nothing else is here."""
+
+    def __init__(self, sizes: Iterable[int], n_secrets: int) -> None:
+        self.sizes, self.n_secrets = np.array([*sizes], dtype=np.int64), n_secrets
+
+
+class _Summary(NamedTuple):
+    """What the client hears of a part: rows by value of each column, the secret's last; groups."""
+
+    counts: dict[str, dict[Any, int]]
+    groups: int
+    widest: int
+    orders: float
+
+
+def _read(how: tuple[dict[str, Any], Any], paths: tuple[str, str]) -> ReleasedTable:
+    """A part, on the worker that will keep it."""
+    return read_anatomy(*paths, progressbar=False, **how[0])
+
+
+def _summary(_: Any, table: ReleasedTable) -> _Summary:
+    columns = {**table.columns, table.sensitive: table.secret}
+    counts = {
+        name: dict(
+            zip(
+                column.domain.values,
+                np.bincount(column.codes, minlength=len(column.domain)).tolist(),
+                strict=True,
+            )
+        )
+        for name, column in columns.items()
+    }
+    sizes = table.group_sizes.to_numpy()
+    return _Summary(counts, len(sizes), int(sizes.max()), float(gammaln(sizes + 1.0).sum()))
+
+
+class _Plan(NamedTuple):
+    """What every worker needs to know of the whole table, besides its groups."""
+
+    domains: dict[str, tuple[Any, ...]]
+    base: Floats
+    block: int
+    folds: int
+    seed: int
+
+
+def _layout(table: ReleasedTable, domains: Mapping[str, tuple[Any, ...]]) -> VerticalLayout:
+    """The part in the codes of the whole table."""
+    own, place = layout_of(table), {}
+    for name, column in {**table.columns, table.sensitive: table.secret}.items():
+        code = {value: i for i, value in enumerate(domains[name])}
+        place[name] = np.array([code[value] for value in column.domain.values], dtype=np.int64)
+    items = [place[name][own.items[:, a]] for a, name in enumerate(table.columns)]
+    sizes = [len(domains[name]) for name in table.columns]
+    return VerticalLayout(
+        np.stack(items, axis=1), place[table.sensitive][own.secrets], own.offsets, sizes,
+        len(domains[table.sensitive]),
+    )  # fmt: skip
+
+
+def _stretch(_: Any, table: ReleasedTable, plan: _Plan, number: int, shift: int) -> Stretch:
+    """Deal the groups of a part into folds, by its number alone."""
+    layout = _layout(table, plan.domains)
+    deal = np.random.default_rng((plan.seed, number)).permutation
+    return Stretch(
+        layout.arrays, deal(np.arange(layout.n_groups) % plan.folds), shard_cuts(layout.offsets),
+        shift, plan.block, plan.base, plan.folds, layout.n_cells,
+    )  # fmt: skip
+
+
+def _own_rows(_: Any, table: ReleasedTable, stretch: Stretch, plan: _Plan) -> Floats:
+    own = np.zeros((plan.folds, len(plan.base)))
+    found = rows_by_fold(_layout(table, plan.domains), stretch.fold)
+    own[: len(found)] = found
+    return own
+
+
+def _owned(
+    _: Any, stretch: Stretch, score: Floats, table: ReleasedTable, plan: _Plan, path: str | None
+) -> Floats:
+    """Counts to be expected of a part; who owns what goes to a file of its own."""
+    owner, scores = np.zeros(int(stretch.arrays.links[-1])), np.empty(len(stretch.fold))
+    for job in stretch.jobs():
+        stretch.judge(job, score, scores, owner)
+    if path is not None:
+        owned = _layout(table, plan.domains).ownership(owner).tocoo()
+        groups = np.repeat(table.group_sizes.index.to_numpy(), table.group_sizes.to_numpy())
+        frame = pd.DataFrame({"group": groups[owned.row]})
+        for name, column in table.columns.items():
+            frame[name] = column.domain.decode(column.codes[owned.row])
+        frame[table.sensitive] = np.array(plan.domains[table.sensitive], dtype=object)[owned.col]
+        with new_file(Path(path)) as file:
+            frame.assign(probability=owned.data).to_parquet(file)
+    return owned_counts(stretch.arrays, owner, stretch.n_cells)
+
+
+class _PartFolds(Folds):
+    """Folds of a table whose groups are elsewhere; scores are those of parts, not of groups."""
+
+    def __init__(
+        self, workers: Workers, cells: CellShape, counts: Sequence[Ints], own: Sequence[Floats],
+        orders: Floats, plan: _Plan, tables: Sequence[Any], paths: Sequence[str | None],
+    ) -> None:  # fmt: skip
+        self.workers, self.cells, self.n = workers, cells, plan.folds
+        self.fold = np.zeros(0, dtype=np.int64)
+        self.margins = [count / count.sum() for count in counts[:-1]]
+        self._know(counts[-1], np.sum(own, axis=0))
+        self._worlds = orders + np.array([part.sum(axis=0) @ self.base for part in own])
+        self._plan, self._tables, self._paths = plan, tables, paths
+
+    @property
+    def random_worlds(self) -> Floats:
+        return self._worlds
+
+    def judge(
+        self, score: Floats, owner: Floats | None = None, *, each: bool = True
+    ) -> tuple[Floats, Floats]:
+        return super().judge(score, owner, each=False)
+
+    def owned(self, score: Floats) -> tuple[Floats, Floats]:
+        assert self.workers is not None
+        held = zip(self._tables, self._paths, strict=True)
+        given = [(table, self._plan, path) for table, path in held]
+        return np.zeros(0), self.workers.add(_owned, score, given)
+
+
+def _joint_domains(
+    summaries: Sequence[_Summary], paths: Sequence[tuple[str, str]]
+) -> dict[str, tuple[Any, ...]]:
+    """Values of each column in any part, in order."""
+    names = list(summaries[0].counts)
+    for summary, path in zip(summaries, paths, strict=True):
+        if list(summary.counts) != names:
+            raise TableError(
+                f"{path[0]!r} has the columns {list(summary.counts)}; those of {paths[0][0]!r} are "
+                f"{names}. Parts of one table have the same columns."
+            )
+    domains = {}
+    for name in names:
+        values = {value: None for summary in summaries for value in summary.counts[name]}
+        try:
+            domains[name] = tuple(sorted(values))
+        except TypeError:
+            raise TableError(
+                f"{name!r} has numbers in some parts and texts in others; give domains= with its "
+                "values."
+            ) from None
+    return domains
+
+
+def fit_parts(
+    parts: Sequence[tuple[str | os.PathLike[str], str | os.PathLike[str]]],
+    *,
+    sensitive: str,
+    group: str,
+    client: Any,
+    domains: Mapping[str, Any] | None = None,
+    beliefs: str | os.PathLike[str] | None = None,
+    folds: int | None = None,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    **reading: Any,
+) -> PartsFit:
+    """Learn weighted evidence from an Anatomy in parts, read and kept by the workers of a cluster.
+
+    The machine that calls holds domains, counts and weights. `fit` does the same for a table in
+    its memory; the model, and the numbers given the same folds, are those of `cross_fit`.
+
+    Parameters
+    ----------
+    parts : sequence of (path, path)
+        Quasi-identifier and sensitive table of each part, as the workers see them, with whole
+        groups. The names of groups are known inside a part only.
+    sensitive, group : str
+        Columns.
+    client : distributed.Client
+        The cluster.
+    domains : mapping, optional
+        Values by column; what the parts have by default.
+    beliefs : path, optional
+        Directory, as the workers see it, for who owns what: a parquet file for each part with
+        group, attributes, sensitive value and probability, one line per item and value.
+    folds, rounds, seed : optional
+        As in cross-fitting; groups are dealt part by part.
+    **reading
+        Further arguments of `read_anatomy`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from anonbayes.cluster import local_client
+    >>> folder, rng = pathlib.Path(tempfile.mkdtemp()), np.random.default_rng(1)
+    >>> for part in "ab":
+    ...     job = np.tile([0, 1, 1, 2, 2, 0], 50)
+    ...     age = np.where(rng.random(300) < 0.9, job, (job + 1) % 3)
+    ...     g = np.arange(300) // 2
+    ...     pd.DataFrame({"g": g, "age": age}).to_csv(folder / f"q{part}.csv", sep=";", index=False)
+    ...     pd.DataFrame({"g": g, "job": job}).to_csv(folder / f"s{part}.csv", sep=";", index=False)
+    >>> pairs = [(folder / f"q{part}.csv", folder / f"s{part}.csv") for part in "ab"]
+    >>> with local_client(1) as client:
+    ...     fit = fit_parts(pairs, sensitive="job", group="g", client=client, rounds=3)
+    >>> fit.n_groups, bool(fit.scores["weighted"] > fit.scores["random_worlds"])
+    (300, True)
+    """
+    check_client(client)
+    if not parts:
+        raise ModelError("fit_parts needs at least one part: a pair of paths.")
+    paths = [(os.fspath(qit), os.fspath(st)) for qit, st in parts]
+    how = {"sensitive": sensitive, "group": group, "domains": domains, **reading}
+    if beliefs is not None:
+        make_folder(Path(beliefs), private=True)
+    files = [None if beliefs is None else str(Path(beliefs, f"part-{i:05d}.parquet"))
+             for i in range(len(paths))]  # fmt: skip
+    with Tasks(client, (how, None), label="parts") as tasks:
+        tables = [tasks.hold(f"part {i}", _read, pair) for i, pair in enumerate(paths)]
+        summaries: list[_Summary] = tasks.ask("summary", _summary, [(t,) for t in tables])
+        known = _joint_domains(summaries, paths)
+        counts = [
+            np.array([sum(s.counts[name].get(v, 0) for s in summaries) for v in values])
+            for name, values in known.items()
+        ]
+        groups = np.array([s.groups for s in summaries])
+        cells = _Shape(map(len, [*known.values()][:-1]), len(counts[-1]))
+        n_folds = check_folds(int(groups.sum()), cells, folds, rounds)
+        base = np.log((counts[-1] + 1.0) / (counts[-1].sum() + len(counts[-1])))
+        block = min(MAX_BLOCK, max(s.widest for s in summaries))
+        plan = _Plan(known, base, block, n_folds, seed)
+        before = np.concatenate([[0], np.cumsum(groups)])
+        held = [
+            tasks.hold(f"groups {i}", _stretch, table, plan, i, int(before[i]))
+            for i, table in enumerate(tables)
+        ]
+        pairs = zip(tables, held, strict=True)
+        own = tasks.ask("folds", _own_rows, [(table, part, plan) for table, part in pairs])
+        workers, orders = Workers(tasks, held), np.array([s.orders for s in summaries])
+        dealt = _PartFolds(workers, cells, counts, own, orders, plan, tables, files)
+        found = fit_folds(dealt, np.ones(cells.n_cells), rounds)
+    names, secrets, n = [*known][:-1], pd.Index(known[sensitive], name=sensitive), counts[-1].sum()
+    columns = {
+        "weight": found.weights / found.unit, "se": found.error, "exponent": found.weights,
+        "kappa": found.pooling, "alone": found.alone / n, "added": found.added / n,
+    }  # fmt: skip
+    return PartsFit(
+        weights=pd.DataFrame(columns, index=pd.Index(names, name="attribute")),
+        secret_shares=pd.Series(found.secret_shares, secrets),
+        population={
+            name: pd.DataFrame(part, index=secrets, columns=pd.Index(known[name], name=name))
+            for name, part in zip(names, cells.split(found.population), strict=True)
+        },
+        scores=pd.Series(found.group_scores.sum(axis=0) / n, [*CANDIDATES]),
+        n_rows=int(n),
+        n_groups=int(groups.sum()),
+        rounds=workers.rounds,
+        sent=workers.sent,
+        received=workers.received,
+    )

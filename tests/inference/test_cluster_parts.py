@@ -1,0 +1,111 @@
+"""Anatomies in parts on workers: the numbers of one machine, and nothing of the rows here."""
+
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import anonbayes as ab
+from anonbayes.cluster import local_client
+from anonbayes.inference.vertical import crossfit, left_out
+from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.parts import fit_parts
+
+HOW = {"sensitive": "ill", "group": "g"}
+QUICK = {"folds": 3, "rounds": 3, "seed": 5}
+
+
+def write(folder, sizes=(40, 25, 31)):
+    """Parts of so many groups of three. Age 7 is in the last part only; text and parquet."""
+    rng, parts, frames = np.random.default_rng(2), [], []
+    for i, groups in enumerate(sizes):
+        ill = np.concatenate([rng.permutation(5)[:3] for _ in range(groups)])
+        age = np.where(rng.random(len(ill)) < 0.7, ill, rng.integers(5, 7 + (i == 2), len(ill)))
+        g = np.repeat(np.arange(groups), 3)
+        qit = pd.DataFrame({"g": g, "age": age, "sex": rng.choice(["f", "m"], len(ill))})
+        st = pd.DataFrame({"g": g, "ill": [f"illness {s}" for s in ill]})
+        pair = [folder / f"{name}{i}.{'parquet' if i == 1 else 'csv'}" for name in ("q", "s")]
+        for frame, path in zip((qit, st), pair, strict=True):
+            if i == 1:
+                frame.to_parquet(path)
+            else:
+                frame.to_csv(path, sep=";", index=False)
+        parts.append(tuple(pair))
+        frames.append((qit, ill))
+    return parts, frames
+
+
+def one_machine(frames):
+    """Cross-fitting of the whole table with the folds that parts are dealt into."""
+    qit = pd.concat([frame for frame, _ in frames])
+    secrets = np.concatenate([ill for _, ill in frames])
+    ages = np.unique(qit["age"])
+    items = np.stack([np.searchsorted(ages, qit["age"]), (qit["sex"] == "m")], axis=1).astype(int)
+    groups = [len(ill) // 3 for _, ill in frames]
+    fold = [
+        np.random.default_rng((5, i)).permutation(np.arange(n) % 3) for i, n in enumerate(groups)
+    ]
+    offsets = np.arange(0, len(secrets) + 1, 3)
+    layout = VerticalLayout(items, secrets, offsets, [len(ages), 2], 5)
+    folds = crossfit.Folds(layout, np.concatenate(fold), 1)
+    return layout, crossfit.fit_folds(folds, np.ones(layout.n_cells), 3)
+
+
+def assert_alike(found, frames):
+    layout, here = one_machine(frames)
+    np.testing.assert_allclose(found.weights["exponent"], here.weights, rtol=1e-7)
+    np.testing.assert_allclose(found.weights["se"], here.error, rtol=1e-6)
+    flat = layout.flatten([found.population[name] for name in ("age", "sex")])
+    np.testing.assert_allclose(flat, here.population, rtol=1e-7)
+    np.testing.assert_allclose(
+        found.scores * found.n_rows, here.group_scores.sum(axis=0), rtol=1e-9
+    )
+    assert (found.n_rows, found.n_groups) == (layout.n_rows, layout.n_groups)
+    return layout, here
+
+
+def test_parts_give_the_numbers_of_one_machine(client, tmp_path):
+    parts, frames = write(tmp_path)
+    found = fit_parts(parts, **HOW, **QUICK, client=client, beliefs=tmp_path / "beliefs")
+    layout, here = assert_alike(found, frames)
+    assert found.sent == 8 * 3 * layout.n_cells * found.rounds
+    # Sums of every part in each round, and once the counts to be expected: no rows.
+    assert found.received <= 3 * (8 * 3 * layout.n_cells + 16) * found.rounds
+    files = sorted((tmp_path / "beliefs").iterdir())
+    told = pd.concat([pd.read_parquet(path) for path in files])
+    assert told["probability"].to_numpy() == pytest.approx(here.ownership, abs=1e-7)
+    assert told.columns.tolist() == ["group", "age", "sex", "ill", "probability"]
+    assert len(told) == layout.n_links and len(files) == 3
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_worker_that_dies_is_replaced_by_one_that_reads_again(tmp_path, monkeypatch):
+    parts, frames = write(tmp_path)
+    rounds, make = [], left_out.Workers._round
+    with local_client(2) as fragile:
+
+        def kill_one(self, *args):
+            rounds.append(self)
+            if len(rounds) == 9:
+                os.kill(next(iter(fragile.run(os.getpid).values())), signal.SIGKILL)
+            return make(self, *args)
+
+        monkeypatch.setattr(left_out.Workers, "_round", kill_one)
+        assert_alike(fit_parts(parts, **HOW, **QUICK, client=fragile), frames)
+    assert len(rounds) > 20
+
+
+def test_parts_that_are_no_table_are_refused(client, tmp_path):
+    parts, _ = write(tmp_path, (4, 4, 4))
+    with pytest.raises(ab.AnonbayesError, match="at least one part"):
+        fit_parts([], **HOW, client=client)
+    with pytest.raises(ab.AnonbayesError, match="client="):
+        fit_parts(parts, **HOW, client=None)
+    other = pd.read_csv(parts[2][0], sep=";").rename(columns={"sex": "gender"})
+    other.to_csv(parts[2][0], sep=";", index=False)
+    with pytest.raises(ab.AnonbayesError, match="gender"):
+        fit_parts(parts, **HOW, client=client)
+    with pytest.raises(ab.AnonbayesError, match=r"q9\.csv"):
+        fit_parts([(tmp_path / "q9.csv", parts[0][1])], **HOW, client=client)
