@@ -16,7 +16,7 @@ from anonbayes.beliefs.learner import learner_weights, weight_draws
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
 from anonbayes.errors import AnonbayesError, ModelError, TableError, one_of
 from anonbayes.inference.vertical.crossfit import left_out_ownership
-from anonbayes.inference.vertical.group_engine import layout_of
+from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
 
 if TYPE_CHECKING:
