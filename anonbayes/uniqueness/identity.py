@@ -30,11 +30,14 @@ from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
+    QUADRATURE,
+    Beyond,
+    MixtureEngine,
     cell_shares,
+    chances,
     log_probabilities,
     splits_of,
 )
-from anonbayes.uniqueness.people_beyond import QUADRATURE, Beyond, MixtureEngine, chances
 from anonbayes.uniqueness.sample import (
     MOST_SETS,
     Sample,
@@ -65,6 +68,8 @@ MEASURES: Mapping[str, str] = {
     "bits_possible": "the worst case: everybody is unique",
 }
 """Lines of `Identity.summary` and what they count."""
+MOST_SWEEPS, RECORD_SWEEPS = 20, 50_000
+"""Sweeps per draw, at most; and distinct records times sweeps, at most, where there are several."""
 REPEATED = ("journalist_highest", "marketer", "bits_highest")
 """Measures that are others in another scale, and not stored again among the draws."""
 
@@ -153,7 +158,9 @@ class Identity:
                         within = np.log(shares)[place - first]
                 log_p = np.empty(len(lines))
                 of_cells = cell_shares(theta, records)
-                log_probabilities(weights, of_cells, np.ascontiguousarray(cells[:, kept]), log_p)
+                log_probabilities(
+                    weights, of_cells, np.ascontiguousarray(cells[:, kept], dtype=np.int32), log_p
+                )
                 total += chances(log_p - within, own, others, *QUADRATURE)[:, 0]
             return total / len(self._mixtures)
 
@@ -388,10 +395,12 @@ def identity(
     )  # fmt: skip
     beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
     n, size = sample.size, sample.size + int(beyond.of_value.sum())
+    tune = 2 * draws if tune is None else read_whole("tune", tune)
+    per_draw = max(1, min(MOST_SWEEPS, RECORD_SWEEPS // len(sample.records.rows)))
     chains_made, _ = run_chains(
-        MixtureEngine(sample.records, beyond, classes),
+        MixtureEngine(sample.records, beyond, classes, tune, per_draw),
         draws=draws,
-        tune=2 * draws if tune is None else read_whole("tune", tune),
+        tune=tune,
         thin=1,
         seeds=np.random.SeedSequence(seed).spawn(chains),
         cores=cores,

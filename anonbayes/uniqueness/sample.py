@@ -18,8 +18,13 @@ from anonbayes.io.text import pandas_frame
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
-from anonbayes.uniqueness.mixture import UNSEEN, SampleRecords, record_arrays
-from anonbayes.uniqueness.people_beyond import Beyond
+from anonbayes.uniqueness.mixture import (
+    UNSEEN,
+    Beyond,
+    SampleRecords,
+    attributes_in_order,
+    record_arrays,
+)
 
 __all__ = ["Sample", "beyond_sample", "minimal_uniques", "read_sample"]
 
@@ -97,8 +102,9 @@ def read_sample(
         unseen = [0 if name in (domains or {}) or name == strata else UNSEEN for name in names]
     n = int(rows_of.sum())
     line_of_row, first, _ = distinct_rows(codes)
-    line_of_row = np.asarray(line_of_row, dtype=np.int64)
     lines = np.stack([code[first] for code in codes], axis=1)
+    order = np.lexsort(lines[:, attributes_in_order(evidence)[::-1]].T)
+    lines, line_of_row = lines[order], np.argsort(order)[line_of_row]
     mass = np.bincount(line_of_row, weights=mass_of)
     effective = float(n) if weights is None else mass_of.sum() ** 2 / (mass_of**2).sum()
     rows = np.bincount(line_of_row, weights=rows_of).astype(np.int64)

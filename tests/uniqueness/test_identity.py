@@ -17,11 +17,13 @@ from anonbayes.reporting.sections import standing_out
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
+    QUADRATURE,
     count_tables,
     draw_theta,
+    look_ahead,
+    match_probability,
     splits_of,
 )
-from anonbayes.uniqueness.people_beyond import QUADRATURE, look_ahead, match_probability
 from anonbayes.uniqueness.sample import beyond_sample, minimal_uniques, read_sample
 
 QUIET = {"progressbar": False}
@@ -199,7 +201,8 @@ def test_numbers_are_halved_and_parts_add_up():
     counts = np.array([frame["x"].between(a + 1, b).sum() for a, b in zip(
         records.slot_first, records.slot_last, strict=True)], dtype=float)  # fmt: skip
     theta = np.empty((20_000, 6))
-    draw_theta(np.tile(counts, (20_000, 1)), records, margin, kappa, theta, rng)
+    none = np.zeros(20_000, dtype=bool)
+    draw_theta(np.tile(counts, (20_000, 1)), records, margin, kappa, none, theta, rng)
     assert np.allclose(theta.sum(axis=1), 1)
 
     def half(own, other):
