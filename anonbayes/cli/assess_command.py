@@ -61,7 +61,7 @@ REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
     option("population.size", "--population"),
     option("attackers", "--attacker", hint=list[str], metavar="NAME[:COLUMN,...]"),
     *THREAT_LIMITS,
-    option("limits.max_population_uniques"),
+    option("limits.max_unique_in_population"),
     option("limits.max_match_probability"),
     option("limits.max_membership_tpr"),
     switch("outputs.show_values"),

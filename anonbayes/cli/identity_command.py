@@ -35,6 +35,7 @@ from anonbayes.scenario.choices import SEPARATORS
     option("population.strata", "--stratum", metavar="VALUE=NUMBER"),
     option("sample.drop"),
     option("sample.sep", values=SEPARATORS),
+    option("limits.max_unique_in_population"),
     option("limits.max_population_uniques"),
     option("limits.max_match_probability"),
     option("limits.max_marketer_risk"),

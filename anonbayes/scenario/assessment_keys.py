@@ -82,7 +82,7 @@ class Attacker(Section):
 
 
 IDENTITY_LIMITS = {
-    "max_population_uniques": "unique_in_population_high",
+    "max_unique_in_population": "unique_in_population_high",
     "max_match_probability": "largest_match",
     "max_membership_tpr": "membership_tpr_high",
 }
@@ -117,7 +117,7 @@ class AssessmentLimits(Section):
     max_log_loss_gain: float | None = key(
         "Most that being in the table may teach about a secret, in nats.", None, gt=0
     )
-    max_population_uniques: float | None = key(
+    max_unique_in_population: float | None = key(
         "Most people of the release who may be unique in the population, at the upper end of the "
         "interval; needs population.size.", None, ge=0,
     )  # fmt: skip

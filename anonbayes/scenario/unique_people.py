@@ -50,9 +50,12 @@ class MixtureSettings(Section):
 class IdentityLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
-    max_population_uniques: float | None = key(
+    max_unique_in_population: float | None = key(
         "Largest number of people of the sample who are unique in the population, at the upper "
         "end of the interval.", None, ge=0)  # fmt: skip
+    max_population_uniques: float | None = key(
+        "Largest number of people of the whole population who are unique in it, at the upper end "
+        "of the interval.", None, ge=0)  # fmt: skip
     max_match_probability: float | None = key(
         "Largest probability that a match to any person is right.", None, ge=0, le=1
     )
@@ -129,9 +132,8 @@ class PreparedIdentity:
         )
         summary = who.summary
         measures = {str(name): float(value) for name, value in summary["estimate"].items()}
-        measures["unique_in_population_high"] = float(
-            summary["high"].to_dict()["unique_in_population"]
-        )
+        for name in ("unique_in_population", "population_uniques"):
+            measures[f"{name}_high"] = float(summary["high"].to_dict()[name])
         measures["largest_match"] = float(who.rows["match"].max())
         if settings.sample.household is not None:
             measures["largest_household_match"] = float(who.rows["household_match"].max())
@@ -144,7 +146,8 @@ class PreparedIdentity:
                 settings.limits,
                 measures,
                 {
-                    "max_population_uniques": "unique_in_population_high",
+                    "max_unique_in_population": "unique_in_population_high",
+                    "max_population_uniques": "population_uniques_high",
                     "max_match_probability": "largest_match",
                     "max_marketer_risk": "marketer",
                 },

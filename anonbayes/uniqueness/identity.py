@@ -30,14 +30,11 @@ from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
-    QUADRATURE,
-    Beyond,
-    MixtureEngine,
     cell_shares,
-    chances,
     log_probabilities,
     splits_of,
 )
+from anonbayes.uniqueness.people_beyond import QUADRATURE, Beyond, MixtureEngine, chances
 from anonbayes.uniqueness.sample import (
     MOST_SETS,
     Sample,

@@ -20,11 +20,11 @@ from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
     UNSEEN,
-    Beyond,
     SampleRecords,
     attributes_in_order,
     record_arrays,
 )
+from anonbayes.uniqueness.people_beyond import Beyond
 
 __all__ = ["Sample", "beyond_sample", "minimal_uniques", "read_sample"]
 

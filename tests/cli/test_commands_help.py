@@ -147,7 +147,7 @@ def test_options_are_keys_and_look_them_up_late():
                 "--max-doubled",
                 "--max-log-loss-gain",
                 "--max-belief",
-                "--max-population-uniques",
+                "--max-unique-in-population",
                 "--max-match-probability",
                 "--max-membership-tpr",
             ],

@@ -17,13 +17,11 @@ from anonbayes.reporting.sections import standing_out
 from anonbayes.uniqueness.mixture import (
     POOLING_MEAN,
     POOLING_SD,
-    QUADRATURE,
     count_tables,
     draw_theta,
-    look_ahead,
-    match_probability,
     splits_of,
 )
+from anonbayes.uniqueness.people_beyond import QUADRATURE, look_ahead, match_probability
 from anonbayes.uniqueness.sample import beyond_sample, minimal_uniques, read_sample
 
 QUIET = {"progressbar": False}

@@ -14,7 +14,7 @@ from scipy import sparse, stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, CellError, TableError
-from anonbayes.uniqueness.reference import RecordTree, expected_share, smallest_groups
+from anonbayes.uniqueness.membership import RecordTree, expected_share, smallest_groups
 
 
 def rising(weights, counts):

@@ -1,0 +1,289 @@
+"""People of the population who share a record, draw by draw of the mixture.
+
+Given the parameters, the ``M - n`` people outside the sample are independent draws of ``p``, or of
+``p`` given their stratum (MODEL 1.10): the rest is counting. How many of those people are unique is
+told by the design instead: whoever is unique was sampled as others were, so that the share of
+unique people in the sample is a draw from that of the population. Making up the others from the
+mixture would be surer of itself than it is right, for a mixture knows nothing of the dependence
+that the sample is too small to show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from anonbayes.arrays import Floats, Ints
+from anonbayes.inference.run import ChainState, Draws
+from anonbayes.uniqueness.mixture import (
+    POOLING_SD,
+    SampleRecords,
+    draw_theta,
+    margins,
+    sweep,
+)
+
+QUADRATURE = np.polynomial.legendre.leggauss(32)
+MOST_AT_FIRST = 50_000
+"""Records that chains begin with; more of them join in the last fifth of tuning."""
+DRAWN = (
+    "unique_in_population",
+    "matches_of_uniques",
+    "matches",
+    "fewest_people",
+    "log_people",
+    "population_uniques",
+)
+"""What `look_ahead` draws."""
+
+
+class Beyond(NamedTuple):
+    """People of the population who are not in the sample."""
+
+    of_record: Ints
+    """Those who might have each record: all, or those of its stratum."""
+    attribute: int
+    """Attribute that is the stratum, or -1."""
+    of_value: Ints
+    """People of each value of that attribute; of one stratum that is everything, where it is -1."""
+    stratum: Ints
+    """Place of each record's stratum among these."""
+    seen: Floats
+    """What the sample counts in each stratum: rows, or their share of the weights."""
+
+
+@njit(cache=True, nogil=True)
+def match_probability(rows: int, others: float, p: float, nodes: Floats, shares: Floats) -> float:
+    """Expected ``1/(rows + B)`` with ``B ~ Binomial(others, p)``.
+
+    It is the integral of ``t^(rows-1) (1 - p + p t)^others`` over [0, 1]: in closed form for one
+    row, by Gauss-Legendre quadrature for few, by its expansion for many.
+    """
+    mean = rows + others * p
+    if rows == 1:
+        expected = (others + 1.0) * p
+        if expected < 1e-12:
+            return 1.0
+        return -np.expm1((others + 1.0) * np.log1p(-p)) / expected if p < 1.0 else 1.0 / mean
+    if mean > 40.0:
+        spread = others * p * (1.0 - p) / mean**2
+        return (1.0 + spread + (3.0 * spread - (1.0 - 2.0 * p) / mean) * spread) / mean
+    total = 0.0
+    for i in range(len(nodes)):
+        t = 0.5 * (nodes[i] + 1.0)
+        total += (
+            0.5 * shares[i] * np.exp((rows - 1) * np.log(t) + others * np.log1p(-p * (1.0 - t)))
+        )
+    return total
+
+
+@njit(cache=True, nogil=True)
+def unique_probability(rows: int, others: float, p: float) -> float:
+    """Probability that nobody else has the record of a row: ``(1 - p)^others``."""
+    return _nobody(others, p) if rows == 1 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _nobody(others: float, p: float) -> float:
+    if p < 1.0:
+        return np.exp(others * np.log1p(-p))
+    return 1.0 if others == 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _draw_others(others: int, p: float, nobody: float, rng: np.random.Generator) -> int:
+    """Draw a binomial number; of few people by going up from `nobody`, the chance of none."""
+    if others * p > 20.0 or p > 0.5:
+        return rng.binomial(others, p)
+    left, mass, odds, k = rng.random(), nobody, p / (1.0 - p), 0
+    while left > mass and k < others and k < 200:
+        left -= mass
+        mass *= odds * (others - k) / (k + 1)
+        k += 1
+    return k
+
+
+@njit(cache=True, nogil=True)
+def chances(log_p: Floats, rows: Ints, others: Ints, nodes: Floats, shares: Floats) -> Floats:
+    """Probability of being unique and of a correct match, one line per record."""
+    out = np.empty((len(rows), 2))
+    for d in range(len(rows)):
+        p = min(np.exp(log_p[d]), 1.0)
+        out[d, 0] = unique_probability(rows[d], float(others[d]), p)
+        out[d, 1] = match_probability(rows[d], float(others[d]), p, nodes, shares)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def look_ahead(
+    log_p: Floats,
+    records: SampleRecords,
+    beyond: Beyond,
+    nodes: Floats,
+    shares: Floats,
+    sums: Floats,
+    out: Floats,
+    rng: np.random.Generator,
+) -> None:
+    """Add each record's chances to the sums, and draw the numbers of the whole population.
+
+    `sums`: unique, match, people, logarithm of ``p`` and its square. `out`: sample uniques that are
+    unique in the population, correct matches among sample uniques, correct matches among all
+    rows, fewest people who share a record, the sum over rows of the logarithm of the people who
+    share their record, and unique people of the whole population. Of a stratum's people outside the
+    sample a share ``Beta(u + 1/2, n - u + 1/2)`` is unique, when ``u`` of ``n`` in it are.
+    """
+    out[:] = 0.0
+    out[3] = np.inf
+    rows, others = records.rows, beyond.of_record
+    alone = np.zeros(len(beyond.of_value))
+    for d in range(len(log_p)):
+        p = min(np.exp(log_p[d]), 1.0)
+        nobody = _nobody(float(others[d]), p)
+        if rows[d] == 1:
+            sums[0, d] += nobody
+        sums[1, d] += match_probability(rows[d], float(others[d]), p, nodes, shares)
+        sums[2, d] += rows[d] + others[d] * p
+        sums[3, d] += log_p[d]
+        sums[4, d] += log_p[d] ** 2
+        drawn = rows[d] + _draw_others(others[d], p, nobody, rng)
+        if rows[d] == 1:
+            out[1] += 1.0 / drawn
+            if drawn == 1:
+                out[0] += 1.0
+                alone[beyond.stratum[d]] += records.mass[d]
+        out[2] += rows[d] / drawn
+        out[3] = min(out[3], drawn)
+        out[4] += rows[d] * np.log2(drawn)
+    out[5] = out[0]
+    for h in range(len(alone)):
+        if beyond.of_value[h] > 0:
+            rest = max(beyond.seen[h] - alone[h], 0.0)
+            out[5] += rng.binomial(beyond.of_value[h], rng.beta(alone[h] + 0.5, rest + 0.5))
+
+
+@dataclass
+class MixtureEngine:
+    """Gibbs sampler of a mixture of products; an `Engine` of `anonbayes.inference.run`.
+
+    Parameters
+    ----------
+    records : SampleRecords
+        Distinct records of the sample.
+    beyond : Beyond
+        People of the population who are not in the sample.
+    classes : int
+        Length of the truncated stick.
+    tune : int
+        Sweeps before the first draw; of very many records the first four of five see a part.
+    per_draw : int
+        Sweeps per draw.
+    """
+
+    records: SampleRecords
+    beyond: Beyond
+    classes: int
+    tune: int
+    per_draw: int
+
+    n_generators = 2  # the second one draws what is beyond the sample
+    grows: tuple[str, ...] = ()
+
+    @cached_property
+    def part(self) -> SampleRecords:
+        """A random part of very many records, to begin with."""
+        n = len(self.records.cells)
+        some = np.sort(np.random.default_rng(n).permutation(n)[:MOST_AT_FIRST])
+        own = {
+            name: getattr(self.records, name)[some] for name in ("cells", "path", "rows", "mass")
+        }
+        return self.records._replace(**own)
+
+    def start(self, generators: list[np.random.Generator]) -> Draws:
+        """Draw classes from the prior around the sample's margins, so that chains begin apart."""
+        rng, records = generators[0], self.records
+        margin = margins(records)
+        theta = np.empty((self.classes, records.value_start[-1]))
+        kappa = np.exp(rng.normal(records.pool_mean, POOLING_SD))
+        empty, none = np.zeros((self.classes, len(margin))), np.zeros(self.classes, dtype=bool)
+        draw_theta(empty, records, margin, kappa, none, theta, rng)
+        return {
+            "theta": theta,
+            "weights": np.full(self.classes, 1.0 / self.classes),
+            "concentration": np.ones(1),
+            "kappa": kappa,
+            "gamma": np.ones_like(kappa),
+            "margin": margin,
+            "sums": np.zeros((5, len(records.cells))),
+            "n_swept": np.zeros(1, dtype=np.int64),
+            "n_averaged": np.zeros(1),
+        }
+
+    def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
+        """Make n sweeps of tuning, or n draws with their sweeps."""
+        live, ahead = state.live, state.generators[1]
+        numbers, likelihood, used = np.zeros((n, 6)), np.empty(n), np.empty(n)
+        for i in range(n):
+            for _ in range(1 if tuning else self.per_draw):
+                theta, weights = live["theta"].copy(), live["weights"].copy()
+                likelihood[i], log_p = self.sweep(live, state.generators[0])
+            used[i] = 1.0 / (live["weights"] ** 2).sum()
+            if not tuning:
+                log_p -= self.log_strata(theta, weights)
+                look_ahead(
+                    log_p, self.records, self.beyond, *QUADRATURE, live["sums"], numbers[i], ahead
+                )
+                live["n_averaged"] += 1
+        draws = dict(zip(DRAWN, numbers.T, strict=True)) | {"classes_used": used}
+        return draws, {"log_likelihood": likelihood}
+
+    def sweep(self, live: Draws, rng: np.random.Generator) -> tuple[float, Floats]:
+        """Make one sweep; return the log-likelihood and ``log p`` of the records before it."""
+        swept = int(live["n_swept"][0])
+        at_first = 5 * swept < 4 * self.tune and len(self.records.cells) > MOST_AT_FIRST
+        records = self.part if at_first else self.records
+        log_p = np.empty(len(records.cells))
+        likelihood, concentration = sweep(
+            live["theta"],
+            live["weights"],
+            float(live["concentration"][0]),
+            live["kappa"],
+            live["gamma"],
+            live["margin"],
+            swept % 4 == 0,
+            records,
+            log_p,
+            rng,
+        )
+        live["concentration"] = np.array([concentration])
+        live["n_swept"] += 1
+        return likelihood, log_p
+
+    def log_strata(self, theta: Floats, weights: Floats) -> Floats:
+        """Logarithm of the probability of each record's stratum; 0 where there are no strata."""
+        a, records = self.beyond.attribute, self.records
+        if a < 0:
+            return np.zeros(1)
+        first, last = records.value_start[a], records.value_start[a + 1]
+        value = records.cell_values[records.cell_start[records.cells[:, a]]] - first
+        return np.log(weights @ theta[:, first:last])[value]
+
+    def pack(self, live: Draws) -> Draws:
+        """Return the state, which is a dictionary of arrays already."""
+        return live
+
+    def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Draws:
+        """Return the state that `pack` stored."""
+        return arrays
+
+    def averages(self, live: Draws) -> Draws:
+        """Chances of each record, averaged over the draws, and the last parameters."""
+        means = live["sums"] / max(float(live["n_averaged"][0]), 1.0)
+        names = ("unique", "match", "people", "log_p", "log_p_squared")
+        return dict(zip(names, means, strict=True)) | {
+            "theta": live["theta"], "weights": live["weights"]
+        }  # fmt: skip
