@@ -126,7 +126,7 @@ class Identity:
         --------
         >>> import anonbayes as ab
         >>> clinic = ab.datasets.load("clinic").drop(columns="diagnosis")
-        >>> who = ab.identity(clinic, population=60_000, draws=100, seed=1, progressbar=False)
+        >>> who = ab.identity(clinic, population=60_000, draws=20, seed=1, progressbar=False)
         >>> list(who.contributions([0, 1]).columns)
         ['age', 'sex', 'zip', 'marital_status', 'profession']
         """
@@ -346,8 +346,12 @@ def identity(
         values that the sample has missed.
     classes : int, default 40
         Length of the truncated stick; ``classes_used`` among the statistics tells how many matter.
-    draws, tune, chains, cores, seed, progressbar
-        As in `fit`; `tune` is twice `draws` by default.
+    draws : int, default 500
+        Draws per chain. Up to 20 sweeps of the sampler, in small samples, lead to the next one.
+    tune : int, optional
+        Sweeps before the first draw; by default twice `draws`, at least 300.
+    chains, cores, seed, progressbar
+        As in `fit`.
     probability : float, default 0.9
         Probability of the intervals.
 
@@ -374,7 +378,7 @@ def identity(
     --------
     >>> import anonbayes as ab
     >>> clinic = ab.datasets.load("clinic").drop(columns="diagnosis")
-    >>> who = ab.identity(clinic, population=60_000, draws=100, seed=1, progressbar=False)
+    >>> who = ab.identity(clinic, population=60_000, draws=20, seed=1, progressbar=False)
     >>> low, high = who.summary.loc["unique_in_population", ["low", "high"]]
     >>> bool(low < who.rows["unique"].sum() < high)
     True
@@ -392,7 +396,7 @@ def identity(
     )  # fmt: skip
     beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
     n, size = sample.size, sample.size + int(beyond.of_value.sum())
-    tune = 2 * draws if tune is None else read_whole("tune", tune)
+    tune = max(2 * draws, 300) if tune is None else read_whole("tune", tune)
     per_draw = max(1, min(MOST_SWEEPS, RECORD_SWEEPS // len(sample.records.rows)))
     chains_made, _ = run_chains(
         MixtureEngine(sample.records, beyond, classes, tune, per_draw),

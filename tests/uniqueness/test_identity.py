@@ -69,7 +69,7 @@ def test_intervals_cover_the_numbers_of_known_populations():
         who = ab.identity(
             population.iloc[places],
             population=4000,
-            draws=150,
+            draws=60,
             chains=1,
             classes=15,
             seed=seed,
@@ -147,11 +147,11 @@ def test_gibbs_agrees_with_importance_sampling():
         np.sum(likelihood**2 * (cells[:, i, j] - w) ** 2)
         for (i, j), w in zip(rows, want, strict=True)
     ]
-    settings = {"classes": 3, "draws": 8000, "chains": 2, "seed": 1}
+    settings = {"classes": 3, "draws": 1500, "chains": 2, "seed": 1}
     who = ab.identity(frame, population=1008, domains={"x": "ab", "y": "uvw"}, **settings, **QUIET)
     share = (who.rows["people"] - who.rows["sample_frequency"]).to_numpy() / 1000
-    # sweeps are correlated: at least one in twenty counts
-    error = np.sqrt(np.array(spread) + 0.01 / (2 * 8000 / 20))
+    # draws are 20 sweeps apart and hardly correlated
+    error = np.sqrt(np.array(spread) + 0.01 / (2 * 1500 / 2))
     assert (np.abs(share - want) < 4 * error).all(), (share, want, error)
 
 
@@ -163,12 +163,12 @@ def test_one_attribute_of_known_values_is_dirichlet():
     """
     frame = pd.DataFrame({"x": ["a"] * 60 + ["b"] * 30 + ["c"] * 10})
     who = ab.identity(
-        frame, population=1100, domains={"x": "abc"}, draws=400, chains=2, seed=1, **QUIET
+        frame, population=1100, domains={"x": "abc"}, draws=100, chains=2, seed=1, **QUIET
     )
     share = (who.rows["people"] - who.rows["sample_frequency"]).groupby(frame["x"]).first() / 1000
     assert share.sum() == pytest.approx(1, abs=1e-9)  # closed: nothing is left for others
     assert 1 / 3 < share["a"] < 0.62 and 0.09 < share["c"] < 1 / 3
-    open_ = ab.identity(frame, population=1100, draws=400, chains=2, seed=1, **QUIET)
+    open_ = ab.identity(frame, population=1100, draws=100, chains=2, seed=1, **QUIET)
     left = (open_.rows["people"] - open_.rows["sample_frequency"]).groupby(frame["x"]).first()
     assert 0.9 < left.sum() / 1000 < 1  # open: a little is
 
@@ -251,18 +251,18 @@ def test_sets_of_one_value_are_values():
     frame = ab.datasets.load("clinic").head(300)[["age", "sex", "zip", "diagnosis"]].astype(str)
     table = ab.ReleasedTable.horizontal(frame, sensitive="diagnosis")
     names = ["age", "sex", "zip"]
-    one = ab.identity(table, population=6000, draws=50, seed=1, **QUIET)
+    one = ab.identity(table, population=6000, draws=20, chains=2, seed=1, **QUIET)
     domains = {name: list(table.columns[name].domain.values) for name in names}
-    two = ab.identity(frame[names], population=6000, draws=50, seed=1, domains=domains, **QUIET)
+    two = ab.identity(frame[names], population=6000, draws=20, chains=2, seed=1, domains=domains, **QUIET)
     assert one.summary["estimate"].sub(two.summary["estimate"]).abs().max() < 40
     assert np.corrcoef(one.rows["people"], two.rows["people"])[0, 1] > 0.95
 
 
 def test_coarse_cells_have_more_people():
     clinic = ab.datasets.load("clinic").drop(columns="diagnosis")
-    clear = ab.identity(clinic, population=30_000, draws=60, seed=1, **QUIET)
+    clear = ab.identity(clinic, population=30_000, draws=10, chains=2, seed=1, **QUIET)
     release = ab.datasets.load("clinic_local")
-    coarse = ab.identity(release, population=30_000, draws=60, seed=1, **QUIET)
+    coarse = ab.identity(release, population=30_000, draws=10, chains=2, seed=1, **QUIET)
     assert coarse.summary.loc["unique_in_population", "estimate"] == 0
     assert coarse.summary.loc["k_map", "low"] >= release.k
     assert coarse.summary.loc["bits", "high"] < clear.summary.loc["bits", "low"]
@@ -289,7 +289,7 @@ def test_weights_are_numbers_of_people():
     thin = population.query("town == 'large'").sample(100, random_state=1).assign(w=100.0)
     dense = population.query("town == 'small'").sample(1000, random_state=1).assign(w=10.0)
     sample = pd.concat([thin, dense])
-    who = ab.identity(sample, weights="w", draws=200, seed=1, **QUIET)
+    who = ab.identity(sample, weights="w", draws=30, seed=1, **QUIET)
     assert who.population == 20_000
     expected = sample[["x", "town"]].merge(
         population.value_counts().rename("people").reset_index(), on=["x", "town"]
@@ -312,14 +312,14 @@ def test_households_are_at_risk_when_a_member_is():
 def test_contributions_tell_what_makes_a_row_unique():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"rare": rng.choice(200, 400), "common": rng.choice(2, 400)})
-    who = ab.identity(frame, population=2000, draws=50, seed=1, **QUIET)
+    who = ab.identity(frame, population=2000, draws=20, chains=2, seed=1, **QUIET)
     gains = who.contributions()
     assert (gains["rare"] > gains["common"]).all() and len(gains) == 10
 
 
 def test_same_seed_same_numbers_and_copies():
     frame = ab.datasets.load("clinic").head(200)[["age", "sex", "zip"]]
-    runs = [ab.identity(frame, population=4000, draws=40, seed=7, cores=c, **QUIET) for c in (1, 2)]
+    runs = [ab.identity(frame, population=4000, draws=10, seed=7, cores=c, **QUIET) for c in (1, 2)]
     pd.testing.assert_frame_equal(runs[0].summary, runs[1].summary)
     pd.testing.assert_frame_equal(runs[0].rows, pickle.loads(pickle.dumps(runs[1])).rows)
     assert "4,000 people" in str(copy.deepcopy(runs[0])) and "<table" in runs[0]._repr_html_()
@@ -368,7 +368,7 @@ def test_strata_may_be_sampled_as_densely_as_one_likes():
     thin = population[500:].sample(500, random_state=1)
     sample = pd.concat([dense, thin])
     who = ab.identity(
-        sample, population={"small": 500, "large": 5000}, strata="town", draws=150, seed=1, **QUIET
+        sample, population={"small": 500, "large": 5000}, strata="town", draws=60, seed=1, **QUIET
     )
     assert who.population == 5500
     shared = population.groupby(["x", "town"]).size()
@@ -395,7 +395,7 @@ def test_intervals_of_rows_are_those_of_a_known_population():
     rng = np.random.default_rng(8)
     theta = rng.dirichlet(np.full(60, 0.8))
     sample = pd.DataFrame({"x": [f"v{i}" for i in rng.choice(60, 300, p=theta)]})
-    who = ab.identity(sample, population=3000, draws=300, chains=2, seed=1, **QUIET)
+    who = ab.identity(sample, population=3000, draws=100, chains=2, seed=1, **QUIET)
     one = who.rows.drop_duplicates().assign(x=sample["x"])
     share = theta[one["x"].str[1:].astype(int)]
     right = [match_probability(f, 2700.0, p, *QUADRATURE)
