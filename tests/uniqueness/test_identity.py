@@ -251,9 +251,10 @@ def test_sets_of_one_value_are_values():
     frame = ab.datasets.load("clinic").head(300)[["age", "sex", "zip", "diagnosis"]].astype(str)
     table = ab.ReleasedTable.horizontal(frame, sensitive="diagnosis")
     names = ["age", "sex", "zip"]
-    one = ab.identity(table, population=6000, draws=20, chains=2, seed=1, **QUIET)
+    settings = {"population": 6000, "draws": 20, "chains": 2, "seed": 1, **QUIET}
+    one = ab.identity(table, **settings)
     domains = {name: list(table.columns[name].domain.values) for name in names}
-    two = ab.identity(frame[names], population=6000, draws=20, chains=2, seed=1, domains=domains, **QUIET)
+    two = ab.identity(frame[names], domains=domains, **settings)
     assert one.summary["estimate"].sub(two.summary["estimate"]).abs().max() < 40
     assert np.corrcoef(one.rows["people"], two.rows["people"])[0, 1] > 0.95
 
