@@ -140,10 +140,13 @@ class CellLifts(NamedTuple):
             for fold, logs in enumerate(zip(*self._by_fold(), strict=True))
         ]
 
-    def simulated(self, table: ReleasedTable, prior: Prior, weights: Floats) -> Iterator[Features]:
+    def simulated(
+        self, table: ReleasedTable, prior: Prior, weights: Floats, pooling: float
+    ) -> Iterator[Features]:
         """Features of simulated tables with the same cells, whose secrets follow given weights.
 
-        Their lifts were learned to the end; lifts are then learned again as they were here.
+        Their lifts were learned to the end, pooled so many times as much as here; lifts are then
+        learned again as they were here.
         """
         problem, size = self.problem, len(self.problem.share)
         lines = problem.lines
@@ -153,7 +156,7 @@ class CellLifts(NamedTuple):
             whole = attribute._replace(
                 counts=attribute.counts[:, -size:], chance=attribute.chance[:, -size:]
             )
-            lift = whole.lifts(whole.expected((SHARP,))[0], self.kappa[a])
+            lift = whole.lifts(whole.expected((SHARP,))[0], pooling * self.kappa[a])
             level += weights[a] * whole.cell_logs(lift)[codes[:, a]]
         chance = np.exp(level - level.max(axis=1, keepdims=True))
         chance /= chance.sum(axis=1, keepdims=True)
@@ -173,8 +176,8 @@ class CellLifts(NamedTuple):
             drawn = _Problem(attributes, codes[line], again, secret, rows.sum(axis=0) / rows.sum())
             drawn = drawn._replace(lines=again._replace(record=np.arange(len(line))))
             logs = [
-                one.cell_logs(one.lifts(one.expected((self.rounds,))[0], pooling)[:, :-size])
-                for one, pooling in zip(attributes, self.kappa, strict=True)
+                one.cell_logs(one.lifts(one.expected((self.rounds,))[0], kappa)[:, :-size])
+                for one, kappa in zip(attributes, self.kappa, strict=True)
             ]
             logs = [cell.reshape(len(cell), -1, size) for cell in logs]
             yield _features(drawn, logs, table, prior)

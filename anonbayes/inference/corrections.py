@@ -64,7 +64,9 @@ def _shares(table: ReleasedTable) -> list[sparse.csr_array]:
     """``m(k) E_y(k) / m(y)`` of the cells of each attribute."""
     out = []
     for column in table.columns.values():
-        marginal = marginal_of(column.evidence, table.tally(column.codes, len(column.evidence)))
+        marginal = marginal_of(
+            column.evidence, table.tally(column.codes, len(column.evidence)) * 1.0
+        )
         inside = column.evidence.matrix.multiply(marginal[None, :]).tocsr()
         out.append(sparse.csr_array(inside.multiply(1.0 / inside.sum(axis=1)[:, None])))
     return out

@@ -67,7 +67,7 @@ LEAST_GROUPS = 20
 """The same for the groups of a vertical table."""
 STEPS = 60
 SWEEPS = 40
-LEAST_UNIT, MATCHES = 0.1, 3
+LEAST_UNIT, MATCHES, ROUGH = 0.1, 2, 0.1
 FOLDS = 20
 """Parts of the rows, each of which is taken away once for the error of the weights."""
 PARTS = ("eta", "precision", "gradient", "unit", "error", "kappa", "alone", "added")
@@ -418,20 +418,27 @@ def _relative(
     """`EvidenceWeights.unit`, and the error of the weights by the jackknife; NaN if not nested.
 
     Alone, an attribute repeats nothing. Cells that cross were cut by the others' values too, so
-    their weights are those that simulated tables need for the same exponents.
+    their weights are those that simulated tables need for the same exponents: half-way between
+    simulations from lifts that are pooled, and so too flat, and from rough ones; the distance
+    belongs to the error.
     """
     size = len(eta)
 
     def alone(one: Features) -> Floats:
         return np.array([maximise(one.alone(a))[0][0] for a in range(size)])
 
-    chance = np.zeros(size)  # variance of exponents over simulated tables, and of their mean
+    doubt = np.zeros(size)
     if lifts is not None:
-        weights = np.minimum(eta, 1.0)
-        for _ in range(MATCHES):
-            found = [maximise(one)[0] for one in lifts.simulated(table, prior, weights)]
-            weights = weights * eta / np.maximum(np.mean(found, axis=0), LEAST_UNIT)
-        chance = np.var(found, axis=0, ddof=1)
+        both = []
+        for pooling in (1.0, ROUGH):
+            weights = np.minimum(eta, 1.0)
+            for _ in range(MATCHES):
+                found = [
+                    maximise(one)[0] for one in lifts.simulated(table, prior, weights, pooling)
+                ]
+                weights = weights * eta / np.maximum(np.mean(found, axis=0), LEAST_UNIT)
+            both.append(weights)
+        weights, doubt = np.mean(both, axis=0), np.abs(both[0] - both[1]) / 2
         unit = np.where(weights > 0, eta / np.where(weights > 0, weights, 1.0), 1.0)
     else:
         unit = alone(features)
@@ -448,10 +455,7 @@ def _relative(
         step[free] = np.linalg.solve(curve, (gradient - (eta - CENTRE) / SPREAD**2)[free])
         own = unit if lifts is not None else np.maximum(alone(part), LEAST_UNIT)
         moved.append((eta + step) / own)
-    sampled = np.maximum(fold_error(np.array(moved)), np.sqrt(chance) / unit)
-    if lifts is not None:
-        sampled = np.hypot(sampled, np.sqrt(chance / len(found)) / unit)
-    return unit, np.hypot(sampled, prior_part)
+    return unit, np.sqrt(fold_error(np.array(moved)) ** 2 + doubt**2 + prior_part**2)
 
 
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
