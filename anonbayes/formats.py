@@ -139,6 +139,20 @@ def standard_error(value: float, *, of_share: bool = False) -> str:
     return f"± {number(100 * value, 2)} points" if of_share else f"± {number(value, 2)}"
 
 
+def with_error(value: float, error: float) -> str:
+    """Value and standard error with as many decimals as show two digits of the error.
+
+    Examples
+    --------
+    >>> with_error(2.00934, 0.0153), with_error(0.00067, 0.0025), with_error(31.4, 12.0)
+    ('2.009 ± 0.015', '0.0007 ± 0.0025', '31 ± 12')
+    """
+    if not 0 < error < math.inf:
+        return f"{number(value)} ± {number(error, 2)}"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
+
+
 def plain(value: Any) -> Any:
     """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers.
 

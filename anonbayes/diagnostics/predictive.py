@@ -73,7 +73,7 @@ class PredictiveCheck:
         return (
             f"The model treats attributes as independent{given}. These go together more than it "
             f"says: {named}{f'; and {more} more pairs' if more > 0 else ''}. Independent evidence "
-            "counts what they say twice."
+            "would count what they say twice."
         )
 
     def plot(self, *, ax: Axes | None = None) -> Axes:

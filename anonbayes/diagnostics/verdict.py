@@ -559,7 +559,7 @@ def diagnose(
     method, step = _engine(post, data)
     if method in ("exact", "crossfit"):
         independent = measure_independent(data, var_names=var_names, coords=coords)
-        return _exact(independent, _source(independent, method, step))
+        return _without_chains(independent, _source(independent, method, step), method)
     found = measure(data, var_names=var_names, coords=coords, segments=segments)
     limits = limits or Limits()
     run = [*(check for judge in DIAGNOSTICS for check in judge(found, limits)), *_latent(post)]
@@ -612,8 +612,9 @@ def _source(found: Measurements, method: str | None, step: str | None) -> str:
     return f"{chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
 
 
-def _exact(found: Measurements, source: str) -> DiagnosticReport:
-    none = "no chains: the draws are independent, from a posterior in closed form"
+def _without_chains(found: Measurements, source: str, method: str) -> DiagnosticReport:
+    of = "a posterior in closed form" if method == "exact" else "what the folds of the table teach"
+    none = f"no chains: the draws are independent, from {of}"
     check = Check("chain", "ok", none)
     return DiagnosticReport(PASSED, f"there are {none}.", (check,), (), found.table, source)
 

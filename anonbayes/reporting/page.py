@@ -425,7 +425,7 @@ def _saved(figure: Figure) -> tuple[bytes, bool]:
     content = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=100)
+        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=84)
     lacking = [w for w in caught if MISSING_GLYPH in str(w.message)]
     for other in caught:
         if other not in lacking:
@@ -436,8 +436,9 @@ def _saved(figure: Figure) -> tuple[bytes, bool]:
 RISK_PICTURES = {
     "plot_beliefs": (
         "Attacker against learner",
-        "Each mark is a person whose secret the attacker guesses right. Above the diagonal the "
-        "attacker is surer of the secret than somebody who only learned about the population.",
+        "Each mark stands for people whose secret the attacker guesses right, a larger one for "
+        "more of them. Above the diagonal the attacker is surer of the secret than somebody who "
+        "only learned about the population.",
     ),
     "plot_relative_threat": (
         "Relative threat",
@@ -461,8 +462,8 @@ RISK_PICTURES = {
     ),
     "plot_top_rows": (
         "Rows with the largest relative threat",
-        "For each row the learner's and the attacker's belief in the true secret; whiskers are two "
-        "standard errors.",
+        "For each row the learner's and the attacker's belief in the true secret; whiskers, where "
+        "draws were averaged, are two standard errors.",
     ),
 }
 """Plots of an assessment in their order, each with its title and how to read it."""

@@ -13,7 +13,7 @@ import pandas as pd
 
 from anonbayes.diagnostics.predictive import predictive_check
 from anonbayes.errors import ModelError
-from anonbayes.formats import Table, count, number, ratio, share
+from anonbayes.formats import Table, count, number, ratio, share, with_error
 from anonbayes.io.text import ROW
 from anonbayes.risk.comparison import sensitivity_of
 from anonbayes.risk.measures import MEASURES
@@ -216,7 +216,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     lines = [
         [
             str(name).replace("_", " "),
-            *(f"{number(line[n])} ± {number(line[f'{n}_se'], 2)}" for n in SCORES),
+            *(with_error(line[n], line[f"{n}_se"]) for n in SCORES),
             share(line["stated"]) if "stated" in line else "",
         ]
         for frame in (scores.table, scores.differences)
@@ -265,11 +265,11 @@ def evidence_section(post: Posterior) -> EvidenceSection:
         return EvidenceSection(sentences)
     weights, scores = post.weights, post.scores
     with_errors = [
-        number(weight) + (f" ± {number(error, 2)}" if error > 0 else "")
+        with_error(weight, error) if error > 0 else number(weight)
         for weight, error in weights[["weight", "se"]].to_numpy(float).tolist()
     ]
     behind = [
-        f"{number(difference, 2)} ± {number(error, 2)}" if i else "best"
+        with_error(difference, error) if i else "best"
         for i, (difference, error) in enumerate(scores[["difference", "se"]].to_numpy(float))
     ]
     return EvidenceSection(
@@ -499,7 +499,7 @@ def _weights(values: npt.NDArray[np.float64]) -> str:
     low, high = float(values.min()), float(values.max())
     if low == high:
         return f"Dirichlet, every weight {low:g}"
-    return f"Dirichlet, weights from {low:g} to {high:g}"
+    return f"Dirichlet, weights from {number(low)} to {number(high)}"
 
 
 def check_table(report: DiagnosticReport) -> Table:

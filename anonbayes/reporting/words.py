@@ -105,10 +105,10 @@ def _cost(risk: RiskAssessment) -> Point:
     s = risk.summary
     n = int(s["rows"])
     question = "What does being in the table cost?"
+    points = share(s["RGT_A"]).removesuffix("%")
     about = (
         f"Somebody who only learned about the population guesses {share(s['GT_L'])} of the "
-        f"secrets right; knowing who is in the table adds {number(100 * s['RGT_A'], 2)} percentage "
-        "points."
+        f"secrets right; knowing who is in the table adds {points} percentage points."
     )
     if not np.isfinite(s["max_Ti"]):
         return Point(question, "Nothing", (about,))
@@ -125,7 +125,7 @@ def _cost(risk: RiskAssessment) -> Point:
         ratios, caution = "Relative threats cannot be relied on; see above.", ""
     return Point(
         question,
-        f"{number(100 * s['RGT_A'], 2)} points" if s["RGT_A"] > 0 else "Nothing on average",
+        f"{points} points" if s["RGT_A"] > 0 else "Nothing on average",
         (
             about + (most if cost > 0 and len(classes) > 1 else ""),
             ratios,
@@ -174,6 +174,11 @@ def _how_certain(risk: RiskAssessment) -> Point:
 def _simulation_error(risk: RiskAssessment) -> str:
     share_error = float(risk.standard_errors["GT_A"])
     ratio_error = float(risk.standard_errors["max_Ti"])
+    if share_error == 0 and risk.post.method == "crossfit":
+        return (
+            "Nothing about these threats was simulated. Beliefs about a person are fitted to the "
+            "other folds of the table; other folds would move them a little."
+        )
     if share_error == 0 and not risk.post.simulated:
         return (
             "These threats are exact under the model and its prior: nothing about them was "
@@ -296,7 +301,7 @@ CLAUSES = (
     ),
     (
         "EMA policy 0070, anonymisation report: risk of re-identification and data utility",
-        "Named thresholds below; Measures under Usefulness",
+        "Named thresholds above; Measures under Usefulness",
     ),
     (
         "Not answered by this report",

@@ -341,21 +341,25 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
     s, rows = risk.summary, risk.rows
     sure = int(risk.people[(rows["p_A"] >= certain) & (rows["threatened_A"] > 0)].sum())
     surer = int(risk.people[(rows["p_L"] >= certain) & (rows["threatened_L"] > 0)].sum())
+    whose = "Nobody's secret is"
+    if sure:
+        whose = f"The secret{'' if sure == 1 else 's'} of {count(sure, 'person is', 'people are')}"
+    doubt = ", not to be relied on" if risk.belief_scores.below_random_worlds else ""
     figures = {
         "share guessed right by the attacker (GT_A)": float(s["GT_A"]),
         "share guessed right by the learner (GT_L)": float(s["GT_L"]),
-        "largest relative threat (max_Ti)": float(s["max_Ti"]),
+        f"largest relative threat (max_Ti){doubt}": float(s["max_Ti"]),
         f"people guessed right with belief {certain:g} or more, attacker": float(sure),
         f"people guessed right with belief {certain:g} or more, learner": float(surer),
     }
     if risk.leakage is not None:
         figures["people in groups with one secret"] = float(risk.leakage.exposed)
-    most = "" if np.isnan(s["max_Ti"]) else f", at most {times(s['max_Ti'])} as surely"
+    told = not (doubt or np.isnan(s["max_Ti"]))
+    most = f", at most {times(s['max_Ti'])} as surely" if told else ""
     return Answer(
         "inference",
         f"From the population alone {s['GT_L']:.1%} of the secrets are guessed right; knowing that "
-        f"somebody is in the table, {s['GT_A']:.1%}{most}. The secret of "
-        f"{count(sure, 'person', 'people') if sure else 'nobody'} is guessed right with a belief "
-        f"of {certain:.0%} or more.",
+        f"somebody is in the table, {s['GT_A']:.1%}{most}. {whose} guessed right with a belief of "
+        f"{certain:.0%} or more.",
         figures,
     )

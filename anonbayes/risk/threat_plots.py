@@ -21,6 +21,7 @@ from anonbayes.figures import (
     plain_log_axis,
     times_axis,
 )
+from anonbayes.formats import number
 from anonbayes.risk.threats import weighted_skewness
 from anonbayes.tables.groups import tally
 
@@ -187,7 +188,9 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
         marks = risk.thresholds((0.5, 0.9, 0.99))
         cuts, shares = (marks[name].to_numpy(float) for name in ("threshold", "share"))
         ax.plot(cuts, shares, "o", color="black", markersize=4)
-        names = [f"×{cut:.3g} ({q:.0%} quantile)" for q, cut in zip(marks.index, cuts, strict=True)]
+        names = [
+            f"×{number(cut)} ({q:.0%} quantile)" for q, cut in zip(marks.index, cuts, strict=True)
+        ]
         name_points(ax, cuts, shares, names)
     return ax
 
@@ -258,7 +261,7 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
         ax.errorbar(values, place, xerr=2 * error.to_numpy(float), fmt=marker, markersize=5,
                     color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
     for y, x, ratio in zip(place, p_a, rows["Ti"], strict=True):
-        ax.annotate(f"×{ratio:.3g}", (x, y), textcoords="offset points", xytext=(7, 0),
+        ax.annotate(f"×{number(ratio)}", (x, y), textcoords="offset points", xytext=(7, 0),
                     va="center", fontsize=8)  # fmt: skip
     ax.set_yticks(place, [str(label) for label in rows.index])
     ax.set(xlabel="Belief in the true secret", ylabel="Row", title="Largest relative threats")
@@ -336,7 +339,7 @@ def _threatened(risk: RiskAssessment, under: str) -> tuple[Any, Any]:
 
 
 def _title(weight: Any, under: str) -> str:
-    return f"{weight.sum():,.0f} secrets that the {WHO[under]} guesses"
+    return f"{weight.sum():,.0f} secrets that the {WHO[under]} guesses right"
 
 
 def _sides(weight: Any, more: Any) -> tuple[tuple[Any, str, str, str], ...]:

@@ -557,7 +557,8 @@ class Scores:
         return (
             f"Of {people} about whom the {who} was {100 * worst['from']:.0f}–"
             f"{100 * worst['to']:.0f}% sure, the best guess was right for "
-            f"{share(worst['observed'])}."
+            f"{share(worst['observed'])} (95% interval {share(worst['low'])} to "
+            f"{share(worst['high'])})."
         )
 
     def bins(self, belief: str) -> list[dict[str, float]]:
