@@ -183,6 +183,7 @@ def compare(
     measures), standard_errors, threat, best, ties, limits, exceeded.
     """
     from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS
+    from anonbayes.scenario.outputs import announce
     from anonbayes.scenario.release_assessment import prepare_sweep
 
     none: dict[str, Any] = {"hierarchies": None, "group": None}
@@ -196,6 +197,7 @@ def compare(
     }
     check_free([plot, report], force=force)
     first = next(iter(variants.values()))
+    announce("Reading the files ...")
     with asked.in_options():
         sweep = prepare_sweep(first, variants)
     with working("Fitting", len(variants)) as begin:

@@ -222,6 +222,9 @@ def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str
 
 def prepare(scenario: Scenario) -> Any:
     """Read all inputs of a scenario and check them; nothing expensive happens here."""
+    from anonbayes.scenario.outputs import announce
+
+    announce("Reading the files ...")
     settings: Any = scenario.settings
     return settings.prepare(scenario.variants) if scenario.variants else settings.prepare()
 

@@ -154,16 +154,25 @@ BAYES = "Drawing shares from their posterior (the first time, code is compiled, 
 
 
 @contextlib.contextmanager
-def stage(what: str) -> Iterator[None]:
-    """Say on a terminal what is being done, while it is done."""
-    if not sys.stderr.isatty():
+def stage(what: str, *, shown: bool = True, bars: bool = False) -> Iterator[None]:
+    """Say on a terminal what is being done, while it is done; a line if that has its own bars."""
+    if not (shown and sys.stderr.isatty()):
         yield
         return
+    screen = announce(f"{what} ..." if bars else "")
+    with contextlib.nullcontext() if bars else screen.status(f"{what} ..."):
+        with told_of_compiling(screen.print):
+            yield
+
+
+def announce(line: str) -> Any:
+    """Print a line on a terminal, so that nobody waits in silence; returns the screen."""
     from rich.console import Console
 
     screen = Console(stderr=True)
-    with screen.status(f"{what} ..."), told_of_compiling(screen.print):
-        yield
+    if line and sys.stderr.isatty():
+        screen.print(line, style="dim")
+    return screen
 
 
 @contextlib.contextmanager

@@ -310,7 +310,10 @@ class PreparedAssessment:
         from anonbayes.inference.fit import fit
 
         settings, model = self.settings, self.settings.model
-        with warnings.catch_warnings():
+        with (
+            stage("Fitting the model", shown=alone and bar, bars=True),
+            warnings.catch_warnings(),
+        ):
             # The verdict on the chains is part of the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
             how: dict[str, Any] = {
@@ -328,7 +331,7 @@ class PreparedAssessment:
         risk, attackers = None, None
         if self.people is not None:
             harm, kind = _harm(settings, self.table) or None, settings.threats.kind
-            with self._stage("Comparing guesses with the truth", alone and bar):
+            with stage("Comparing guesses with the truth", shown=alone and bar):
                 truth = self.truth if post.table is self.table else None
                 risk = self.people.assess(
                     post, truth=truth, harm=harm, kind=kind, client=self.client
@@ -338,18 +341,18 @@ class PreparedAssessment:
                     settings.attackers, self.people, post, self.table, further=self.further,
                     register=self.register, harm=harm, **how,
                 )  # fmt: skip
-        with self._stage("Judging whether the draws can be trusted", alone and bar):
+        with stage("Judging whether the draws can be trusted", shown=alone and bar):
             judged = diagnose(post if settings.outputs.show_values else post.published())
         if not alone:
             return Assessed(post, risk, judged)
-        with self._stage("Asking who is in the table", bar and self.outsiders is not None):
+        with stage("Asking who is in the table", shown=bar and self.outsiders is not None):
             members = None
             if self.outsiders is not None and self.people is not None:
                 size = settings.population.size
                 members = self.people.membership(
                     self.table, self.outsiders, population=size, seed=settings.seed or 0
                 )
-        with self._stage("Anonymizing again", bar and settings.threats.minimality):
+        with stage("Anonymizing again", shown=bar and settings.threats.minimality):
             choice = None
             if settings.threats.minimality and self.people and settings.cleartext:
                 choice = what_choice_tells(
@@ -373,11 +376,6 @@ class PreparedAssessment:
             name: identity(table, population=size, seed=self.settings.seed, progressbar=bar)
             for name, table in tables.items()
         }
-
-    @staticmethod
-    def _stage(what: str, shown: bool) -> contextlib.AbstractContextManager[None]:
-        """Say what is being done, unless another bar does."""
-        return stage(what) if shown else contextlib.nullcontext()
 
     def run(self, *, command: str | None = None) -> Result:
         """Ask everything that the request asks; `command` is noted in the report."""
