@@ -369,9 +369,9 @@ def _digest(text: str) -> str:
 # Plots as images inside the page. An image in an ``img`` element cannot run scripts nor load
 # anything, whatever text it shows.
 
-MANY_POINTS = 400
-"""Points from which on a curve or a cloud becomes a bitmap inside the drawing."""
-COORDINATE = re.compile(rb"(?<=[ \"])(-?\d+\.\d\d)\d+(?=[ \"\n])")
+MANY_POINTS = 1000
+"""Points from which on a curve becomes a bitmap in the drawing; a mark takes ten times as much."""
+COORDINATE = re.compile(rb"(?:(?<=[ \"])|(?<=translate\())(-?\d+\.\d\d)\d+(?=[ \")\n])")
 """Hundredths of a point, and the digits behind them that no eye sees, of a place in an SVG."""
 MISSING_GLYPH = "missing from font"
 """What matplotlib warns of when its font lacks a letter."""
@@ -408,9 +408,10 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
             layout.execute(figure)
             figure.set_layout_engine("none")
         for ax in figure.axes:
-            for part in (*ax.lines, *ax.collections):
-                points = part.get_xydata() if part in ax.lines else part.get_offsets()
-                part.set_rasterized(len(points) > MANY_POINTS)
+            for line in ax.lines:
+                line.set_rasterized(len(line.get_xydata()) > MANY_POINTS)
+            for cloud in ax.collections:
+                cloud.set_rasterized(len(cloud.get_offsets()) > MANY_POINTS / 10)
         content, unknown = _saved(figure)
         if unknown:  # letters that matplotlib cannot draw, but a browser can
             with mpl.rc_context({"svg.fonttype": "none"}):
@@ -425,7 +426,7 @@ def _saved(figure: Figure) -> tuple[bytes, bool]:
     content = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=84)
+        figure.savefig(content, format="svg", metadata={"Date": None}, dpi=80)
     lacking = [w for w in caught if MISSING_GLYPH in str(w.message)]
     for other in caught:
         if other not in lacking:
