@@ -58,7 +58,7 @@ from anonbayes.estimation import bayes  # noqa: E402
 from anonbayes.inference import workflow  # noqa: E402
 from anonbayes.inference.vertical import crossfit, joint_groups  # noqa: E402
 
-EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0)
+EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0, 730.0)
 WEIGHTS = (1e-8, 1e-3, 0.3, 1.0, 1e6)
 STEPS = ("auto", "block", "collapsed", "tempered", "swap", "permute", "sequential", "subblock")
 SHORT: dict[str, Any] = {"draws": 3, "tune": 2, "chains": 2, "cores": 1, "progressbar": False}

@@ -8,9 +8,9 @@ needs their likelihood: `Channel.likelihood` for the distribution of the true va
 Writing a channel
 -----------------
 Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
-probabilities, ``hit`` for the value held and ``miss`` for any other; give these two, ``release``,
-``counts``, ``likelihood``, ``evidence`` and the log ratios, and estimators, losses, worst cases and
-audits follow. Bit channels with probabilities per value subclass `BitChannel`
+probabilities, ``hit`` for the value held and ``miss`` for any other; give these two,
+``release_codes``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases
+and audits follow. Bit channels with probabilities per value subclass `BitChannel`
 (`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
 channels subclass `Generalization`. Others subclass `Channel` and give the abstract methods and,
 when the reports can be listed, ``matrix``. An entry in `anonbayes.channels.registry` makes the

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 # Raised bits held at a time while reports are drawn only to be counted.
 COLLECTED = 20_000_000
 
+# A bit that others raise with a smaller probability proves its value: the ratio would overflow.
+LEAST_MISS = 1e-300
+
 # Enormous budgets round theta to 1, where the formulas divide zero by zero.
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
@@ -234,8 +237,8 @@ class BitChannel(OnesChannel):
 
     def _rows(self, bits: BitReports) -> MixtureLikelihood:
         """Likelihood with one row per report, in their order."""
-        decoy = self.miss > 0
-        with np.errstate(divide="ignore", invalid="ignore"):
+        decoy = self.miss > LEAST_MISS
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             raised = np.where(decoy, self.hit / self.miss, 1.0)
             log_odds = np.where(decoy, np.log(self.miss) - np.log1p(-self.miss), 0.0)
         lowered = (1.0 - self.hit) / (1.0 - self.miss)
@@ -271,7 +274,7 @@ class BitChannel(OnesChannel):
         bad = np.flatnonzero(n_proofs > 1)
         if len(bad):
             row = int(bad[0])
-            two = [self.domain.values[i] for i in bits[row] if self.miss[i] == 0][:2]
+            two = [self.domain.values[i] for i in bits[row] if self.miss[i] <= LEAST_MISS][:2]
             raise ChannelError(
                 f"{self!r} cannot produce report {row}: it raises the bits of both "
                 f"{two[0]!r} and {two[1]!r}, each of which only its own value raises."
@@ -316,7 +319,7 @@ class BitChannel(OnesChannel):
         if len(self.domain) == 1:
             return 1.0
         raised, lowered = self._factors()
-        decoy = self.miss > 0
+        decoy = self.miss > LEAST_MISS
         # A bit that only its own value raises is raised in reports of that value alone.
         order = np.argsort(-raised[decoy])
         quiet = _sum_by_bit(self.miss[decoy], raised[decoy], order, float(lowered.max()))
@@ -324,8 +327,8 @@ class BitChannel(OnesChannel):
 
     def _factors(self) -> tuple[Floats, Floats]:
         """``Q(y|x)`` over the probability of ``y`` as noise, by whether the bit of x is raised."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            raised = np.where(self.miss > 0, self.hit / self.miss, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            raised = np.where(self.miss > LEAST_MISS, self.hit / self.miss, np.inf)
         return raised, (1.0 - self.hit) / (1.0 - self.miss)
 
 

@@ -3,8 +3,8 @@
 Compiled code reads past its arrays without a word, so each kernel has one door that checks what it
 relies on: row pointers that ascend to the number of indices, and indices below the number of
 values, are checked by `MixtureLikelihood` and by `BitReports`; codes by `Domain.encode`; numbers of
-hash functions by `LocalHashing.read`. Probabilities may be anything: a row whose probability is not
-positive says nothing.
+hash functions by `LocalHashing.read`. Numbers of a likelihood are finite and weights not negative,
+by the same check; a row whose probability underflows to zero says nothing.
 """
 
 from __future__ import annotations

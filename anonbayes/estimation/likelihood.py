@@ -139,8 +139,9 @@ class MixtureLikelihood(SimplexLikelihood):
     indices: npt.NDArray[Any]
 
     def __post_init__(self) -> None:
-        """Check what the kernels rely on: they check no bounds themselves."""
+        """Check what the kernels rely on: they check no bounds and no numbers themselves."""
         rows, ones, ends = len(self.floor), self.indices, self.indptr
+        numbers = (self.floor, self.tilt, self.gain)
         if not (
             len(self.weights) == len(self.log_scale) == rows == len(ends) - 1
             and len(self.gain) == len(self.tilt)
@@ -150,6 +151,11 @@ class MixtureLikelihood(SimplexLikelihood):
             and (len(ones) == 0 or (ones.min() >= 0 and ones.max() < len(self.tilt)))
         ):
             raise ChannelError("The rows of this likelihood do not fit its values.")
+        if not (self.weights >= 0).all() or not all(np.isfinite(part).all() for part in numbers):
+            raise ChannelError(
+                "The probabilities of some report are too large or too small for numbers of "
+                "double precision; use a smaller budget."
+            )
 
     @classmethod
     def diagonal(

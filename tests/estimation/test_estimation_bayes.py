@@ -47,13 +47,13 @@ def test_draws_agree_with_enumeration(channel):
     codes, _, matrix = channel.evidence(reports)
     exact = exact_posterior_mean(matrix.toarray()[codes], ALPHA)
     estimate = channel.estimate(
-        reports, method="bayes", alpha=ALPHA, draws=5000, tune=100, chains=4, seed=1
+        reports, method="bayes", alpha=ALPHA, draws=2500, tune=100, chains=4, seed=1
     )
-    # Batch means: 40 batches of 500 draws are nearly independent.
+    # Batch means: 40 batches of 250 draws are nearly independent.
     batches = estimate.draws.to_numpy().reshape(40, -1, 3).mean(axis=1)
     error = batches.std(axis=0, ddof=1) / np.sqrt(40)
     assert (np.abs(estimate.p - exact) <= 4.5 * error).all()
-    assert error.max() < 0.01
+    assert error.max() < 0.015
 
 
 @pytest.mark.parametrize("name", ["RR", "RAPPOR", "tilted"])

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.estimation import losses
-from anonbayes.estimation.likelihood import MixtureLikelihood, allocate
+from anonbayes.estimation import bayes, losses
+from anonbayes.estimation.kernels import allocate
+from anonbayes.estimation.likelihood import MixtureLikelihood
 
 KINDS = {"response": ab.UtilityOptimizedRR, "bits": ab.UtilityOptimizedRAPPOR}
 
@@ -102,6 +103,22 @@ def test_compiled_code_gets_no_index_beyond_its_arrays():
     for indptr, indices in bad:
         with pytest.raises(ab.AnonbayesError, match="do not fit"):
             MixtureLikelihood(**rows, indptr=np.array(indptr), indices=np.array(indices))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1e-12, 705.0, 712.0, 744.0, 750.0])
+def test_estimates_from_bits_are_distributions_at_any_budget(epsilon, monkeypatch):
+    """From 710 to 745 the ratio of two bit probabilities overflows; draws go by both kernels."""
+    channel = ab.UnaryEncoding.optimal(ab.Domain("x", "abc"), epsilon)
+    reports = np.eye(3, dtype=int)[[0, 1, 2, 0]]
+    assert np.isfinite(channel.evidence(reports).matrix.toarray()).all()
+    for most in (0, 3000):
+        monkeypatch.setattr(bayes, "MOST_VALUES", most)
+        p = channel.estimate(reports, method="bayes", draws=9, tune=3, chains=1, seed=1).p
+        assert np.isfinite(p).all() and p.sum() == pytest.approx(1.0)
+    if epsilon > 700:
+        np.testing.assert_allclose(channel.estimate(reports, method="mle").p, [0.5, 0.25, 0.25])
+        assert channel.total_maximum() == pytest.approx(2.0)
+        assert channel.common_mass() == pytest.approx(0.5)
 
 
 def test_the_kernel_that_allocates_reports_stays_within_its_arrays_whatever_the_weights():
