@@ -242,7 +242,7 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
     """Prior weights ``kappa_a m_a``: rare secrets borrow from the population (MODEL 1.9).
 
     ``m_a`` is the attribute's distribution over all secrets. Of nested cells ``kappa_a`` maximises
-    the marginal likelihood, in closed form. Cells that cross, or are soft, are spread over their
+    the marginal likelihood, in closed form, with a weak prior against less than one row a value. Cells that cross, or are soft, are spread over their
     values by ``m_a`` first, and the prior never outweighs the rows of an average secret: which
     cell a row shows then depends on its other attributes, and a sharper answer that reads more
     into the cells predicts them better and the people behind them worse.
@@ -312,7 +312,12 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
 
     if abs(loss(low) - loss(high)) < FLAT * max(rows.sum(), 1.0):  # nothing to learn it from
         return float(len(evidence.domain))
-    best = minimize_scalar(loss, bounds=(low, high), method="bounded", options=SEARCH)
+
+    def doubtful(log_kappa: float) -> float:
+        """Rows that show one value only must not say how far secrets differ in the others."""
+        return loss(log_kappa) + 0.5 * max(np.log(marginal.size) - log_kappa, 0.0) ** 2
+
+    best = minimize_scalar(doubtful, bounds=(low, high), method="bounded", options=SEARCH)
     return float(np.exp(best.x))
 
 
