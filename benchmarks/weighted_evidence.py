@@ -13,7 +13,9 @@ An outsider, scikit-learn's multinomial logistic regression, learns from the sam
 their values by the marginal) and predicts the same people; random worlds are the simplest rival.
 Columns: log loss (beliefs cut at 1e-4), ECE in ten bins, the difference to random worlds (attacker)
 or to the logistic regression (learner) with its standard error on the same people, and the CPU time
-of the fit over that of independent evidence, both with the settings that `fit` has by default.
+of the fit over that of independent evidence, both with the settings that `fit` has by default. The
+people of the table are those that learners learned from; where there are others (Adult), who tell a
+good memory from a good prediction, they are scored, too.
 """
 
 from __future__ import annotations
@@ -31,9 +33,12 @@ import anonbayes as ab
 from anonbayes.inference.features import cell_logs
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-ARX = ("adult_5692_k4_l4_local", "adult_5692_k6_l6_global_s0", "adult_30162_k4_l4_local")
+ARX = (
+    "adult_5692_k4_l4_local", "adult_5692_k4_l4_global", "adult_5692_k6_l6_global_s0",
+    "adult_30162_k4_l4_local",
+)  # fmt: skip
 Frame = tuple[pd.DataFrame, str]
-Case = tuple[str, ab.ReleasedTable, pd.DataFrame]
+Case = tuple[str, ab.ReleasedTable, pd.DataFrame, pd.DataFrame | None]
 CUT = 1e-4
 
 
@@ -182,12 +187,17 @@ def cases(names: Iterable[str], *, short: bool) -> Iterator[Case]:
     if "adult" in names and SHARED.exists():
         for name in ARX[: 1 if short else None]:
             people = pd.read_csv(SHARED / f"{name.split('_k')[0]}.csv", sep=";")
+            others = None
+            if name.startswith("adult_5692"):
+                everyone = pd.read_csv(SHARED / "adult_30162.csv", sep=";")
+                inside = np.loadtxt(SHARED / "adult_5692_rows.txt", dtype=int)
+                others = everyone.drop(index=everyone.index[inside])
             table = ab.read_arx(
                 SHARED / "arx" / f"{name}.csv",
                 sensitive="occupation",
                 hierarchies=SHARED / "hierarchies",
             )
-            yield name, table, people
+            yield name, table, people, others
     for name in names:
         if name not in TABLES:
             continue
@@ -200,9 +210,9 @@ def cases(names: Iterable[str], *, short: bool) -> Iterator[Case]:
         kind = "fresh" if TABLES[name] in FRESH else "seen"
         for k, l in ((10, 2),) if short else ((5, 2), (10, 2), (20, 3)):  # noqa: E741
             table = ab.anonymize.mondrian(frame, sensitive, k=k, l=l)
-            yield f"{name} ({kind}), Mondrian k = {k}", table, frame
+            yield f"{name} ({kind}), Mondrian k = {k}", table, frame, None
         if name in RECODED and not short:
-            yield f"{name} ({kind}), recoded k = 5", recoded(frame, sensitive), frame
+            yield f"{name} ({kind}), recoded k = 5", recoded(frame, sensitive), frame, None
 
 
 # -- scores -----------------------------------------------------------------------------------
@@ -249,7 +259,9 @@ def scored(belief: np.ndarray, truth: np.ndarray, rival: np.ndarray | None) -> d
     return out
 
 
-def lines_of(table: ab.ReleasedTable, people: pd.DataFrame) -> Iterator[dict]:
+def lines_of(
+    table: ab.ReleasedTable, people: pd.DataFrame, others: pd.DataFrame | None
+) -> Iterator[dict]:
     truth = np.asarray(table.secret.domain.encode(list(people[table.sensitive])))
     outsider = logistic(table, people)
     cpu, worlds, taken = {}, None, None
@@ -266,6 +278,10 @@ def lines_of(table: ab.ReleasedTable, people: pd.DataFrame) -> Iterator[dict]:
             line = {"belief": f"{who}, {evidence}", **scored(belief, truth, rival)}
             yield line | {"CPU": cpu[evidence] / cpu["independent"]}
         taken = post.evidence_weights
+        if others is not None:
+            secret = np.asarray(table.secret.domain.encode(list(others[table.sensitive])))
+            found = scored(post.learner(others).to_numpy(), secret, logistic(table, others))
+            yield {"belief": f"learner of others, {evidence}", **found}
     assert worlds is not None and taken is not None
     yield {"belief": "random worlds", **scored(worlds, truth, None)}
     if outsider is not None:
@@ -278,8 +294,8 @@ def main(*, short: bool = False, tables: Iterable[str] = ()) -> None:
     names = [x for name in (tables or ("seen", "fresh")) for x in groups.get(name, [name])]
     if short:
         names = ["clinic", "affairs"]
-    for name, table, people in cases(names, short=short):
-        frame = pd.DataFrame(lines_of(table, people)).set_index("belief")
+    for name, table, people, others in cases(names, short=short):
+        frame = pd.DataFrame(lines_of(table, people, others)).set_index("belief")
         print(f"\n{name}: {table.n_rows:,} rows, {table.n_groups} groups")
         shown = frame.map(lambda v: v if isinstance(v, str) else "" if pd.isna(v) else f"{v:.3f}")
         print(shown.to_string(), flush=True)

@@ -242,10 +242,11 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
     """Prior weights ``kappa_a m_a``: rare secrets borrow from the population (MODEL 1.9).
 
     ``m_a`` is the attribute's distribution over all secrets. Of nested cells ``kappa_a`` maximises
-    the marginal likelihood, in closed form, with a weak prior against less than one row a value. Cells that cross, or are soft, are spread over their
-    values by ``m_a`` first, and the prior never outweighs the rows of an average secret: which
-    cell a row shows then depends on its other attributes, and a sharper answer that reads more
-    into the cells predicts them better and the people behind them worse.
+    the marginal likelihood, in closed form, with a weak prior against less than one row a value.
+    Cells that cross, or are soft, are spread over their values by ``m_a`` first, and the prior
+    never outweighs the rows of an average secret: which cell a row shows then depends on its other
+    attributes, and a sharper answer that reads more into the cells predicts them better and the
+    people behind them worse.
 
     Parameters
     ----------

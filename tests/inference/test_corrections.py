@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 import anonbayes as ab
 from anonbayes.inference.corrections import learn_corrections
 from anonbayes.inference.dirichlet import resolve_prior
-from anonbayes.inference.features import Features, marginal_of
+from anonbayes.inference.features import Features, marginal_of, pooled_beta
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import choose_evidence
 
@@ -117,3 +117,17 @@ def test_product_tables_need_none() -> None:
         assert taken is not None
         gains.append(0.0 if taken.corrections is None else taken.corrections.gain)
     assert max(gains) < 0.003
+
+
+def test_one_value_in_clear_does_not_tell_secrets_apart_in_the_others() -> None:
+    """Local recoding shows the common value, or all: what is not seen is not read as a difference.
+
+    Without rows that show another value, the marginal likelihood alone would take no pooling at
+    all, and a secret whose rows are all hidden would own the rare values.
+    """
+    rows = [("0", "x")] * 60 + [("0", "y")] * 60 + [("{0, 1, 2}", s) for s in "xyz" * 20]
+    frame = pd.DataFrame(rows, columns=["a", "secret"])
+    released = ab.ReleasedTable.horizontal(frame, "secret", domains={"a": ["0", "1", "2"]})
+    beta, kappa = pooled_beta(released, resolve_prior(released))
+    assert kappa[0] > 1.0
+    assert beta["a"].shape == (3, 3)
