@@ -148,13 +148,17 @@ SHOWN = {
 
 @asks(
     "assessment",
-    *(replace(flag, needed=flag.name == "cleartext") for flag in CLEARTEXT),
+    option(
+        "cleartext.file", "--cleartext", needed=True,
+        about="Cleartext: the people of the tables before anonymization.",
+    ),
+    *CLEARTEXT[1:],
     *(flag for flag in RELEASE if flag.name not in ("anatomy", "drop")),
     HARM,
     *SAMPLER,
     option("threats.measure", "--threat", values=THREATS),
     *THREAT_LIMITS,
-)
+)  # fmt: skip
 def compare(
     asked: Asked,
     releases: Annotated[

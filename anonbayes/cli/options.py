@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from anonbayes.scenario.load import Scenario
 
 Command = TypeVar("Command", bound=Callable[..., None])
-FILES, MODEL, LIMITS, RESULTS = "Files", "Model", "Limits (exit code 3 beyond them)", "Results"
+FILES, SCHEME, MODEL, RESULTS = "Files", "Scheme", "Model", "Results"
+LIMITS = "Limits (exit code 3 beyond them)"
 """Headings under which the help shows options."""
 PANELS = {
-    "release": FILES, "cleartext": FILES, "others": FILES, "also": FILES, "sample": FILES,
-    "seed": MODEL, "model": MODEL, "threats": MODEL, "attackers": MODEL, "population": MODEL,
-    "limits": LIMITS, "outputs": RESULTS,
+    "sep": FILES, "encoding": FILES, "decimal": FILES, "missing": FILES, "hierarchies": FILES,
+    "scheme": SCHEME, "k": SCHEME, "l": SCHEME, "local": SCHEME, "suppression": SCHEME,
+    "quasi_identifiers": SCHEME, "release": FILES, "cleartext": FILES, "others": FILES,
+    "also": FILES, "sample": FILES, "seed": MODEL, "model": MODEL, "threats": MODEL,
+    "attackers": MODEL, "limits": LIMITS, "outputs": RESULTS,
 }  # fmt: skip
+"""Heading of a key, by its last word or its section."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -104,8 +108,9 @@ class Flag:
         about += " May be repeated." if many and is_option else ""
         make: dict[str, Any] = {"help": about, "metavar": self.metavar}
         # What most people need comes first.
-        first = needed or self.keys == ("cleartext.file",)
-        make["rich_help_panel"] = None if first else PANELS.get(self.keys[0].split(".")[0])
+        if is_option and not needed and self.keys != ("cleartext.file",):
+            words = self.keys[0].split(".")
+            make["rich_help_panel"] = PANELS.get(words[-1]) or PANELS.get(words[0])
         if self.values is not None:
             make["autocompletion"] = completer(self.values)
         info = typer.Option(*self.names, **make) if is_option else typer.Argument(**make)

@@ -43,7 +43,7 @@ GROUP = "group"
     option(
         "release.sensitive",
         needed=True,
-        about="Sensitive column, published unchanged; repeat for several (each is l-diverse).",
+        about="Sensitive column, published unchanged; of several, each is l-diverse.",
     ),
     option("release.scheme", values=SCHEMES, default="mondrian"),
     option("release.k", "--k", "-k"),

@@ -144,7 +144,7 @@ class AssessmentLimits(Section):
         f"{', '.join(PRESETS)}.", None,
     )  # fmt: skip
     require_convergence: bool | None = key(
-        "Whether the chains must be trustworthy; the default wherever another limit is set.", None
+        "Require chains that can be trusted; the default wherever another limit is set.", None
     )
 
     def check(self) -> Iterator[str]:

@@ -144,7 +144,9 @@ class Release(Section):
         "its own) or drop (its row is left out).", "error",
     )  # fmt: skip
     scheme: Scheme | None = key(
-        "How the cleartext is anonymized: mondrian, recode, anatomy or, in files, columns.", None
+        "How the cleartext is anonymized: mondrian, recode or anatomy; in a scenario file also "
+        "columns, each in a way of its own.",
+        None,
     )
     sensitive: OneOrMore = key("Sensitive column; several are joined into one.", ())
     hierarchies: Directory | None = key("Directory of ARX hierarchy files.", None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SampleFile(Section):
     """The sample, one person per line."""
 
-    file: File = key("Delimited UTF-8 file with one person per line.")
+    file: File = key("Sample: delimited UTF-8 text with one person per line.")
     sep: str = key("Separator of the file.", ";")
     attributes: Several[str] = key("Columns that an intruder may know; by default all.", ())
     drop: Several[str] = key("Columns to leave out.", ())

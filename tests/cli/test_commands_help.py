@@ -104,13 +104,13 @@ def test_help_is_quick():
 
 
 def test_completed_names_are_those_of_the_package():
-    from anonbayes.risk import comparison, limits
+    from anonbayes.risk import comparison, measures
     from anonbayes.scenario import choices, release
 
     assert ab.datasets.available()["kind"].to_dict() == choices.DATASETS
     assert set(release.CHANNELS) <= set(MECHANISMS)
     assert set(choices.THREATS) == set(comparison.THREATS)
-    assert set(choices.PRESETS) == set(limits.PRESETS)
+    assert set(choices.PRESETS) == set(measures.PRESETS)
     channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
     assert set(choices.ESTIMATORS) >= set(channel.methods)
     assert set(choices.SCHEMES) == set(release.SCHEMES) - {"columns"}
