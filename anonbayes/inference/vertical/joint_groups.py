@@ -265,7 +265,7 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
         def work(i: int) -> None:
             m = pieces[i]
             match_people(
-                m.pointer_one, m.item_one, m.pointer_two, m.item_two, steps,
+                m.pointer_one, m.item_one, m.pointer_two, m.item_two, MOST_ALIKE, steps,
                 sides[m.one], of_one, to_one, sides[m.two], of_two, to_two, unused,
             )  # fmt: skip
 
@@ -353,8 +353,8 @@ def average(
 
 @njit(cache=True, nogil=True)
 def match_people(
-    pointer_one: Ints, item_one: Ints, pointer_two: Ints, item_two: Ints, lattice: Lattice,
-    one: LinkSide, told_one: Floats, to_one: Floats,
+    pointer_one: Ints, item_one: Ints, pointer_two: Ints, item_two: Ints, most_alike: int,
+    lattice: Lattice, one: LinkSide, told_one: Floats, to_one: Floats,
     two: LinkSide, told_two: Floats, to_two: Floats, rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Set what the counterparts of each item say, summed over who may be whom.
@@ -366,7 +366,7 @@ def match_people(
     widest = 1
     for p in range(len(pointer_one) - 1):
         n = max(pointer_one[p + 1] - pointer_one[p], pointer_two[p + 1] - pointer_two[p])
-        widest = max(widest, min(n, MOST_ALIKE))
+        widest = max(widest, min(n, most_alike))
     space = marginal_space(lattice.block, widest)
     agree = np.empty((widest, widest))
     room = np.empty(max(one.columns.max(), two.columns.max()) + 1)
@@ -374,7 +374,7 @@ def match_people(
         a, b = pointer_one[p], pointer_two[p]
         n_one, n_two = pointer_one[p + 1] - a, pointer_two[p + 1] - b
         n = max(n_one, n_two)
-        if n > MOST_ALIKE:
+        if n > most_alike:
             own, other = item_one[a : a + n_one], item_two[b : b + n_two]
             _hear_all(own, other, one, to_one, two, told_two, room)
             _hear_all(other, own, two, to_two, one, told_one, room)
