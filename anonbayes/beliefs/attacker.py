@@ -75,7 +75,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
     """
     editions = post.editions
     if editions is not None and editions.worlds is not None:
-        weights, records = editions.worlds.attacker(victims)
+        weights, records = editions.worlds.expected(victims)
         return weights[:, : len(post.table.secret.domain)], None, records
     if editions is not None and (editions.apart or editions.linked is not None):
         if editions.linked is None:
@@ -153,7 +153,7 @@ def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
     if editions is None:
         return random_world_weights(post.table, victims)
     if editions.worlds is not None:
-        weights, records = editions.worlds.random(victims)
+        weights, records = editions.worlds.expected(victims, evenly=True)
         return weights[:, : len(post.table.secret.domain)], records
     owned = None if editions.joint is None else editions.joint.worlds
     weights, records = random_world_weights(post.table, victims, owned)

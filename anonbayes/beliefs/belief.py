@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.attacker import attacker_weights, draw_weights, matched, worlds_apart
 from anonbayes.beliefs.learner import learner_weights, weight_draws
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
@@ -109,10 +109,7 @@ def belief_intervals(
     drawn = np.stack([normalise(d[pick]) for d in belief_draws(post, victims, draws)])
     tail = (1 - probability) / 2
     ends = np.nanquantile(drawn, (tail, 1 - tail), axis=0)[:, victims.inverse]
-    values = pd.Index(
-        post.table.secret.domain.values, name=post.table.sensitive, tupleize_cols=False
-    )
-    labels = values
+    labels = values = _secrets(post.table)
     if victims.index is not None:
         labels = pd.MultiIndex.from_product([victims.index, values])
     return pd.DataFrame({"lower": ends[0].ravel(), "upper": ends[1].ravel()}, index=labels)
@@ -165,14 +162,19 @@ def _labelled(
     error = np.zeros_like(belief)
     if batches is not None:
         error = standard_error(normalise(batches), n_chains)[victims.inverse]
-    values = pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
-    if victims.index is None:
-        out: pd.Series | pd.DataFrame = pd.Series(belief[0], index=values, name=name)
-        out.attrs["mcse"] = MonteCarloErrors(pd.Series(error[0], index=values, name="mcse"))
-        return out
-    out = pd.DataFrame(belief, index=victims.index, columns=values)
-    out.attrs["mcse"] = MonteCarloErrors(pd.DataFrame(error, index=victims.index, columns=values))
+
+    def labelled(numbers: Floats, title: str) -> pd.Series | pd.DataFrame:
+        if victims.index is None:
+            return pd.Series(numbers[0], index=_secrets(table), name=title)
+        return pd.DataFrame(numbers, index=victims.index, columns=_secrets(table))
+
+    out = labelled(belief, name)
+    out.attrs["mcse"] = MonteCarloErrors(labelled(error, "mcse"))
     return out
+
+
+def _secrets(table: ReleasedTable) -> pd.Index:
+    return pd.Index(table.secret.domain.values, name=table.sensitive, tupleize_cols=False)
 
 
 # -- draw by draw -------------------------------------------------------------------------------
@@ -182,25 +184,12 @@ def _labelled(
 
 
 def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tuple[Floats, Floats]]:
-    """Attacker and learner under single draws, spread evenly over all chains; not normalised.
+    """Unnormalised attacker and learner, ``(victims, S)`` each, under single draws.
 
-    Parameters
-    ----------
-    post : Posterior
-        The posterior.
-    victims : Victims
-        What is known about whom.
-    draws : int
-        Number of draws to use, at most all.
-
-    Yields
-    ------
-    attacker, learner : numpy.ndarray
-        Shape ``(victims, S)`` each.
+    At most `draws` of all draws are taken, spread evenly over the chains.
     """
     table = post.table
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2:
-        raise ModelError(f"draws={draws!r} must be a whole number of at least 2.")
+    read_whole("draws", draws, least=2, error=ModelError)
     if post.editions is not None:
         raise ModelError("Intervals are available for a single release only; fit it alone.")
     total = post.n_chains * post.n_draws

@@ -31,14 +31,9 @@ __all__ = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
-# Averages over draws with their Monte-Carlo error, by batch means.
-#
-# Draws of all chains are cut into batches of successive draws. A belief computed from each batch
-# scatters around the one computed from all draws; the scatter over the square root of the number of
-# batches is its standard error, autocorrelation within batches included.
-
 BATCHES = 20
+"""Stretches of successive draws. Beliefs from each scatter around those from all draws: divided by
+the root of their number, that is the standard error, autocorrelation within batches included."""
 
 
 def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
@@ -86,10 +81,6 @@ def standard_error(batches: Floats, n_chains: int) -> Floats:
         means = batches.reshape(n_chains, -1, *batches.shape[1:]).mean(axis=1)
         error = np.maximum(error, means.std(axis=0, ddof=1) / np.sqrt(n_chains))
     return error
-
-
-# -------------------------------------------------------------------------------------------------
-# What somebody knows about a victim's nonsensitive values.
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,14 +251,7 @@ def by_secret(told: Floats, one: ReleasedTable, two: ReleasedTable) -> Floats:
 def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | None) -> Ints:
     """Codes of the groups that victims are known to be in, -1 where that is missing.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        A vertical table.
-    group : label, or sequence of labels
-        One for all, or one each.
-    size, index
-        Number of victims, and their labels for messages.
+    `group` is one label for all, or one each; `index` labels the victims in messages.
     """
     if table.scheme != "vertical":
         raise TableError(
@@ -283,7 +267,7 @@ def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | N
     spelled = {str(label): code for label, code in place.items()}
     if len(spelled) < len(place):  # 1 and "1" are two groups
         spelled = {}
-    found = np.empty(size, dtype=np.int64)
+    out = np.empty(size, dtype=np.int64)
     for row, label in enumerate(labels):
         code = -1 if is_missing(label) else place.get(label)
         if code is None and isinstance(label, str):  # read from a file of texts
@@ -291,8 +275,8 @@ def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | N
         if code is None:
             who = "" if index is None else f" of victim {index[row]!r}"
             raise TableError(f"The table has no group {label!r}{who}. {nearest(label, place)}")
-        found[row] = code
-    return found
+        out[row] = code
+    return out
 
 
 def _knowledge(
@@ -304,23 +288,19 @@ def _knowledge(
         return np.zeros(size, dtype=np.int64), sparse.csr_array(np.ones((1, len(domain))))
     parser = CellParser(domain, missing="unknown")
     position: dict[Any, int] = {}
-    rows: list[Ints] = []
-    data: list[Floats] = []
+    pieces: list[tuple[Ints, Floats]] = []
     codes = np.empty(size, dtype=np.int64)
     for i, cell in enumerate(cells):
         key = _key(cell)
         if key not in position:
-            place = None if index is None else index[i]
-            members, weight = _parse(parser, cell, place)
-            position[key] = len(rows)
-            rows.append(members)
-            data.append(weight)
+            position[key] = len(pieces)
+            pieces.append(_parse(parser, cell, None if index is None else index[i]))
         codes[i] = position[key]
-    indptr = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
-    matrix = sparse.csr_array(
-        (np.concatenate(data), np.concatenate(rows), indptr), shape=(len(rows), len(domain))
-    )
-    return codes, matrix
+    members, data = zip(*pieces, strict=True)
+    indptr = np.cumsum([0, *map(len, members)])
+    shape = (len(pieces), len(domain))
+    parts = (np.concatenate(data), np.concatenate(members), indptr)
+    return codes, sparse.csr_array(parts, shape=shape)
 
 
 def _key(cell: Any) -> Any:
@@ -365,13 +345,8 @@ def secret_weights(
 ) -> Floats | None:
     """Weights of the sensitive values that express further knowledge of a victim's secret.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        The table whose sensitive values are meant.
-    secret : mapping or set, optional
-        ``{value: weight}``, where omitted values have weight 1 (``{"HIV": 0}``: not HIV), or the
-        set of possible values.
+    ``{value: weight}``, where omitted values have weight 1 (``{"HIV": 0}``: not HIV), or the set of
+    possible values.
 
     Examples
     --------

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.victims import Victims
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worlds", "list_worlds", "log_evidence"]
 
-MOST_ROWS, MOST_STATES, MOST_WORLDS = 40, 20_000, 2_000
+MOST_ROWS, MOST_STATES, MOST_WORLDS = 40, 5_000, 2_000
 """Rows of all releases, and different worlds on the way and in the end, that are listed at most."""
 
 OUTSIDE = -1
@@ -43,10 +44,11 @@ class TooManyError(Exception):
 
 
 class Person(NamedTuple):
-    """Somebody in a world: secret, group in the first release, key, and what is shown.
+    """Somebody in a world, or a row of a release: secret, group, key, and what is shown.
 
-    Who is not in the first release is `OUTSIDE` of its groups. `key` is -1 where people are matched
-    by their records; `shown` has the number of a vector of weights for each attribute.
+    The group is that in the first release; who is not in it is `OUTSIDE`. `key` is -1 where people
+    are matched by their records, `secret` in rows of an Anatomy; `shown` has the number of a vector
+    of weights for each attribute.
     """
 
     secret: int
@@ -59,11 +61,12 @@ World = tuple[tuple[Person, int], ...]
 """Different people and how many there are of each."""
 
 
-def log_evidence(beta: Floats, weights: Floats) -> float:
+def log_evidence(beta: Floats, weights: Floats, most: float = math.inf) -> float:
     """``log E[prod_j sum_k w_j(k) pi(k)]`` for ``pi ~ Dir(beta)``, by urns.
 
     Drawn one after the other, the next value is k with chance ``(beta_k + n_k) / (beta_0 + n)``;
-    ways to the same counts are added up. Values that all weights treat alike are one.
+    ways to the same counts are added up. Values that all weights treat alike are one. More than
+    `most` different counts are too many.
 
     Examples
     --------
@@ -84,7 +87,7 @@ def log_evidence(beta: Floats, weights: Floats) -> float:
             for k, weight in options:
                 new = (*counts[:k], counts[k] + 1, *counts[k + 1 :])
                 after[new] += mass * weight * (lumped[k] + counts[k]) / (start + number)
-        if len(after) > MOST_STATES:
+        if len(after) > most:
             raise TooManyError
         states = after
     total = sum(states.values())
@@ -164,17 +167,8 @@ class Worlds:
             log[w] -= _log_rising(self.prior.alpha.sum(), counts.sum())
             for s in np.flatnonzero(counts).tolist():
                 shown = _shown(world, s)
-                log[w] += sum(self._log(a, s, column) for a, column in enumerate(shown))
-        share = np.exp(log - log.max())
-        return np.asarray(share / share.sum())
-
-    def attacker(self, victims: Victims) -> tuple[Floats, Ints]:
-        """Expected rows of the first release that are each victim's, by secret, and whose fit."""
-        return self._expected(victims, uniform=False)
-
-    def random(self, victims: Victims) -> tuple[Floats, Ints]:
-        """The same where every cleartext counts the same, however probable."""
-        return self._expected(victims, uniform=True)
+                log[w] += sum(self._log(a, s, x, MOST_STATES) for a, x in enumerate(shown))
+        return np.asarray(softmax(log))
 
     def learner(self, victims: Victims) -> Floats:
         """``p_L(s, what is known)`` of the population."""
@@ -193,34 +187,37 @@ class Worlds:
                     out[v, s] += share * weight[s] / weight.sum() * math.exp(log)
         return out
 
-    def _expected(self, victims: Victims, *, uniform: bool) -> tuple[Floats, Ints]:
+    def expected(self, victims: Victims, *, evenly: bool = False) -> tuple[Floats, Ints]:
+        """Expected rows of the first release that are each victim's, by secret, and whose fit.
+
+        Random worlds count every cleartext `evenly`, however probable.
+        """
         out = np.zeros((len(victims), len(self.prior.alpha)))
         fitting = np.zeros(len(victims), dtype=np.int64)
         known = self._numbers(victims)
         groups = np.full(len(victims), -1) if victims.group is None else victims.group
-        share = self._evenly if uniform else self.share
+        share = self._even_share if evenly else self.share
         for w, world in enumerate(self.worlds):
             for v, numbers in enumerate(known):
                 for person, count in world:
                     met = self._weights.meet(person.shown, numbers)
-                    if met is None or person.group == OUTSIDE:
-                        continue
-                    if groups[v] >= 0 and groups[v] != person.group:
+                    there = person.group != OUTSIDE and groups[v] in (-1, person.group)
+                    if met is None or not there:
                         continue
                     fitting[v] += 1
-                    fit = self._size(met) - self._size(person.shown)
-                    if not uniform:
+                    if evenly:
+                        fit = self._size(met) - self._size(person.shown)
+                    else:
                         fit = self._fit(world, person, met)
                     out[v, person.secret] += share[w] * count * math.exp(fit)
         return out, fitting
 
     @cached_property
-    def _evenly(self) -> Floats:
+    def _even_share(self) -> Floats:
         """Number of cleartexts of each world, as a share."""
         log = np.log(self.ways)
         log += [sum(n * self._size(person.shown) for person, n in world) for world in self.worlds]
-        share = np.exp(log - log.max())
-        return np.asarray(share / share.sum())
+        return np.asarray(softmax(log))
 
     def _size(self, shown: tuple[int, ...]) -> float:
         """Log of the number of records that a person may have."""
@@ -243,13 +240,13 @@ class Worlds:
             counts[person.secret] += number
         return counts
 
-    def _log(self, a: int, secret: int, shown: tuple[int, ...]) -> float:
+    def _log(self, a: int, secret: int, shown: tuple[int, ...], most: float = math.inf) -> float:
         """`log_evidence` of the people with one secret, by what is shown of one attribute."""
         key = (a, secret, tuple(sorted(x for x in shown if x)))  # 0 rules nothing out
         if key not in self._known:
             beta = list(self.prior.beta.values())[a][secret]
             vectors = [self._weights.vectors[a][x] for x in key[2]]
-            self._known[key] = log_evidence(beta, np.array(vectors)) if vectors else 0.0
+            self._known[key] = log_evidence(beta, np.array(vectors), most) if vectors else 0.0
         return self._known[key]
 
     def _numbers(self, victims: Victims) -> list[tuple[int, ...]]:
@@ -281,15 +278,6 @@ def _log_rising(start: float, number: float) -> float:
 # -- listing --------------------------------------------------------------------------------------
 
 
-class _Row(NamedTuple):
-    """Row of a release: its secret (-1 in an Anatomy), its group, its key, and what it shows."""
-
-    secret: int
-    group: int
-    key: int
-    shown: tuple[int, ...]
-
-
 def list_worlds(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Worlds | None:
     """List all worlds in which several small releases are true; None if there are too many.
 
@@ -319,8 +307,8 @@ def list_worlds(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Worl
     states: dict[World, float] = {(): 1.0}
     try:
         for e, table in enumerate(tables):
-            rows = _rows(table, secrets, values, weights, None if keys is None else keys[e])
-            stock = _stock(table, secrets)
+            key = np.full(table.n_rows, -1) if keys is None else keys[e]
+            rows, stock = _rows(table, secrets, values, weights, key)
             fewest = max(0, len(rows) - sum(n for _, n in next(iter(states))))
             for new in range(fewest, len(rows) + 1):
                 if found := _extend(states, rows, stock, weights, new, first=e == 0):
@@ -367,9 +355,9 @@ def _rows(
     secrets: list[str],
     values: dict[str, list[str]],
     weights: _Weights,
-    keys: Ints | None,
-) -> list[_Row]:
-    """Rows of a release, alike ones next to each other, group by group."""
+    key: Ints,
+) -> tuple[list[Person], dict[int, tuple[int, ...]]]:
+    """Rows of a release, group by group, and the secrets that groups of an Anatomy deal out."""
     shown = np.zeros((table.n_rows, len(values)), dtype=np.int64)
     for a, name in enumerate(values):
         if name in table.columns:
@@ -379,23 +367,15 @@ def _rows(
             cells[:, at] = column.evidence.matrix.toarray()
             shown[:, a] = np.array([weights.number(a, cell) for cell in cells])[column.codes]
     place = np.array([secrets.index(x) for x in table.secret.domain.labels])
-    vertical = table.scheme == "vertical"
-    secret = np.full(table.n_rows, -1) if vertical else place[table.secret_codes]
-    group = table.group_codes if vertical else np.zeros(table.n_rows, dtype=np.int64)
-    key = np.full(table.n_rows, -1) if keys is None else keys
+    secret, group, stock = place[table.secret_codes], np.zeros(table.n_rows, dtype=np.int64), {}
+    if table.scheme == "vertical":
+        counts = np.zeros((table.n_groups, len(secrets)), dtype=np.int64)
+        np.add.at(counts, (table.group_codes, secret), 1)
+        stock = {g: tuple(part) for g, part in enumerate(counts.tolist())}
+        secret, group = np.full(table.n_rows, -1), table.group_codes.astype(np.int64)
     each = zip(secret.tolist(), group.tolist(), key.tolist(), shown.tolist(), strict=True)
-    rows = [_Row(s, g, k, tuple(x)) for s, g, k, x in each]
-    return sorted(rows, key=lambda row: (row.group, row.shown, row.secret, row.key))
-
-
-def _stock(table: ReleasedTable, secrets: list[str]) -> dict[int, tuple[int, ...]]:
-    """Secrets that each group of an Anatomy has to deal out."""
-    if table.scheme != "vertical":
-        return {}
-    place = np.array([secrets.index(x) for x in table.secret.domain.labels])
-    counts = np.zeros((table.n_groups, len(secrets)), dtype=np.int64)
-    np.add.at(counts, (table.group_codes, place[table.secret_codes]), 1)
-    return {g: tuple(part) for g, part in enumerate(counts.tolist())}
+    rows = [Person(s, g, k, tuple(x)) for s, g, k, x in each]
+    return sorted(rows, key=lambda row: (row.group, row)), stock
 
 
 class _State(NamedTuple):
@@ -408,7 +388,7 @@ class _State(NamedTuple):
 
 
 def _extend(
-    worlds: dict[World, float], rows: list[_Row], stock: dict[int, tuple[int, ...]],
+    worlds: dict[World, float], rows: list[Person], stock: dict[int, tuple[int, ...]],
     weights: _Weights, most_new: int, *, first: bool,
 ) -> dict[World, float]:  # fmt: skip
     """Add a release to worlds, row by row, with at most so many people who are new."""
@@ -433,7 +413,7 @@ def _extend(
 
 
 def _places(
-    state: _State, row: _Row, weights: _Weights, most_new: int, *, first: bool
+    state: _State, row: Person, weights: _Weights, most_new: int, *, first: bool
 ) -> Iterator[tuple[_State, int]]:
     """Who may own a row, and in how many ways."""
 
