@@ -207,10 +207,6 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
         codes = np.concatenate([one.codes.astype(np.int64), place[values][two.codes]])
         return Column(Evidence(one.domain, labels, sparse.csr_array(cells)), codes)
 
-    def lines(of: ReleasedTable) -> Ints:
-        ones = np.ones(of.n_lines, dtype=np.int64)
-        return ones if of.weights is None else of.weights.astype(np.int64)
-
     outside = np.full(register.n_lines, -1, dtype=np.int32)
     return ReleasedTable(
         scheme="horizontal",
@@ -220,7 +216,12 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
         group_codes=np.concatenate([table.group_codes, outside]),
         group_labels=table.group_labels,
         group_name=table.group_name,
-        weights=np.concatenate([lines(table), lines(register)]),
+        weights=np.concatenate(
+            [
+                np.ones(t.n_lines, dtype=np.int64) if t.weights is None else t.weights
+                for t in (table, register)
+            ]
+        ),
     )
 
 
@@ -467,15 +468,8 @@ class Register:
     def remark(self, victims: Victims, record: Ints, secret: Ints, people: Ints) -> str | None:
         """Warn if the people asked about are in the register: that would be linkage.
 
-        People of the same population share record and secret with somebody of the register by
-        chance, as often as the register's own people do with each other.
-
-        Parameters
-        ----------
-        victims : Victims
-            Their records.
-        record, secret, people : numpy.ndarray
-            Distinct pairs of record and secret, and how many people have each.
+        They are given by distinct pairs of record and secret, and how many people have each. Some
+        are in it by chance: as often as the register's own people share record and secret.
         """
         whole, values = victims.whole_records()
         known = whole[record]

@@ -7,6 +7,7 @@ people; a prior of their own. `attackers` assesses one release against several o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -47,6 +48,8 @@ SHOWN = {
     "doubled": "at least twice as certain",
     "sure": "sure beyond 90 %",
 }
+
+WHOLE = "all attributes of a person"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +101,7 @@ class Actor:
     @classmethod
     def stranger(cls) -> Actor:
         """Somebody who has a person's whole record, and nothing else."""
-        return cls("stranger", about="Knows all attributes of a person, and that they are in the "
-                   "table.")  # fmt: skip
+        return cls("stranger", about=f"Knows {WHOLE}, and that they are in the table.")
 
     @classmethod
     def neighbour(cls, *attributes: str, name: str = "neighbour") -> Actor:
@@ -108,26 +110,26 @@ class Actor:
             raise AnonbayesError(
                 "Name the attributes that a neighbour knows one by one: neighbour('age', 'sex')."
             )
-        return cls(name, attributes, about=f"Knows {', '.join(attributes)} of a person, and that "
-                   "they are in the table.")  # fmt: skip
+        known = f"Knows {', '.join(attributes)} of a person, and that they are in the table."
+        return cls(name, attributes, about=known)
 
     @classmethod
     def insider(cls, group: str = "group") -> Actor:
         """Somebody who knows a person's group in an Anatomy: a column of the cleartext."""
-        return cls("insider", group=group, about="Knows all attributes of a person, and the group "
-                   "of the Anatomy that they are in.")  # fmt: skip
+        about = f"Knows {WHOLE}, and the group of the Anatomy that they are in."
+        return cls("insider", group=group, about=about)
 
     @classmethod
     def register_holder(cls, register: pd.DataFrame) -> Actor:
         """Somebody who holds the cleartext of other people of the population."""
-        return cls("register holder", register=register, about="Knows all attributes of a person, "
-                   f"and {len(register):,} other people of the population in clear.")  # fmt: skip
+        about = f"Knows {WHOLE}, and {len(register):,} other people of the population in clear."
+        return cls("register holder", register=register, about=about)
 
     @classmethod
     def collector(cls, *also: ReleasedTable, people: People = "records") -> Actor:
         """Somebody who holds further releases about the same people."""
-        return cls("collector", also=also, people=people, about="Knows all attributes of a person, "
-                   f"and holds {len(also)} more of the releases about them.")  # fmt: skip
+        about = f"Knows {WHOLE}, and holds {len(also)} more of the releases about them."
+        return cls("collector", also=also, people=people, about=about)
 
     def check(self, table: ReleasedTable) -> None:
         """Raise `AnonbayesError` if something is known of what the table does not have."""
@@ -142,17 +144,7 @@ class Actor:
                 _labels(self, table.domains[name], level)
 
     def knowledge(self, domain: Domain, codes: Ints, seed: int) -> Known | None:
-        """What is known of an attribute, row by row; None where it is the value itself.
-
-        Parameters
-        ----------
-        domain : Domain
-            The attribute.
-        codes : numpy.ndarray
-            Codes of the true values.
-        seed : int
-            Of the noise.
-        """
+        """What is known of an attribute, by codes of true values; None where it is the value."""
         name = domain.name
         if name in self.noisy:
             channel = self.noisy[name]
@@ -345,15 +337,14 @@ def attackers(
     True
     """
     chosen = (Actor.stranger(),) if actors is None else tuple(actors)
-    names = [actor.name for actor in chosen]
-    for name in names:
-        if names.count(name) > 1:
-            raise AnonbayesError(f"Two attackers are called {name!r}; give each its own name.")
     if not chosen:
         raise AnonbayesError("actors= is empty; name at least one attacker.")
+    name, times = Counter(actor.name for actor in chosen).most_common(1)[0]
+    if times > 1:
+        raise AnonbayesError(f"Two attackers are called {name!r}; give each its own name.")
     for actor in chosen:
         actor.check(table)
-    found, shared = {}, post
+    risks, shared = {}, post
     for actor in chosen:
         own = {"alpha": actor.alpha, "beta": actor.beta, "register": actor.register}
         more = {k: v for k, v in own.items() if v is not None}
@@ -365,8 +356,8 @@ def attackers(
         else:
             shared = fit(table, seed=seed, **settings) if shared is None else shared
             of_actor = shared
-        found[actor.name] = assess(
+        risks[actor.name] = assess(
             of_actor, people, harm=harm, weights=weights, group=actor.group,
             knowledge=partial(actor.knowledge, seed=seed or 0),
         )  # fmt: skip
-    return Attackers(chosen, found)
+    return Attackers(chosen, risks)
