@@ -49,6 +49,8 @@ from .inference.model import build_model as build_model
 from .inference.posterior import Posterior as Posterior
 from .inference.sbc import Ranks as Ranks
 from .inference.sbc import sbc as sbc
+from .inference.vertical.parts import PartsFit as PartsFit
+from .inference.vertical.parts import fit_parts as fit_parts
 from .notions.consequences import compose as compose
 from .notions.consequences import integrate as integrate
 from .notions.consequences import post_process as post_process

@@ -9,25 +9,30 @@ workers that hold their groups, and measured against threads that share the memo
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from anonbayes.cluster import local_client
 from anonbayes.inference.dirichlet import draw_log_simplexes, simplex_bounds
 from anonbayes.inference.vertical.block import lattice
 from anonbayes.inference.vertical.chain import VerticalChain
 from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout
+from anonbayes.inference.vertical.parts import fit_parts
 from anonbayes.inference.vertical.sweeps import (
     block_sweep,
     collapsed_sweep,
     powers,
     swap_sweep,
 )
+from benchmarks.speed import resident
 
 ATTRIBUTES, CATEGORIES, SECRETS, GROUP = 6, 12, 15, 4
 CORES, MACHINES = 16, 8
@@ -191,6 +196,31 @@ def arithmetic(per_row: float, added: float) -> None:
     print(f"  A cluster is as fast as one of its machines at {equal:,.0f} rows.")
 
 
+def in_parts(client, rows: int, parts: int = 4, folds: int = 5) -> None:
+    """Print what travels, and what the client takes, where workers read an Anatomy in parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for i in range(parts):
+            layout = made_up(rows // parts, i)
+            names = [f"a{a}" for a in range(ATTRIBUTES)]
+            items = pd.DataFrame(layout.items.astype(int), columns=names)
+            pair = Path(folder, f"items{i}.parquet"), Path(folder, f"secrets{i}.parquet")
+            items.assign(g=layout.groups).to_parquet(pair[0])
+            pd.DataFrame({"g": layout.groups, "secret": layout.secrets}).to_parquet(pair[1])
+            paths.append(pair)
+        del items, layout
+        Path("/proc/self/clear_refs").write_text("5")  # forget the largest size so far
+        base, cpu = resident("VmRSS"), time.process_time()
+        found = fit_parts(paths, sensitive="secret", group="g", client=client, folds=folds)
+    cells = ATTRIBUTES * CATEGORIES * SECRETS
+    print(
+        f"  {found.n_rows:>9,} rows in {parts} parts, {folds} folds, {cells:,} cells: "
+        f"{found.rounds} rounds, out {found.sent / found.rounds:,.0f} and back "
+        f"{found.received / found.rounds:,.0f} bytes per round; the client took "
+        f"{time.process_time() - cpu:.1f} CPU s and {resident('VmHWM') - base:.0f} MB"
+    )
+
+
 def main(*, short: bool = False) -> None:
     sizes = (10_000, 200_000) if short else (10_000, 100_000, 1_000_000, 10_000_000)
     used = 0.0
@@ -202,4 +232,7 @@ def main(*, short: bool = False) -> None:
             one_task_per_shard(client, rows, 10 if short else 40)
             for rows in (sizes[:1] if short else sizes[:3])
         ]
+        print("\nWeighted evidence of an Anatomy that two workers read in parts")
+        for rows in (8_000,) if short else (40_000, 400_000):
+            in_parts(client, rows)
     arithmetic(used, min(added))
