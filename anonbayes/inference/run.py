@@ -208,17 +208,7 @@ SAVE_SECONDS = 5.0
 
 @dataclass
 class ChainState:
-    """All that a chain needs to go on.
-
-    Parameters
-    ----------
-    live : object
-        The engine's own state.
-    generators : list of numpy.random.Generator
-        Sources of randomness, owned by the chain.
-    done : int
-        Sweeps made so far, tuning included.
-    """
+    """All that a chain needs to go on; `live` is the engine's own, sweeps count the tuning."""
 
     live: Any
     generators: list[np.random.Generator]
@@ -257,15 +247,7 @@ class Engine(Protocol):
 
 @dataclass
 class Recorded:
-    """Draws and statistics of one chain, in pieces.
-
-    Parameters
-    ----------
-    draws, stats : list of dict
-        One dictionary per piece.
-    averages : dict
-        What the engine averaged along the chain.
-    """
+    """Draws and statistics of one chain, in pieces, and what the engine averaged along it."""
 
     draws: list[Draws] = field(default_factory=list)
     stats: list[Draws] = field(default_factory=list)
@@ -295,31 +277,10 @@ def run_chains(
     store: RunStore | None = None,
     client: Any = None,
 ) -> tuple[list[Recorded], bool]:
-    """Run all chains until each has its draws, or until interrupted.
+    """Run all chains until each has its draws; return them, and whether Ctrl-C stopped them.
 
-    Parameters
-    ----------
-    engine : Engine
-        The sampler.
-    draws, tune, thin : int
-        Recorded draws per chain, sweeps before them, and sweeps per recorded draw.
-    seeds : sequence of SeedSequence
-        One per chain.
-    cores : int, optional
-        Chains that run at the same time; by default as many as there are cores.
-    progressbar : bool
-        Whether to show one.
-    label : str
-        What the progress bar calls the work.
-    store : RunStore, optional
-        Where to keep finished draws on disk and to continue from.
-    client : distributed.Client, optional
-        Runs them on a Dask cluster instead of threads.
-
-    Returns
-    -------
-    list of Recorded, bool
-        The chains, and whether they were interrupted (Ctrl-C).
+    As many run at the same time as `cores` says, or as there are; on a Dask cluster instead of
+    threads with a `client`. Finished draws are kept in `store`, and continued from there.
     """
     length = Length(draws, tune, thin)
     with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
@@ -343,13 +304,7 @@ def run_chains(
 
 @dataclass(frozen=True)
 class Length:
-    """How long a chain is.
-
-    Parameters
-    ----------
-    draws, tune, thin : int
-        Recorded draws, sweeps before them, sweeps per recorded draw.
-    """
+    """How long a chain is: recorded draws, sweeps before them, sweeps per recorded draw."""
 
     draws: int
     tune: int
@@ -362,17 +317,7 @@ class Length:
 
 
 class SweepMeter:
-    """Progress bar of a run: sweeps made by all chains, and their speed.
-
-    Parameters
-    ----------
-    label : str
-        What the bar calls the work.
-    total : int
-        Sweeps of all chains.
-    show : bool
-        Whether there is a bar at all.
-    """
+    """Progress bar of a run, if any: sweeps made by all chains, and their speed."""
 
     def __init__(self, label: str, total: int, *, show: bool) -> None:
         columns = (
@@ -550,18 +495,9 @@ LONGEST_SECONDS = 60.0
 
 @dataclass
 class Chunk:
-    """What a task returns: the state it reached, what it recorded, and the time it took.
+    """What a task returns: the packed state it reached, what it recorded, sweeps and seconds.
 
-    Parameters
-    ----------
-    packed : ChainState
-        Packed; arrays that grow hold only what is new.
-    new : Recorded
-        Draws and statistics.
-    sweeps : int
-        Sweeps made.
-    sampling, packing : float
-        Seconds of sampling, and of starting or unpacking and packing.
+    Arrays that grow hold only what is new.
     """
 
     packed: ChainState

@@ -149,19 +149,9 @@ class KeptDraws:
         return np.stack([draws[chain, cut].mean(axis=0) for chain, cut in cuts])
 
     def averaged(self, key: str, cuts: Sequence[tuple[int, slice]]) -> Floats | None:
-        """Average what the engine summed up for beliefs over batches of draws.
+        """Average over batches what the engine summed up for beliefs, one line per batch.
 
-        Parameters
-        ----------
-        key : str
-            ``mean_<attribute>`` or ``fit_<attribute>``; see `HorizontalEngine.averages`.
-        cuts : sequence of (chain, slice of draws)
-            The batches.
-
-        Returns
-        -------
-        numpy.ndarray or None
-            One line per batch; None where the draws of ``pi`` are all there is.
+        None where the draws of ``pi`` are all there is; keys as in `HorizontalEngine.averages`.
         """
         content = self.groups.get(AVERAGES_GROUP)
         if content is None or key not in content:

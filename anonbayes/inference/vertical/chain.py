@@ -53,12 +53,7 @@ def choose_step(group_sizes: ArrayLike, *, repeats: ArrayLike = False) -> str:
       cost outweighs its gain.
     * Larger groups: ``"subblock"``, pieces redrawn exactly, linear in the rows.
 
-    Parameters
-    ----------
-    group_sizes
-        Rows of each group.
-    repeats
-        Whether each group has a sensitive value more than once.
+    `repeats` says whether each group has a sensitive value more than once.
 
     Examples
     --------
@@ -92,24 +87,10 @@ def sweep_given_parameters(
 ) -> dict[str, float]:
     """Move an assignment once, in place, given the logs of the parameters.
 
-    Parameters
-    ----------
-    step
-        ``"block"``, ``"subblock"``, ``"swap"``, ``"permute"`` or ``"sequential"``.
-    block, sub_block
-        Largest group drawn in one piece; rows per piece of larger groups. ``"subblock"`` cuts every
-        group above `sub_block` rows.
-    swaps
-        Swaps proposed per row and sweep (at least one per group).
-    owner
-        Adds the ownership probabilities given the parameters, whatever the step.
-    shards
-        Of the layout; made when not given.
-
-    Returns
-    -------
-    dict
-        ``acceptance`` of proposals and ``moved``, the share of slots whose item changed.
+    Groups of up to `block` rows are drawn in one piece, larger ones in pieces of `sub_block`
+    (``"subblock"`` cuts every group above that); `swaps` are proposed per row. Whatever the step,
+    ownership probabilities given the parameters are added to `owner`. Returns ``acceptance`` of
+    proposals and ``moved``, the share of slots whose item changed.
     """
     shards = Shards(layout) if shards is None else shards
     steps = lattice(max(block, sub_block))
@@ -334,19 +315,8 @@ class _Live:
 class VerticalEngine:
     """Draws ``pi`` of a vertical table and averages who owns which values along the way.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        A vertical table.
-    prior : Prior
-        Its prior.
-    step : str
-        Kind of step; see `VerticalChain`.
-    rows : array of int, optional
-        Slots whose item is recorded as ``assignment``: its position in the group.
-    **settings
-        Of the chain (block, sub_block, swaps, threads) and of the tempered step's ladder (hottest,
-        temperatures, most).
+    Of the slots `rows` the item is recorded as ``assignment``: its position in the group. Settings
+    are those of the chain and of the tempered step's ladder.
     """
 
     n_generators = 1

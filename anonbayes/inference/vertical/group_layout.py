@@ -300,18 +300,11 @@ class VerticalLayout(CellShape):
 
     # ------------------------------------------------------------------ ownership
     def ownership(self, data: NDArray) -> csr_array:
-        """Ownership probabilities as a sparse matrix: ``P(item i belongs to value s)``.
+        """Ownership probabilities as a sparse matrix ``(N, S)``: ``P(item i belongs to value s)``.
 
-        Parameters
-        ----------
-        data : array, shape (n_links,)
-            Averages of what the kernels accumulate at ``links[i] + ranks[j]``.
-
-        Returns
-        -------
-        csr_array, shape (N, S)
-            Each row sums to one over the sensitive values of the item's group. Summed over the
-            items equal to a victim's tuple, it is the attacker's belief (MODEL 1.5).
+        `data` are averages of what the kernels accumulate at ``links[i] + ranks[j]``. Each row sums
+        to one over the values of the item's group. Summed over the items equal to a victim's tuple,
+        it is the attacker's belief (MODEL 1.5).
         """
         values, first, _ = self._distinct
         links = self.arrays.links

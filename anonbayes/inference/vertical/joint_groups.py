@@ -33,8 +33,6 @@ from anonbayes.inference.vertical.block import (
 )
 from anonbayes.inference.vertical.group_layout import Arrays, Threads, VerticalLayout
 
-__all__ = ["Edition", "Joint", "join_groups", "link_sides", "link_tops"]
-
 ROUNDS, SETTLED, DAMPING = 100, 1e-4, 0.5
 """Rounds of messages at most, change that ends them, and share of a message that stays."""
 

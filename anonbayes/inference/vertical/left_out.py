@@ -176,23 +176,11 @@ def rows_by_fold(layout: VerticalLayout, fold: Ints) -> Floats:
 
 
 class Stretch(NamedTuple):
-    """Successive groups of a table.
+    """Successive groups of a table, their folds, and what their sums need.
 
-    Attributes
-    ----------
-    arrays, fold
-        The groups, and their folds.
-    blocks
-        Where the groups are cut, the end included; what a thread does at a time.
-    shift
-        Number of the first group in the table. Generators are made of numbers in the table, so that
-        they do not depend on who holds the group.
-    block : int
-        Size of the subset lattice.
-    base
-        ``log pi_S``.
-    folds, n_cells : int
-        Shape of the sums.
+    Threads work on one of the `blocks`, between cuts, at a time. Generators are made of the numbers
+    of groups in the table, the first of which is `shift`: they do not depend on who holds a group.
+    `block` is the size of the subset lattice, `base` is ``log pi_S``.
     """
 
     arrays: Arrays

@@ -8,7 +8,7 @@ round, sums over groups (`left_out`). Who owns what is written down by the worke
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,8 +38,6 @@ from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold
 from anonbayes.io.files import make_folder, new_file
 from anonbayes.tables.readers import read_anatomy
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = ["PartsFit", "fit_parts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +72,6 @@ class PartsFit:
     received: int
 
 
-class _Shape(CellShape):
-    """Flat parameters of a table of which nothing else is here."""
-
-    def __init__(self, sizes: Iterable[int], n_secrets: int) -> None:
-        self.sizes, self.n_secrets = np.array([*sizes], dtype=np.int64), n_secrets
-
-
 class _Summary(NamedTuple):
     """What the client hears of a part: rows by value of each column, the secret's last; groups."""
 
@@ -90,23 +81,17 @@ class _Summary(NamedTuple):
     orders: float
 
 
-def _read(how: tuple[dict[str, Any], Any], paths: tuple[str, str]) -> ReleasedTable:
+def _read(how: dict[str, Any], paths: tuple[str, str]) -> ReleasedTable:
     """A part, on the worker that will keep it."""
-    return read_anatomy(*paths, progressbar=False, **how[0])
+    return read_anatomy(*paths, progressbar=False, **how)
 
 
 def _summary(_: Any, table: ReleasedTable) -> _Summary:
     columns = {**table.columns, table.sensitive: table.secret}
-    counts = {
-        name: dict(
-            zip(
-                column.domain.values,
-                np.bincount(column.codes, minlength=len(column.domain)).tolist(),
-                strict=True,
-            )
-        )
-        for name, column in columns.items()
-    }
+    counts = {}
+    for name, column in columns.items():
+        rows = np.bincount(column.codes, minlength=len(column.domain)).tolist()
+        counts[name] = dict(zip(column.domain.values, rows, strict=True))
     sizes = table.group_sizes.to_numpy()
     return _Summary(counts, len(sizes), int(sizes.max()), float(gammaln(sizes + 1.0).sum()))
 
@@ -288,7 +273,7 @@ def fit_parts(
         make_folder(Path(beliefs), private=True)
     files = [None if beliefs is None else str(Path(beliefs, f"part-{i:05d}.parquet"))
              for i in range(len(paths))]  # fmt: skip
-    with Tasks(client, (how, None), label="parts") as tasks:
+    with Tasks(client, how, label="parts") as tasks:
         tables = [tasks.hold(f"part {i}", _read, pair) for i, pair in enumerate(paths)]
         summaries: list[_Summary] = tasks.ask("summary", _summary, [(t,) for t in tables])
         known = _joint_domains(summaries, paths)
@@ -297,7 +282,8 @@ def fit_parts(
             for name, values in known.items()
         ]
         groups = np.array([s.groups for s in summaries])
-        cells = _Shape(map(len, [*known.values()][:-1]), len(counts[-1]))
+        cells = CellShape()
+        cells.sizes, cells.n_secrets = np.array([*map(len, counts[:-1])]), len(counts[-1])
         n_folds = check_folds(int(groups.sum()), cells, folds, rounds)
         base = np.log((counts[-1] + 1.0) / (counts[-1].sum() + len(counts[-1])))
         block = min(MAX_BLOCK, max(s.widest for s in summaries))

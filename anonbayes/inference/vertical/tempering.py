@@ -73,14 +73,7 @@ def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
 def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
     """Place `n` inverse temperatures so that neighbours reject equally often.
 
-    Parameters
-    ----------
-    power
-        Current inverse temperatures, falling from 1.
-    rejection
-        Measured rejection rate of each pair of neighbours.
-    n
-        Number of temperatures wanted.
+    `power` are the current ones, falling from 1; `rejection` was measured between neighbours.
 
     Examples
     --------
