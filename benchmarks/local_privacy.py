@@ -144,7 +144,7 @@ def names(runs: int) -> None:
             channels |= {
                 "subset selection": ab.SubsetSelection(domain, 1.0),
                 "Hadamard response": ab.HadamardResponse(domain, 1.0),
-                "local hashing": ab.LocalHashing.optimal(domain, 1.0),
+                "local hashing": ab.LocalHashing(domain, 1.0),
                 "matrix of neighbours": ab.MatrixChannel(
                     domain, near / near.sum(axis=1, keepdims=True)
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -133,10 +133,7 @@ class Personalized(Channel):
         seed: Any = None,
     ) -> Any:
         """Report each user's value after replacing sensitive ones by their tags (ULDP (19))."""
-        return self.release_intermediate(self.pre_process(values, personal), seed=seed)
-
-    def release_intermediate(self, codes: npt.NDArray[np.int64], *, seed: Any = None) -> Any:
-        """Report codes of the common channel: values and tags after `pre_process`."""
+        codes = self.pre_process(values, personal)
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
     def _map(self, personal: Mapping[Any, Any]) -> npt.NDArray[np.int64]:
@@ -340,20 +337,14 @@ class Personalized(Channel):
             raise ChannelError("The bound needs an estimate made by this channel.")
         return 2.0 * float(np.abs(estimate.intermediate.p[self._tag_codes]).sum())
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: Any) -> NoReturn:
         """Refuse: the collector does not know the users' mappings."""
-        raise ChannelError(self._secret)
-
-    def evidence(self, reports: Any) -> ReportEvidence:
-        """Refuse: the collector does not know the users' mappings."""
-        raise ChannelError(self._secret)
-
-    @property
-    def _secret(self) -> str:
-        return (
+        raise ChannelError(
             "The likelihood of a value depends on its user's secret mapping; use estimate, "
             "common.likelihood (over values and tags), or device(mapping) for one user."
         )
+
+    evidence = likelihood
 
 
 # -------------------------------------------------------------------------------------------------

@@ -94,9 +94,7 @@ class BitReports:
             raise ChannelError(
                 f"Report {row}, bit {column} is {array[row, column]!r}; bits are 0 or 1."
             )
-        rows, columns = np.nonzero(array)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(array)))])
-        return cls(indptr, columns, array.shape[1])
+        return cls._of(array)
 
     @classmethod
     def from_ones(cls, ones: Iterable[npt.ArrayLike], size: int) -> BitReports:
@@ -120,10 +118,14 @@ class BitReports:
         >>> BitReports.from_bytes([b"\x01\x00\x01", b"\x00\x00\x00"], 3)
         BitReports(2 reports of 3 bits, 2 ones)
         """
-        matrix = bit_matrix(rows, size)
-        row, column = np.nonzero(matrix)
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(matrix)))])
-        return cls.trusted(indptr, column.astype(code_dtype(size)), size)
+        return cls._of(bit_matrix(rows, size))
+
+    @classmethod
+    def _of(cls, matrix: npt.NDArray[Any]) -> BitReports:
+        """Positions of the ones of a matrix of zeros and ones."""
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(matrix, axis=1))])
+        size = matrix.shape[1]
+        return cls.trusted(indptr, np.nonzero(matrix)[1].astype(code_dtype(size)), size)
 
     def to_dense(self) -> npt.NDArray[np.uint8]:
         """Return the matrix of zeros and ones, one row per report; for small numbers of reports."""

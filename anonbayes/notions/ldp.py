@@ -249,29 +249,6 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
     return mask
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """Channel given by its matrix."""
-
-    domain: Domain
-    matrix: Floats
-    reports: Sequence[Any]
-
-    def ratios(self, *, protected: bool = False) -> Iterator[Ratios]:
-        return matrix_ratios(self.matrix, self.reports, protected=protected)
-
-
-def audit_matrix(
-    notion: Notion, domain: Domain, matrix: npt.ArrayLike, reports: Sequence[Any]
-) -> Audit:
-    """Audit a channel given by its matrix ``Q`` of shape (K, number of reports).
-
-    Raise `ChannelError` when the matrix contains something that is not a probability, or a row does
-    not sum to one.
-    """
-    return notion.audit(_Matrix(domain, check_matrix(matrix, domain), reports))
-
-
 def check_matrix(matrix: npt.ArrayLike, domain: Domain) -> Floats:
     """Return ``Q`` as an array; raise `ChannelError` unless each row is a distribution."""
     q = np.asarray(matrix, dtype=float)

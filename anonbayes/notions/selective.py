@@ -139,9 +139,9 @@ class ULDP(SensitiveNotion):
         --------
         Mangat's scheme is ULDP with epsilon = ln(1/p) (ULDP Sec. 3.1):
 
-        >>> from anonbayes.notions.ldp import audit_matrix
-        >>> domain, p = Domain("cheated", ["yes", "no"]), 0.25
-        >>> audit = audit_matrix(ULDP(["yes"], np.log(4)), domain, [[1, 0], [p, 1 - p]], "yn")
+        >>> import anonbayes as ab
+        >>> mangat = ab.MatrixChannel(ab.Domain("cheated", ["yes", "no"]), [[1, 0], [0.25, 0.75]])
+        >>> audit = mangat.satisfies(ab.ULDP(["yes"], np.log(4)))
         >>> audit.holds, round(audit.worst_ratio, 9)
         (True, 4.0)
         """

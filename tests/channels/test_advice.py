@@ -19,7 +19,7 @@ def test_the_best_comes_first(epsilon, size, best):
         "randomized_response": ab.RandomizedResponse(domain, epsilon),
         "rappor": ab.RAPPOR(domain, epsilon),
         "unary_encoding": ab.UnaryEncoding.optimal(domain, epsilon),
-        "local_hashing": ab.LocalHashing.optimal(domain, epsilon),
+        "local_hashing": ab.LocalHashing(domain, epsilon),
         "subset_selection": ab.SubsetSelection(domain, epsilon),
         "hadamard_response": ab.HadamardResponse(domain, epsilon),
         "longitudinal_rappor": ab.LongitudinalUE.rappor(domain, epsilon),

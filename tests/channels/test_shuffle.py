@@ -108,7 +108,7 @@ def test_it_is_below_the_published_formula_and_the_local_budget():
             for channel in (
                 ab.RandomizedResponse(domain, local),
                 ab.UnaryEncoding.optimal(domain, local),
-                ab.LocalHashing.optimal(domain, local),
+                ab.LocalHashing(domain, local),
             ):
                 found = ab.shuffled(channel, n)
                 assert 0 < found.epsilon <= local * (1 + 1e-12)

@@ -88,7 +88,7 @@ def test_bits_and_hashes_mix():
     truth = 1 / np.arange(1, 21) / (1 / np.arange(1, 21)).sum()
     users = np.random.default_rng(1).choice(20, 8000, p=truth)
     domain = ab.Domain("x", range(20))
-    for channel in (ab.RAPPOR(domain, 1.0), ab.LocalHashing.optimal(domain, 1.0)):
+    for channel in (ab.RAPPOR(domain, 1.0), ab.LocalHashing(domain, 1.0)):
         reports = channel.release(users, seed=2)
         estimate = channel.estimate(reports, method="bayes", draws=150, tune=100, chains=2, seed=3)
         assert estimate.converged and estimate.r_hat < 1.05 and estimate.ess >= 100

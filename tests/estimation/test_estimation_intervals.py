@@ -13,7 +13,7 @@ def channels(domain):
         "RR": ab.RandomizedResponse(domain, 1.0),
         "uRR": ab.UtilityOptimizedRR(domain, 1.0, sensitive=domain.values[:5]),
         "OUE": ab.UnaryEncoding.optimal(domain, 1.0),
-        "OLH": ab.LocalHashing.optimal(domain, 1.0),
+        "OLH": ab.LocalHashing(domain, 1.0),
         "SS": ab.SubsetSelection(domain, 1.0),
     }
 

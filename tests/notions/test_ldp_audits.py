@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import anonbayes as ab
-from anonbayes.notions.ldp import Bound, Notion, audit_matrix
+from anonbayes.notions.ldp import Bound, Notion
 
 DOMAIN = ab.Domain("x", list("abcd"))
 CHANNELS = {
@@ -19,6 +19,10 @@ CHANNELS = {
     "mixed": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 0.6], [0.5, 0.45, 0.03, 0.2]),
     "half-sure": ab.BitChannel(DOMAIN, [0.9, 0.8, 0.5, 1.0], [0.5, 0.45, 0.03, 0.2]),
 }
+
+
+def audit_matrix(notion, domain, q, reports):
+    return ab.MatrixChannel(domain, q, list(reports)).satisfies(notion)
 
 
 class MinOfTwo(Notion):

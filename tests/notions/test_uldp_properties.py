@@ -5,10 +5,14 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.notions.consequences import compose, integrate, post_process
-from anonbayes.notions.ldp import audit_matrix, matrix_ratios
+from anonbayes.notions.ldp import matrix_ratios
 
 DOMAIN = ab.Domain("x", list("abcd"))
 SENSITIVE = ["a", "b"]
+
+
+def audit_matrix(notion, domain, q, reports):
+    return ab.MatrixChannel(domain, q, list(reports)).satisfies(notion)
 
 
 def joint(first, second):
