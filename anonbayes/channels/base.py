@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask
-from anonbayes.channels.randomness import Source, generator, randomness
+from anonbayes.channels.randomness import Seed, Source, generator, randomness
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import (
     AnonbayesError,
@@ -79,7 +79,7 @@ class ReportEvidence(NamedTuple):
         ``E_y(k) = Q(y|k)``.
     """
 
-    codes: npt.NDArray[np.int64]
+    codes: Ints
     labels: list[Any]
     matrix: sparse.csr_array
 
@@ -174,7 +174,7 @@ class Channel(ABC):
     #: Reports of an array of codes: what most channels give instead of `release`.
     release_codes: Callable[..., Any]
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> Any:
         """Release one report per value.
 
         Parameters
@@ -186,7 +186,7 @@ class Channel(ABC):
         """
         return self.release_codes(self._encode(values), seed=seed)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that turns one true value into one report, to run on a device.
 
         It draws from the same distribution as `release`, without setting up arrays on every call. A
@@ -491,15 +491,15 @@ class Channel(ABC):
 
     # -- for subclasses ----------------------------------------------------------------------
 
-    def _noise(self, seed: Any, purpose: str) -> np.random.Generator:
+    def _noise(self, seed: Seed, purpose: str) -> np.random.Generator:
         """Seeded noise of this column for one purpose; see `generator`."""
         return generator(seed, purpose, self.domain.name)
 
-    def _source(self, seed: Any, purpose: str = "release") -> Source:
+    def _source(self, seed: Seed, purpose: str = "release") -> Source:
         """Secure source when `seed` is None, else seeded noise of this column."""
         return randomness(seed, purpose, self.domain.name)
 
-    def _encode(self, values: Iterable[object]) -> npt.NDArray[np.int64]:
+    def _encode(self, values: Iterable[object]) -> Ints:
         """Codes of true values, reading arrays without turning them into lists first."""
         if isinstance(values, str) or not isinstance(values, Iterable):
             what = "one text" if isinstance(values, str) else "no list"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
+from anonbayes.channels.randomness import Seed
 from anonbayes.domains import Domain, factorize, list_of, number_place, object_array, plain
 from anonbayes.errors import AnonbayesError, ChannelError, DomainError, nearest
 from anonbayes.notions.ldp import Ratios, matrix_ratios
@@ -105,11 +106,11 @@ class Generalization(Channel):
         place = {str(leaf): i for i, leaf in enumerate(tree.leaves)}
         return cls(domain, [tree.label(place[str(value)], level) for value in domain])
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> npt.NDArray[Any]:
         """Release the label of each value's cell; nothing is random, so `seed` has no effect."""
         return object_array(self.cells)[self.codes[self._encode(values)]]
 
-    def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+    def report_codes(self, reports: Iterable[object]) -> Ints:
         """Cell of each report; raise `ChannelError` for a label that is not a cell."""
         codes, distinct = factorize(reports, where="Reports")
         lookup = np.empty(len(distinct), dtype=np.int64)
@@ -245,7 +246,7 @@ class UniformQuantizer(Generalization):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> Floats:
         """Release the midpoint of each value's bin.
 
         Parameters

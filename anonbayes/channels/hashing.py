@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, SmallCodes
 from anonbayes.channels.base import (
     Naming,
     ReportEvidence,
@@ -22,7 +22,7 @@ from anonbayes.channels.base import (
     usable,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import WORDS, Codes, limit, words
+from anonbayes.channels.randomness import WORDS, Codes, Seed, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
@@ -62,9 +62,9 @@ class HashReports:
     (2, [0])
     """
 
-    a: npt.NDArray[np.int64]
-    b: npt.NDArray[np.int64]
-    y: npt.NDArray[np.int64]
+    a: Ints
+    b: Ints
+    y: Ints
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "y"):
@@ -180,9 +180,7 @@ class LocalHashing(PureChannel):
 
     # -- the user's device -------------------------------------------------------------------
 
-    def release_codes(
-        self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
-    ) -> HashReports:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> HashReports:
         """Hash function and noisy hash of each value (codes)."""
         source, n = self._source(seed), len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
@@ -192,7 +190,7 @@ class LocalHashing(PureChannel):
             y[noisy] = source.integers(0, self.g, len(noisy))
         return HashReports(a, b, y)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], tuple[int, int, int]]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], tuple[int, int, int]]:
         """Return a function that reports ``(a, b, y)`` of one value; see `Channel.reporter`."""
         codes, prime, g = Codes(self.domain), self.prime, self.g
         kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
@@ -235,9 +233,7 @@ class LocalHashing(PureChannel):
                 )
         return reports
 
-    def counts(
-        self, reports: Any, *, values: Iterable[object] | None = None
-    ) -> npt.NDArray[np.int64]:
+    def counts(self, reports: Any, *, values: Iterable[object] | None = None) -> Ints:
         """Count the reports that support each value, or each of the candidate `values`.
 
         With invertible hash functions in ``O(n + K)``, otherwise in ``O(n)`` per value.

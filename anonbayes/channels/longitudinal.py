@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anonbayes.arrays import read_whole
-from anonbayes.channels.randomness import CHUNK, Codes, bernoulli_keys, noise_rows
+from anonbayes.channels.randomness import CHUNK, Codes, Seed, bernoulli_keys, noise_rows
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel, UnaryEncoding
 from anonbayes.domains import Domain, code_dtype
@@ -103,12 +103,12 @@ class LongitudinalUE(BitChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def memoize(self, values: Iterable[object], *, seed: Any = None) -> BitReports:
+    def memoize(self, values: Iterable[object], *, seed: Seed = None) -> BitReports:
         """Draw the permanent bits of each value, which its device keeps to itself."""
         codes = self._encode(values)
         return self.permanent.release_codes(codes, seed=seed)
 
-    def report(self, memory: BitReports, *, seed: Any = None) -> BitReports:
+    def report(self, memory: BitReports, *, seed: Seed = None) -> BitReports:
         """One report from the permanent bits of each user.
 
         Parameters
@@ -136,7 +136,7 @@ class LongitudinalUE(BitChannel):
         indices = np.concatenate([*parts, np.zeros(0, dtype=code_dtype(size))])
         return BitReports.trusted(np.array(ends, dtype=np.int64), indices, size)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], bytes]:
         """Return a function for one device: it remembers the permanent bits of every value.
 
         Examples

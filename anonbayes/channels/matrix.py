@@ -20,7 +20,7 @@ from anonbayes.channels.base import (
     by_appearance,
     check_reports,
 )
-from anonbayes.channels.randomness import Codes, limit, words
+from anonbayes.channels.randomness import Codes, Seed, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import ChannelError, nearest, one_of
@@ -174,7 +174,7 @@ class MatrixChannel(Channel):
         ladder[np.arange(self._q.shape[1]) >= last[:, None]] = 2.0
         return ladder
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> npt.NDArray[Any]:
         """Report of each value, drawn from its row."""
         codes = self._encode(values)
         uniform = self._source(seed).random(len(codes))
@@ -186,7 +186,7 @@ class MatrixChannel(Channel):
         out[:] = self.labels
         return out[places]
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that reports one value; see `Channel.reporter`."""
         from bisect import bisect_right
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, read_number, read_whole
+from anonbayes.arrays import Floats, Ints, SmallCodes, read_number, read_whole
 from anonbayes.channels.base import (
     MAX_MATRIX,
     Channel,
@@ -31,6 +31,7 @@ from anonbayes.channels.base import (
     whole_reports,
 )
 from anonbayes.channels.coarsening import BinnedDomain, number_list
+from anonbayes.channels.randomness import Seed
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.closed_forms import Estimate, check_level, share_interval, shares_of
@@ -325,7 +326,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
     def _left(self, held: Floats) -> Floats:
         return (self.reach + 1.0) / 2.0 * held - (self.reach - 1.0) / 2.0
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> Floats:
         """Release one number for each number; it may lie outside the range."""
         held, source = self._held(values), self._source(seed)
         left, n, wide = self._left(held), len(held), self.reach - 1.0
@@ -418,7 +419,7 @@ class Duchi(UnbiasedChannel):
         self._set_range(domain, epsilon)
         self.reach = 1.0 / math.tanh(self.epsilon / 2)
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Floats:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> Floats:
         """Release one of two numbers, both outside the range, for each number."""
         held = self._held(values)
         up = self._source(seed).random(len(held)) < self._up(held)
@@ -568,7 +569,7 @@ class SquareWave(WindowChannel):
         """Number of different reports, ``K + 2b``."""
         return len(self.domain) + 2 * self.b
 
-    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
         """Report each bin (codes) as a whole number from 0 to ``K + 2b - 1``."""
         source, n, own = self._source(seed), len(codes), np.asarray(codes, dtype=np.int64)
         wide = 2 * self.b + 1

@@ -13,6 +13,7 @@ from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.base import Channel, ReportEvidence
 from anonbayes.channels.pure import PureChannel
+from anonbayes.channels.randomness import Seed
 from anonbayes.domains import Domain, list_of
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation.closed_forms import Estimate, shares_of
@@ -101,7 +102,7 @@ class Personalized(Channel):
         self,
         values: Iterable[object],
         personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
-    ) -> npt.NDArray[np.int64]:
+    ) -> Ints:
         """Codes in the common channel of values and tags, after each user's replacements.
 
         Parameters
@@ -130,13 +131,13 @@ class Personalized(Channel):
         values: Iterable[object],
         *,
         personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
-        seed: Any = None,
+        seed: Seed = None,
     ) -> Any:
         """Report each user's value after replacing sensitive ones by their tags (ULDP (19))."""
         codes = self.pre_process(values, personal)
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
-    def _map(self, personal: Mapping[Any, Any]) -> npt.NDArray[np.int64]:
+    def _map(self, personal: Mapping[Any, Any]) -> Ints:
         """Code in the common channel for each value of the domain."""
         codes = self._value_codes.copy()
         for value, tag in personal.items():
@@ -146,7 +147,7 @@ class Personalized(Channel):
         return codes
 
     def reporter(
-        self, *, personal: Mapping[Any, Any] | None = None, seed: Any = None
+        self, *, personal: Mapping[Any, Any] | None = None, seed: Seed = None
     ) -> Callable[[object], Any]:
         """Return a function that reports one value of the user with this personal mapping.
 
@@ -354,16 +355,16 @@ class Personalized(Channel):
 class PersonalChannel(Channel):
     """One user's side of a personalized mechanism: replacement by tags, then the common channel."""
 
-    def __init__(self, common: PureChannel, domain: Domain, codes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, common: PureChannel, domain: Domain, codes: Ints) -> None:
         self.common, self.domain, self.codes = common, domain, codes
         self.epsilon = common.epsilon
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> Any:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> Any:
         """Release one report per value."""
         codes = self.codes[self._encode(values)]
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that reports one value; see `Channel.reporter`."""
         report, index = self.common.reporter(seed=seed), self.domain.index
         seen = [self.common.domain.values[code] for code in self.codes]

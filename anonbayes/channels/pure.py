@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, SmallCodes
 from anonbayes.channels.base import (
     Channel,
     Naming,
@@ -31,7 +31,7 @@ from anonbayes.channels.base import (
     check_reports,
     usable,
 )
-from anonbayes.channels.randomness import WORDS, Codes, limit, words
+from anonbayes.channels.randomness import WORDS, Codes, Seed, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, DomainError
@@ -61,7 +61,7 @@ class PureChannel(Channel):
     methods = ("empirical", "norm_sub", "threshold", "shrinkage", "mle", "em", "bayes")
 
     @abstractmethod
-    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
+    def counts(self, reports: Any) -> Ints:
         """Count the reports that support each value."""
 
     def log_ratios(self) -> tuple[Floats, Floats]:
@@ -91,7 +91,7 @@ class PureChannel(Channel):
             )
         return reports
 
-    def simulate(self, held: npt.ArrayLike, *, seed: Any = None) -> SupportCounts:
+    def simulate(self, held: npt.ArrayLike, *, seed: Seed = None) -> SupportCounts:
         """Draw the support counts of all reports at once, for simulations.
 
         Parameters
@@ -123,7 +123,7 @@ class PureChannel(Channel):
 
     # -- estimators ----------------------------------------------------------------------------
 
-    def _support(self, reports: Any) -> tuple[npt.NDArray[np.int64], int]:
+    def _support(self, reports: Any) -> tuple[Ints, int]:
         if not isinstance(reports, Sized) or getattr(reports, "ndim", 1) == 0:
             raise ChannelError(f"reports={reports!r}: give a list of reports.")
         if len(reports) == 0:
@@ -174,7 +174,7 @@ class PureChannel(Channel):
         self,
         method: str,
         p: Floats,
-        counts: npt.NDArray[np.int64],
+        counts: Ints,
         n: int,
         level: float,
         **more: Any,
@@ -195,9 +195,7 @@ class PureChannel(Channel):
             gap=likelihood.step(p)[2],
         )
 
-    def _threshold(
-        self, counts: npt.NDArray[np.int64], n: int, alpha: float, remainder: str
-    ) -> Floats:
+    def _threshold(self, counts: Ints, n: int, alpha: float, remainder: str) -> Floats:
         estimate = closed_forms.empirical(counts, n, self.hit, self.miss)
         return closed_forms.threshold(
             estimate, self.significance_threshold(n, alpha=alpha), remainder=remainder
@@ -322,13 +320,11 @@ class UtilityOptimizedRR(PureChannel):
         self.miss: Floats = np.where(self.sensitive, noise, 0.0)
         self._kept = kept
 
-    def release(self, values: Iterable[object], *, seed: Any = None) -> npt.NDArray[Any]:
+    def release(self, values: Iterable[object], *, seed: Seed = None) -> npt.NDArray[Any]:
         """Report each value: with probability ``c3`` itself, else a random sensitive value."""
         return self.domain.decode(self.release_codes(self._encode(values), seed=seed))
 
-    def release_codes(
-        self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None
-    ) -> npt.NDArray[np.int64]:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
         """Release on codes instead of values: the inner loop of `release`."""
         source = self._source(seed)
         pool = np.flatnonzero(self.sensitive)
@@ -340,7 +336,7 @@ class UtilityOptimizedRR(PureChannel):
             reports[noisy] = pool[source.integers(0, len(pool), len(noisy))]
         return reports
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], Any]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that reports one value; see `Channel.reporter`."""
         codes, values = Codes(self.domain), self.domain.values
         kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
@@ -360,20 +356,20 @@ class UtilityOptimizedRR(PureChannel):
 
         return report
 
-    def report_codes(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+    def report_codes(self, reports: Iterable[object]) -> Ints:
         """Codes of reports; raise `ChannelError` for one that the channel cannot produce."""
         try:
             return self._encode(reports)
         except DomainError as error:
             raise ChannelError(f"{self!r} cannot produce one of the reports: {error}") from None
 
-    def counts(self, reports: Iterable[object]) -> npt.NDArray[np.int64]:
+    def counts(self, reports: Iterable[object]) -> Ints:
         """Count the reports of each value."""
         if isinstance(reports, list) and (tally := self._tally(reports)) is not None:
             return tally
         return estimation.kernels.count(self.report_codes(reports), len(self.domain))
 
-    def _tally(self, reports: list[object]) -> npt.NDArray[np.int64] | None:
+    def _tally(self, reports: list[object]) -> Ints | None:
         """Count without coding each report; None when that might confuse values."""
         if len(set(map(type, reports))) != 1:
             return None

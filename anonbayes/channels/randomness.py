@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
@@ -130,6 +130,10 @@ def often(n: int, miss: Floats, source: Source) -> Mask:
 
 T = TypeVar("T")
 
+RandomState = np.random.Generator | np.random.BitGenerator | np.random.SeedSequence
+Seed = int | Sequence[int] | RandomState | None
+"""What users may give as a seed; None is the secure source."""
+
 # Bytes asked of the operating system at once; larger requests are put together.
 BLOCK = 1 << 24
 
@@ -149,7 +153,7 @@ class Source(Protocol):
         """Uniform numbers in [0, 1), multiples of 2^-53."""
         ...
 
-    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+    def integers(self, low: int, high: int, size: int) -> Ints:
         """Uniform integers ``low <= i < high``."""
         ...
 
@@ -171,7 +175,7 @@ class SecureSource:
         """Uniform numbers in [0, 1), multiples of 2^-53."""
         return (self.bits(size) >> np.uint64(11)) * 2.0**-53
 
-    def integers(self, low: int, high: int, size: int) -> npt.NDArray[np.int64]:
+    def integers(self, low: int, high: int, size: int) -> Ints:
         """Uniform integers ``low <= i < high``, without the bias of a plain remainder."""
         span = int(high) - int(low)
         # Words from the last, incomplete run of `span` are drawn again.
@@ -186,7 +190,7 @@ class NoiseGenerator(np.random.Generator):
     """Generator of simulated noise, which `generator` makes, and accepts unchanged."""
 
 
-def generator(seed: Any = None, *stream_of: str) -> NoiseGenerator:
+def generator(seed: Seed = None, *stream_of: str) -> NoiseGenerator:
     """NumPy generator for simulated noise, one stream per seed, purpose and column.
 
     A seed gives other numbers than ``numpy.random.default_rng``: people simulated with the same
@@ -209,8 +213,8 @@ def generator(seed: Any = None, *stream_of: str) -> NoiseGenerator:
         if isinstance(seed, np.random.BitGenerator):
             seed = np.random.Generator(seed)
         if isinstance(seed, np.random.Generator):
-            seed = seed.integers(0, 2**32, 4, dtype=np.uint32).tolist()
-        if not isinstance(seed, np.random.SeedSequence):
+            seed = np.random.SeedSequence(seed.integers(0, 2**32, 4, dtype=np.uint32).tolist())
+        elif not isinstance(seed, np.random.SeedSequence):
             seed = np.random.SeedSequence(seed)
         text = "\0".join(("noise", *stream_of)).encode("utf-8", "surrogatepass")
         key = int.from_bytes(hashlib.blake2s(text, digest_size=16).digest(), "big")
@@ -222,7 +226,7 @@ def generator(seed: Any = None, *stream_of: str) -> NoiseGenerator:
         ) from None
 
 
-def randomness(seed: Any = None, *stream_of: str) -> Source:
+def randomness(seed: Seed = None, *stream_of: str) -> Source:
     """Secure source when `seed` is None, else a `generator` of simulated noise."""
     return SecureSource() if seed is None else generator(seed, *stream_of)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import read_numbers, read_whole
+from anonbayes.arrays import Ints, read_numbers, read_whole
 from anonbayes.domains import code_dtype, list_of
 from anonbayes.errors import ChannelError
 
@@ -72,9 +72,7 @@ class BitReports:
         self.size = size
 
     @classmethod
-    def trusted(
-        cls, indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], size: int
-    ) -> BitReports:
+    def trusted(cls, indptr: Ints, indices: npt.NDArray[Any], size: int) -> BitReports:
         """Wrap arrays that are known to be valid, without checking them again."""
         self = cls.__new__(cls)
         self.indptr, self.indices, self.size = indptr.view(), indices.view(), size
@@ -166,11 +164,11 @@ class BitReports:
         data = np.ones(len(self.indices), dtype=np.int64)
         return sparse.csr_array((data, self.indices, self.indptr), shape=(len(self), self.size))
 
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Count the reports that raise each bit."""
         return estimation.kernels.count(self.indices, self.size)
 
-    def unique(self) -> tuple[npt.NDArray[np.int64], BitReports]:
+    def unique(self) -> tuple[Ints, BitReports]:
         """Codes into the distinct reports, and the distinct reports in order of appearance."""
         raw, width = self.indices.tobytes(), self.indices.itemsize
         bounds = (self.indptr * width).tolist()
@@ -248,7 +246,7 @@ class SupportCounts:
     array([0.237, 0.763])
     """
 
-    counts: npt.NDArray[np.int64]
+    counts: Ints
     n: int
 
     def __post_init__(self) -> None:
@@ -265,7 +263,7 @@ class SupportCounts:
         return self.n
 
 
-def _whole_numbers(argument: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def _whole_numbers(argument: str, values: npt.ArrayLike) -> Ints:
     """Return whole numbers as an array; raise `ChannelError` for anything else."""
     array = np.asarray(values) if isinstance(values, np.ndarray) else None
     if array is not None and array.dtype.kind in "iu":

@@ -14,7 +14,7 @@ from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.channels.base import known_value
 from anonbayes.channels.pure import PureChannel, RandomizedResponse
-from anonbayes.channels.randomness import WORDS, generator, randomness, words
+from anonbayes.channels.randomness import WORDS, Seed, generator, randomness, words
 from anonbayes.channels.registry import make_channel
 from anonbayes.channels.unary import UnaryEncoding
 from anonbayes.domains import Domain, by_value
@@ -106,7 +106,7 @@ class Attributes:
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release(self, values: Mapping[str, Any], *, seed: Any = None) -> AttributeReports:
+    def release(self, values: Mapping[str, Any], *, seed: Seed = None) -> AttributeReports:
         """Release reports for the rows of a data frame, or of a mapping of equally long columns.
 
         Parameters
@@ -134,7 +134,7 @@ class Attributes:
             sent[name] = channel.release(channel.domain.decode(codes), seed=seed)
         return AttributeReports(asked, sent, n)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         """Return a function that turns one person's values into what is sent: one attribute or all.
 
         Examples
@@ -385,7 +385,7 @@ class PaddedSets:
         """Estimators that `estimate` offers."""
         return self.channel.methods
 
-    def release(self, sets: Iterable[Iterable[object]], *, seed: Any = None) -> Any:
+    def release(self, sets: Iterable[Iterable[object]], *, seed: Seed = None) -> Any:
         """Release one report per set, from the mechanism on values and padding.
 
         Parameters
@@ -397,7 +397,7 @@ class PaddedSets:
         """
         return self.channel.release(self._drawn(sets, seed), seed=seed)
 
-    def _drawn(self, sets: Iterable[Iterable[object]], seed: Any) -> Any:
+    def _drawn(self, sets: Iterable[Iterable[object]], seed: Seed) -> Any:
         """One member of each padded set."""
         held = []
         for place, each in enumerate(sets):
@@ -423,7 +423,7 @@ class PaddedSets:
         chosen[member] = keys[(first + slot)[member]] % size
         return self.channel.domain.decode(chosen)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[Iterable[object]], Any]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[Iterable[object]], Any]:
         """Return a function that turns one set into one report; see `Channel.reporter`."""
         member = None if seed is None else generator(seed, "reporter", self.domain.name)
         report = self.channel.reporter(seed=seed)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_numbers
 from anonbayes.channels.base import (
     MAX_MATRIX,
     ReportEvidence,
@@ -20,7 +20,7 @@ from anonbayes.channels.base import (
     whole_reports,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import Codes, Source, limit, stream, words
+from anonbayes.channels.randomness import Codes, Seed, Source, limit, stream, words
 from anonbayes.channels.reports import BitReports, SupportCounts
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain, code_dtype
@@ -86,7 +86,7 @@ class SubsetSelection(OnesChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> BitReports:
         """Draw a set for each value (codes), as the raised bits of a report."""
         source, size, n = self._source(seed), len(self.domain), len(codes)
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
@@ -113,7 +113,7 @@ class SubsetSelection(OnesChannel):
                 bits[rows, np.where(bits[rows, pick], top, pick)] = True
         return inside, bits
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], bytes]:
         """Return a function that reports one value, as one byte (0 or 1) per bit."""
         codes, source, many = Codes(self.domain), self._source(seed, "reporter"), 16
 
@@ -259,7 +259,7 @@ class HadamardResponse(PureChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> Ints:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
         """Draw a column for each value (codes), a number from 0 to ``B - 1``."""
         source, rows = self._source(seed), codes.astype(np.int64) + 1
         column = source.integers(0, self.columns, len(rows))
@@ -268,7 +268,7 @@ class HadamardResponse(PureChannel):
         turn = odd(rows & column) == inside
         return np.where(turn, column ^ (rows & -rows), column)
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], int]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], int]:
         """Return a function that reports one value; see `Channel.reporter`."""
         codes = Codes(self.domain)
         kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_number, read_numbers
 from anonbayes.channels.base import (
     ReportEvidence,
     budget_second,
     check_matrix_size,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import Codes, draw_bits, limit, noise_rows, words
+from anonbayes.channels.randomness import Codes, Seed, draw_bits, limit, noise_rows, words
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -68,7 +68,7 @@ class OnesChannel(PureChannel):
             )
         return bits
 
-    def counts(self, reports: Any) -> npt.NDArray[np.int64]:
+    def counts(self, reports: Any) -> Ints:
         """Count the reports that raise each bit."""
         if is_one_by_one(reports):
             return estimation.kernels.count_columns(bit_matrix(reports, len(self.domain)))
@@ -136,7 +136,7 @@ class BitChannel(OnesChannel):
             )
         self.epsilon = largest_ratio(*self.log_ratios())
 
-    def release_codes(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> BitReports:
+    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> BitReports:
         """Draw a sparse bit report for each value (codes).
 
         Only the ones are drawn, by the gaps between them, and only they take time and memory:
@@ -144,7 +144,7 @@ class BitChannel(OnesChannel):
         """
         return draw_bits(codes.astype(np.int64), self.hit, self.miss, self._source(seed))
 
-    def reporter(self, *, seed: Any = None) -> Callable[[object], bytes]:
+    def reporter(self, *, seed: Seed = None) -> Callable[[object], bytes]:
         """Return a function that reports one value, a byte 0 or 1 per bit; see `Channel.reporter`.
 
         Examples
@@ -172,7 +172,7 @@ class BitChannel(OnesChannel):
     def _simulated(self, users: Ints, rng: np.random.Generator) -> Ints:
         return rng.binomial(users, self.hit) + rng.binomial(users.sum() - users, self.miss)
 
-    def collect(self, codes: npt.NDArray[np.integer[Any]], *, seed: Any = None) -> SupportCounts:
+    def collect(self, codes: SmallCodes, *, seed: Seed = None) -> SupportCounts:
         """Release every user's report and keep only the counts, in bounded memory.
 
         Examples

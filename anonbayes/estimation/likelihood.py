@@ -130,12 +130,12 @@ class MixtureLikelihood(SimplexLikelihood):
     -6.1086
     """
 
-    weights: npt.NDArray[np.int64]
+    weights: Ints
     floor: Floats
     log_scale: Floats
     tilt: Floats
     gain: Floats
-    indptr: npt.NDArray[np.int64]
+    indptr: Ints
     indices: npt.NDArray[Any]
 
     def __post_init__(self) -> None:
@@ -245,7 +245,7 @@ class MixtureLikelihood(SimplexLikelihood):
             indices=place[self.indices[inside]].astype(self.indices.dtype),
         )
 
-    def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def allocate(self, p: Floats, rng: np.random.Generator) -> Ints:
         """Draw the true values behind the reports given `p`, as counts per value.
 
         Reports that stem from a flat floor are left out: they carry no information about `p`.
@@ -343,12 +343,12 @@ class MatrixLikelihood(SimplexLikelihood):
         """Likelihood of distributions on the values in `keep`, with all others zero."""
         return MatrixLikelihood(self.weights, self.rows[:, keep])
 
-    def allocate(self, p: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def allocate(self, p: Floats, rng: np.random.Generator) -> Ints:
         """Draw the true values behind the reports given `p`, as counts per value."""
         seen = self.weights > 0
         joint = self.rows[seen] * p
         share = joint / joint.sum(axis=1, keepdims=True)
-        counts: npt.NDArray[np.int64] = rng.multinomial(self.weights[seen], share).sum(axis=0)
+        counts: Ints = rng.multinomial(self.weights[seen], share).sum(axis=0)
         return counts
 
 
