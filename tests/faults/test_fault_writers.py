@@ -26,7 +26,8 @@ FUNCTIONS = {
 HARMLESS = {
     ("reporting/page.py", "savefig"): "draws into memory",
     ("inference/run.py", "savez"): "packs into memory",
-    ("compat/__init__.py", "to_netcdf"): "writes to a file that `new_file` opened",
+    ("compat/__init__.py", "to_netcdf"): "writes to memory",
+    ("inference/vertical/parts.py", "to_parquet"): "writes to a file that `new_file` opened",
     ("datasets.py", "ZipFile"): "reads from memory",
 }
 FIRST = "path_or_buf"
