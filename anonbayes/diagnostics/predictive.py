@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["PredictiveCheck", "predictive_check"]
 MOST_ROWS = 50_000
 """Of larger tables so many rows are looked at, chosen at random."""
 

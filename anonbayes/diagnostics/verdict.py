@@ -32,8 +32,6 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.formats import Table
 from anonbayes.io.files import write_text
 
-__all__ = ["DIAGNOSTICS", "Check", "DiagnosticReport", "Limits", "diagnose"]
-
 ESS = "effective sample size"
 WITHIN = {
     "real": ("geweke", "Geweke, within chains"),

@@ -55,16 +55,6 @@ if TYPE_CHECKING:
     from anonbayes.uniqueness.identity import Identity
     from anonbayes.uniqueness.membership import Membership
 
-__all__ = [
-    "Picture",
-    "chain_pictures",
-    "comparison_report",
-    "draw",
-    "render",
-    "report",
-    "risk_pictures",
-]
-
 
 def report(
     post: Posterior,

@@ -31,29 +31,6 @@ if TYPE_CHECKING:
     from anonbayes.uniqueness.identity import Identity
     from anonbayes.uniqueness.membership import Membership
 
-__all__ = [
-    "Calibration",
-    "PopulationTable",
-    "RowTable",
-    "attackers_table",
-    "breakdown_table",
-    "by_number",
-    "calibration_section",
-    "check_table",
-    "comparison_table",
-    "dependence",
-    "found_table",
-    "lines_table",
-    "model_table",
-    "overview_tables",
-    "population_tables",
-    "row_contributions",
-    "row_table",
-    "threshold_table",
-    "versions_table",
-    "worst_table",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Rows of threatened people: by number only, or with their values when asked for.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.risk.measures import Limit
 
-__all__ = ["OfficersPage", "Point", "Verdict", "officers_page", "verdict"]
-
 
 # -------------------------------------------------------------------------------------------------
 # The verdict in plain words: who is threatened, how much more, how surely, and is it reliable.

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["RecordThreats", "assess", "threats_of"]
-
 
 # -------------------------------------------------------------------------------------------------
 # Threats of every row of the cleartext, and the same under other weights of the draws.

@@ -38,7 +38,6 @@ from anonbayes.tables.groups import tally
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["WEIGHT", "RiskAssessment", "weight_name"]
 WEIGHT = "weight"
 """Column of `RiskAssessment.rows` with the number of people that a row stands for."""
 

@@ -45,16 +45,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Comparison",
-    "Recommendation",
-    "Sensitivity",
-    "compare",
-    "sensitivity",
-    "sensitivity_of",
-    "usefulness",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Several releases of one cleartext.

@@ -34,8 +34,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["Faithfulness", "Ideal", "faithfulness", "ideal", "ideal_of"]
-
 
 # -------------------------------------------------------------------------------------------------
 # The ideal learner, who sees the cleartext: the yardstick of what a release keeps.

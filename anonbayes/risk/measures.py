@@ -32,23 +32,6 @@ if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "GROUPS",
-    "LIMITS",
-    "MEASURES",
-    "PRESETS",
-    "QUANTILES",
-    "Evaluation",
-    "Limit",
-    "Measure",
-    "Preset",
-    "check_limit_values",
-    "check_limits",
-    "check_measure_limits",
-    "check_preset",
-    "evaluate",
-    "measure_table",
-]
 NOISY = 0.02
 """Standard error above which ETV, whose terms have no bound, is no number."""
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)

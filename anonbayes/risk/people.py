@@ -20,18 +20,6 @@ from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.groups import distinct_rows, tally
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "Knowledge",
-    "Truth",
-    "check_all_known",
-    "check_same_secrets",
-    "clear_release",
-    "exact_victims",
-    "read_attributes",
-    "read_truth",
-    "truth_columns",
-]
-
 Knowledge = Callable[[Domain, Ints], tuple[Ints, sparse.csr_array] | None]
 
 

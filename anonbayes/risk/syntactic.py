@@ -21,15 +21,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.risk.assessment import RiskAssessment
 
-__all__ = [
-    "Answer",
-    "ReidentificationRisk",
-    "privacy_models",
-    "reidentification_risk",
-    "syntactic_risks",
-    "wp29",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Re-identification risks as users of ARX know them, beside the threats to secrets.

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
     from anonbayes.risk.assessment import RiskAssessment
 
-__all__ = [
-    "plot_beliefs",
-    "plot_group_sizes",
-    "plot_relative_threat",
-    "plot_reliability",
-    "plot_thresholds",
-    "plot_top_rows",
-]
 WHO = {"A": "attacker", "L": "learner"}
 RELIABILITY = {
     "attacker": ("more", "o"),

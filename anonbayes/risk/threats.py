@@ -26,30 +26,6 @@ from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import count, number, share
 
-__all__ = [
-    "BELIEFS",
-    "Caution",
-    "Gain",
-    "PairThreats",
-    "Replicates",
-    "Scores",
-    "Threats",
-    "calibration_error",
-    "joined",
-    "log_loss",
-    "matched",
-    "mean_scores",
-    "pair_threats",
-    "read_gain",
-    "replicate_error",
-    "replicate_weights",
-    "score",
-    "weighted_quantiles",
-    "weighted_skewness",
-    "weighted_sum",
-]
-
-
 BELIEFS = {"L": "learner", "A": "attacker", "RW": "random_worlds", "I": "ideal"}
 """Whose belief a letter in the name of a measure or of a column means."""
 
