@@ -178,6 +178,18 @@ class LocalHashing(PureChannel):
         size = len(domain) if isinstance(domain, Domain) else int(domain)
         return cls(domain, epsilon, g=next_prime(max(size, at_least, 2)))
 
+    @classmethod
+    def optimal(cls, domain: Domain | int, epsilon: float, *, g: int | None = None) -> LocalHashing:
+        """Optimized local hashing (OLH), the default of the class when `g` is not given.
+
+        Examples
+        --------
+        >>> import anonbayes as ab
+        >>> ab.LocalHashing.optimal(1000, epsilon=1.0).g
+        4
+        """
+        return cls(domain, epsilon, g=g)
+
     # -- the user's device -------------------------------------------------------------------
 
     def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> HashReports:

@@ -144,7 +144,7 @@ _ALL = (
     MechanismKind(
         "local_hashing",
         "a symbol of a random hash function; for large domains",
-        "hashing:LocalHashing",
+        "hashing:LocalHashing.optimal",
         aliases=("olh", "glh"),
         accepts=("g",),
     ),
