@@ -1,8 +1,8 @@
 """Assessments side by side: which release to publish, and what another prior would change.
 
-Where cells are nested, beliefs are closed forms (MODEL 1.3), so that six priors cost little more
-than one. Cross-fitted lifts are pooled anew from the same counts. Only other tables need chains,
-and have an error of simulation.
+Where cells are nested, beliefs are closed forms (MODEL 1.3), so that a dozen priors cost little
+more than one. Cross-fitted lifts are pooled anew from the same counts. Only other tables need
+chains, and have an error of simulation.
 """
 
 from __future__ import annotations
@@ -552,13 +552,14 @@ def sensitivity(
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     truth = read_truth(table, people, weights=weights, group=group)
-    return _over(_Chosen(table, taken, truth, problem), _factors(factors), draws, seed)
+    return _over(_Chosen(table, taken, truth, problem), _grid(_factors(factors)), draws, seed)
 
 
 def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     """`sensitivity` of an assessment, around the prior that it has; quick enough for a report.
 
-    Only the ends of `FACTORS` are looked at. None for draws of a model with a prior of its own.
+    All weights are multiplied by the ends of `FACTORS`. None for draws of a model with a prior of
+    its own.
     """
     post = risk.post
     if post.method == "draws":
@@ -573,7 +574,7 @@ def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     )
     known = risk.summary[list(FOLLOWED)], risk.standard_errors[list(FOLLOWED)]
     draws = int(np.clip(SHORT_SWEEPS // post.table.n_rows, *SHORT_DRAWS))
-    return _over(chosen, [FACTORS[0], 1.0, FACTORS[-1]], draws, 0, known)
+    return _over(chosen, [(f, f) for f in (1.0, FACTORS[0], FACTORS[-1])], draws, 0, known)
 
 
 class _Chosen(NamedTuple):
@@ -629,14 +630,13 @@ class _Chosen(NamedTuple):
 
 def _over(
     chosen: _Chosen,
-    factors: list[float],
+    lines: list[tuple[float, float]],
     draws: int,
     seed: int | np.random.Generator | None,
     known: tuple[pd.Series, pd.Series] | None = None,
 ) -> Sensitivity:
-    """Measures over the grid of factors; `known` ones of the choice itself need no second look."""
+    """Measures by pairs of factors; `known` ones of the choice itself need no second look."""
     entropy = int(np.random.default_rng(seed).integers(2**31))
-    lines = _grid(factors)
     found = [] if known is None else [known]
     for one, two in lines[len(found) :]:
         found.append(chosen.measured(chosen.under(one, two, draws, entropy)))
