@@ -173,6 +173,34 @@ def made_up(n: int) -> pd.DataFrame:
     return pd.DataFrame({"age": age} | others).astype(str)
 
 
+FAMILIES = {
+    "ages": (30_000, 1000, (70, 9, 7, 14, 6, 5, 2, 40), (6, 9), 2.0, (0.1, 0.3)),
+    "long lists": (30_000, 5000, (60, 30, 12, 9, 7, 6, 5, 2), (5, 9), 1.0, (0.2, 0.5, 1.0)),
+    "short lists": (20_000, 9000, (25, 15, 10, 8, 6, 5, 4), (4, 8), 1.0, (0.1, 0.2, 0.4)),
+}
+"""People, first seed, values of attributes and their number, evenness of classes and of values."""
+
+
+def rough(family: str, seed: int) -> pd.DataFrame:
+    """People of 20 to 25 classes, more than a sample of 1,000 or 1,500 of them can show."""
+    size, first_seed, values, numbers, even, alphas = FAMILIES[family]
+    rng = np.random.default_rng(first_seed + seed)
+    classes = int(rng.integers(20, 26))
+    lengths = values[: int(rng.integers(*numbers))]
+    weights, alpha = rng.dirichlet(np.full(classes, even)), rng.choice(alphas)
+    kind = rng.choice(classes, size, p=weights)
+    columns, mark = {}, "" if family == "ages" else "v"  # numbers are divided like a scale
+    for a, k in enumerate(lengths):
+        if k == 70:
+            mean, sd = rng.uniform(5, 65, classes), rng.uniform(3, 15, classes)
+            columns[f"x{a}"] = rng.normal(mean[kind], sd[kind]).round().clip(0, 69).astype(int)
+        else:
+            below = np.cumsum(rng.dirichlet(np.full(k, alpha), classes), axis=1)
+            codes = (rng.random((size, 1)) > below[kind]).sum(axis=1).clip(0, k - 1)
+            columns[f"x{a}"] = [mark + str(code) for code in codes]
+    return pd.DataFrame(columns)
+
+
 def auc(score: np.ndarray, hit: np.ndarray) -> float:
     ranks, n = stats.rankdata(score), hit.sum()
     return float((ranks[hit].sum() - n * (n + 1) / 2) / (n * (~hit).sum()))
@@ -228,6 +256,24 @@ def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws:
             + (f"  closer: {', '.join(ahead)}" if ahead else ""),
             flush=True,
         )
+
+
+def cover(people: pd.DataFrame, seed: int) -> dict[str, bool]:
+    """Whether the intervals of a 5 % sample cover the truth."""
+    size = len(people)
+    shared = people.groupby(list(people), sort=False)[people.columns[0]].transform("size")
+    places = np.random.default_rng(seed).choice(size, round(0.05 * size), replace=False)
+    alone = shared.to_numpy()[places]
+    who = ab.identity(
+        people.iloc[places], population=size, draws=100, chains=2, seed=seed, progressbar=False
+    )
+    once = who.rows["sample_frequency"].to_numpy() == 1
+    real = ((shared == 1).sum(), (alone == 1).sum(), (1 / alone[once]).sum())
+    lines = who.summary.loc[list(QUANTITIES)]
+    return {
+        name: bool(lines["low"][name] <= value <= lines["high"][name])
+        for name, value in zip(QUANTITIES, real, strict=True)
+    }
 
 
 def survey(people: pd.DataFrame, samples: int, draws: int) -> None:
@@ -329,6 +375,10 @@ def main(*, short: bool = False) -> None:
         if people is not None:
             for fraction in fractions:
                 score(name, people, fraction, 10, 500)
+    for family, number in (("ages", 10), ("long lists", 16), ("short lists", 16)):
+        covered = pd.DataFrame([cover(rough(family, seed), seed) for seed in range(number)])
+        print(f"simulated, {family:11s} 5% intervals of {number} samples cover "
+              + ", ".join(f"{name} {n}" for name, n in covered.sum().items()))  # fmt: skip
     homes = eusilc()
     if homes is not None:
         survey(homes, 10, 500)

@@ -94,10 +94,10 @@ class Identity:
     probability : float
         Probability of the intervals.
     idata : InferenceData or DataTree
-        Draws of the measures by chain, for ArviZ and `diagnose`: numbers that do not depend on the
-        order of the classes. ``sample_stats`` has the log-likelihood (``records_log_likelihood``)
-        and the effective number of classes (``classes_used``), in which chains may differ although
-        the measures agree.
+        What chains must agree in, for ArviZ and `diagnose`: draws of the measures, and of the
+        ``people`` who share 20 of the records, common and rare ones. ``sample_stats`` has the
+        log-likelihood (``records_log_likelihood``) and the effective number of classes
+        (``classes_used``), in which chains may differ although the answers agree.
     """
 
     summary: pd.DataFrame
@@ -432,7 +432,8 @@ def identity(
         probability=probability,
         idata=compat.make_idata(
             {
-                "posterior": {k: v for k, v in posterior.items() if k not in REPEATED},
+                "posterior": {k: v for k, v in posterior.items() if k not in REPEATED}
+                | {"people": drawn["people"]},
                 "sample_stats": {
                     "records_log_likelihood": likelihood,
                     "classes_used": drawn["classes_used"],

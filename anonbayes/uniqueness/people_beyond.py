@@ -28,6 +28,8 @@ from anonbayes.uniqueness.mixture import (
 )
 
 QUADRATURE = np.polynomial.legendre.leggauss(32)
+SHOWN = 20
+"""Records whose numbers of people are kept for `diagnose`."""
 MOST_AT_FIRST = 50_000
 """Records that chains begin with; more of them join in the last fifth of tuning."""
 DRAWN = (
@@ -126,12 +128,14 @@ def look_ahead(
     nodes: Floats,
     shares: Floats,
     sums: Floats,
+    people: Floats,
     out: Floats,
     rng: np.random.Generator,
 ) -> None:
     """Add each record's chances to the sums, and draw the numbers of the whole population.
 
-    `sums`: unique, match, people, logarithm of ``p`` and its square. `out`: sample uniques that are
+    `sums`: unique, match, people, logarithm of ``p`` and its square. `people`: those who share each
+    record, drawn. `out`: sample uniques that are
     unique in the population, correct matches among sample uniques, correct matches among all
     rows, fewest people who share a record, the sum over rows of the logarithm of the people who
     share their record, and unique people of the whole population. Of a stratum's people outside the
@@ -151,6 +155,7 @@ def look_ahead(
         sums[3, d] += log_p[d]
         sums[4, d] += log_p[d] ** 2
         drawn = rows[d] + _draw_others(others[d], p, nobody, rng)
+        people[d] = drawn
         if rows[d] == 1:
             out[1] += 1.0 / drawn
             if drawn == 1:
@@ -203,6 +208,12 @@ class MixtureEngine:
         }
         return self.records._replace(**own)
 
+    @cached_property
+    def shown(self) -> Ints:
+        """Some records, common and rare ones, whose numbers of people are kept draw by draw."""
+        by_rows = np.argsort(-self.records.rows, kind="stable")
+        return by_rows[np.linspace(0, len(by_rows) - 1, min(SHOWN, len(by_rows))).astype(np.int64)]
+
     def start(self, generators: list[np.random.Generator]) -> Draws:
         """Draw classes from the prior around the sample's margins, so that chains begin apart."""
         rng, records = generators[0], self.records
@@ -226,7 +237,9 @@ class MixtureEngine:
     def advance(self, state: ChainState, n: int, *, tuning: bool) -> tuple[Draws, Draws]:
         """Make n sweeps of tuning, or n draws with their sweeps."""
         live, ahead = state.live, state.generators[1]
-        numbers, likelihood, used = np.zeros((n, 6)), np.empty(n), np.empty(n)
+        numbers, likelihood, used = np.zeros((n, len(DRAWN))), np.empty(n), np.empty(n)
+        people = np.empty(len(self.records.rows))
+        shown = np.empty((n, len(self.shown)))
         for i in range(n):
             for _ in range(1 if tuning else self.per_draw):
                 theta, weights = live["theta"].copy(), live["weights"].copy()
@@ -235,10 +248,13 @@ class MixtureEngine:
             if not tuning:
                 log_p -= self.log_strata(theta, weights)
                 look_ahead(
-                    log_p, self.records, self.beyond, *QUADRATURE, live["sums"], numbers[i], ahead
-                )
+                    log_p, self.records, self.beyond, *QUADRATURE, live["sums"], people,
+                    numbers[i], ahead,
+                )  # fmt: skip
+                shown[i] = people[self.shown]
                 live["n_averaged"] += 1
-        draws = dict(zip(DRAWN, numbers.T, strict=True)) | {"classes_used": used}
+        draws = dict(zip(DRAWN, numbers.T, strict=True))
+        draws |= {"classes_used": used, "people": shown}
         return draws, {"log_likelihood": likelihood}
 
     def sweep(self, live: Draws, rng: np.random.Generator) -> tuple[float, Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import pickle
 
@@ -12,6 +13,7 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
+from anonbayes import compat
 from anonbayes.errors import AnonbayesError
 from anonbayes.reporting.sections import standing_out
 from anonbayes.uniqueness.mixture import (
@@ -103,7 +105,9 @@ def test_unique_people_outside_the_sample_are_a_share_of_those_in_it():
     rng, out = np.random.default_rng(1), np.zeros(6)
     drawn = []
     for _ in range(4000):
-        look_ahead(log_p, sample.records, beyond, *QUADRATURE, np.zeros((5, len(once))), out, rng)
+        sums, people = np.zeros((5, len(once))), np.empty(len(once))
+        look_ahead(log_p, sample.records, beyond, *QUADRATURE, sums, people, out, rng)
+        assert people.min() >= 1 and (people[once] == 1).all()
         assert out[0] == 40
         drawn.append(out[5] - 40)
     want = stats.betabinom(1000, 40.5, 60.5)
@@ -326,6 +330,22 @@ def test_same_seed_same_numbers_and_copies():
     assert "4,000 people" in str(copy.deepcopy(runs[0])) and "<table" in runs[0]._repr_html_()
     judged = ab.diagnose(runs[0])  # numbers that do not depend on the order of classes
     assert "classes_used" not in judged.table.index and "bits" in judged.table.index
+
+
+def test_chains_are_judged_by_answers_and_fail_where_these_differ():
+    """Chains of one sample agree; beside chains of a sample of other people they do not."""
+    whos = []
+    for seed in (1, 2):
+        people = classes_of(np.random.default_rng(seed), 300)
+        whos.append(ab.identity(people, population=3000, draws=200, classes=15, seed=1, **QUIET))
+    judged = ab.diagnose(whos[0])
+    assert judged.passed, judged.text
+    assert "population_uniques" in judged.table.index and "classes_used" not in judged.table.index
+    chains = [compat.posterior_dataset(who.idata) for who in whos]
+    names = ["unique_in_population", "population_uniques", "matches_of_uniques", "bits"]
+    mixed = {k: np.concatenate([c[k].to_numpy()[:2] for c in chains]) for k in names}
+    apart = ab.diagnose(dataclasses.replace(whos[0], idata=compat.make_idata({"posterior": mixed})))
+    assert not apart.passed and "do not agree" in apart.text
 
 
 @pytest.mark.parametrize(
