@@ -166,11 +166,13 @@ def _secrets_by_key(posts: Sequence[Posterior], keys: Sequence[Ints], number: in
     group[first.group_codes, first.secret_codes] = True
     wrong = np.flatnonzero(~(out * group[first.group_codes]).any(axis=1))
     if len(wrong):
+        line = int(wrong[0])
+        shown, group_of = other.secret.labels()[row[line]], first.group_codes[line]
         raise TableError(
-            f"Row {wrong[0]} of release 1 and row {row[wrong[0]]} of release {number + 1} have the "
-            f"same key, but {first.sensitive!r} is {other.secret.labels()[row[wrong[0]]]!r} there, "
-            f"which group {first.group_labels[first.group_codes[wrong[0]]]!r} of release 1 does "
-            f"not list ({len(wrong):,} such rows)."
+            f"Row {line} of release 1 and row {row[line]} of release {number + 1} have the same "
+            f"key, but {first.sensitive!r} is {shown!r} there, which group "
+            f"{plain(first.group_labels[group_of])!r} of release 1 does not list "
+            f"({len(wrong):,} such rows)."
         )
     for name in set(first.columns) & set(other.columns):
         column = first.columns[name]
@@ -422,8 +424,16 @@ def _record_codes(tables: Sequence[ReleasedTable]) -> list[Ints]:
             for cut, t in zip(cuts, tables, strict=False)
         ]
         columns.append(np.concatenate(parts))
-    codes = distinct_rows(columns)[0]
-    return np.split(codes, np.cumsum([t.n_lines for t in tables])[:-1])
+    codes = np.split(distinct_rows(columns)[0], np.cumsum([t.n_lines for t in tables])[:-1])
+    for number, code in enumerate(codes[1:], start=2):
+        if not np.isin(code, codes[0]).any():
+            rows = [{name: str(t.columns[name].labels()[0]) for name in shared}
+                    for t in (first, tables[number - 1])]  # fmt: skip
+            raise TableError(
+                f"Releases 1 and {number} have no record in common: row 0 is {rows[0]} in the one "
+                f"and {rows[1]} in the other. Check that values are spelled alike, or give keys."
+            )
+    return codes
 
 
 def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTable:

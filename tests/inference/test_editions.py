@@ -342,8 +342,8 @@ def test_bad_keys_are_named(keys, words):
 
 
 def test_contradictions_are_named():
-    def anatomy(ills):
-        qit = pd.DataFrame({"sex": list("fmfm"), "group": [0, 0, 1, 1]})
+    def anatomy(ills, sexes="fmfm"):
+        qit = pd.DataFrame({"sex": list(sexes), "group": [0, 0, 1, 1]})
         st = pd.DataFrame({"group": [0, 0, 1, 1], "ill": ills})
         return ab.ReleasedTable.vertical(qit, st, group="group", sensitive="ill")
 
@@ -358,6 +358,12 @@ def test_contradictions_are_named():
     )
     with pytest.raises(TableError, match=r"Row 1 of release 1 .* 'a' .* 'b'"):
         ab.fit([clear, other], people=[range(4)] * 2, seed=1, progressbar=False)
+    strangers = [anatomy(list("abab"), sexes) for sexes in ("fmfm", "wxwx")]
+    with pytest.raises(TableError, match=r"no record in common.*'f'.*'w'"):
+        ab.fit(strangers, seed=1, progressbar=False, draws=20)
+    with pytest.raises(TableError, match=r"Row 0 .* 'd' there, which group 0"):
+        people = [range(4), [3, 2, 1, 0]]
+        ab.fit([both[1], clear], people=people, seed=1, progressbar=False, draws=20)
     with pytest.raises(ModelError, match="two or more"):
         ab.fit([clear])
     with pytest.raises(ModelError, match="several releases"):
