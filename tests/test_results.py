@@ -20,6 +20,7 @@ from scipy import sparse
 
 import anonbayes as ab
 from anonbayes.channels.numbers import MeanEstimate
+from anonbayes.inference.vertical.parts import PartsFit
 
 ROOMS = (ab, ab.budgets, ab.pie, ab.reidentify, ab.nonstochastic, ab.anonymize, ab.datasets)
 INPUTS = {
@@ -63,6 +64,9 @@ def scores():
 
 MADE = {
     "Posterior": fitted,
+    "PartsFit": lambda: PartsFit(
+        pd.DataFrame({"weight": [0.5]}), pd.Series([1.0]), {}, pd.Series([-1.0]), 4, 2, 3, 8, 8
+    ),
     "ReleasedTable": lambda: loaded("table1_recoded"),
     "RiskAssessment": assessed,
     "Comparison": lambda: ab.compare({"one": assessed(), "two": assessed()}),
