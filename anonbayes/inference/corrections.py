@@ -8,7 +8,8 @@ the score has a second part, shrunk towards nothing,
 where ``c_a(y, s)`` is the mean of ``c_a(k, s) ~ N(0, tau^2)`` over the values k of the cell, by
 their marginal. With ``tau = 0`` this is weighted evidence; with ``eta = 0`` it would be a
 multinomial logistic regression. ``tau`` has the best score on folds of the rows that were left out
-of lifts and corrections; where none is better than no corrections, there are none.
+of lifts and corrections; where that is not better than no corrections by more than its standard
+error, there are none.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def learn_corrections(
 ) -> tuple[Corrections, Floats] | None:
     """Learn corrections from released rows, and what they gain for each record held out.
 
-    None if held-out rows are predicted no better by them.
+    None if held-out rows are not predicted better by more than the standard error of the gain.
 
     Parameters
     ----------
@@ -138,9 +139,10 @@ def learn_corrections(
         if gain.sum() < before_it:  # beyond the best one, scores only fall
             break
         before_it = float(gain.sum())
-    _, variance, gain = best
-    if variance is None:
+    total, chosen, gain = best
+    if chosen is None or (variance is None and total <= _error_of_sum(gain, rows)):
         return None
+    variance = chosen
     level = _level(features.share, eta, [features.cell[c] for c in features.codes.T])
     step = features.share_step[secret] + features.step[features.codes, secret[:, None]] @ eta
     level[np.arange(len(level)), secret] += step
@@ -149,6 +151,11 @@ def learn_corrections(
     ends = np.cumsum([share.shape[1] for share in shares])[:-1]
     values = tuple(np.ascontiguousarray(c) for c in np.split(found, ends, axis=1))
     return Corrections(values, variance, float(gain @ rows / rows.sum())), gain
+
+
+def _error_of_sum(gain: Floats, rows: Floats) -> float:
+    """Standard error of the sum over rows of what was gained, by records of several rows."""
+    return float(np.sqrt(rows @ (gain - gain @ rows / rows.sum()) ** 2))
 
 
 def _level(share: Floats, eta: Floats, logs: list[Floats]) -> Floats:
