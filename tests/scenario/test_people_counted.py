@@ -25,7 +25,6 @@ def small_parts(monkeypatch):
     import dask
 
     monkeypatch.setattr(counting, "BATCH", 64)
-    monkeypatch.setattr(counting, "CHUNK", 50)
     with dask.config.set(scheduler="synchronous"):
         yield
 

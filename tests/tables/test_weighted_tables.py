@@ -276,9 +276,6 @@ def test_a_counted_cleartext_is_assessed_like_its_rows(pair, tmp_path):
     pd.testing.assert_frame_equal(
         plain.breakdown(), counted.breakdown(), rtol=1e-9, check_like=True
     )
-    pd.testing.assert_frame_equal(
-        plain.breakdown("age", bins=[19, 25, 40]), counted.breakdown("age", bins=[19, 25, 40])
-    )
     pd.testing.assert_frame_equal(plain.syntactic(), counted.syntactic(), rtol=1e-9)
     for one, two in zip(plain.wp29(), counted.wp29(), strict=True):
         assert one.figures == pytest.approx(two.figures, rel=1e-9) and one.finding == two.finding
