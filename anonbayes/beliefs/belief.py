@@ -12,7 +12,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.attacker import attacker_weights, draw_weights, matched, worlds_apart
-from anonbayes.beliefs.learner import learner_weights, weight_draws
+from anonbayes.beliefs.learner import correction_draws, learner_weights, weight_draws
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
 from anonbayes.errors import AnonbayesError, ModelError, TableError, one_of
 from anonbayes.inference.vertical.crossfit import left_out_ownership
@@ -198,20 +198,18 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
     victims, rows = matched(table, asked)
     share = post.draws[f"pi_{table.sensitive}"].to_numpy()
     pi = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
-    eta = weight_draws(post)
+    eta, corrections = weight_draws(post), correction_draws(post)
     owned = _ownership_draws(post, pi, eta) if table.scheme == "vertical" else None
     fit = rows.item_fits(victims)
     for place in places:
         where = divmod(int(place), post.n_draws)
         weights = None if eta is None else eta[where]
-        now = [p[where] for p in pi]
+        now, single = [p[where] for p in pi], corrections(where)
         if owned is not None:
             attacker = rows.add_up(victims, rows.gather(owned(where)), fit)[0]
         else:
-            attacker = draw_weights(
-                table, victims, rows, share[where], now, weights, post.corrections
-            )[0]
-        tilt = record_tilts(post.corrections, share[where], now, asked.weights, asked.codes)
+            attacker = draw_weights(table, victims, rows, share[where], now, weights, single)[0]
+        tilt = record_tilts(single, share[where], now, asked.weights, asked.codes)
         joint = weighted_joint(share[where], asked.shares(now), weights, tilt)
         yield attacker.relative()[0], joint.relative()[0]
 

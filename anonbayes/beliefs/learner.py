@@ -6,7 +6,7 @@ number, ``E[f(s | r, pi) | t*]`` (Groups (6)).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import numpy as np
 from anonbayes.arrays import Floats, Scaled
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
-from anonbayes.inference.dirichlet import WEIGHT
+from anonbayes.inference.dirichlet import CORRECTION, WEIGHT
 from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "batch_averages",
+    "correction_draws",
     "learner_joint",
     "learner_weights",
     "mean_shares",
@@ -114,13 +115,13 @@ def _averaged(
     """Average over draws, batch by batch."""
     secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
-    eta = weight_draws(post)
+    eta, corrections = weight_draws(post), correction_draws(post)
 
     def of_draw(at: tuple[int, int]) -> Scaled:
         # Tiny prior weights leave values without any probability in a draw.
         means = [pi[at] for pi in draws]
         known = [np.maximum(k, LEAST_FIT) for k in victims.shares(means)]
-        tilt = record_tilts(post.corrections, secret[at], means, victims.weights, victims.codes)
+        tilt = record_tilts(corrections(at), secret[at], means, victims.weights, victims.codes)
         joint = weighted_joint(secret[at], known, None if eta is None else eta[at], tilt)
         if conditional:
             number = joint.relative()[0]
@@ -152,3 +153,14 @@ def weight_draws(post: Posterior) -> Floats | None:
         return None
     names = [f"{WEIGHT}{name}" for name in post.table.attributes]
     return np.stack([post.draws[name].to_numpy() for name in names], axis=-1)
+
+
+def correction_draws(
+    post: Posterior,
+) -> Callable[[tuple[int, int]], Sequence[Floats] | None]:
+    """Corrections of single values in a draw; those of the mode where they have no draws."""
+    names = [f"{CORRECTION}{name}" for name in post.table.attributes]
+    if post.corrections is None or not all(name in post.draws for name in names):
+        return lambda _: post.corrections
+    drawn = [post.draws[name].to_numpy() for name in names]
+    return lambda at: [values[at] for values in drawn]

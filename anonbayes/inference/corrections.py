@@ -10,10 +10,15 @@ their marginal. With ``tau = 0`` this is weighted evidence; with ``eta = 0`` it 
 multinomial logistic regression. ``tau`` has the best score on folds of the rows that were left out
 of lifts and corrections; where that is not better than no corrections by more than its standard
 error, there are none.
+
+Draws are normal at the mode, given the weights at theirs, with the curvature at the shares of the
+secrets: along each direction in which cells can be told apart, ``n (diag(pi_S) - pi_S pi_S') +
+I / tau^2``.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +32,13 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.features import Features, marginal_of
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Corrections", "Fold", "learn_corrections"]
+__all__ = ["Corrections", "Fold", "cell_shares", "learn_corrections"]
 
 VARIANCES = (0.01, 0.03, 0.1, 0.3)
 """Values of ``tau^2`` that are tried."""
 MOST_PARAMETERS, MOST_NUMBERS = 1500, 20_000_000
-"""Values (or cells) of all attributes, and records times secrets, beyond which nothing is done."""
+"""Values (or cells) of all attributes, and records times secrets, beyond which nothing is done.
+Draws of more numbers are not made, either: corrections are then taken as known."""
 SEARCH = {"maxiter": 60, "ftol": 1e-7, "gtol": 1e-2}
 
 
@@ -53,6 +59,24 @@ class Corrections(NamedTuple):
     variance: float
     gain: float
 
+    def draw(
+        self, table: ReleasedTable, size: tuple[int, int], rng: np.random.Generator
+    ) -> list[Floats]:
+        """Draws of each attribute's corrections, ``(chains, draws, S, K_a)``; none if too many."""
+        whole = np.concatenate(self.values, axis=1)
+        if size[0] * size[1] * whole.size > MOST_NUMBERS:
+            return []
+        seen = _directions(table)
+        share = table.secret_counts / table.secret_counts.sum()
+        steep, turn = np.linalg.eigh(np.diag(share) - np.outer(share, share))
+        narrow = 1.0 / np.sqrt(1.0 + self.variance * np.outer(np.maximum(steep, 0.0), seen.stretch))
+        # Along the eigenvectors of the secrets (rows) and of the cells; the rest is the prior's.
+        drawn = rng.standard_normal((*size, *whole.shape))
+        drawn += ((narrow - 1.0) * (drawn @ seen.spread.T)) @ seen.spread
+        drawn = whole + np.sqrt(self.variance) * (turn @ drawn)
+        ends = np.cumsum([values.shape[1] for values in self.values])[:-1]
+        return np.split(drawn, ends, axis=-1)
+
 
 class Fold(NamedTuple):
     """Log lifts of all cells without a fold's rows, and how many rows of each record it holds."""
@@ -61,7 +85,7 @@ class Fold(NamedTuple):
     held: Floats
 
 
-def _shares(table: ReleasedTable) -> list[sparse.csr_array]:
+def cell_shares(table: ReleasedTable) -> list[sparse.csr_array]:
     """``m(k) E_y(k) / m(y)`` of the cells of each attribute."""
     out = []
     for column in table.columns.values():
@@ -71,6 +95,36 @@ def _shares(table: ReleasedTable) -> list[sparse.csr_array]:
         inside = column.evidence.matrix.multiply(marginal[None, :]).tocsr()
         out.append(sparse.csr_array(inside.multiply(1.0 / inside.sum(axis=1)[:, None])))
     return out
+
+
+class _Directions(NamedTuple):
+    """In which directions the cells of a table can be told apart: as many as cells, or values.
+
+    `basis` has a row per cell, `spread` a column per value, and `stretch` is the sum over rows of
+    the squares along each: the curvature is diagonal.
+    """
+
+    basis: Floats
+    spread: Floats
+    stretch: Floats
+
+
+@lru_cache(maxsize=1)
+def _directions(table: ReleasedTable) -> _Directions:
+    halves = [np.linalg.svd(one.toarray(), full_matrices=False) for one in cell_shares(table)]
+    basis = block_diag(*(u * d for u, d, _ in halves))
+    start = np.cumsum([0, *(len(u) for u, _, _ in halves)])[:-1]
+    codes, rows = table.records.codes + start, table.records.count
+    cells = _indicators(codes, len(basis))
+    together = sparse.csr_array(cells.T.multiply(rows[None, :])) @ cells
+    stretch, turn = np.linalg.eigh(basis.T @ (together @ basis))
+    spread = turn.T @ block_diag(*(v for _, _, v in halves))
+    return _Directions(basis @ turn, spread, np.maximum(stretch, 0.0))
+
+
+def _indicators(codes: Ints, n_cells: int) -> sparse.csr_array:
+    ends = np.arange(0, codes.size + 1, codes.shape[1])
+    return sparse.csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), n_cells))
 
 
 def learn_corrections(
@@ -102,26 +156,14 @@ def learn_corrections(
         ``tau^2``, where it need not be looked for.
     """
     size, rows, secret = len(features.share), features.rows, features.secret
-    shares = _shares(table)
-    ranks = sum(min(share.shape) for share in shares)
+    shapes = [(len(c.evidence), len(c.domain)) for c in table.columns.values()]
+    ranks = sum(min(shape) for shape in shapes)
     if ranks > MOST_PARAMETERS or len(rows) * size > MOST_NUMBERS:
         return None
-    # Only as many directions as there are cells, or values, can be told apart.
-    halves = [np.linalg.svd(share.toarray(), full_matrices=False) for share in shares]
-    basis = block_diag(*(u * d for u, d, _ in halves))
-    spread = block_diag(*(v for _, _, v in halves))  # (ranks, values)
-    cells = sparse.csr_array(
-        (np.ones(codes.size), codes.ravel(), np.arange(0, codes.size + 1, codes.shape[1])),
-        shape=(len(codes), len(basis)),
-    )
-    together = sparse.csr_array(cells.T.multiply(rows[None, :])) @ cells
-    stretch, turn = np.linalg.eigh(basis.T @ (together @ basis))
-    basis = basis @ turn
-
+    basis, spread, stretch = _directions(table)
+    cells = _indicators(codes, len(basis))
     common = np.exp(features.share - np.logaddexp.reduce(features.share))
-    rival = _Ridge(
-        codes, features.secret, basis, np.maximum(stretch, 0.0)[:, None] * (common * (1.0 - common))
-    )
+    rival = _Ridge(codes, secret, basis, stretch[:, None] * (common * (1.0 - common)))
     nothing = np.zeros((len(stretch), size))
     points = [nothing] * len(folds)
     levels = [_level(features.share, eta, [fold.cell[c] for c in codes.T]) for fold in folds]
@@ -147,9 +189,8 @@ def learn_corrections(
     step = features.share_step[secret] + features.step[features.codes, secret[:, None]] @ eta
     level[np.arange(len(level)), secret] += step
     point = rival.maximise(level, rows, variance, nothing)
-    found = (turn @ point).T @ spread
-    ends = np.cumsum([share.shape[1] for share in shares])[:-1]
-    values = tuple(np.ascontiguousarray(c) for c in np.split(found, ends, axis=1))
+    ends = np.cumsum([width for _, width in shapes])[:-1]
+    values = tuple(np.ascontiguousarray(c) for c in np.split(point.T @ spread, ends, axis=1))
     return Corrections(values, variance, float(gain @ rows / rows.sum())), gain
 
 

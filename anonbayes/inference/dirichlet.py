@@ -326,8 +326,8 @@ def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Flo
 # What the parameters are called.
 
 RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
-WEIGHT = "weight_"
-PREFIXES = ("pi_", "beta_", "cleartext_", WEIGHT)
+WEIGHT, CORRECTION = "weight_", "correction_"
+PREFIXES = ("pi_", "beta_", "cleartext_", WEIGHT, CORRECTION)
 ASSIGNMENT = "assignment"
 
 

@@ -14,7 +14,15 @@ from pymc.step_methods.compound import BlockedStep, Competence
 
 from anonbayes.arrays import Floats
 from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import ASSIGNMENT, WEIGHT, Prior, PriorLike, coords_of
+from anonbayes.inference.corrections import cell_shares
+from anonbayes.inference.dirichlet import (
+    ASSIGNMENT,
+    CORRECTION,
+    WEIGHT,
+    Prior,
+    PriorLike,
+    coords_of,
+)
 from anonbayes.inference.features import Features
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
 from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
@@ -58,8 +66,9 @@ def build_model(
         Dirichlet weights; see `resolve_prior`. By default `beta` is one with independent evidence,
         and pooled with weighted evidence.
     evidence : {"auto", "independent", "weighted"}
-        As in `fit`. Weighted evidence adds ``weight_<attribute>``, positive, and the secrets given
-        the features of the released cells (MODEL 1.9).
+        As in `fit`. Weighted evidence adds ``weight_<attribute>``, positive, where they are taken
+        ``correction_<attribute>`` with the ``tau`` that was chosen, and the secrets given the
+        features of the released cells (MODEL 1.9).
     name : str
         Prefix of the variables, as in `pymc.Model`. With one each, several tables that share
         columns fit into one model: build them inside ``with pm.Model():``, and give each step the
@@ -104,7 +113,8 @@ def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Mo
     model = _horizontal_model(table, prior, name)
     if taken.evidence == "weighted":
         features = taken.features(table)
-        add_weights(model, features, tuple(table.attributes), sensitive=table.sensitive)
+        tilts = _correction_variables(model, table, taken)
+        add_weights(model, features, table.attributes, sensitive=table.sensitive, tilts=tilts)
     return model
 
 
@@ -356,11 +366,17 @@ def guard_assignments() -> None:
 # -------------------------------------------------------------------------------------------------
 # Weighted evidence (MODEL 1.9): the features of the records, each row's own taken out, are data,
 # the weights positive variables, and secrets follow softmax(L). NUTS draws what `fit_weights`
-# approximates by a normal distribution at the mode; corrections of single values come afterwards.
+# approximates by a normal distribution at the mode. Corrections of single values are drawn along
+# with the weights here, and given them there: a correction can stand in for a part of a weight.
 
 
 def add_weights(
-    model: pm.Model, features: Features, names: tuple[str, ...], *, sensitive: str
+    model: pm.Model,
+    features: Features,
+    names: Sequence[str],
+    *,
+    sensitive: str,
+    tilts: Sequence[Any] = (),
 ) -> list[Any]:
     """Add the weights of a horizontal table and the likelihood of its secrets to a model.
 
@@ -377,6 +393,8 @@ def add_weights(
         Attributes.
     sensitive : str
         Name of the secret.
+    tilts : sequence of tensors
+        What corrections add to the scores of the records, ``(records, S)`` each.
 
     Returns
     -------
@@ -396,6 +414,8 @@ def add_weights(
         logits = pt.as_tensor(x[:, 0])
         for a, weight in enumerate(weights):
             logits = logits + weight * pt.as_tensor(x[:, a + 1])
+        for tilt in tilts:
+            logits = logits + tilt
         probability = pt.special.softmax(logits, axis=1)
         if len(features.likelihood):
             likelihood = features.likelihood / max(1.0, features.likelihood.sum(axis=0).max())
@@ -408,6 +428,20 @@ def add_weights(
         observed[np.arange(shape[0]), features.secret] = rows
         pm.Multinomial(f"secrets_{sensitive}", n=rows, p=probability, observed=observed)
     return weights
+
+
+def _correction_variables(model: pm.Model, table: ReleasedTable, taken: Evidenced) -> list[Any]:
+    """Corrections of each attribute's values, averaged over the cells that the records show."""
+    if taken.weights is None or taken.weights.corrections is None:
+        return []
+    codes = taken.cells(table)
+    sd, tilts, start = np.sqrt(taken.weights.corrections.variance), [], 0
+    with model:
+        for a, (name, shares) in enumerate(zip(table.attributes, cell_shares(table), strict=True)):
+            single = pm.Normal(f"{CORRECTION}{name}", 0.0, sd, dims=(table.sensitive, name))
+            tilts.append(pt.dot(shares.toarray(), single.T)[codes[:, a] - start])
+            start += shares.shape[0]
+    return tilts
 
 
 def _add_link(

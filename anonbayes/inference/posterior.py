@@ -22,7 +22,7 @@ from anonbayes.beliefs.belief import (
 )
 from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
-from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
+from anonbayes.inference.dirichlet import CORRECTION, Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.stored import (
     AVERAGES_GROUP,
     EVIDENCE_GROUP,
@@ -110,8 +110,10 @@ class Posterior(KeptDraws):
         """How much each attribute counts: weight, standard error, and what that means.
 
         A weight of one repeats nothing that others tell. Beliefs raise lifts to ``exponent``, of
-        which ``weight_<attribute>`` has draws. Columns ``alone`` and ``added`` are what it tells by
-        itself, and beside the others, in nats per row of held-out log score.
+        which ``weight_<attribute>`` has draws, and add `corrections` of single values
+        (``correction_<attribute>``), given which weights say less than they do here. Columns
+        ``alone`` and ``added`` are what it tells by itself, and beside the others, in nats per row
+        of held-out log score.
 
         Examples
         --------
@@ -581,6 +583,8 @@ def make_posterior(
         coords["row"] = rows
     dims: dict[str, list[str]] = {f"pi_{secret}": [secret]}
     dims |= {f"pi_{name}": [secret, name] for name in table.attributes}
+    corrected = [name for name in table.attributes if f"{CORRECTION}{name}" in draws]
+    dims |= {f"{CORRECTION}{name}": [secret, name] for name in corrected}
     dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
     weights = xr.Dataset(
         {"alpha": ((secret,), np.asarray(prior.alpha))}

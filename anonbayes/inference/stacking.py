@@ -11,7 +11,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from anonbayes.arrays import Floats
-from anonbayes.inference.dirichlet import WEIGHT
+from anonbayes.inference.dirichlet import CORRECTION, WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.inference.vertical.crossfit import vertical_spread
@@ -23,7 +23,7 @@ __all__ = ["crossfit_draws", "lift_parts", "redraw", "stack_chains", "weight_dra
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
-WEIGHT_STREAM, FOLD_STREAM = 17, 18
+WEIGHT_STREAM, FOLD_STREAM, CORRECTION_STREAM = 17, 18, 19
 FAR = 30.0
 """Log lifts move no further: with two folds t has no moments."""
 
@@ -50,13 +50,19 @@ def stack_chains(
 
 
 def weight_draws(table: ReleasedTable, taken: Evidenced, draws: Draws, entropy: int) -> Draws:
-    """Draws of the weights from a stream of their own, so that those of ``pi`` stay as they are."""
+    """Draws of weights and corrections from streams of their own: those of ``pi`` stay as is."""
     if taken.evidence != "weighted" or taken.weights is None:
         return {}
-    shape = draws[f"pi_{table.sensitive}"].shape[:2]
+    chains, n = draws[f"pi_{table.sensitive}"].shape[:2]
     rng = np.random.default_rng(np.random.SeedSequence([entropy, WEIGHT_STREAM]))
-    drawn = taken.weights.draw(shape[0] * shape[1], rng).reshape(*shape, -1)
-    return {f"{WEIGHT}{name}": drawn[..., a] for a, name in enumerate(taken.weights.names)}
+    drawn = taken.weights.draw(chains * n, rng).reshape(chains, n, -1)
+    names = taken.weights.names
+    out: Draws = {f"{WEIGHT}{name}": drawn[..., a] for a, name in enumerate(names)}
+    if taken.weights.corrections is not None:
+        rng = np.random.default_rng(np.random.SeedSequence([entropy, CORRECTION_STREAM]))
+        values = taken.weights.corrections.draw(table, (chains, n), rng)
+        out |= {f"{CORRECTION}{name}": c for name, c in zip(names, values, strict=False)}
+    return out
 
 
 def crossfit_draws(

@@ -24,7 +24,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import ndtr, ndtri
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, one_of
 from anonbayes.formats import weight_in_words
 from anonbayes.inference.cell_lifts import (
@@ -290,6 +290,7 @@ def fit_weights(
     kappa: Floats | None = None,
     lifts: CellLifts | None = None,
     errors: bool = True,
+    variance: float | None = None,
 ) -> EvidenceWeights:
     """Learn the weights of a horizontal table from its released rows (MODEL 1.9).
 
@@ -307,6 +308,8 @@ def fit_weights(
         Cross-fitted features of weighted evidence, with their own pooling.
     errors : bool
         Whether to look for units and errors of the weights, which take longer; else one and NaN.
+    variance : float, optional
+        ``tau^2`` of corrections, 0 for none, if it is known: what they gain is then not looked at.
 
     Returns
     -------
@@ -339,13 +342,15 @@ def fit_weights(
             left_out_scores(eta, covariance, features),
         ]
     )
-    parts = _without_folds(table, prior, features, lifts)
-    learned = None
-    if lifts is not None:
-        learned = learn_corrections(table, features, lifts.codes, eta, lifts.folds())
-    elif parts:
+    looked = errors or variance is None
+    parts = _without_folds(table, prior, features, lifts) if looked else []
+    learned, folds = None, []
+    if variance is None:
         folds = [Fold(part.cell, features.rows - part.rows) for part in parts]
-        learned = learn_corrections(table, features, features.codes, eta, folds)
+        folds = folds if lifts is None else lifts.folds()
+    if folds or variance:
+        codes = features.codes if lifts is None else lifts.codes
+        learned = learn_corrections(table, features, codes, eta, folds, variance=variance)
     if learned is not None:
         columns[2] += learned[1]
     if lifts is not None:  # people are asked about by value: what happens inside cells counts, too
@@ -539,6 +544,10 @@ class Evidenced(NamedTuple):
         """Features of a horizontal table's records to which the weights belong."""
         return Features.of(table, self.prior) if self.lifts is None else self.lifts.features
 
+    def cells(self, table: ReleasedTable) -> Ints:
+        """Cells of the records of `features`, numbered through as in the table."""
+        return self.features(table).codes if self.lifts is None else self.lifts.codes
+
     def scaled(self, table: ReleasedTable, alpha: float, beta: float) -> Evidenced:
         """The same with prior weights multiplied by two factors; what is pooled, is pooled more."""
         prior = Prior(
@@ -566,6 +575,7 @@ def choose_evidence(
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
     errors: bool = True,
+    variance: float | None = None,
     client: Any = None,
 ) -> Evidenced:
     """Settle evidence and prior of a fit.
@@ -581,8 +591,9 @@ def choose_evidence(
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
         independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
         where cells cross, it pools lifts one by one (`lift_cells`).
-    errors : bool
-        Whether weights of a horizontal table shall have errors; see `fit_weights`.
+    errors, variance : bool, float
+        Whether weights of a horizontal table shall have errors, and what is known of corrections;
+        see `fit_weights`.
     client : distributed.Client, optional
         Cluster on which a vertical table is cross-fitted.
 
@@ -611,7 +622,9 @@ def choose_evidence(
     if evidence == "independent":
         return Evidenced("independent", own, None, pool)
     lifts = lift_cells(table, plain) if free and has_crossing_sets(table) else None
-    weights = fit_weights(table, pooled, plain=own, kappa=kappa, lifts=lifts, errors=errors)
+    weights = fit_weights(
+        table, pooled, plain=own, kappa=kappa, lifts=lifts, errors=errors, variance=variance
+    )
     chosen = weights.preferred if evidence == "auto" else "weighted"
     if chosen == "independent":
         return Evidenced(chosen, own, weights, pool)

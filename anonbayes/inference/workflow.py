@@ -19,7 +19,8 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import AnonbayesError, ModelError
 from anonbayes.inference.cell_lifts import has_crossing_sets, lift_cells
-from anonbayes.inference.dirichlet import WEIGHT, coords_of
+from anonbayes.inference.corrections import cell_shares
+from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, coords_of
 from anonbayes.inference.features import Features, cell_logs
 from anonbayes.inference.vertical.block import (
     MAX_BLOCK,
@@ -217,14 +218,20 @@ def _by_row(post: Posterior) -> Floats:
     size = len(table.secret.domain)
     out = np.empty((total, len(each)))
     if post.evidence == "weighted":
-        features, each = _weighted_rows(post, each)
+        features, codes, each = _weighted_rows(post, each)
         x = np.empty((len(features.rows), len(table.attributes) + 1, size))
         dense_features(features, x)
         eta = np.column_stack(
             [np.ones(total), *(_flat(post, f"{WEIGHT}{name}") for name in table.attributes)]
         )
+        shares = [] if post.corrections is None else cell_shares(table)
         for cut in _chunks(total, x.size):
             score = np.einsum("da,ras->drs", eta[cut], x)
+            start = 0
+            for a, (name, share) in enumerate(zip(table.attributes, shares, strict=False)):
+                tilt = np.tensordot(_corrections(post, name)[cut], share.toarray(), axes=(2, 1))
+                score += tilt.transpose(0, 2, 1)[:, codes[:, a] - start]
+                start += share.shape[0]
             score -= logsumexp(score, axis=2, keepdims=True)
             out[cut] = _own_secret(score, features.secret, features.likelihood)[:, each]
         return out
@@ -245,21 +252,31 @@ def _by_row(post: Posterior) -> Floats:
     return out
 
 
-def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints]:
-    """Features to which the weights belong, and the line of each row in them.
+def _corrections(post: Posterior, name: str) -> Floats:
+    """Draws of an attribute's corrections, or the known ones as often."""
+    if f"{CORRECTION}{name}" in post.draws:
+        return _flat(post, f"{CORRECTION}{name}")
+    assert post.corrections is not None
+    known = post.corrections[post.table.attributes.index(name)]
+    return np.broadcast_to(known, (post.n_chains * post.n_draws, *known.shape))
+
+
+def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints, Ints]:
+    """Features to which the weights belong, their cells, and the line of each row in them.
 
     Cells that cross were cross-fitted: a record has a line in each fold that it was dealt into, and
     its rows, which are all alike, are dealt out in their order.
     """
     if not (post.pooled and has_crossing_sets(post.table)):
-        return Features.of(post.table, post.prior), record
+        features = Features.of(post.table, post.prior)
+        return features, features.codes, record
     lifts = lift_cells(post.table, post.prior)
     order = np.argsort(lifts.record, kind="stable")
     out = np.empty_like(record)
     out[np.argsort(record, kind="stable")] = np.repeat(
         order, lifts.features.rows[order].astype(np.int64)
     )
-    return lifts.features, out
+    return lifts.features, lifts.codes, out
 
 
 def _own_secret(score: Floats, secret: Ints, likelihood: Floats) -> Floats:
@@ -348,7 +365,15 @@ def _log_prior(post: Posterior) -> dict[str, Floats]:
             name: (_flat(post, f"{WEIGHT}{name}") - mean) / spread for name in post.table.attributes
         }
         norm = 0.5 * np.log(2 * np.pi) + np.log(spread) + log_ndtr(mean / spread)
-        return {f"{WEIGHT}{name}": -0.5 * value**2 - norm for name, value in z.items()}
+        out = {f"{WEIGHT}{name}": -0.5 * value**2 - norm for name, value in z.items()}
+        single = None if post.evidence_weights is None else post.evidence_weights.corrections
+        for name in z:
+            if single is not None and f"{CORRECTION}{name}" in post.draws:
+                c = _flat(post, f"{CORRECTION}{name}")
+                width = np.log(2 * np.pi * single.variance)
+                density = -0.5 * (c**2 / single.variance + width).sum(axis=(1, 2))
+                out[f"{CORRECTION}{name}"] = density
+        return out
     priors = {post.table.sensitive: post.prior.alpha, **post.prior.beta}
     out = {}
     for name, weight in priors.items():

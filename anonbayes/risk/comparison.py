@@ -1,7 +1,7 @@
 """Assessments side by side: which release to publish, and what another prior would change.
 
-Where cells are nested, beliefs are closed forms (MODEL 1.3), so that a dozen priors cost little
-more than one. Cross-fitted lifts are pooled anew from the same counts. Only other tables need
+Where cells are nested, beliefs are closed forms (MODEL 1.3), so that six priors cost little more
+than one. Cross-fitted lifts are pooled anew from the same counts. Only other tables need
 chains, and have an error of simulation.
 """
 
@@ -558,8 +558,7 @@ def sensitivity(
 def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     """`sensitivity` of an assessment, around the prior that it has; quick enough for a report.
 
-    All weights are multiplied by the ends of `FACTORS`. None for draws of a model with a prior of
-    its own.
+    Only the ends of `FACTORS` are looked at. None for draws of a model with a prior of its own.
     """
     post = risk.post
     if post.method == "draws":
@@ -574,7 +573,7 @@ def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
     )
     known = risk.summary[list(FOLLOWED)], risk.standard_errors[list(FOLLOWED)]
     draws = int(np.clip(SHORT_SWEEPS // post.table.n_rows, *SHORT_DRAWS))
-    return _over(chosen, [(f, f) for f in (1.0, FACTORS[0], FACTORS[-1])], draws, 0, known)
+    return _over(chosen, _grid([FACTORS[0], 1.0, FACTORS[-1]]), draws, 0, known)
 
 
 class _Chosen(NamedTuple):
@@ -598,15 +597,22 @@ class _Chosen(NamedTuple):
             )
         if table.is_nested and known is None:
             alpha, beta = taken.prior.alpha, dict(taken.prior.beta)
+            single = None if taken.weights is None else taken.weights.corrections
             again = choose_evidence(
-                table, evidence=taken.evidence, alpha=alpha, beta=beta, errors=False
+                table,
+                evidence=taken.evidence,
+                alpha=alpha,
+                beta=beta,
+                errors=False,
+                variance=0.0 if single is None else single.variance,
             )
             attrs = {"entropy": seed, "tune": 0, "thin": 1}
             drawn = redraw(table, again, attrs, None, chains=1, draws=1)
-            return make_posterior(
+            post = make_posterior(
                 table, again.prior, *drawn[:2], method="exact", step=None, rows=None,
-                averages=drawn[2], taken=again, attrs=attrs, versions=False,
+                averages=drawn[2], taken=again._replace(weights=None), attrs=attrs, versions=False,
             )  # fmt: skip
+            return replace(post, evidence_weights=again.weights)  # no file needs them as arrays
         short = {"draws": draws, "tune": draws, "chains": 2}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the errors say as much

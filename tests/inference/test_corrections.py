@@ -10,6 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 import anonbayes as ab
+from anonbayes import compat
 from anonbayes.inference.corrections import learn_corrections
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.features import Features, marginal_of, pooled_beta
@@ -131,3 +132,47 @@ def test_one_value_in_clear_does_not_tell_secrets_apart_in_the_others() -> None:
     beta, kappa = pooled_beta(released, resolve_prior(released))
     assert kappa[0] > 1.0
     assert beta["a"].shape == (3, 3)
+
+
+def test_the_model_has_them_and_nuts_agrees_with_the_fast_path(table: ab.ReleasedTable) -> None:
+    """Beliefs agree within 0.01, corrections within half a standard deviation, weights within one.
+
+    Corrections and weights are drawn together here, and can stand in for each other; on the fast
+    path weights have the posterior that they have without corrections, and so a narrower one.
+    """
+    model = ab.build_model(table, evidence="weighted")
+    assert model.named_vars_to_dims["correction_a"] == ("secret", "a")
+    fast = ab.fit(table, evidence="weighted", seed=1, progressbar=False)
+    slow = ab.fit(
+        table, evidence="weighted", method="nuts", draws=300, tune=300, chains=2, cores=1, seed=2,
+        progressbar=False, compute_convergence_checks=False,
+    )  # fmt: skip
+    for name, most in [("weight_", 1.0), ("correction_", 0.5)]:
+        for one in table.attributes:
+            laplace, exact = (post.draws[name + one] for post in (fast, slow))
+            assert laplace.dims == exact.dims
+            sd = exact.std(("chain", "draw"))
+            off = abs(laplace.mean(("chain", "draw")) - exact.mean(("chain", "draw")))
+            ess = compat.ess({"x": exact.to_numpy()})["x"].to_numpy()
+            assert (off < sd * (most + 4 / np.sqrt(ess))).all()
+    everyone = people(200, 5).astype(str).drop(columns="secret").drop_duplicates()
+    beliefs = [post.learner(everyone, kind="conditional").to_numpy() for post in (fast, slow)]
+    assert np.abs(beliefs[0] - beliefs[1]).max() < 0.01
+    widths = [np.ptp(post.intervals(everyone, who="learner"), axis=1) for post in (fast, slow)]
+    assert np.mean(widths[0] / widths[1]) == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_likelihood_of_the_secrets_is_that_of_the_model(table: ab.ReleasedTable) -> None:
+    post = ab.fit(table, evidence="weighted", draws=2, chains=1, seed=1, progressbar=False)
+    rich = post.with_log_likelihood(of="secret")
+    model = ab.build_model(table, evidence="weighted")
+    point = model.initial_point()
+    for name in table.attributes:
+        point[f"weight_{name}_interval__"] = np.log(post.draws[f"weight_{name}"][0, 1].to_numpy())
+        point[f"correction_{name}"] = post.draws[f"correction_{name}"][0, 1].to_numpy()
+        prior = model.compile_logp(vars=[model[f"correction_{name}"]])(point)
+        assert float(rich.groups["log_prior"][f"correction_{name}"][0, 1]) == pytest.approx(prior)
+    density = float(model.compile_logp(vars=[model["secrets_secret"]])(point))
+    logs = rich.groups["log_likelihood"]["secret"].to_numpy()[0, 1]
+    # The multinomials count in how many orders the rows of a record come: one.
+    assert logs.sum() == pytest.approx(density, abs=1e-7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -75,7 +74,7 @@ def test_cross_fitted_evidence_is_pooled_more_or_less(scheme):
     assert found.loc[(1.0, 1 + 1e-9)].to_numpy() == pytest.approx(chosen, rel=2e-2)
     assert found.loc[(1.0, 1e9), "log_loss_A"] == pytest.approx(risk.summary["log_loss_RW"])
     quick = sensitivity_of(risk)
-    assert len(quick.table) == 3 and "s.e." not in quick.text
+    assert len(quick.table) == 7 and "s.e." not in quick.text
     np.testing.assert_allclose(quick.table.iloc[0], chosen)
 
 
@@ -141,10 +140,7 @@ def test_distributions_of_preliz_itself():
 def test_the_report_states_the_range():
     post = ab.fit(TABLE, **QUIET)
     risk = post.assess(PEOPLE)
-    found = ab.sensitivity(TABLE, PEOPLE, evidence="independent")
-    both = [(f, f) for f in (1.0, 0.25, 4.0)]
-    ends = replace(found, table=found.table.loc[both], errors=found.errors.loc[both])
-    assert ends.text in render(post, risk)
+    assert ab.sensitivity(TABLE, PEOPLE, evidence="independent").text in render(post, risk)
 
 
 @pytest.mark.parametrize("factors", [(), (0.0, 1.0), (-1.0,), "many", [[1.0]]])

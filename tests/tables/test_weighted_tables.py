@@ -276,6 +276,8 @@ def test_a_counted_cleartext_is_assessed_like_its_rows(pair, tmp_path):
     pd.testing.assert_frame_equal(
         plain.breakdown(), counted.breakdown(), rtol=1e-9, check_like=True
     )
+    classes = [pd.cut(one["age"].astype(int), [0, 25, 40, 150]) for one in (people, records)]
+    pd.testing.assert_frame_equal(plain.breakdown(classes[0]), counted.breakdown(classes[1]))
     pd.testing.assert_frame_equal(plain.syntactic(), counted.syntactic(), rtol=1e-9)
     for one, two in zip(plain.wp29(), counted.wp29(), strict=True):
         assert one.figures == pytest.approx(two.figures, rel=1e-9) and one.finding == two.finding
