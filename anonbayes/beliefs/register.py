@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -135,8 +135,8 @@ def read_register(
             )
         except CellError as error:
             raise CellError(
-                f"Register: {error} Leave such people out, or read the release with domains= that "
-                "include the value."
+                f"Register: {error} Leave such people out, or name all possible values of the "
+                "column where the release is read (domains=; on the command line --domain)."
             ) from None
     else:
         raise TableError(
@@ -152,12 +152,13 @@ def read_register(
                 "clear; a second release is not a register."
             )
     other = other.reduced()
-    _compare_margins(table, other)
+    for words in different_margins(table, other):
+        warnings.warn(words, PopulationWarning, stacklevel=3)
     return other
 
 
-def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
-    """Warn where release and register cannot be samples of one population."""
+def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator[str]:
+    """Say where release and register cannot be samples of one population."""
     from scipy.stats import chi2_contingency  # which takes long to load
 
     columns = [(table.sensitive, table.secret, register.secret)]
@@ -178,13 +179,11 @@ def _compare_margins(table: ReleasedTable, register: ReleasedTable) -> None:
         if distance > LEAST_TV and chance < LEAST_P:
             worst = int(np.argmax(np.abs(shares[0] - shares[1])))
             label = shown.evidence.labels[np.flatnonzero(kept)[worst]]
-            warnings.warn(
+            yield (
                 f"The register and the release are not from the same population: {name!r} differs "
                 f"by {distance:.0%} (total variation). {label!r} has a share of "
                 f"{shares[0, worst]:.1%} in the release and {shares[1, worst]:.1%} in the "
-                "register. What the register shows may not hold for the people of the release.",
-                PopulationWarning,
-                stacklevel=4,
+                "register. What the register shows may not hold for the people of the release."
             )
 
 
@@ -487,8 +486,8 @@ class Register:
             return None
         return (
             f"{share:.0%} of the people in the cleartext are in the register with the same values "
-            f"and secret (by chance it would be {chance:.0%}). The holder of such a register can "
-            "simply look people up; it should contain other people only."
+            f"and secret (by chance it would be {chance:.0%}). That is linkage: the holder of such "
+            "a register can simply look people up. It should contain other people only."
         )
 
 

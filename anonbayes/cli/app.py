@@ -11,8 +11,9 @@ import inspect
 import logging
 import re
 import signal
+import warnings
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -146,6 +147,7 @@ def main() -> None:
     # Looking for cycles among the objects that imports make costs a seventh of a short command.
     gc.set_threshold(100_000, 20, 20)
     logging.getLogger("anonbayes").addHandler(_Remarks())
+    warnings.showwarning = lambda message, *_, **__: _warn(str(message))
     try:
         app(prog_name="anonbayes")
     except AnonbayesError as error:
@@ -173,6 +175,12 @@ def _stop(message: str) -> None:
 def _of_options(message: str) -> str:
     """Speak of options where the package speaks of arguments."""
     return re.sub(r"domains=\{'([^']+)': \[\.\.\.\]\}", r"--domain '\1=...'", message)
+
+
+@cache
+def _warn(message: str) -> None:
+    """Print a warning once, in words, without the line of the package that gave it."""
+    typer.echo(f"anonbayes: warning: {_of_options(message)}", err=True)
 
 
 class _Remarks(logging.Handler):

@@ -90,14 +90,18 @@ def anonymize(
     """Make a release of a table in clear: k-anonymous, l-diverse, or an Anatomy.
 
     Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
-    (what each shows), reidentification, measures (with --report or --also), minimality, files. With
-    --also, earlier releases of the same people, it says what somebody finds out who has them all.
+    (what each shows), reidentification, measures (with --report or --also), attackers (with
+    --also), minimality, files. With --also, earlier releases of the same people, it says what
+    somebody finds out who has them all, and warns if the releases break each other.
     """
     check_free((out, anatomy, report), force=force)
+    also = further_releases(asked, missing=asked.keys["cleartext.missing"])
+    vertical = also and asked.values["scheme"] == "anatomy"  # hierarchies are those of the others
     request = asked.request(
         out.name,
-        release={"quasi_identifiers": _chosen(asked, drop)},
-        also=further_releases(asked, missing=asked.keys["cleartext.missing"]),
+        release={"quasi_identifiers": _chosen(asked, drop)}
+        | ({"hierarchies": None} if vertical else {}),
+        also=also,
     )
     settings = request.settings
     _check_files(settings.release.scheme, anatomy, keep_order=keep_order)
@@ -107,7 +111,7 @@ def anonymize(
         prepared = settings.make()
     table, recoding = prepared.made.table, prepared.made.recoding
     writers = _writers(asked, table, out, anatomy, keep_order=keep_order)
-    risk = choice = None
+    risk = choice = attackers = None
     lines: list[str] = []
     if report is not None or settings.also:
         result = prepared.run()
@@ -120,7 +124,8 @@ def anonymize(
         writers[report] = result.files["report.html"]
     write_files(writers)
     if as_json:
-        content = _content(table, recoding, risk) | {"minimality": choice}
+        who = [] if attackers is None else attackers.to_dict()
+        content = _content(table, recoding, risk) | {"attackers": who, "minimality": choice}
         print_json(content | {"files": [str(file) for file in writers]})
         return
     _print(table, recoding, risk, title=out.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from anonbayes.cli.options import Asked, parse_number
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
 from anonbayes.io.files import Writer, save_plot, write_frame
+from anonbayes.scenario.assessment_keys import ACTORS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,34 +76,27 @@ def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[s
     ]
 
 
-KINDS: dict[str, dict[str, bool]] = {
-    "stranger": {},
-    "insider": {"group": True},
-    "register": {"others": True},
-    "collector": {"also": True},
-}
-
-
 def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
     """Attackers as a request has them.
 
     Examples
     --------
     >>> attacker_keys(["insider", "neighbour:age,sex"])
-    [{'name': 'insider', 'group': True}, {'name': 'neighbour', 'knows': ['age', 'sex']}]
+    [{'name': 'insider'}, {'name': 'neighbour', 'knows': ['age', 'sex']}]
     """
     found = []
     for text in texts or ():
         name, colon, columns = text.partition(":")
         if not name or bool(colon) != bool(columns):
             raise AnonbayesError(f"--attacker {text!r} must be NAME, or NAME:COLUMN,COLUMN,...")
-        if not colon and name not in KINDS:
+        name = re.sub("[_-]", " ", name)
+        name = "register holder" if name == "register" else name
+        if not colon and name not in ACTORS:
             raise AnonbayesError(
                 f"--attacker {name}: say what is known, as in {name}:age,sex. "
-                f"{nearest(name, KINDS)}"
+                f"{nearest(name, ACTORS)}"
             )
-        known = {"knows": columns.split(",")} if colon else KINDS[name]
-        found.append({"name": name, **known})
+        found.append({"name": name} | ({"knows": columns.split(",")} if colon else {}))
     return found
 
 

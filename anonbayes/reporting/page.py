@@ -200,9 +200,11 @@ def render(
         "standing_out": sections.standing_out(standing_out or {}),
         "standing_out_pictures": list(standing_out_pictures(standing_out or {})),
         "attackers": None if attackers is None else sections.attackers_table(attackers),
+        "further": [] if attackers is None else sections.attackers_notes(attackers, risk),
         "attackers_picture": None if attackers is None else attackers_picture(attackers),
         "membership": membership,
         "membership_table": None if membership is None else sections.found_table(membership),
+        "members_table": None if membership is None else sections.members_table(membership),
         "membership_picture": None if membership is None else membership_picture(membership),
         "minimality": None if minimality is None else str(minimality),
         "minimality_table": None
@@ -489,7 +491,7 @@ def attackers_picture(found: Attackers) -> Picture:
     """Return how many secrets each attacker guesses right, with the table and without."""
     return draw(
         found.plot,
-        "Who is the attacker?",
+        "Attackers side by side",
         "Share of secrets that each attacker guesses right, and the share that the same knowledge "
         "gives away without the table.",
     )
@@ -499,7 +501,7 @@ def membership_picture(found: Membership) -> Picture:
     """Return how many of the table's people are found, against how many others wrongly."""
     return draw(
         found.plot_roc,
-        "Who is in the table?",
+        "Members found against others taken for members",
         "Each point is a threshold of the stated probability. On the dashed line the table helps "
         "nobody; far above it at the left, people are found with hardly a mistake.",
     )

@@ -324,6 +324,18 @@ def attackers_table(found: Attackers) -> Table:
     )
 
 
+def attackers_notes(found: Attackers, risk: RiskAssessment | None) -> list[str]:
+    """Return what further releases give away, and remarks that the page does not make already."""
+    made = () if risk is None else risk.remarks
+    notes = [
+        f"{name.capitalize()}: {remark}"
+        for name, one in found.risks.items()
+        for remark in one.remarks
+        if remark not in made
+    ]
+    return [found.further, *notes] if found.further else notes
+
+
 def found_table(found: Membership | Downcoding) -> Table:
     """Return the measures of an attack that asks for something else than a secret."""
     titles = {"estimate": "Found", "low": "At least", "high": "At most", "value": "Found"}
@@ -333,6 +345,21 @@ def found_table(found: Membership | Downcoding) -> Table:
         "",
         {name: (titles[name], lambda v: "" if math.isnan(v) else f"{v:,.4g}") for name in names},
         "What is found, with 95% intervals over people" if len(names) > 1 else "What is found",
+    )
+
+
+def members_table(found: Membership) -> Table:
+    """Return the people of the table who are most surely in it."""
+    inside = found.rows[found.rows["member"]].nlargest(10, "probability", keep="first")
+    return lines_table(
+        inside,
+        "Row",
+        {
+            "probability": ("Probability of being in the table", share),
+            "fitting": ("Rows that fit", number),
+            "expected": ("People outside who would fit", number),
+        },
+        "People of the table who are most surely in it",
     )
 
 

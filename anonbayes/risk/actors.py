@@ -131,6 +131,13 @@ class Actor:
         about = f"Knows {WHOLE}, and holds {len(also)} more of the releases about them."
         return cls("collector", also=also, people=people, about=about)
 
+    @property
+    def person(self) -> tuple[Any, ...]:
+        """What is known and believed apart from further releases, to compare attackers by."""
+        knows = None if self.knows is None else frozenset(self.knows)
+        held = (self.group, None if self.register is None else id(self.register))
+        return (knows, dict(self.coarse), dict(self.noisy), *held, self.alpha, self.beta)
+
     def check(self, table: ReleasedTable) -> None:
         """Raise `AnonbayesError` if something is known of what the table does not have."""
         for name in (*(self.knows or ()), *self.coarse, *self.noisy):
@@ -239,19 +246,41 @@ class Attackers:
 
     @property
     def text(self) -> str:
-        """A sentence per attacker."""
-        return "\n".join(
+        """A sentence per attacker, and `further` if there is something to say."""
+        lines = [
             f"{str(name).capitalize()}: {share(line['right'])} of the secrets guessed right, "
             f"{share(line['learner_right'])} without the table; surer than 90% of "
             f"{share(line['sure'])}."
             for name, line in self.table.iterrows()
-        )
+        ]
+        return "\n".join([*lines, *([self.further] if self.further else [])])
+
+    @property
+    def further(self) -> str:
+        """What further releases give away beyond the first; empty unless two attackers show it."""
+        for holder in self.actors:
+            alike = [a for a in self.actors if not a.also and a.person == holder.person]
+            if not holder.also or not alike:
+                continue
+            more, less = (self.table.loc[a.name].to_dict() for a in (holder, alike[0]))
+            gain = more["right"] - less["right"]
+            start = "Together the releases of the same people"
+            if gain > 2 * more["right_se"]:
+                start = "Warning: the releases of the same people break each other. Together they"
+            return (
+                f"{start} give away {share(gain) if gain > 0 else 'none'} of the secrets beyond "
+                f"this release alone: {share(more['right'])} guessed right instead of "
+                f"{share(less['right'])}, surer than 90% of {share(more['sure'])} instead of "
+                f"{share(less['sure'])}."
+            )
+        return ""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain types for JSON, an object per attacker."""
         return [
             {"attacker": str(name)}
             | {str(k): v if isinstance(v, str) or np.isfinite(v) else None for k, v in line.items()}
+            | {"remarks": list(self.risks[str(name)].remarks)}
             for name, line in self.table.iterrows()
         ]
 

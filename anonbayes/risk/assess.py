@@ -14,6 +14,7 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.attacker import attacker_weights, candidate_rows, worlds_apart
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.learner import learner_weights
+from anonbayes.beliefs.register import different_margins
 from anonbayes.beliefs.victims import BATCHES, Victims
 from anonbayes.cluster import check_client, run_tasks, slots
 from anonbayes.errors import AnonbayesError, TableError
@@ -240,6 +241,7 @@ def assess(
     if post.register is not None:
         pairs = truth.pair_record, truth.pair_secret, truth.pair_count
         remarks += [post.register.words, post.register.remark(truth.victims, *pairs)]
+        remarks += different_margins(table, post.register.people)
     if post.editions is not None:
         remarks.append(post.editions.words)
     best = ideal_of(post, truth)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from pydantic import model_validator
+
 from anonbayes.errors import AnonbayesError
 from anonbayes.scenario.choices import ENGINES, EVIDENCE, PRESETS, THREATS
 from anonbayes.scenario.keys import Section, Several, key, word_of
@@ -60,10 +62,22 @@ class Victim(Section):
     secret: Any = key("Sensitive value that limits.max_belief is about.", None)
 
 
+ACTORS: dict[str, dict[str, bool]] = {
+    "stranger": {},
+    "insider": {"group": True},
+    "register holder": {"others": True},
+    "collector": {"also": True},
+}
+"""Attackers of whom the name says what they hold."""
+
+
 class Attacker(Section):
     """An attacker, by what is known; several are put side by side."""
 
-    name: str = key("How the attacker is called in the results.")
+    name: str = key(
+        "How the attacker is called in the results. An insider knows the group, a register holder "
+        "[others], a collector [[also]]; a neighbour needs knows."
+    )
     knows: Several[str] = key("Attributes of a person that are known; by default all.", ())
     coarse: dict[str, int] = key("Attributes of which only a level of the hierarchy is known.",
                                  dict)  # fmt: skip
@@ -79,6 +93,16 @@ class Attacker(Section):
     at_most: dict[str, float] = key(
         'Largest acceptable value of a measure, such as "right" = 0.5.', dict
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        return ACTORS.get(str(given.get("name")), {}) | given if isinstance(given, dict) else given
+
+    def check(self) -> Iterator[str]:
+        """Yield what is missing."""
+        if self.name == "neighbour" and not (self.knows or self.coarse or self.noisy):
+            yield "@knows is missing: a neighbour knows some attributes; name them."
 
 
 IDENTITY_LIMITS = {

@@ -77,7 +77,10 @@ def in_words(answer: Assessed, beliefs: pd.DataFrame | None) -> str:
     """Return the finding, a sentence or more per line."""
     judged = answer.diagnostics
     lines = [] if answer.attackers is None else [answer.attackers.text]
-    lines += [] if answer.risk is None else [answer.risk.text]
+    lines += [] if answer.risk is None else [answer.risk.text, *answer.risk.remarks]
+    if answer.attackers is not None:
+        for name, risk in answer.attackers.risks.items():
+            lines += [f"{name.capitalize()}: {r}" for r in risk.remarks if r not in lines]
     if "release" in answer.standing_out:
         lines.append(f"Release: {answer.standing_out['release']}")
     lines += [str(found) for found in (answer.membership, answer.minimality) if found is not None]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anonbayes.errors import AnonbayesError, nearest
+from anonbayes.formats import count
 from anonbayes.scenario.assessment_keys import Attacker
 from anonbayes.scenario.release import Release, make_release
 
@@ -148,12 +149,14 @@ def _actor(
     from anonbayes.channels.pure import RandomizedResponse
     from anonbayes.risk.actors import Actor
 
-    what = [f"{', '.join(asked.knows)}" if asked.knows else "all attributes"]
-    what += ["some of them coarsely"] if asked.coarse else []
-    what += ["some of them with noise"] if asked.noisy else []
-    what += ["the group"] if asked.group else []
-    what += ["a register of other people"] if asked.others else []
-    what += ["further releases"] if asked.also else []
+    how = [f"{name} coarsely" for name in asked.coarse]
+    how += [f"{name} by hearsay" for name in asked.noisy]
+    held = ["the group of the Anatomy that they are in"] if asked.group else []
+    if asked.others and register is not None:
+        held.append(f"{register.n_rows:,} other people in clear")
+    if asked.also:
+        held.append(count(len(further.tables), "more release") + " about the same people")
+    known = ", ".join([*(asked.knows or ["all attributes"]), *how])
     return Actor(
         asked.name,
         knows=asked.knows or None,
@@ -165,7 +168,7 @@ def _actor(
         people=further.people if asked.also else "records",
         alpha=asked.alpha,
         beta=asked.beta,
-        about=f"Knows {', '.join(what)}.",
+        about=f"Knows {known} of a person{''.join(f', and {one}' for one in held)}.",
     )
 
 

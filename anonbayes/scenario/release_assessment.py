@@ -88,8 +88,8 @@ class Assessment(AnyScenario):
     threats: Threats = key("What counts as a threat.", Threats)
     victims: Several[Victim] = key("People about whom beliefs are asked.", ())
     attackers: Several[Attacker] = key(
-        "Attackers to compare: stranger, insider, register, collector (of [[also]]), or a name "
-        "with the columns known, such as neighbour:age,sex.", (),
+        "Attackers to compare: stranger, insider, register holder, collector (of [[also]]), or a "
+        "name with the columns known, such as neighbour:age,sex.", (),
     )  # fmt: skip
     limits: AssessmentLimits = key("What is acceptable.", AssessmentLimits)
     sweep: dict[str, list[Any]] = key(
@@ -410,6 +410,9 @@ class PreparedAssessment:
         kept = post.published() if self.settings.outputs.hide_values else post
         assessment = None if risk is None else risk.to_dict(rows=True)
         rows = [] if assessment is None else assessment.pop("rows")
+        if members is not None and self.people is not None:
+            stated = members.probability(self.people.frame).tolist()
+            rows = [row | {"p_member": p} for row, p in zip(rows, stated, strict=True)]
         return Result(
             text=in_words(answer, beliefs),
             measures=measures,

@@ -34,7 +34,7 @@ from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.index import records_of
 from anonbayes.beliefs.victims import Victims, read_victims
 from anonbayes.errors import AnonbayesError, CellError, TableError
-from anonbayes.figures import SERIES, make_axes
+from anonbayes.figures import SERIES, make_axes, percent_axis
 from anonbayes.formats import plain, share
 from anonbayes.io.files import write_text
 from anonbayes.io.text import pandas_frame
@@ -50,7 +50,7 @@ MEASURES: Mapping[str, str] = {
     "auc": "chance that a person of the table gets a higher probability than somebody outside",
     "tpr_at_1_percent": "share of the table's people found, with 1 % of the others found wrongly",
     "tpr_at_0_1_percent": "the same with 0.1 % of the others",
-    "auc_without_table": "as auc, from how rare a record is: what is known without the table",
+    "auc_without_table": "the same chance without the table, from how rare a record is",
     "log_loss": "surprise at who is in the table, in nats per person of the population",
     "log_loss_without_table": "the same for somebody who knows only how many are in it",
     "calibration_error": "mean gap between stated probabilities and shares of people in the table",
@@ -60,6 +60,7 @@ MEASURES: Mapping[str, str] = {
 """Lines of `Membership.summary` and what they say."""
 RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0_1_percent": 0.001}
 RESAMPLES = 400
+ROC_POINTS = 200
 SURE = 0.9
 LARGEST_PAIR = 4_000_000
 CHUNK = 20_000_000
@@ -145,16 +146,19 @@ class Membership:
             ylabel="People of the table found",
             title=f"AUC {ends['auc'][0]:.3f}",
         )  # fmt: skip
+        percent_axis(axes.xaxis, axes.yaxis)
         axes.legend(frameon=False, fontsize="small", loc="lower right")
         return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in plain types, but nothing about single people."""
         measures = plain(self.summary.drop(columns="meaning").to_dict("index"))
+        corners = np.unique(np.linspace(0, len(self.roc) - 2, ROC_POINTS).astype(int))
         return {
             "population": self.population,
             "reference": self.reference,
             "measures": measures,
+            "roc": plain(self.roc.iloc[1:].iloc[corners].to_dict("records")),
             "calibration": plain(self.calibration.to_dict("records")),
             "remarks": list(self.remarks),
         }
@@ -173,10 +177,12 @@ class Membership:
         members = int(self.rows["member"].sum())
         words = [
             f"Somebody who asks whether a person is in the table is right about a member and an "
-            f"outsider in {share(value['auc'])} of such pairs (50% is guessing).",
+            f"outsider in {share(value['auc'])} of such pairs (50% is guessing); without the "
+            f"table, from how rare a record is, in {share(value['auc_without_table'])}.",
             f"With 1% of the others taken for members, {share(value['tpr_at_1_percent'])} of "
-            f"{members:,} people are found; of {share(value['surely_members'])} it is at least "
-            f"{SURE:.0%} sure that they are in it.",
+            f"{members:,} people are found (with 0.1%, {share(value['tpr_at_0_1_percent'])}).",
+            f"Of {share(value['surely_members'])} it is at least {SURE:.0%} sure that they are in "
+            "it.",
         ]
         return " ".join([*words, *self.remarks])
 

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.cli.shared import attacker_keys
+from anonbayes.scenario.assessment_keys import Attacker
 from anonbayes.scenario.load import load
 from anonbayes.scenario.load import run as answer
 from tests.conftest import ROOT
@@ -117,3 +119,29 @@ def test_anonymize_says_what_an_earlier_edition_adds(editions, run):
         "--also", f"{editions / 'plain1.csv'}+{editions / 's1.csv'}",
     )  # fmt: skip
     assert "All releases together" in shown
+    assert "Warning: the releases of the same people break each other." in shown
+
+
+def test_an_anatomy_beside_a_recoded_release(editions, run):
+    """Hierarchies are then those of the other release."""
+    people, trees = editions / "people.csv", ROOT / "data/clinic_hierarchies"
+    ask = ["anonymize", people, "--sensitive", "diagnosis", "--seed", 1, "--hierarchies", trees]
+    run(*ask, "-k", 5, "--out", editions / "recoded.csv")
+    shown = json.loads(run(
+        *ask, "--scheme", "anatomy", "-l", 3, "--anatomy", editions / "s4.csv", "--out",
+        editions / "q4.csv", "--also", editions / "recoded.csv", "--json",
+    ))  # fmt: skip
+    together, alone = shown["attackers"]
+    assert together["attacker"] == "all releases together" and together["right"] > alone["right"]
+
+
+def test_names_say_what_is_held():
+    """The same words on the command line and in a file."""
+    texts = ["register_holder", "register", "insider", "collector", "neighbour:age"]
+    found = [Attacker(**keys) for keys in attacker_keys(texts)]
+    assert [one.name for one in found[:2]] == ["register holder"] * 2
+    held = [(one.group, one.others, one.also) for one in found[1:]]
+    assert held == [(0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 0, 0)]
+    assert not Attacker(name="collector", also=False).also
+    with pytest.raises(ValueError, match="a neighbour knows some attributes"):
+        Attacker(name="neighbour")

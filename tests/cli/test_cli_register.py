@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -78,6 +79,11 @@ def test_who_is_in_the_table(tmp_path, run, refused, monkeypatch, scheme):
     result = json.loads((tmp_path / "o" / "risk.json").read_text(encoding="utf-8"))
     found = ab.membership(table, clinic[:300], register=clinic[300:700], population=3000)
     assert result["membership"] == json.loads(found.to_json())
+    stated = [row["p_member"] for row in result["rows"]]
+    assert stated == found.probability(clinic[:300]).tolist()
+    curve = pd.DataFrame(result["membership"]["roc"])
+    area = np.trapezoid([0, *curve["tpr"]], [0, *curve["fpr"]])
+    assert area == pytest.approx(found.summary.loc["auc", "estimate"], abs=0.01)
     (limit,) = (x for x in result["limits"] if x["name"] == "max_membership_tpr")
     assert limit["found"] == found.summary.loc["tpr_at_1_percent", "high"] and limit["exceeded"]
     assert found.text in result["text"]

@@ -191,7 +191,7 @@ def test_other_questions_than_secrets_have_sections(post):
     assert places == sorted(places)
     assert "Can it be told who is in the table?" in text and "of 50 people" in text
     assert share(float(member.summary.loc["auc", "estimate"])) in text
-    assert "0 of 16 cells" in text and "Who is in the table?" in text  # the picture
+    assert "0 of 16 cells" in text and "Members found against others" in text  # the picture
     text = render(post, minimality="It cannot be computed <here>.")
     assert "cannot be computed &lt;here&gt;" in text and 'id="membership"' not in text
 
