@@ -20,6 +20,7 @@ from anonbayes.cli.app import app
 from anonbayes.cli.options import MECHANISMS, completer
 from anonbayes.cli.screen import EXAMPLES
 from anonbayes.inference.fit import fit
+from anonbayes.uniqueness.identity import identity
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"assess", "run", "init", "anonymize", "diagnose", "compare", "channel", "budgets", "pie",
@@ -59,15 +60,22 @@ def test_every_parameter_is_explained():
         assert "…" not in narrow.output, name  # no name of an option is cut
 
 
+FEW = {"draws": 20, "chains": 2}
+
+
 def test_every_example_runs(tmp_path, monkeypatch):
     """In the order of the help, in an empty directory; fewer patients and draws, for time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("anonbayes.reporting.page.render", lambda *_, **__: "<!doctype html>")
 
     def short(table, **settings):
-        return fit(table, **{**settings, "draws": 40, "chains": 2})
+        return fit(table, **{**settings, **FEW})
 
     monkeypatch.setattr("anonbayes.inference.fit.fit", short)
+    monkeypatch.setattr(
+        "anonbayes.uniqueness.identity.identity",
+        lambda sample, **settings: identity(sample, **{**settings, **FEW, "tune": 20}),
+    )
     fetched = []
     monkeypatch.setattr(
         "anonbayes.datasets.download", lambda name, source: fetched.append(name) or Path("adult")
