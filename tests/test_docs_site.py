@@ -45,10 +45,7 @@ def test_every_command_has_a_section():
     assert {"anonbayes assess", "anonbayes run", "anonbayes diagnose"} <= set(sections)
     assess = sections["anonbayes assess"]
     assert "| `--draws INTEGER` | Draws per chain. Default: `1000`. |" in assess
-    assert (
-        "| `--sensitive TEXT` | Sensitive column; repeat to join several into one. Needed. |"
-        in assess
-    )
+    assert re.search(r"\| `--sensitive TEXT` \| Sensitive column.* Needed\. \|", assess)
 
 
 def test_every_command_shows_an_example():

@@ -183,7 +183,7 @@ def test_both_ways_of_looking_side_by_side(risks):
     assert single.figures["people who fit one released row only"] == unique.sum()
     assert linked.figures["highest probability of a link"] == 1.0
     sure = (risk.rows["p_A"] >= 0.9) & (risk.rows["threatened_A"] > 0)
-    assert f"The secret of {sure.sum():,} people is guessed right" in inferred.finding
+    assert f"The secrets of {sure.sum():,} people are guessed right" in inferred.finding
     nobody = risks["clinic_local"].wp29()[0]
     assert nobody.finding == "Nobody: everyone fits at least 4 rows of the release."
 
