@@ -349,14 +349,14 @@ def found_table(found: Membership | Downcoding) -> Table:
 
 
 def members_table(found: Membership) -> Table:
-    """Return the people of the table who are most surely in it."""
-    inside = found.rows[found.rows["member"]].nlargest(10, "probability", keep="first")
+    """Return the people of the table who are most surely in it, by number."""
+    inside = found.rows[found.rows["member"]].reset_index(drop=True).nlargest(10, "probability")
     return lines_table(
         inside,
         "Row",
         {
             "probability": ("Probability of being in the table", share),
-            "fitting": ("Rows that fit", number),
+            "fitting": ("Rows that fit", "{:,.0f}".format),
             "expected": ("People outside who would fit", number),
         },
         "People of the table who are most surely in it",

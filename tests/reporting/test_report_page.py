@@ -184,13 +184,15 @@ def test_without_cleartext(post):
 
 def test_other_questions_than_secrets_have_sections(post):
     """Who is in the table, and what the choice of the anonymizer tells, or why not."""
-    member = ab.membership(post.table, PEOPLE, register=PEOPLE[::2], population=50, folds=2)
+    named = PEOPLE.set_axis([f"name {i}" for i in range(len(PEOPLE))])
+    member = ab.membership(post.table, named, register=PEOPLE[::2], population=50, folds=2)
     choice = ab.downcoding(post.table, lambda frame: post.table, cleartext=PEOPLE, draws=100)
     text = render(post, membership=member, minimality=choice)
     places = order(text, "membership", "minimality", "officers")
     assert places == sorted(places)
     assert "Can it be told who is in the table?" in text and "of 50 people" in text
     assert share(float(member.summary.loc["auc", "estimate"])) in text
+    assert "most surely in it" in text and "name 0" not in text
     assert "0 of 16 cells" in text and "Members found against others" in text  # the picture
     text = render(post, minimality="It cannot be computed <here>.")
     assert "cannot be computed &lt;here&gt;" in text and 'id="membership"' not in text
