@@ -82,7 +82,8 @@ def test_who_is_in_the_table(tmp_path, run, refused, monkeypatch, scheme):
     stated = [row["p_member"] for row in result["rows"]]
     assert stated == found.probability(clinic[:300]).tolist()
     curve = pd.DataFrame(result["membership"]["roc"])
-    area = np.trapezoid([0, *curve["tpr"]], [0, *curve["fpr"]])
+    fpr, tpr = np.array([0, *curve["fpr"]]), np.array([0, *curve["tpr"]])
+    area = np.diff(fpr) @ (tpr[1:] + tpr[:-1]) / 2
     assert area == pytest.approx(found.summary.loc["auc", "estimate"], abs=0.01)
     (limit,) = (x for x in result["limits"] if x["name"] == "max_membership_tpr")
     assert limit["found"] == found.summary.loc["tpr_at_1_percent", "high"] and limit["exceeded"]
