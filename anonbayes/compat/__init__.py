@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -227,25 +225,11 @@ def write_groups(
         for name, dataset in contents.items()
     }
     content = io.BytesIO()
-    with _no_cluster():
-        tree.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    tree.to_netcdf(content, engine="h5netcdf", encoding=encoding)
     with new_file(path) as file:
         file.write(content.getbuffer())
         file.write(MARK + _digest(content.getbuffer()))
     return Path(path)
-
-
-@contextmanager
-def _no_cluster() -> Iterator[None]:
-    """Spare xarray the loading of Dask's cluster, only to find that there is none."""
-    if "distributed" in sys.modules:
-        yield
-        return
-    sys.modules["distributed"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["distributed"]
 
 
 def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], dict[str, Any]]:

@@ -98,7 +98,7 @@ def fit(
         ``post.weights`` and ``post.scores``.
     register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of *other* people of the population, whom an attacker knows. They inform the
-        population, not the groups (MODEL 1.10); horizontal tables only. See `Register`.
+        population, not the groups (MODEL 1.10). See `Register`.
     people : {"records", "rows"} or sequence of sequences
         Of several releases: who is who. By default rows of vertical tables with equal records may
         be the same person; with ``"rows"`` horizontal tables have the same person in the same row;
