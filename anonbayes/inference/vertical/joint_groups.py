@@ -127,7 +127,7 @@ def join_groups(editions: Sequence[Edition], *, labels: Sequence[str] | None = N
     >>> other = VerticalLayout([[0], [0], [0]], [0, 2, 1], [0, 2, 3], [1], 3)
     >>> first = Edition(layout, np.array([0, 1]), np.ones(layout.n_links))
     >>> second = Edition(other, np.array([0, 2, 1]), np.ones(other.n_links))
-    >>> join_groups([first, second])[0].owned.toarray().tolist()
+    >>> join_groups([first, second])[0].owned.toarray().round(9).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
     sides = [link_sides(edition.layout) for edition in editions]
