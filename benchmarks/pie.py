@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 import anonbayes as ab
-from anonbayes.estimation.losses import epsilon_of_theta, limiting_loss, response_loss
+from anonbayes.estimation.losses import variances
 
 OUT = Path(__file__).parent / "out"
 # Users and places of the check-ins in PIE Sec. 5.
@@ -61,6 +61,18 @@ def exact_bits() -> None:
     )
 
 
+def epsilon_of_theta(theta: float, size: int) -> float:
+    """Budget at which a report on so many symbols is true with probability `theta`."""
+    return float(np.log1p(theta * size / (1 - theta)))
+
+
+def loss_of(channel: ab.LocalHashing | ab.RandomizedResponse, p: np.ndarray, n: int) -> float:
+    """Expected squared error of values with these shares among the users (PIE Props. 15, 16)."""
+    return float(
+        variances(p, n, channel.hit[: len(p)], channel.miss[: len(p)], sampled=False).sum()
+    )
+
+
 def losses(*, short: bool) -> None:
     """PIE Figure 12: the loss of hashing falls with g at fixed theta, to that of response."""
     rng = np.random.default_rng(0)
@@ -81,8 +93,8 @@ def losses(*, short: bool) -> None:
             lambda c=channel, r=reports: c.estimate(r, method="empirical", values=top)
         )
         simulated = float(((found.p - share[top]) ** 2).sum())
-        expected = float(channel.value_loss(share[top], users).sum())
-        every = float(channel.value_loss(share, users).sum())
+        expected = loss_of(channel, share[top], users)
+        every = loss_of(channel, share, users)
         print(f"{g:14,}{expected:12.3e}{simulated:12.3e}{every:12.3e}{seconds:10.2f}")
     invertible = ab.LocalHashing.invertible(size, epsilon_of_theta(theta, size))
     reports, sending = timed(lambda: invertible.release_codes(held, seed=rng))
@@ -90,13 +102,13 @@ def losses(*, short: bool) -> None:
     estimate = (counts / users - invertible.miss) / (invertible.hit - invertible.miss)
     simulated = float(((estimate[top] - share[top]) ** 2).sum())
     print(
-        f"{invertible.g:14,}{float(invertible.value_loss(share[top], users).sum()):12.3e}"
-        f"{simulated:12.3e}{float(invertible.value_loss(share, users).sum()):12.3e}{seconds:10.2f}"
+        f"{invertible.g:14,}{loss_of(invertible, share[top], users):12.3e}"
+        f"{simulated:12.3e}{loss_of(invertible, share, users):12.3e}{seconds:10.2f}"
         "   invertible, all values counted"
     )
-    limit = float(limiting_loss(share[top], users, theta).sum())
-    response = epsilon_of_theta(theta, size)
-    plain = float(response_loss(share[top], users, size, response).sum())
+    limit = float(share[top].sum()) * (1 - theta) / (users * theta)
+    response = ab.RandomizedResponse(ab.IntegerDomain(size), epsilon_of_theta(theta, size))
+    plain = loss_of(response, share[top], users)
     print(f"limit (Theorem 17) {limit:.3e}, randomized response {plain:.3e}")
     some = slice(0, 100)
     few = reports[: len(reports) // 100]

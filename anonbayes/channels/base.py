@@ -531,6 +531,17 @@ def known_value(domain: Domain, text: str, where: str) -> None:
         )
 
 
+def labels_of_texts(texts: Sequence[str], labels: Iterable[Any], where: str) -> list[Any]:
+    """Labels of reports that a file spells; raise `ChannelError` for a text that is none."""
+    known = {str(label): label for label in labels}
+    for row, text in enumerate(texts):
+        if text not in known:
+            raise ChannelError(
+                f"{where}, row {row}: {text!r} is not one of the reports. {nearest(text, known)}"
+            )
+    return [known[text] for text in texts]
+
+
 def budget_second(*old: str) -> Callable[[F], F]:
     """Let a constructor ``(domain, epsilon, *, ...)`` accept its former order of arguments.
 

@@ -12,7 +12,13 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_number, read_whole
-from anonbayes.channels.base import Channel, ReportEvidence, by_appearance, check_matrix_size
+from anonbayes.channels.base import (
+    Channel,
+    ReportEvidence,
+    by_appearance,
+    check_matrix_size,
+    labels_of_texts,
+)
 from anonbayes.channels.randomness import Seed
 from anonbayes.domains import Domain, factorize, list_of, number_place, object_array, plain
 from anonbayes.errors import AnonbayesError, ChannelError, DomainError, nearest
@@ -143,15 +149,13 @@ class Generalization(Channel):
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution: the probability of each reported cell."""
         rows = self._membership
-        n_cells = len(self.cells)
-        return estimation.likelihood.MixtureLikelihood(
-            weights=np.bincount(self.report_codes(reports), minlength=n_cells),
-            floor=np.zeros(n_cells),
-            log_scale=np.zeros(n_cells),
-            tilt=np.ones(len(self.domain)),
-            gain=np.ones(len(self.domain)),
-            indptr=rows.indptr.astype(np.int64),
-            indices=rows.indices,
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            rows.indptr.astype(np.int64),
+            rows.indices,
+            len(self.domain),
+            floor=0.0,
+            gain=1.0,
+            weights=np.bincount(self.report_codes(reports), minlength=len(self.cells)),
         )
 
     def evidence(self, reports: Any) -> ReportEvidence:
@@ -165,13 +169,7 @@ class Generalization(Channel):
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
         """Parse labels of cells from texts."""
-        known = {str(label): label for label in self.cells}
-        for row, text in enumerate(texts):
-            if text not in known:
-                raise ChannelError(
-                    f"{where}, row {row}: {text!r} is not a cell. {nearest(text, known)}"
-                )
-        return [known[text] for text in texts]
+        return labels_of_texts(texts, self.cells, where)
 
 
 # -------------------------------------------------------------------------------------------------

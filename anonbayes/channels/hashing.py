@@ -23,7 +23,7 @@ from anonbayes.channels.base import (
 )
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import WORDS, Codes, Seed, limit, words
-from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.reports import single
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import closed_forms
@@ -309,7 +309,10 @@ class LocalHashing(PureChannel):
         hit, miss = self.hit[: len(chosen)], self.miss[: len(chosen)]
         p = closed_forms.empirical(counts, n, hit, miss)
         if method == "threshold":
-            p = np.where(p > self.noise_limit(n, alpha=alpha), p, 0.0)
+            # Corrected for all values of the domain, not only for the candidates.
+            each = alpha / len(self.domain)
+            limit = closed_forms.significance_threshold(n, hit[:1], miss[:1], alpha=each)
+            p = np.where(p > limit, p, 0.0)
         return Estimate(
             Domain(self.domain.name, chosen),
             method,
@@ -319,31 +322,12 @@ class LocalHashing(PureChannel):
             level=level,
         )
 
-    def noise_limit(self, n: int, *, alpha: float = 0.05) -> float:
-        """Significance threshold of every value; estimates up to it may be noise."""
-        one = slice(0, 1)
-        if not 0 < alpha < 1:
-            raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
-        limit = closed_forms.significance_threshold(
-            n, self.hit[one], self.miss[one], alpha=alpha / len(self.domain)
-        )
-        return float(limit[0])
-
-    def value_loss(self, p: npt.ArrayLike, n: int) -> Floats:
-        """Expected squared error for values with shares `p` among the users (PIE Prop. 16)."""
-        return estimation.losses.hashing_loss(p, n, self.g, self.epsilon)
-
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution given the drawn hash functions.
 
         A report supports the values that hash to it; constant hash functions say nothing.
         """
-        if isinstance(reports, SupportCounts):
-            raise ChannelError(
-                "Support counts do not determine the likelihood of hash reports; give the "
-                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
-            )
-        sent = self.read(reports)
+        sent = self.read(single(reports))
         if not self.is_invertible:
             return self._rows(sent)
         only = estimation.kernels.invert(sent.a, sent.b, sent.y, self.prime)
@@ -351,31 +335,22 @@ class LocalHashing(PureChannel):
         supported = np.bincount(only[(only >= 0) & (only < size)], minlength=size)
         constant = int((only == -1).sum())
         rest = len(only) - constant - int(supported.sum())
-        return estimation.likelihood.MixtureLikelihood(
-            weights=np.concatenate([supported, [rest, constant]]),
-            floor=np.concatenate([np.full(size + 1, self.noise), [self.own]]),
-            log_scale=np.zeros(size + 2),
-            tilt=np.ones(size),
-            gain=np.full(size, self.theta),
-            indptr=np.minimum(np.arange(size + 3), size),
-            indices=np.arange(size),
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            np.minimum(np.arange(size + 3), size),
+            np.arange(size),
+            size,
+            floor=np.append(np.full(size + 1, self.noise), self.own),
+            gain=self.theta,
+            weights=np.append(supported, [rest, constant]),
         )
 
     def _rows(self, sent: HashReports) -> MixtureLikelihood:
         """Likelihood with one row per report, in their order."""
-        n, size = len(sent), len(self.domain)
-        self._check_effort(n, size)
-        indptr, indices = estimation.kernels.support_rows(
-            sent.a, sent.b, sent.y, size, self.prime, self.g
-        )
-        return estimation.likelihood.MixtureLikelihood(
-            weights=np.ones(n, dtype=np.int64),
-            floor=np.full(n, self.noise),
-            log_scale=np.zeros(n),
-            tilt=np.ones(size),
-            gain=np.full(size, self.theta),
-            indptr=indptr,
-            indices=indices,
+        size = len(self.domain)
+        self._check_effort(len(sent), size)
+        rows = estimation.kernels.support_rows(sent.a, sent.b, sent.y, size, self.prime, self.g)
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            *rows, size, floor=self.noise, gain=self.theta
         )
 
     def _check_effort(self, n: int, size: int) -> None:

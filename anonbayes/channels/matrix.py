@@ -19,6 +19,7 @@ from anonbayes.channels.base import (
     ReportEvidence,
     by_appearance,
     check_reports,
+    labels_of_texts,
 )
 from anonbayes.channels.randomness import Codes, Seed, limit, words
 from anonbayes.channels.reports import SupportCounts
@@ -365,11 +366,4 @@ class MatrixChannel(Channel):
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> list[Any]:
         """Parse reports from texts."""
-        known = {str(label): label for label in self.labels}
-        for row, text in enumerate(texts):
-            if text not in known:
-                raise ChannelError(
-                    f"{where}, row {row}: {text!r} is not one of the reports. "
-                    f"{nearest(text, known)}"
-                )
-        return [known[text] for text in texts]
+        return labels_of_texts(texts, self.labels, where)

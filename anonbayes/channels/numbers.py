@@ -488,15 +488,9 @@ class Duchi(UnbiasedChannel):
         return self._rows(np.array([len(sent) - up, up]))
 
     def _rows(self, weights: Ints) -> MixtureLikelihood:
-        q, size = self.matrix(), len(self.domain)
-        return estimation.likelihood.MixtureLikelihood(
-            weights=weights,
-            floor=np.array([1.0, 0.0]),
-            log_scale=np.zeros(2),
-            tilt=q[:, 0],
-            gain=q[:, 1],
-            indptr=np.array([0, 0, size]),
-            indices=np.arange(size),
+        q, size, rows = self.matrix(), len(self.domain), np.array([0, 0, len(self.domain)])
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            rows, np.arange(size), size, floor=[1, 0], tilt=q[:, 0], gain=q[:, 1], weights=weights
         )
 
     def evidence(self, reports: Any) -> ReportEvidence:

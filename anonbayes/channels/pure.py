@@ -430,14 +430,12 @@ class UtilityOptimizedRR(PureChannel):
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = by_appearance(self.report_codes(reports))
-        rows = estimation.likelihood.MixtureLikelihood(
-            weights=np.ones(len(distinct), dtype=np.int64),
+        rows = estimation.likelihood.MixtureLikelihood.of_rows(
+            np.arange(len(distinct) + 1),
+            distinct,
+            len(self.domain),
             floor=self.miss[distinct],
-            log_scale=np.zeros(len(distinct)),
-            tilt=np.ones(len(self.domain)),
             gain=self.hit - self.miss,
-            indptr=np.arange(len(distinct) + 1),
-            indices=distinct,
         )
         return ReportEvidence(codes, [self.domain.values[i] for i in distinct], rows.matrix())
 

@@ -210,6 +210,16 @@ class BitReports:
         return f"BitReports({len(self)} reports of {self.size} bits, {len(self.indices)} ones)"
 
 
+def single(reports: Any) -> Any:
+    """Return the reports; raise `ChannelError` for counts, where each report has to be known."""
+    if isinstance(reports, SupportCounts):
+        raise ChannelError(
+            "Counts of support do not determine the likelihood of these reports; give the reports, "
+            "or use method='empirical', 'threshold', 'shrinkage' or 'norm_sub'."
+        )
+    return reports
+
+
 def is_one_by_one(reports: Any) -> bool:
     """Whether these are bit reports as a channel's reporter makes them."""
     if isinstance(reports, BitReports | SupportCounts):

@@ -21,7 +21,7 @@ from anonbayes.channels.base import (
 )
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Codes, Seed, Source, limit, stream, words
-from anonbayes.channels.reports import BitReports, SupportCounts
+from anonbayes.channels.reports import BitReports, single
 from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import ChannelError
@@ -150,17 +150,13 @@ class SubsetSelection(OnesChannel):
         return self._rows(self.read(reports))
 
     def _rows(self, bits: BitReports) -> MixtureLikelihood:
-        size = len(self.domain)
-        inside = self._log_probability
-        shrink = math.exp(-self.epsilon)
-        return estimation.likelihood.MixtureLikelihood(
-            weights=np.ones(len(bits), dtype=np.int64),
-            floor=np.full(len(bits), shrink),
-            log_scale=np.full(len(bits), inside),
-            tilt=np.ones(size),
-            gain=np.full(size, -math.expm1(-self.epsilon)),
-            indptr=bits.indptr,
-            indices=bits.indices,
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            bits.indptr,
+            bits.indices,
+            len(self.domain),
+            floor=math.exp(-self.epsilon),
+            gain=-math.expm1(-self.epsilon),
+            log_scale=self._log_probability,
         )
 
     @property
@@ -287,12 +283,7 @@ class HadamardResponse(PureChannel):
 
     def read(self, reports: Any) -> Ints:
         """Return the reports as an array; raise `ChannelError` for one that is not a column."""
-        if isinstance(reports, SupportCounts):
-            raise ChannelError(
-                "Support counts do not determine the likelihood of Hadamard reports; give the "
-                "reports, or use method='empirical', 'threshold', 'shrinkage' or 'norm_sub'."
-            )
-        array = read_numbers("reports", reports, error=ChannelError)
+        array = read_numbers("reports", single(reports), error=ChannelError)
         if array.ndim != 1:
             raise ChannelError(
                 f"Reports must be a list of numbers, got an array of shape {array.shape}."
@@ -320,7 +311,7 @@ class HadamardResponse(PureChannel):
         column = np.flatnonzero(seen)
         return self._rows(column, seen[column])
 
-    def _rows(self, column: Ints, weights: Ints) -> MixtureLikelihood:
+    def _rows(self, column: Ints, weights: Ints | None = None) -> MixtureLikelihood:
         size = len(self.domain)
         if len(column) * size > MAX_MATRIX:
             raise ChannelError(
@@ -328,21 +319,20 @@ class HadamardResponse(PureChannel):
                 f"{MAX_MATRIX} entries; use method='mle' or 'shrinkage', which do not need it."
             )
         inside = ~odd(column[:, None] & np.arange(1, size + 1))
-        return estimation.likelihood.MixtureLikelihood(
+        return estimation.likelihood.MixtureLikelihood.of_rows(
+            np.concatenate([[0], np.cumsum(inside.sum(axis=1))]),
+            np.nonzero(inside)[1],
+            size,
+            floor=math.exp(-self.epsilon),
+            gain=-math.expm1(-self.epsilon),
             weights=weights,
-            floor=np.full(len(column), math.exp(-self.epsilon)),
-            log_scale=np.full(len(column), math.log(2.0 * self._own / self.columns)),
-            tilt=np.ones(size),
-            gain=np.full(size, -math.expm1(-self.epsilon)),
-            indptr=np.concatenate([[0], np.cumsum(inside.sum(axis=1))]),
-            indices=np.nonzero(inside)[1],
+            log_scale=math.log(2.0 * self._own / self.columns),
         )
 
     def evidence(self, reports: Any) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, distinct = by_appearance(self.read(reports))
-        rows = self._rows(distinct, np.ones(len(distinct), dtype=np.int64))
-        return ReportEvidence(codes, distinct.tolist(), rows.matrix())
+        return ReportEvidence(codes, distinct.tolist(), self._rows(distinct).matrix())
 
     def matrix(self) -> Floats:
         """``Q``, shape (K, B)."""

@@ -19,7 +19,13 @@ from anonbayes.channels.base import (
 )
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Codes, Seed, draw_bits, limit, noise_rows, words
-from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one
+from anonbayes.channels.reports import (
+    BitReports,
+    SupportCounts,
+    bit_matrix,
+    is_one_by_one,
+    single,
+)
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
@@ -49,12 +55,7 @@ class OnesChannel(PureChannel):
         Accepted are also a matrix of zeros and ones, a list of what a `reporter` returned, and a
         column of a data frame whose cells list the positions of the ones.
         """
-        if isinstance(reports, SupportCounts):
-            raise ChannelError(
-                "Counts of raised bits do not determine the likelihood of bit reports; give the "
-                "reports, or use method='empirical', 'threshold' or 'shrinkage'."
-            )
-        if isinstance(reports, BitReports):
+        if isinstance(single(reports), BitReports):
             bits = reports
         elif is_one_by_one(reports):
             bits = BitReports.from_bytes(reports, len(self.domain))

@@ -163,15 +163,36 @@ class MixtureLikelihood(SimplexLikelihood):
     ) -> MixtureLikelihood:
         """Rows that hold one value each, in domain order: the randomized-response family."""
         counts = np.asarray(weights, dtype=np.int64)
-        size = len(counts)
+        ends = np.arange(len(counts) + 1, dtype=np.int64)
+        return cls.of_rows(ends, ends[:-1], len(counts), floor=floor, gain=gain, weights=counts)
+
+    @classmethod
+    def of_rows(
+        cls,
+        indptr: Ints,
+        indices: npt.NDArray[Any],
+        size: int,
+        *,
+        floor: npt.ArrayLike,
+        gain: npt.ArrayLike,
+        weights: Ints | None = None,
+        log_scale: npt.ArrayLike = 0.0,
+        tilt: npt.ArrayLike = 1.0,
+    ) -> MixtureLikelihood:
+        """Likelihood of rows for `size` values; a single number holds for all rows or values."""
+
+        def each(number: npt.ArrayLike, length: int) -> Floats:
+            return np.array(np.broadcast_to(number, (length,)), dtype=float)
+
+        rows = len(indptr) - 1
         return cls(
-            weights=counts,
-            floor=np.asarray(floor, dtype=float),
-            log_scale=np.zeros(size),
-            tilt=np.ones(size),
-            gain=np.asarray(gain, dtype=float),
-            indptr=np.arange(size + 1, dtype=np.int64),
-            indices=np.arange(size, dtype=np.int64),
+            weights=np.ones(rows, dtype=np.int64) if weights is None else weights,
+            floor=each(floor, rows),
+            log_scale=each(log_scale, rows),
+            tilt=each(tilt, size),
+            gain=each(gain, size),
+            indptr=indptr,
+            indices=indices,
         )
 
     @property
@@ -475,13 +496,7 @@ class WindowLikelihood(SimplexLikelihood):
             )
         first = np.cumsum(lengths) - lengths
         indices = np.arange(total) - np.repeat(first - self.start, lengths)
-        rows = len(self.weights)
-        return MixtureLikelihood(
-            weights=self.weights,
-            floor=np.full(rows, self.low),
-            log_scale=np.zeros(rows),
-            tilt=np.ones(self.size),
-            gain=np.full(self.size, self.high - self.low),
-            indptr=np.concatenate([[0], np.cumsum(lengths)]),
-            indices=indices,
+        ends, gain = np.concatenate([[0], np.cumsum(lengths)]), self.high - self.low
+        return MixtureLikelihood.of_rows(
+            ends, indices, self.size, floor=self.low, gain=gain, weights=self.weights
         )

@@ -7,7 +7,12 @@ import anonbayes as ab
 from anonbayes.channels import hashing
 from anonbayes.channels.hashing import MERSENNE
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation import losses
+from anonbayes.estimation.losses import variances
+
+
+def loss_of(channel, p, n):
+    """Expected squared error of a value with this share among the users."""
+    return variances(p, n, channel.hit[0], channel.miss[0], sampled=False)
 
 
 def test_large_products_agree_with_python_integers():
@@ -101,7 +106,7 @@ def test_empirical_estimate_is_unbiased_with_the_stated_loss(g):
         ]
     )
     share = np.array([0.5, 0.25, 0.0])
-    loss = channel.value_loss(share, n)
+    loss = loss_of(channel, share, n)
     assert (np.abs(estimates.mean(axis=0) - share) < 4 * np.sqrt(loss / runs)).all()
     squared = (estimates - share) ** 2
     assert (np.abs(squared.mean(axis=0) - loss) < 4 * squared.std(axis=0) / np.sqrt(runs)).all()
@@ -110,36 +115,37 @@ def test_empirical_estimate_is_unbiased_with_the_stated_loss(g):
 def test_losses_are_those_of_the_reference(golden):
     response = golden["pie_l2"]["RR_K10_eps1_n1000"]
     hashed = golden["pie_l2"]["GLH_K_any_eps1_n1000_p.3"]
-    assert losses.response_loss(0.3, 1000, 10, 1.0) == pytest.approx(response["p=.3"], rel=1e-12)
-    assert losses.response_loss(0.0, 1000, 10, 1.0) == pytest.approx(response["p=0"], rel=1e-12)
-    assert losses.hashing_loss(0.3, 1000, 2, 1.0) == pytest.approx(hashed["g=2"], rel=1e-12)
-    assert losses.hashing_loss(0.3, 1000, 4, 1.0) == pytest.approx(hashed["g=4"], rel=1e-12)
+    channel = ab.RandomizedResponse(ab.Domain("x", range(10)), 1.0)
+    assert loss_of(channel, 0.3, 1000) == pytest.approx(response["p=.3"], rel=1e-12)
+    assert loss_of(channel, 0.0, 1000) == pytest.approx(response["p=0"], rel=1e-12)
+    for g in (2, 4):
+        channel = ab.LocalHashing(10, 1.0, g=g)
+        assert loss_of(channel, 0.3, 1000) == pytest.approx(hashed[f"g={g}"], rel=1e-12)
 
 
-def test_losses_agree_with_those_of_any_pure_channel():
-    p = np.array([0.5, 0.3, 0.2, 0.0])
-    hashed = ab.LocalHashing(4, g=3, epsilon=1.0)
+def test_losses_are_those_of_the_paper():
+    """PIE Props. 15 and 16, term by term."""
+    p, e, n = np.array([0.5, 0.3, 0.2, 0.0]), np.e, 100
     response = ab.RandomizedResponse(ab.Domain("x", range(4)), 1.0)
-    assert hashed.expected_loss(p, 100, sampled=False) == pytest.approx(
-        hashed.value_loss(p, 100).sum(), rel=1e-12
-    )
-    assert response.expected_loss(p, 100, sampled=False) == pytest.approx(
-        losses.response_loss(p, 100, 4, 1.0).sum(), rel=1e-12
-    )
+    paper = (4 + e - 2) / (n * (e - 1) ** 2) + p * (4 - 2) / (n * (e - 1))
+    assert response.expected_loss(p, n, sampled=False) == pytest.approx(paper.sum(), rel=1e-12)
+    g = 3
+    hashed = ab.LocalHashing(4, 1.0, g=g)
+    paper = (g + e - 1) ** 2 / (n * (e - 1) ** 2 * (g - 1))
+    paper = paper + p * (g**2 - 2 * g - e + 1) / (n * (e - 1) * (g - 1))
+    assert hashed.expected_loss(p, n, sampled=False) == pytest.approx(paper.sum(), rel=1e-12)
 
 
 def test_loss_falls_with_g_to_its_limit_at_fixed_theta():
     """PIE Theorem 17; at a fixed epsilon it does not fall."""
     g = np.unique(np.logspace(0.5, 9.3, 60).astype(int))
     for theta in (0.05, 0.5, 0.9):
-        epsilons = [losses.epsilon_of_theta(theta, int(k)) for k in g]
-        loss = np.array(
-            [losses.hashing_loss(0.01, 1000, int(k), e) for k, e in zip(g, epsilons, strict=True)]
-        )
-        limit = losses.limiting_loss(0.01, 1000, theta)
+        channels = [ab.LocalHashing(2, np.log1p(theta * k / (1 - theta)), g=int(k)) for k in g]
+        loss = np.array([loss_of(channel, 0.01, 1000) for channel in channels])
+        limit = 0.01 * (1 - theta) / (1000 * theta)
         assert (np.diff(loss) < 0).all() and (loss > limit).all()
         assert loss[-1] == pytest.approx(limit, rel=1e-5)
-    fixed = [float(losses.hashing_loss(0.01, 1000, int(k), 3.0)) for k in g]
+    fixed = [float(loss_of(ab.LocalHashing(2, 3.0, g=int(k)), 0.01, 1000)) for k in g]
     assert fixed[-1] > min(fixed)
     assert abs(g[int(np.argmin(fixed))] - (np.exp(3.0) + 1)) < 8  # Wang et al.: e^eps + 1
 
@@ -149,12 +155,12 @@ def test_threshold_keeps_popular_candidates_only():
     held = np.concatenate([np.full(5000, 17), np.arange(1000, 6000)])
     reports = channel.release(held, seed=4)
     estimate = channel.estimate(reports, method="threshold", values=[17, 500_000, 16])
-    assert estimate.p[0] == pytest.approx(
-        0.5, abs=4 * float(channel.value_loss(0.5, 10_000)) ** 0.5
-    )
+    assert estimate.p[0] == pytest.approx(0.5, abs=4 * loss_of(channel, 0.5, 10_000) ** 0.5)
     assert (estimate.p[1:] == 0).all()
-    full = channel.significance_threshold(10_000)
-    assert channel.noise_limit(10_000) == pytest.approx(full[0], rel=1e-12)
+    raw = channel.estimate(reports, method="empirical", values=range(1000, 1200)).p
+    kept = channel.estimate(reports, method="threshold", values=range(1000, 1200)).p
+    limit = channel.significance_threshold(10_000)[0]
+    assert ((kept > 0) == (raw > limit)).all()
 
 
 def test_bayes_and_em_run_on_hash_reports():
