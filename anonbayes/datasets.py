@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anonbayes.anonymize.cleartext import whole_number
-from anonbayes.arrays import Floats, read_number
+from anonbayes.arrays import Floats, read_number, read_whole
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.hierarchies import Hierarchy
@@ -267,12 +266,8 @@ def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
     >>> island(101, 0.01).guilt
     0.5
     """
-    n = whole_number("n", n, least=2)
-    tested = whole_number("tested", tested, least=0)
-    if n > 10**8:
-        raise AnonbayesError(f"n={n} islanders do not fit into a table in memory.")
-    if tested > n - 1:
-        raise AnonbayesError(f"tested={tested}, but there are only {n - 1} innocents.")
+    n = read_whole("n", n, least=2, most=10**8)
+    tested = read_whole("tested", tested, most=n - 1)
     if not 0.0 < read_number("p", p) < 1.0:
         raise AnonbayesError(f"p={p!r} must lie strictly between 0 and 1.")
     unknown = n - 1 - tested

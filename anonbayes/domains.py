@@ -216,9 +216,13 @@ class Domain:
         code = self.find(value)
         if code is None:
             raise DomainError(
-                f"{value!r} is not a value of domain {self.name!r}. {nearest(value, self.labels)}"
+                f"{value!r} is not a value of domain {self.name!r}. {self._known(value)}"
             )
         return code
+
+    def _known(self, value: object) -> str:
+        """Say what the domain holds, at the end of an error about `value`."""
+        return nearest(value, self.labels)
 
     def encode(self, values: Iterable[object]) -> SmallCodes:
         """Codes of many values, in the smallest integer type that holds the domain.
@@ -254,7 +258,7 @@ class Domain:
                 row = values.index[row] if is_series(values) else row
                 raise DomainError(
                     f"Column {self.name!r}, row {row}: {value!r} is not in the domain. "
-                    f"{nearest(value, self.labels)}"
+                    f"{self._known(value)}"
                 )
             lookup[i] = code
         return lookup[inverse]
@@ -600,15 +604,8 @@ class IntegerDomain(Domain):
         known = isinstance(item, int) and not isinstance(item, bool) and 0 <= item < len(self)
         return item if known else None
 
-    def index(self, value: object) -> int:
-        """Return the code of `value`; raise `DomainError` unless it is an integer of the domain."""
-        code = self.find(value)
-        if code is None:
-            raise DomainError(
-                f"{value!r} is not a value of domain {self.name!r}, the integers from 0 to "
-                f"{len(self) - 1}."
-            )
-        return code
+    def _known(self, value: object) -> str:
+        return f"Known: the integers from 0 to {len(self) - 1}."
 
     def encode(self, values: Iterable[object]) -> SmallCodes:
         """Codes of many values; arrays of integers are checked and passed through."""
@@ -619,8 +616,8 @@ class IntegerDomain(Domain):
         bad = np.flatnonzero((array < 0) | (array >= len(self)))
         if len(bad):
             raise DomainError(
-                f"Column {self.name!r}, row {bad[0]}: {array[bad[0]]} is not in the domain, the "
-                f"integers from 0 to {len(self) - 1}."
+                f"Column {self.name!r}, row {bad[0]}: {array[bad[0]]} is not in the domain. "
+                f"{self._known(bad[0])}"
             )
         return array
 

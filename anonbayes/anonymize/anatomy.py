@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.anonymize.cleartext import Cleartext, check_privacy
-from anonbayes.arrays import Ints
+from anonbayes.arrays import Ints, read_generator
 from anonbayes.channels.randomness import SecureSource, Source
 from anonbayes.domains import DomainsByColumn, code_dtype
 from anonbayes.errors import AnonymizationError, TableError, one_of
@@ -130,7 +130,8 @@ def anatomy(
         )
     _, l = check_privacy(cleartext, 1, l)  # noqa: E741
     _check_eligible(cleartext, l)
-    source = _source(seed)
+    settled = None if seed is None else read_generator(seed, error=AnonymizationError)
+    source: Source = settled or SecureSource()
     values, group_of_slot, left = _compose(cleartext.secret_counts, l, source)
     if len(left) and residue == "error":
         shown = ", ".join(repr(cleartext.sensitive.values[v]) for v in left)
@@ -157,15 +158,6 @@ def _check_eligible(cleartext: Cleartext, l: int) -> None:  # noqa: E741
             f"{counts[top]} of {cleartext.n_rows} rows, more than 1/{l} of them. The largest "
             f"possible l is {cleartext.n_rows // int(counts[top])}."
         )
-
-
-def _source(seed: Seed) -> Source:
-    try:
-        return SecureSource() if seed is None else np.random.default_rng(seed)
-    except (TypeError, ValueError) as error:
-        raise AnonymizationError(
-            f"seed={seed!r} is neither None, a non-negative whole number nor a Generator: {error}."
-        ) from None
 
 
 def _compose(counts: Ints, l: int, source: Source) -> tuple[Ints, Ints, Ints]:  # noqa: E741

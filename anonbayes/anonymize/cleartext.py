@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anonbayes.arrays import Ints, SmallCodes
+from anonbayes.arrays import Ints, SmallCodes, read_whole
 from anonbayes.domains import (
     Domain,
     DomainsByColumn,
@@ -115,7 +114,10 @@ class Cleartext:
 
 def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # noqa: E741
     """Return k and l as plain ints, after checking that the table as a whole satisfies them."""
-    k, l = whole_number("k", k), whole_number("l", l)  # noqa: E741
+    k, l = (  # noqa: E741
+        read_whole(name, value, least=1, error=AnonymizationError)
+        for name, value in (("k", k), ("l", l))
+    )
     if k > cleartext.n_rows:
         raise AnonymizationError(
             f"k={k} is not possible: the table has only {cleartext.n_rows} rows."
@@ -128,17 +130,6 @@ def check_privacy(cleartext: Cleartext, k: int, l: int) -> tuple[int, int]:  # n
                 f"be at most {distinct}."
             )
     return k, l
-
-
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """Return `value` as an int, or raise an error naming the argument."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool | np.bool_):
-        raise AnonymizationError(f"{name}={value!r} must be a whole number of at least {least}.")
-    return number
 
 
 def _quasi_identifiers(

@@ -20,7 +20,7 @@ from anonbayes.anonymize.cleartext import (
     horizontal_table,
 )
 from anonbayes.anonymize.lattice import LOSSES, BestNode, Groups, Node, NodeCheck, Search, make_loss
-from anonbayes.arrays import Floats, Ints, SmallCodes
+from anonbayes.arrays import Floats, Ints, SmallCodes, read_number
 from anonbayes.domains import DomainsByColumn
 from anonbayes.errors import AnonymizationError, DomainError, one_of
 from anonbayes.tables.evidence import Column
@@ -424,7 +424,9 @@ def recode(
     ['1*', '1*', '2*', '2*']
     """
     one_of("loss", loss, LOSSES)
-    share = _share(suppression)
+    share = read_number("suppression", suppression, error=AnonymizationError)
+    if not 0.0 <= share <= 1.0:
+        raise AnonymizationError(f"suppression={share!r} must be a share of rows, from 0 to 1.")
     cleartext = Cleartext.of(
         df,
         sensitive,
@@ -475,18 +477,6 @@ def _column(level: Levels, height: Ints, codes: SmallCodes) -> Column:
         lambda cell: level.members(*divmod(cell, width)),
         lambda cell, members: level.label(cell // width, members),
     )
-
-
-def _share(suppression: float) -> float:
-    try:
-        share = float(suppression)
-    except (TypeError, ValueError):
-        share = math.nan
-    if not 0.0 <= share <= 1.0:
-        raise AnonymizationError(
-            f"suppression={suppression!r} must be a share of rows between 0 and 1."
-        )
-    return share
 
 
 def _check_size(cleartext: Cleartext, levels: Sequence[Levels]) -> None:

@@ -25,19 +25,6 @@ from anonbayes.inference.posterior import Posterior
 from anonbayes.notions.ldp import sensitive_mask
 from anonbayes.notions.selective import value_array
 
-__all__ = [
-    "COVERAGES",
-    "Allowance",
-    "allow_errors",
-    "count_quantile",
-    "exact_lower_counts",
-    "from_confidence",
-    "from_posterior",
-    "lower_counts",
-    "predictive_quantile",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # How often a rule may count on users who are not there, derived from the bound it has to keep.
 #

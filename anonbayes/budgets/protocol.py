@@ -21,7 +21,6 @@ from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import Estimate, inverse_variance, score_interval
 from anonbayes.notions.ldp import sensitive_mask
 
-__all__ = ["Collection", "collect", "combine"]
 RULES: dict[str, Callable[..., Budgets]] = {
     "confidence": from_confidence,
     "posterior": from_posterior,

@@ -17,8 +17,6 @@ from anonbayes.formats import Table, number
 from anonbayes.notions.ldp import check_epsilon, sensitive_mask
 from anonbayes.notions.selective import value_array
 
-__all__ = ["Budgets", "from_counts", "from_prior", "reidentification_budget", "worst_case"]
-
 MOST_USERS = 10**15
 MOST_SHOWN = 20
 

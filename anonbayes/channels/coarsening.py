@@ -386,15 +386,8 @@ class BinnedDomain(Domain):
             return None
         return int(self._bins(np.array([number]))[0])
 
-    def index(self, value: object) -> int:
-        """Return the bin of a number; raise `DomainError` for one outside the range."""
-        code = self.find(value)
-        if code is None:
-            raise DomainError(
-                f"{value!r} is not a number from {self.lower:g} to {self.upper:g}, the range of "
-                f"{self.name!r}."
-            )
-        return code
+    def _known(self, value: object) -> str:
+        return f"Known: numbers from {self.lower:g} to {self.upper:g}."
 
     def encode(self, values: Iterable[object]) -> Ints:
         """Bins of many numbers; raise `DomainError` naming the first row outside the range."""
@@ -408,8 +401,8 @@ class BinnedDomain(Domain):
         if None in codes:
             row = codes.index(None)
             raise DomainError(
-                f"Column {self.name!r}, row {row}: {plain(array[row])!r} is not a number from "
-                f"{self.lower:g} to {self.upper:g}."
+                f"Column {self.name!r}, row {row}: {plain(array[row])!r} is not in the domain. "
+                f"{self._known(array[row])}"
             )
         return np.array(codes, dtype=np.int64)
 

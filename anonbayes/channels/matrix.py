@@ -226,14 +226,9 @@ class MatrixChannel(Channel):
 
     def report_counts(self, reports: Any) -> Ints:
         """Count the reports of each column; `SupportCounts` hold such counts already."""
-        if not isinstance(reports, SupportCounts):
-            return np.bincount(self.report_codes(reports), minlength=len(self.labels))
-        if len(reports.counts) != len(self.labels) or reports.counts.sum() != reports.n:
-            raise ChannelError(
-                f"{self!r} has {len(self.labels)} reports: give one count for each; they must sum "
-                f"to {reports.n}."
-            )
-        return reports.counts
+        if isinstance(reports, SupportCounts):
+            return reports.one_each(len(self.labels))
+        return np.bincount(self.report_codes(reports), minlength=len(self.labels))
 
     def likelihood(self, reports: Any) -> MatrixLikelihood:  # type: ignore[override]
         """Likelihood of the distribution, from the counts of the reports alone."""

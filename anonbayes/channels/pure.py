@@ -406,15 +406,8 @@ class UtilityOptimizedRR(PureChannel):
 
     def likelihood(self, reports: Any) -> MixtureLikelihood:
         """Likelihood of the distribution, from the counts of the reports alone."""
-        if isinstance(reports, SupportCounts):
-            counts = reports.counts
-            if len(counts) != len(self.domain) or counts.sum() != reports.n:
-                raise ChannelError(
-                    f"{self!r} reports one value per user, so it needs {len(self.domain)} counts "
-                    f"that sum to {reports.n}; got {len(counts)} counts that sum to {counts.sum()}."
-                )
-        else:
-            counts = self.counts(reports)
+        counted = isinstance(reports, SupportCounts)
+        counts = reports.one_each(len(self.domain)) if counted else self.counts(reports)
         return estimation.likelihood.MixtureLikelihood.diagonal(
             weights=counts, floor=self.miss, gain=self.hit - self.miss
         )

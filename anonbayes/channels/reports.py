@@ -272,6 +272,15 @@ class SupportCounts:
     def __len__(self) -> int:
         return self.n
 
+    def one_each(self, size: int) -> Ints:
+        """Counts of `size` reports of which everybody sent one; else raise `ChannelError`."""
+        if len(self.counts) != size or self.counts.sum() != self.n:
+            raise ChannelError(
+                f"Everybody sends one of {size} reports, so give {size} counts that sum to "
+                f"{self.n}; got {len(self.counts)} counts that sum to {self.counts.sum()}."
+            )
+        return self.counts
+
 
 def _whole_numbers(argument: str, values: npt.ArrayLike) -> Ints:
     """Return whole numbers as an array; raise `ChannelError` for anything else."""

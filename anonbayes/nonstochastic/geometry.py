@@ -25,25 +25,6 @@ from anonbayes.arrays import Codes, Floats, read_number, read_numbers
 from anonbayes.channels.coarsening import SLACK, check_gamma
 from anonbayes.errors import ChannelError, DomainError
 
-__all__ = [
-    "MAX_CORNER_DIMENSION",
-    "Box",
-    "LinearQuery",
-    "Outline",
-    "Query",
-    "as_query",
-    "corner_radius",
-    "largest_smallest_edges",
-    "log_slab_measures",
-    "outlines",
-    "query_range",
-    "region_volumes",
-    "slab_corners",
-    "smallest_enclosing_ball",
-    "values_on_grid",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Boxes of possible secrets, and the queries asked about them.
 

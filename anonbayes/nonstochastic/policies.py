@@ -41,18 +41,6 @@ from anonbayes.nonstochastic.relations import Uncertain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Ball",
-    "Policy",
-    "Region",
-    "optimal_policy",
-    "plot_regions",
-    "plot_tradeoff",
-    "quality",
-    "quantized_query",
-    "tradeoff",
-]
-
 MOST_ANSWERS = {"exact": 100_000, "contours": 1_000}
 """Answers of a policy whose regions are computed, by the way their volumes are found."""
 
@@ -579,32 +567,16 @@ def plot_tradeoff(frame: pd.DataFrame, axes: npt.NDArray[Any] | None = None) -> 
     if axes is None:
         axes = np.array([tidy(ax) for ax in make_figure(6, 5.6).subplots(2, 1, sharex=True)])
     above, below = axes
-    # The number of bins is a ceiling: a value holds from the quality before up to its own.
-    above.step(frame.index, frame["leakage"], where="pre", color=SERIES[0], label="leakage $L_0$")
-    above.step(
-        frame.index,
-        frame["maximin_information"],
-        where="pre",
-        color=SERIES[1],
-        linestyle="--",
-        label="maximin information $I_*$",
-    )
+    for ax, column, colour, label in (
+        (above, "leakage", SERIES[0], "leakage $L_0$"),
+        (above, "maximin_information", SERIES[1], "maximin information $I_*$"),
+        (below, "adversary_error", SERIES[0], "adversary's error"),
+        (below, "adversary_error_bound", "0.4", "lower bound from the volume"),
+    ):
+        # The number of bins is a ceiling: a value holds from the quality before up to its own.
+        style = "-" if colour == SERIES[0] else "--"
+        ax.step(frame.index, frame[column], style, where="pre", color=colour, label=label)
     above.set(ylabel="Leaked information (nats)", title="What quality costs")
-    below.step(
-        frame.index,
-        frame["adversary_error"],
-        where="pre",
-        color=SERIES[0],
-        label="adversary's error",
-    )
-    below.step(
-        frame.index,
-        frame["adversary_error_bound"],
-        where="pre",
-        color="0.4",
-        linestyle="--",
-        label="lower bound from the volume",
-    )
     below.set(xlabel=r"Quality $\gamma$ of the answers", ylabel="Worst-case error", ylim=(0, None))
     for ax in (above, below):
         ax.legend(frameon=False, fontsize="small")

@@ -28,23 +28,6 @@ from anonbayes.errors import ChannelError, TableError, one_of
 from anonbayes.nonstochastic.geometry import Box
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "GroupLeakage",
-    "Pair",
-    "Relation",
-    "Uncertain",
-    "adversary_error_bound",
-    "conditional_entropy",
-    "entropy",
-    "information",
-    "leakage",
-    "maximin_information",
-    "privacy",
-    "relative_disarray",
-    "table_leakage",
-    "transmission",
-]
-
 
 class Uncertain(ABC):
     """Pair of uncertain variables ``(X, Y)``: a secret and its release."""

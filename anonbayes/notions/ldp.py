@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, read_numbers
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.formats import Table, number
@@ -249,27 +249,22 @@ def sensitive_mask(domain: Domain, sensitive: Iterable[object]) -> Mask:
     return mask
 
 
-def check_matrix(matrix: npt.ArrayLike, domain: Domain) -> Floats:
+def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
     """Return ``Q`` as an array; raise `ChannelError` unless each row is a distribution."""
-    q = np.asarray(matrix, dtype=float)
-    if q.ndim != 2 or len(q) != len(domain):
+    q = read_numbers("A channel's matrix", matrix, error=ChannelError)
+    if q.ndim != 2 or q.size == 0 or (domain is not None and len(q) != len(domain)):
+        of = "" if domain is None else f" of the {len(domain)} values of {domain.name!r}"
         raise ChannelError(
-            f"A channel's matrix must have a row for each of the {len(domain)} values of "
-            f"{domain.name!r}, got shape {q.shape}."
-        )
-    wrong = ~((q >= 0) & (q <= 1 + ROW_SUM))
-    if wrong.any():
-        x, y = (int(i) for i in np.argwhere(wrong)[0])
-        raise ChannelError(
-            f"The matrix has {q[x, y]:g} in the row of {domain.values[x]!r}, column {y}, which is "
-            "not a probability."
+            f"A channel's matrix must have a row for each{of or ' value'}, got shape {q.shape}."
         )
     totals = q.sum(axis=1)
-    off = np.flatnonzero(np.abs(totals - 1.0) > ROW_SUM)
-    if len(off):
-        x = int(off[0])
+    wrong = ~((q >= 0).all(axis=1) & (np.abs(totals - 1.0) <= ROW_SUM))
+    if wrong.any():
+        x = int(np.argmax(wrong))
+        row = f"Row {x}" if domain is None else f"The row of {domain.values[x]!r}"
         raise ChannelError(
-            f"The row of {domain.values[x]!r} in the matrix sums to {totals[x]:.9g}, not to 1."
+            f"{row} of the channel's matrix is not a distribution: it sums to {totals[x]:.9g}, its "
+            f"smallest entry is {q[x].min():.9g}."
         )
     return q
 

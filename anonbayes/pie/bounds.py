@@ -15,26 +15,11 @@ from anonbayes.arrays import read_number, read_numbers, read_whole
 from anonbayes.channels.base import Channel, Symbols
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.figures import SERIES, legend_below, make_axes, plain_log_axis
-from anonbayes.pie.information import LOG2E, Number, divergence_terms, excess, read_channel
+from anonbayes.notions.ldp import check_matrix
+from anonbayes.pie.information import LOG2E, Number, divergence_terms, excess
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "KINDS",
-    "Choice",
-    "WorstCase",
-    "bayes_error",
-    "bound",
-    "bounds_by_budget",
-    "capacity",
-    "choose",
-    "contraction",
-    "information_for",
-    "plot_bounds",
-    "worst_case",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Upper bounds on what a report says about who sent it, whatever the adversary knows (PIE 4).
@@ -144,7 +129,7 @@ def capacity(
     >>> round(capacity([[0.75, 0.25], [0.25, 0.75]]), 6)
     0.188722
     """
-    q, gap = read_channel(matrix), read_number("tolerance", tolerance)
+    q, gap = check_matrix(matrix), read_number("tolerance", tolerance)
     p = np.full(len(q), 1.0 / len(q))
     for _ in range(read_whole("iterations", iterations, least=1)):
         gain = divergence_terms(q, p @ q).sum(axis=1)

@@ -17,19 +17,8 @@ from anonbayes.arrays import Floats, read_numbers
 from anonbayes.channels.base import Channel
 from anonbayes.channels.randomness import generator
 from anonbayes.domains import in_domain_order
-from anonbayes.errors import AnonbayesError, ChannelError
-
-__all__ = [
-    "LOG2E",
-    "Information",
-    "Number",
-    "divergence_terms",
-    "excess",
-    "information",
-    "mutual_information",
-    "read_channel",
-]
-
+from anonbayes.errors import AnonbayesError
+from anonbayes.notions.ldp import check_matrix
 
 # -------------------------------------------------------------------------------------------------
 # Sums of Kullback-Leibler terms that keep their digits when they are tiny.
@@ -286,24 +275,9 @@ def _bits(joint: sparse.csr_array, channel: Channel | npt.ArrayLike) -> float:
     if isinstance(channel, Channel) and (naming := channel.naming()) is not None:
         _check_size(joint, len(channel.domain))
         return naming.share * _named(joint, naming.floor, naming.gain)
-    q = channel.matrix() if isinstance(channel, Channel) else read_channel(channel)
+    q = channel.matrix() if isinstance(channel, Channel) else check_matrix(channel)
     _check_size(joint, len(q))
     return _dense(joint, q)
-
-
-def read_channel(matrix: npt.ArrayLike) -> Floats:
-    """Matrix ``Q(y|x)`` of a channel; raise `ChannelError` unless each row is a distribution."""
-    q = read_numbers("A channel's matrix", matrix, error=ChannelError)
-    if q.ndim != 2 or q.size == 0:
-        raise ChannelError(f"A channel's matrix has one row per value; got shape {q.shape}.")
-    wrong = ~((q >= 0).all(axis=1) & (np.abs(q.sum(axis=1) - 1.0) <= 1e-6))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ChannelError(
-            f"Row {row} of the channel's matrix is not a distribution: it sums to "
-            f"{q[row].sum():.9g}, its smallest entry is {q[row].min():.9g}."
-        )
-    return q
 
 
 def _merges(channel: Channel) -> bool:

@@ -41,7 +41,6 @@ from anonbayes.uniqueness.identity import Identity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ReleaseInformation", "release_information"]
 MOST_ROWS = 10_000_000
 """Largest reduced table that is unfolded into its rows."""
 

@@ -21,18 +21,6 @@ from anonbayes.pie.information import Number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "DetCurve",
-    "SystemEntropy",
-    "convergence",
-    "det_curve",
-    "log_ratios",
-    "plot_convergence",
-    "read_scores",
-    "system_entropy",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Kullback-Leibler divergence of two samples on a line, by nearest neighbours.
 #

@@ -20,21 +20,6 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.notions.ldp import sensitive_mask
 from anonbayes.notions.selective import budget_array, value_array
 
-__all__ = [
-    "Attack",
-    "ExpectedAttack",
-    "Population",
-    "Rate",
-    "WorstReport",
-    "best_pools",
-    "budget_attack",
-    "check_senders",
-    "expected_budget_attack",
-    "rate",
-    "worst_report",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # The users as an attacker sees them: who holds what.
 

@@ -18,9 +18,6 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.pie.system_entropy import DetCurve, SystemEntropy, det_curve, system_entropy
 from anonbayes.reidentify.budget import Attack, Rate, check_senders
 
-__all__ = ["MarkovAttack", "Traces", "markov_attack", "read_traces", "synthetic_traces"]
-
-
 # -------------------------------------------------------------------------------------------------
 # Traces: what users did, one event after the other; and how they become counts.
 
