@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.spatial import cKDTree
 
 import anonbayes as ab
-from anonbayes.estimation.losses import variances
+from anonbayes.estimation.closed_forms import variances
 
 OUT = Path(__file__).parent / "out"
 # Users and places of the check-ins in PIE Sec. 5.

@@ -55,20 +55,7 @@ class Allowance(NamedTuple):
 
 
 def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
-    """Error level of each of `number` values that keeps the bound ``gamma/n`` in expectation.
-
-    Examples
-    --------
-    Of 330,159 users and 61,098 values, the number of values is what counts; of 75,128 users and
-    3 values, the expectation:
-
-    >>> level, target = allow_errors(0.05, 330_159, 100, 61_098)
-    >>> f"{level:.3g}", round(target, 3)
-    ('8.18e-07', 99.73)
-    >>> level, target = allow_errors(0.05, 75_128, 100, 3)
-    >>> f"{level:.3g}", round(target, 3)
-    ('6.59e-05', 95.05)
-    """
+    """Error level of each of `number` values that keeps the bound ``gamma/n`` in expectation."""
     level = alpha * min(1.0 / max(number, 1), (gamma - 1.0) / n)
     return Allowance(level, max(gamma - n * level, 1.0))
 
@@ -98,16 +85,7 @@ BETA_NODES = 300
 def count_quantile(
     support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float, weight: float = 1.0
 ) -> Floats:
-    """Largest ``k`` with ``P(count < k | support) <= level``, for each value.
-
-    Examples
-    --------
-    Ten of ten users say so openly; a hundred are asked for:
-
-    >>> one = np.ones(2)
-    >>> count_quantile(SupportCounts(np.array([10, 0]), 10), 100, one, 0 * one, 0.05)
-    array([83.,  0.])
-    """
+    """Largest ``k`` with ``P(count < k | support) <= level``, for each value."""
     check_informative(hit, miss)
     if len(hit) == 1:
         return np.array([float(n)])
@@ -152,20 +130,10 @@ def _times(number: Floats, logarithm: Floats) -> Floats:
 
 
 def predictive_quantile(shares: Floats, n: int, level: float) -> Floats:
-    """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), share drawn.
+    """Largest ``k`` with ``P(count < k) <= level``, count ~ Binomial(n, share), shares (draws, K).
 
     Far tails are not in the draws: there the smaller of this and of the quantile under beta
     distributions with the draws' means and variances.
-
-    Parameters
-    ----------
-    shares : ndarray, shape (draws, K)
-        Posterior draws of the shares.
-
-    Examples
-    --------
-    >>> predictive_quantile(np.array([[0.5, 0.5]]), 100, 0.05)
-    array([42., 42.])
     """
     drawn = _mixed_quantile(shares, np.full(len(shares), 1.0 / len(shares)), n, level)
     if len(shares) == 1 or level * len(shares) >= TAIL_DRAWS:
@@ -310,15 +278,7 @@ def from_confidence(
 
 
 def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alpha: float) -> Floats:
-    """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5).
-
-    Examples
-    --------
-    >>> one = np.ones(1)
-    >>> support = SupportCounts(np.array([300]), 1000)
-    >>> lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.05).round(6)
-    array([5355.241683])
-    """
+    """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5)."""
     gain = check_informative(hit, miss)
     t, trials = support.counts.astype(float), support.n
     z = float(stats.norm.ppf(1 - alpha / 2))

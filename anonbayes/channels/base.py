@@ -378,9 +378,13 @@ class Channel(ABC):
         """Return the empirical estimator's expected loss from `n` reports (pure channels)."""
         raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
 
-    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
-        """Largest expected loss over all distributions (pure channels)."""
+    def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
+        """Distribution with the largest expected loss (pure channels)."""
         raise ChannelError(f"{type(self).__name__} has no unbiased estimator, hence no such loss.")
+
+    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
+        """Largest expected loss of the empirical estimate over all distributions."""
+        return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
 
     # -- estimators that need the likelihood only ----------------------------------------------
 

@@ -238,10 +238,6 @@ class UniformQuantizer(Generalization):
         """
         return cls(lower, upper, n_bins(lower, upper, gamma), domain=domain)
 
-    def on(self, domain: Domain) -> UniformQuantizer:
-        """Return the same quantizer for the true values of `domain`."""
-        return UniformQuantizer(self.lower, self.upper, self.bins, domain=domain)
-
     # -- the user's device -----------------------------------------------------------------------
 
     def release(self, values: Iterable[object], *, seed: Seed = None) -> Floats:

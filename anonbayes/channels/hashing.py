@@ -348,9 +348,11 @@ class LocalHashing(PureChannel):
         """Likelihood with one row per report, in their order."""
         size = len(self.domain)
         self._check_effort(len(sent), size)
-        rows = estimation.kernels.support_rows(sent.a, sent.b, sent.y, size, self.prime, self.g)
+        ends, values = estimation.kernels.support_rows(
+            sent.a, sent.b, sent.y, size, self.prime, self.g
+        )
         return estimation.likelihood.MixtureLikelihood.of_rows(
-            *rows, size, floor=self.noise, gain=self.theta
+            ends, values, size, floor=self.noise, gain=self.theta
         )
 
     def _check_effort(self, n: int, size: int) -> None:
@@ -458,13 +460,6 @@ def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int,
 
     `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``, whose products
     are put together from halves.
-
-    Examples
-    --------
-    >>> hash_pairs([3, 3], [1, 1], [2, 5], 7, 7).tolist()  # 7 mod 7, 16 mod 7
-    [0, 2]
-    >>> hash_pairs([MERSENNE - 1], [5], [3], MERSENNE, 10).tolist()  # -1 * 3 + 5 mod p
-    [2]
     """
     first, second, value = (np.asarray(part, dtype=np.uint64) for part in (a, b, x))
     if prime != MERSENNE:
@@ -487,13 +482,6 @@ def collision_probability(prime: int, g: int) -> float:
     ``a x + b`` and ``a x' + b`` are then independent and uniform modulo ``p``, so it is the sum
     of the squared shares of the ``g`` residues; ``1/g`` when ``g = p``, and ``1/g`` to the last
     digit of a float when ``p`` is much larger than ``g``.
-
-    Examples
-    --------
-    >>> collision_probability(7, 7) == 1 / 7, collision_probability(MERSENNE, 10) == 0.1
-    (True, True)
-    >>> round(collision_probability(7, 2), 6)  # residues 0, 2, 4, 6 and 1, 3, 5
-    0.510204
     """
     share, rest = divmod(prime, g)
     return (rest * (share + 1) ** 2 + (g - rest) * share**2) / prime**2

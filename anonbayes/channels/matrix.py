@@ -337,10 +337,6 @@ class MatrixChannel(Channel):
         total = (self._q @ self._inverse**2).sum(axis=1)
         return norm_sub(total / 2.0)
 
-    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
-        """Largest expected loss of the empirical estimate over all distributions."""
-        return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
-
     def total_variation(self) -> float | None:
         """See `Channel.total_variation`."""
         size = len(self._q)

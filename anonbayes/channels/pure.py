@@ -235,17 +235,11 @@ class PureChannel(Channel):
             frequencies, and only the channel's noise counts (PIE).
         """
         p = shares_of(p, self.domain)
-        return estimation.losses.expected_loss(
-            p, n, self.hit, self.miss, norm=norm, sampled=sampled
-        )
+        return closed_forms.expected_loss(p, n, self.hit, self.miss, norm=norm, sampled=sampled)
 
     def worst_case_distribution(self, *, norm: str = "l2") -> Floats:
         """Distribution with the largest expected loss (ULDP Props. 5, 6, 8, 16, 17, 19)."""
-        return estimation.losses.worst_case_distribution(self.hit, self.miss, norm=norm)
-
-    def worst_case_loss(self, n: int, *, norm: str = "l2") -> float:
-        """Largest expected loss of the empirical estimate over all distributions."""
-        return self.expected_loss(self.worst_case_distribution(norm=norm), n, norm=norm)
+        return closed_forms.worst_case_distribution(self.hit, self.miss, norm=norm)
 
     # -- guarantees ----------------------------------------------------------------------------
 

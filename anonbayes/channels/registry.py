@@ -225,25 +225,7 @@ def find_mechanism(name: str) -> MechanismKind:
 
 
 def make_channel(name: str, domain: Domain, epsilon: float | None = None, **options: Any) -> Any:
-    """Return the channel with that name.
-
-    Parameters
-    ----------
-    name : str
-        One of `MECHANISMS`, or an alias.
-    domain : Domain
-        The values.
-    epsilon : float
-        Budget; not for mechanisms with a budget per value.
-    **options
-        Those of `OPTIONS` that the mechanism needs or accepts; others may be None.
-
-    Examples
-    --------
-    >>> from anonbayes import Domain
-    >>> make_channel("randomized_response", Domain("answer", ["yes", "no"]), 1.0).epsilon
-    1.0
-    """
+    """Return the channel of that name or alias; `options` are those of `OPTIONS`, or None."""
     return find_mechanism(name).make(domain, epsilon, **options)
 
 

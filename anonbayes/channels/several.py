@@ -476,7 +476,7 @@ class PaddedSets:
     ) -> float:
         """Return the expected loss of the empirical estimate; `p` are shares of people."""
         shares = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
-        return estimation.losses.expected_loss(
+        return estimation.closed_forms.expected_loss(
             shares, n, self.hit, self.miss, norm=norm, sampled=sampled
         )
 

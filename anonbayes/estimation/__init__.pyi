@@ -3,4 +3,3 @@ from . import closed_forms as closed_forms
 from . import em as em
 from . import kernels as kernels
 from . import likelihood as likelihood
-from . import losses as losses

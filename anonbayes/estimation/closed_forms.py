@@ -152,27 +152,11 @@ def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 
 
 
 def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") -> Floats:
-    """Keep significant estimates only.
+    """Keep empirical estimates above their limits of significance only.
 
-    Parameters
-    ----------
-    estimate, limit : ndarray
-        Empirical estimate and its significance threshold.
-    remainder : {"uniform", "zero"}
-        What happens to the remaining probability: it is divided evenly among the values below the
-        threshold so that the sum is one (ULDP), or dropped, leaving zeros (PIE).
-
-    Notes
-    -----
-    When the kept estimates already sum to more than one, the remainder is zero and they are scaled
-    down to a distribution. They are also scaled when no value is left to take the remainder.
-
-    Examples
-    --------
-    >>> threshold(np.array([0.7, 0.2, 0.1]), np.array([0.15, 0.15, 0.15])).round(6)
-    array([0.7, 0.2, 0.1])
-    >>> threshold(np.array([0.7, 0.25, -0.05, 0.1]), np.full(4, 0.15)).round(6)
-    array([0.7  , 0.25 , 0.025, 0.025])
+    The remainder is divided evenly among the other values so that the sum is one (ULDP), or with
+    ``"zero"`` dropped (PIE). Where the kept ones sum to more than one, or no value is left to take
+    the remainder, they are scaled to a distribution.
     """
     one_of("remainder", remainder, ("uniform", "zero"))
     kept = estimate > limit
@@ -190,11 +174,6 @@ def norm_sub(estimate: npt.ArrayLike) -> Floats:
 
     The consistency step Norm-Sub of Wang et al. (2020): the projection onto the simplex, computed
     with one sort.
-
-    Examples
-    --------
-    >>> norm_sub([0.8, 0.4, -0.1]).round(6)
-    array([0.7, 0.3, 0. ])
     """
     shares = np.asarray(estimate, dtype=float)
     descending = np.sort(shares)[::-1]
@@ -210,15 +189,6 @@ def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:
     ``p_y = max(h_y / level - floor_y / gain_y, 0)``; the level follows from one sort, because
     the values with ``p_y > 0`` are those with the largest ``h_y gain_y / floor_y``
     (``O(K log K)``, MODEL 2).
-
-    Examples
-    --------
-    The golden case: three sensitive values of four, epsilon = 1.
-
-    >>> e = np.e
-    >>> floor = np.array([1, 1, 1, 0]) / (2 + e)
-    >>> water_filling([50, 30, 15, 5], floor, np.full(4, (e - 1) / (2 + e))).round(6)
-    array([0.690937, 0.181772, 0.      , 0.127291])
     """
     shares = np.asarray(counts, dtype=float)
     shares = shares / shares.sum()
@@ -400,3 +370,75 @@ def student_quantile(level: float, freedom: int) -> float:
     from scipy import special
 
     return float(special.stdtrit(freedom, 0.5 + level / 2))
+
+
+# -------------------------------------------------------------------------------------------------
+# Expected and worst-case losses of the empirical estimator, for any pure channel.
+#
+# The supporting share of value ``x`` has mean ``r = miss + gain p`` and variance ``r (1 - r) / n``,
+# so with ``gain = hit - miss``
+#
+#     E l2 = (1/n) sum r (1 - r) / gain^2          (exact),
+#     E l1 ~ sqrt(2 / (pi n)) sum sqrt(r (1 - r)) / gain   (normal approximation).
+#
+# ULDP Props. 4, 7, 15 and 18 are special cases. Both are concave in ``p``, so their maximisers
+# follow from the conditions of Lagrange and Kuhn-Tucker, and cover ULDP Props. 5, 6, 8, 16, 17
+# and 19 without their side conditions on epsilon and on the size of the sensitive set.
+
+NORMS = ("l1", "l2")
+
+
+def variances(p: Floats, n: int, hit: Floats, miss: Floats, *, sampled: bool = True) -> Floats:
+    """Variance of each value's empirical share.
+
+    With ``sampled=False``, `p` holds the frequencies among the `n` users themselves: the error
+    of drawing them from a population, ``p (1 - p) / n``, is left out (PIE Props. 15 and 16).
+    """
+    if not read_number("n", n, error=ChannelError) >= 1:
+        raise ChannelError(f"n={n!r}: at least one report is needed.")
+    gain = check_informative(hit, miss)
+    rate = miss + gain * p
+    spread = rate * (1 - rate) if sampled else p * hit * (1 - hit) + (1 - p) * miss * (1 - miss)
+    return np.maximum(spread, 0.0) / gain**2 / n
+
+
+def expected_loss(
+    p: Floats, n: int, hit: Floats, miss: Floats, *, norm: str = "l2", sampled: bool = True
+) -> float:
+    """Return the expected ``sum |p_hat - p|`` (l1) or ``sum (p_hat - p)^2`` (l2)."""
+    one_of("norm", norm, NORMS)
+    variance = variances(p, n, hit, miss, sampled=sampled)
+    return float(variance.sum() if norm == "l2" else np.sqrt(2 * variance / np.pi).sum())
+
+
+def worst_case_distribution(hit: Floats, miss: Floats, *, norm: str = "l2") -> Floats:
+    """Distribution with the largest expected loss.
+
+    l2: the loss is ``const + sum p (1 - 2 miss)/gain - sum p^2``, so the maximiser is the point
+    of the simplex nearest to ``(1 - 2 miss) / (2 gain)``. l1: at the maximum all values with
+    ``p > 0`` have the same rate ``r``, and the others a ``miss`` above it.
+
+    Examples
+    --------
+    One sensitive value of three, epsilon = 1: the worst case leaves it empty.
+
+    >>> e = np.e
+    >>> hit, miss = np.array([1, 1 - 1 / e, 1 - 1 / e]), np.array([1 / e, 0, 0])
+    >>> worst_case_distribution(hit, miss, norm="l1").tolist()
+    [0.0, 0.5, 0.5]
+    """
+    one_of("norm", norm, NORMS)
+    gain = check_informative(hit, miss)
+    if norm == "l2":
+        return _fill(-(1 - 2 * miss) / (2 * gain), np.ones_like(gain))
+    return _fill(miss, 1.0 / gain)
+
+
+def _fill(start: Floats, slope: Floats) -> Floats:
+    """Distribution ``max((level - start) * slope, 0)``, with the level that makes it sum to one."""
+    order = np.argsort(start, kind="stable")
+    slopes = np.cumsum(slope[order])
+    levels = (1.0 + np.cumsum(start[order] * slope[order])) / slopes
+    active = int(np.flatnonzero(levels > start[order])[-1])
+    p = np.maximum((levels[active] - start) * slope, 0.0)
+    return p / p.sum()

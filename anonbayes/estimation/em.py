@@ -438,13 +438,6 @@ def condition(mean: Floats, variance: Floats) -> Floats:
 
     As for normal distributions, the difference from one is divided in proportion to the variances;
     shares that would fall below zero are set to zero.
-
-    Examples
-    --------
-    >>> condition(np.array([0.5, 0.3, 0.01]), np.array([0.01, 0.02, 0.001])).round(3)
-    array([0.561, 0.423, 0.016])
-    >>> condition(np.array([0.8, 0.4, 0.01]), np.array([0.01, 0.02, 0.01])).round(3)
-    array([0.733, 0.267, 0.   ])
     """
     free = variance > 0
     p = mean

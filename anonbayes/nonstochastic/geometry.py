@@ -396,8 +396,6 @@ class Outline(NamedTuple):
     volume: float
     points: Floats
     """Points of its border."""
-    parts: int
-    """Connected parts."""
 
 
 def values_on_grid(query: Query, box: Box, steps: int) -> tuple[list[Floats], Floats]:
@@ -424,7 +422,7 @@ def outlines(query: Query, inner: Floats, box: Box, *, steps: int | None = None)
     out = []
     for i, (lower, upper) in enumerate(itertools.pairwise(edges)):
         if not reached[i]:
-            out.append(Outline(0.0, np.empty((0, box.dimension)), 0))
+            out.append(Outline(0.0, np.empty((0, box.dimension))))
             continue
         polygons, offsets = lines.filled(-upper, -lower)
         area = 0.0
@@ -433,7 +431,7 @@ def outlines(query: Query, inner: Floats, box: Box, *, steps: int | None = None)
                 x, y = points[a:b].T
                 area += 0.5 * float(x[:-1] @ y[1:] - x[1:] @ y[:-1])
         border = np.concatenate(polygons)[:, : box.dimension]
-        out.append(Outline(abs(area), border, len(polygons)))
+        out.append(Outline(abs(area), border))
     return out
 
 

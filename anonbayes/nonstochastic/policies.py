@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from anonbayes.arrays import Codes, Floats, read_numbers
+from anonbayes.arrays import Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.figures import COLOURS, SERIES, make_axes, make_figure, tidy
@@ -233,16 +233,6 @@ class Policy(Uncertain):
         value, slack = float(self.query(centre)), 1e-9 * float(np.ptp(self.edges))
         return region.lower - slack <= value <= region.upper + slack
 
-    @cached_property
-    def connected_parts(self) -> Codes:
-        """Number of connected parts of each region, seen on a grid.
-
-        Slabs of a box, the regions of a linear query, are convex: one part in any dimension.
-        """
-        if isinstance(self.query, LinearQuery):
-            return np.ones(len(self.regions), dtype=np.intp)
-        return np.array([outline.parts for outline in self._outlines], dtype=np.intp)
-
     def answer(self, data: npt.ArrayLike) -> Any:
         """Answer the query about `data`, a secret in the box (or several, along the last axis).
 
@@ -268,7 +258,7 @@ class Policy(Uncertain):
         return float(chosen) if np.ndim(chosen) == 0 else chosen
 
     def summary(self) -> pd.DataFrame:
-        """One row per region: bin, answer, volume and its error, ball, connected parts."""
+        """One row per region: bin, answer, volume and its error, ball."""
         return pd.DataFrame(
             {
                 "level": self.levels,
@@ -279,7 +269,6 @@ class Policy(Uncertain):
                 "leakage": self.log_measure - self.conditional_log_measures,
                 "radius": [ball.radius for ball in self.balls],
                 "consistent": [ball.consistent for ball in self.balls],
-                "parts": self.connected_parts,
             }
         )
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 import anonbayes as ab
 from anonbayes.channels.randomness import limit, noise_rows, stream
-from anonbayes.estimation.losses import variances
+from anonbayes.estimation.closed_forms import variances
 
 LEVEL = 1e-6
 N = 15_000

@@ -7,7 +7,7 @@ import anonbayes as ab
 from anonbayes.channels import hashing
 from anonbayes.channels.hashing import MERSENNE
 from anonbayes.errors import ChannelError, DomainError
-from anonbayes.estimation.losses import variances
+from anonbayes.estimation.closed_forms import variances
 
 
 def loss_of(channel, p, n):

@@ -82,7 +82,8 @@ def test_without_a_domain_the_values_are_the_bins():
     quantizer = ab.UniformQuantizer(0, 10, 5)
     assert quantizer.domain.numbers.tolist() == [1, 3, 5, 7, 9]
     np.testing.assert_array_equal(quantizer.matrix(), np.eye(5))
-    assert quantizer.on(ab.Domain("digit", range(10))).matrix().shape == (10, 5)
+    digits = ab.UniformQuantizer(0, 10, 5, domain=ab.Domain("digit", range(10)))
+    assert digits.matrix().shape == (10, 5)
 
 
 def test_no_local_differential_privacy_but_bounded_information():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anonbayes as ab
-from anonbayes.estimation.losses import expected_loss, worst_case_distribution
+from anonbayes.estimation.closed_forms import expected_loss, worst_case_distribution
 
 DOMAIN = ab.Domain("x", range(8))
 CHANNELS = [

@@ -191,14 +191,6 @@ def test_balls_around_regions_between_ellipses():
     np.testing.assert_allclose(radii, wanted, rtol=1e-5)
 
 
-def test_parts_of_level_sets_are_counted():
-    """x1^2 + 2 x2^2 on the square: whole rings to 4, two arcs to 8, four corners beyond."""
-    regions = outlines(ellipse, np.arange(1.0, 12.0), SQUARE)
-    assert [region.parts for region in regions] == [1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4]
-    waves = outlines(lambda x: np.sin(x[..., 0]), np.zeros(1), ns.Box(0.1, 12))
-    assert [region.parts for region in waves] == [2, 2]
-
-
 @pytest.mark.parametrize(
     ("query", "box", "wanted"),
     [
