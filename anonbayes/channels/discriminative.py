@@ -321,11 +321,6 @@ def _search(function: Callable[[float], float], upper: float) -> float:
     return float(best.x) * upper
 
 
-def _probabilities(u: Floats, w: Floats) -> tuple[Floats, Floats]:
-    keep = np.expm1(-w) / np.expm1(-(u + w))
-    return keep, keep * np.exp(-u)
-
-
 def _repair(
     u: Floats, w: Floats, epsilon: Floats, notion: str, alone: Mask | bool = False
 ) -> tuple[Floats, Floats]:
@@ -335,7 +330,8 @@ def _repair(
     only ever shrink, so the guarantee is never weakened.
     """
     for attempt in range(50):
-        a, b = _probabilities(u, w)
+        a = np.expm1(-w) / np.expm1(-(u + w))
+        b = a * np.exp(-u)
         if not ((a > b) & (b < 1)).all():
             break
         with np.errstate(divide="ignore"):

@@ -234,7 +234,9 @@ class Attributes:
             )
         if sent.n == 0:
             raise ChannelError("There are no reports to estimate from.")
-        one, two = (self._known(name) for name in (first, second))
+        for name in (first, second):
+            one_of("attribute", name, self.channels)
+        one, two = self.channels[first], self.channels[second]
         if first == second:
             raise ChannelError(f"Give two different attributes; {first!r} was given twice.")
         rows, columns = (c.supported(sent.reports[c.domain.name]) for c in (one, two))
@@ -276,10 +278,6 @@ class Attributes:
             for name, texts in sent.reports.items()
         }
         return AttributeReports(sent.asked, reports, sent.n)
-
-    def _known(self, name: str) -> PureChannel:
-        one_of("attribute", name, self.channels)
-        return self.channels[name]
 
     # -- guarantees ------------------------------------------------------------------------------
 

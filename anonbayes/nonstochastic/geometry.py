@@ -489,7 +489,8 @@ def largest_smallest_edges(
         [np.linspace(lower, upper, resolution + 1), lower + chain, upper - chain]
     )
     places = np.unique(places[(places >= lower) & (places <= upper)])
-    edges = _best_chain(places, share_below(places), width)
+    reach = np.searchsorted(places, places[1:] - width * (1 + SLACK), side="left")
+    edges = places[_backtrack(share_below(places), reach)]
     spacing = (upper - lower) / resolution
     least = np.diff(share_below(edges)).min()
     while spacing > 1e-10 * (upper - lower):
@@ -522,11 +523,6 @@ def _backtrack(shares: Floats, reach: Codes) -> Codes:
     while cuts[-1] > 0:
         cuts.append(int(origin[cuts[-1]]))
     return np.asarray(cuts[::-1], dtype=np.intp)
-
-
-def _best_chain(places: Floats, shares: Floats, width: float) -> Floats:
-    reach = np.searchsorted(places, places[1:] - width * (1 + SLACK), side="left")
-    return places[_backtrack(shares, reach)]
 
 
 def _zoom(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -300,23 +300,11 @@ def budget_attack(
         raise AnonbayesError(f"The reports have {reports.size} bits, {domain!r}.")
     sent = check_senders(senders, len(reports), len(users))
     rng = generator(seed, "budget_attack", domain.name)
-    named = _pools(reports, epsilon, users.counts, users.codes[sent], rng)
-    return _attack(users, named, sent, rng)
-
-
-def _pools(
-    reports: BitReports, epsilon: Floats, counts: Ints, own: Ints, rng: np.random.Generator
-) -> Ints:
-    out = np.zeros((len(reports), 4), dtype=np.int64)
-    uniform = rng.random(len(reports))
-    best_pools(reports.indptr, reports.indices, epsilon, counts, own, uniform, out)
-    return out
-
-
-def _attack(users: Population, named: Ints, sent: Ints, rng: np.random.Generator) -> Attack:
-    """Name the picked user; any user at all where no raised value has a holder."""
+    named, uniform = np.zeros((len(reports), 4), dtype=np.int64), rng.random(len(reports))
+    own, ones = users.codes[sent], (reports.indptr, reports.indices)
+    best_pools(*ones, epsilon, users.counts, own, uniform, named)
     size, inside, value, place = named.T
-    lost = size == 0
+    lost = size == 0  # no raised value has a holder: any user is named
     guess = np.where(lost, rng.integers(0, len(users), len(named)), 0)
     guess[~lost] = users.holder(value[~lost], place[~lost])
     success = np.where(lost, 1.0 / len(users), inside / np.maximum(size, 1))
@@ -470,15 +458,10 @@ def _share(held: Floats, miss: Floats, n: float) -> Floats:
 
 def _nodes(n: float) -> tuple[Floats, Floats]:
     """Nodes and weights of integrals over the positive numbers, with scales from 1/n to 1."""
-    node, weight = _gauss()
+    node, weight = np.polynomial.legendre.leggauss(NODES)
     edges = np.concatenate([[0.0], np.geomspace(0.01 / n, 50.0, PANELS)])
     width = np.diff(edges)[:, None]
     return (edges[:-1, None] + width * (node + 1) / 2).ravel(), (width * weight / 2).ravel()
-
-
-@cache
-def _gauss() -> tuple[Floats, Floats]:
-    return np.polynomial.legendre.leggauss(NODES)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -251,7 +251,10 @@ def markov_attack(
     """
     sent, known = read_traces(traces, training)
     n, n_users = len(sent), len(known)
-    _check(floor, n_users)
+    if not 0 < read_number("floor", floor) < 1:
+        raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
+    if n_users < 2:
+        raise AnonbayesError("There is only one user; give the training traces of several.")
     right = check_senders(senders, n, n_users)
     counts, habits = _features(sent, known, floor)
     rng = generator(seed, "markov_attack")
@@ -290,31 +293,22 @@ def markov_attack(
 
 def _features(
     sent: Traces, known: Traces, floor: float
-) -> tuple[sparse.csr_array, sparse.csc_array]:
+) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Counts of each trace's steps, and by how much each user's habits raise a step's score."""
     size = int(max(sent.events.max(), known.events.max())) + 1
     user, origin, target = _transitions(known)
-    visits = known.owner, known.events
-    steps, columns, values = [], [], []
-    for owner, key, parent in (
-        (visits[0], size * size + visits[1], visits[0]),
-        (user, origin * size + target, user * size + origin),
-    ):
-        pair = np.stack([owner, key])
-        order = np.lexsort(pair)
-        changes = np.any(np.diff(pair[:, order], axis=1) != 0, axis=0)
-        first = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(owner) else order
-        number = np.diff(np.append(first, len(owner)))
-        _, group, total = np.unique(parent, return_inverse=True, return_counts=True)
-        chosen = order[first]
-        share = number / total[group[chosen]] if len(owner) else number
-        steps.append(key[chosen])
-        columns.append(owner[chosen])
-        values.append(np.log(share) - np.log(floor))
-    names, place = np.unique(np.concatenate(steps), return_inverse=True)
-    habits = sparse.csr_array(
-        (np.concatenate(values), (place, np.concatenate(columns))), shape=(len(names), len(known))
-    )
+    owners = np.concatenate([known.owner, user])
+    done = np.concatenate([size * size + known.events, origin * size + target])
+    names, place = np.unique(done, return_inverse=True)
+    seen = sparse.csr_array(
+        (np.ones(len(done)), (place, owners)), shape=(len(names), len(known))
+    ).tocoo()
+    step, who = (coordinate.astype(np.int64) for coordinate in seen.coords)
+    # A visit is a share of the user's visits, a transition of those from its origin.
+    parent = who * (size + 1) + np.minimum(names[step] // size, size)
+    _, group = np.unique(parent, return_inverse=True)
+    share = seen.data / np.bincount(group, weights=seen.data)[group]
+    habits = sparse.csr_array((np.log(share) - np.log(floor), (step, who)), shape=seen.shape)
     trace, origin, target = _transitions(sent)
     begin = sent.starts[:-1]
     asked = np.concatenate([size * size + sent.events[begin], origin * size + target])
@@ -353,10 +347,3 @@ def _others(owners: Ints, n_users: int, kept: int, rng: np.random.Generator) -> 
         draw = rng.integers(0, n_users - 1, (len(owners), kept))
     draw[draw >= owners[:, None]] += 1
     return draw
-
-
-def _check(floor: float, n_users: int) -> None:
-    if not 0 < read_number("floor", floor) < 1:
-        raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
-    if n_users < 2:
-        raise AnonbayesError("There is only one user; give the training traces of several.")
