@@ -171,7 +171,6 @@ def worst_case(
     n: int,
     gamma: float,
     *,
-    holder: bool = False,
     sensitive: Iterable[object] = (),
     cap: float = 1.0,
 ) -> Budgets:
@@ -185,9 +184,6 @@ def worst_case(
         Number of users.
     gamma : float
         No report may name its sender with a probability above ``gamma/n``; ``1 <= gamma <= n``.
-    holder : bool
-        Count on the sender herself: a reported value has at least one holder, which allows
-        ``log(gamma (n-1)/(n-gamma))``, a little more (MODEL 3).
     sensitive : iterable
         Values that are sensitive in themselves, or their mask over the domain.
     cap : float
@@ -205,7 +201,7 @@ def worst_case(
         n,
         gamma,
         "worst case",
-        np.full(len(domain), float(holder)),
+        np.zeros(len(domain)),
         sensitive=sensitive,
         cap=cap,
     )
@@ -217,7 +213,6 @@ def from_prior(
     gamma: float,
     at_least: Any,
     *,
-    holder: bool = False,
     sensitive: Iterable[object] = (),
     cap: float = 1.0,
 ) -> Budgets:
@@ -225,10 +220,11 @@ def from_prior(
 
     Parameters
     ----------
-    domain, n, gamma, holder, sensitive, cap
+    domain, n, gamma, sensitive, cap
         As in `worst_case`.
-    at_least : mapping, pandas.Series or array-like
-        At least this many users hold the value; values left out of a mapping count as 0.
+    at_least : mapping, pandas.Series, array-like or float
+        At least this many users hold the value; values left out of a mapping count as 0. With 1
+        for all, the sender herself is counted on (MODEL 3).
 
     Examples
     --------
@@ -247,7 +243,7 @@ def from_prior(
         n,
         gamma,
         "prior",
-        np.maximum(lower, float(holder)),
+        lower,
         sensitive=sensitive,
         cap=cap,
     )

@@ -253,10 +253,8 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
     """Return ``Q`` as an array; raise `ChannelError` unless each row is a distribution."""
     q = read_numbers("A channel's matrix", matrix, error=ChannelError)
     if q.ndim != 2 or q.size == 0 or (domain is not None and len(q) != len(domain)):
-        of = "" if domain is None else f" of the {len(domain)} values of {domain.name!r}"
-        raise ChannelError(
-            f"A channel's matrix must have a row for each{of or ' value'}, got shape {q.shape}."
-        )
+        of = "" if domain is None else f", {len(domain)} for {domain.name!r}"
+        raise ChannelError(f"A channel's matrix has one row per value{of}; got shape {q.shape}.")
     totals = q.sum(axis=1)
     wrong = ~((q >= 0).all(axis=1) & (np.abs(totals - 1.0) <= ROW_SUM))
     if wrong.any():

@@ -63,45 +63,33 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> 
     """
     one_of("kind", kind, KINDS)
     n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
-    symbols = channel.symbols()
-    once = _channel_bits(channel, n, kind) if symbols is None else _symbols_bits(symbols, n, kind)
-    return min(reports * once, math.log2(n))
+    return min(reports * _one_report(channel, channel.symbols(), n, kind), math.log2(n))
 
 
-def _symbols_bits(symbols: Symbols, n: int, kind: str) -> float:
-    """Bits of one report of randomized response or local hashing."""
-    if kind == "theorem":
-        return symbols.theta * min(math.log2(n), math.log2(symbols.n_values))
-    if kind == "general":
-        return _general(symbols.epsilon, symbols.n_values)
-    if symbols.silent is not None:
-        return (1.0 - symbols.silent) * _supremum(symbols, symbols.used(n))
-    if kind == "best":
-        return min(_symbols_bits(symbols, n, other) for other in ("theorem", "general"))
-    raise ChannelError(
-        "The exact supremum of local hashing is known for invertible hash functions only "
-        "(LocalHashing.invertible); use kind='theorem'."
-    )
-
-
-def _channel_bits(channel: Channel, n: int, kind: str) -> float:
+def _one_report(channel: Channel, symbols: Symbols | None, n: int, kind: str) -> float:
+    """Bits of one report; of randomized response and local hashing, the symbols tell everything."""
     size = len(channel.domain)
     if kind == "theorem":
-        return contraction(channel) * min(math.log2(n), math.log2(size))
+        theta = contraction(channel) if symbols is None else symbols.theta
+        return theta * min(math.log2(n), math.log2(size))
     if kind == "general":
-        return _general(channel.ldp_budget(), size)
+        epsilon = channel.ldp_budget() if symbols is None else symbols.epsilon
+        return min(epsilon * LOG2E, epsilon**2 * LOG2E, math.log2(size))
+    if symbols is not None and symbols.silent is not None:
+        return (1.0 - symbols.silent) * _supremum(symbols, symbols.used(n))
     if kind == "best":
-        return min(_channel_bits(channel, n, other) for other in ("theorem", "general"))
+        return min(_one_report(channel, symbols, n, other) for other in ("theorem", "general"))
+    if symbols is not None:
+        raise ChannelError(
+            "The exact supremum of local hashing is known for invertible hash functions only "
+            "(LocalHashing.invertible); use kind='theorem'."
+        )
     if n < size:
         raise ChannelError(
             f"The exact supremum of {channel!r} is known for at least {size} users, one per "
             f"value; there are {n}. Use kind='theorem'."
         )
     return capacity(channel.matrix())
-
-
-def _general(epsilon: float, size: int) -> float:
-    return min(epsilon * LOG2E, epsilon**2 * LOG2E, math.log2(size))
 
 
 def _supremum(symbols: Symbols, k: int) -> float:
@@ -445,7 +433,7 @@ def _family_bits(
         return bound(channel(epsilon), n, t, kind=kind)
     if (symbols := channel.symbols()) is None:
         return bound(channel.with_epsilon(epsilon), n, t, kind=kind)
-    once = _symbols_bits(replace(symbols, epsilon=epsilon), n, kind)
+    once = _one_report(channel, replace(symbols, epsilon=epsilon), n, kind)
     return min(t * once, math.log2(n))
 
 

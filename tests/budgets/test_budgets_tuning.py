@@ -42,11 +42,12 @@ def test_the_ends_of_gamma():
     assert ab.budgets.worst_case(DOMAIN, 50, 1).epsilon.tolist() == [0.0] * 4
     assert ab.budgets.worst_case(DOMAIN, 50, 50).epsilon == pytest.approx(np.log(50))
     # The sender is one holder, and that is enough when any report may name its sender.
-    assert ab.budgets.worst_case(DOMAIN, 50, 50, holder=True).epsilon.tolist() == [INF] * 4
+    assert ab.budgets.from_prior(DOMAIN, 50, 50, 1).epsilon.tolist() == [INF] * 4
 
 
 def test_worst_case_with_the_holder_is_a_little_larger():
-    plain, holder = (ab.budgets.worst_case(DOMAIN, 1000, 10, holder=h).epsilon for h in (0, 1))
+    plain = ab.budgets.worst_case(DOMAIN, 1000, 10).epsilon
+    holder = ab.budgets.from_prior(DOMAIN, 1000, 10, 1).epsilon
     assert plain == pytest.approx(np.log(10))
     assert holder == pytest.approx(np.log(10 * 999 / 990))
     assert (holder > plain).all()
