@@ -256,14 +256,13 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
         of = "" if domain is None else f", {len(domain)} for {domain.name!r}"
         raise ChannelError(f"A channel's matrix has one row per value{of}; got shape {q.shape}.")
     totals = q.sum(axis=1)
-    wrong = ~((q >= 0).all(axis=1) & (np.abs(totals - 1.0) <= ROW_SUM))
-    if wrong.any():
-        x = int(np.argmax(wrong))
+    wrong, off = ~((q >= 0) & (q <= 1 + ROW_SUM)), np.abs(totals - 1.0) > ROW_SUM
+    if wrong.any() or off.any():
+        x, y = np.argwhere(wrong)[0].tolist() if wrong.any() else (int(np.argmax(off)), 0)
         row = f"Row {x}" if domain is None else f"The row of {domain.values[x]!r}"
-        raise ChannelError(
-            f"{row} of the channel's matrix is not a distribution: it sums to {totals[x]:.9g}, its "
-            f"smallest entry is {q[x].min():.9g}."
-        )
+        cell = f"has {q[x, y]:g} in column {y}, which is not a probability"
+        what = cell if wrong.any() else f"sums to {totals[x]:.9g}, not to 1"
+        raise ChannelError(f"{row} of the channel's matrix {what}.")
     return q
 
 

@@ -139,11 +139,14 @@ def test_budgets_must_be_finite_and_not_negative(epsilon):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        ([[0.5, np.nan], [0.5, 0.5]], "row of 'yes', column 1, which is not a probability"),
-        ([[0.5, 0.5], [1.5, -0.5]], "row of 'no', column 0"),
-        ([[0.5, 0.5], [0.5, 0.4]], "row of 'no' in the matrix sums to 0.9"),
-        ([[0.5, 0.5]], "a row for each of the 2 values"),
-        ([1.0, 0.0], "a row for each of the 2 values"),
+        (
+            [[0.5, np.nan], [0.5, 0.5]],
+            "row of 'yes' .* nan in column 1, which is not a probability",
+        ),
+        ([[0.5, 0.5], [1.5, -0.5]], "row of 'no' .* column 0"),
+        ([[0.5, 0.5], [0.5, 0.4]], "row of 'no' .* sums to 0.9"),
+        ([[0.5, 0.5]], "one row per value, 2 for 'answer'"),
+        ([1.0, 0.0], "one row per value, 2 for 'answer'"),
     ],
 )
 def test_what_is_no_channel_is_not_audited(matrix, message):
