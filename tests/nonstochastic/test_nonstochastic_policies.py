@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError
@@ -61,6 +62,14 @@ def test_nonlinear_query():
     assert policy.balls[0].radius == pytest.approx(1, rel=1e-5)
     assert policy.balls[0].consistent
     assert policy.adversary_error == pytest.approx(1, rel=1e-5)
+
+
+def test_level_sets_of_the_paper_are_not_all_connected():
+    """x1^2 + 2 x2^2 on the square: whole rings to 4, two arcs to 8, four corners beyond."""
+    x = np.linspace(-2, 2, 801)
+    bins = np.floor(x[:, None] ** 2 + 2 * x**2)
+    parts = [ndimage.label(bins == low, structure=np.ones((3, 3)))[1] for low in range(12)]
+    assert parts == [1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4]
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 20])
