@@ -38,11 +38,6 @@ class Scaled(NamedTuple):
 
     Moving by powers of two changes no digit, so where nothing is small, `number` is the plain
     product to the last bit.
-
-    Attributes
-    ----------
-    number, power : numpy.ndarray
-        Of one shape.
     """
 
     number: Floats
@@ -50,14 +45,7 @@ class Scaled(NamedTuple):
 
     @classmethod
     def product(cls, first: Floats, factors: Iterable[Floats]) -> Scaled:
-        """Multiply arrays of the shape of the first one.
-
-        Examples
-        --------
-        >>> tiny = Scaled.product(np.ones(2), [np.array([1e-200, 2e-200])] * 3)
-        >>> tiny.over(Scaled.product(np.ones(2), [np.full(2, 1e-200)] * 3)).tolist()
-        [1.0, 8.0]
-        """
+        """Multiply arrays of the shape of the first one."""
         number, power = np.array(first, dtype=np.float64), np.zeros(first.shape, dtype=np.int64)
         for factor in factors:
             number *= factor
@@ -84,8 +72,8 @@ class Scaled(NamedTuple):
     def relative(self, *others: Scaled) -> list[Floats]:
         """Plain numbers on a scale of each record's own, which all the given share.
 
-        The last axis has what is compared, the one before it the records. Each record is moved so
-        that its largest number is as it stands in `number`; what is possible stays above zero.
+        The last axis has what is compared, the one before it the records, each moved so that its
+        largest number is as it stands in `number`; what is possible stays above zero.
         """
         each = (self, *others)
         if not any(x.power.any() for x in each):

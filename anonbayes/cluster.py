@@ -34,15 +34,7 @@ WORKER_SECONDS = 60.0
 
 
 def check_client(client: object) -> None:
-    """Raise `AnonbayesError` unless `client` is an ordinary (not asynchronous) Dask client.
-
-    Examples
-    --------
-    >>> check_client("tcp://scheduler:8786")
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.ClusterError: client= must be a distributed.Client, got str.
-    """
+    """Raise `AnonbayesError` unless `client` is an ordinary (not asynchronous) Dask client."""
     try:
         from distributed import Client
     except ImportError:
@@ -112,14 +104,6 @@ class Tasks:
 
     Dask repeats a task whose worker died. All that a task needs is part of its graph, the shared
     object included, so there is nothing that could be lost with a worker.
-
-    Examples
-    --------
-    >>> with local_client(1) as client, Tasks(client, [1, 2, 3], label="sums") as tasks:
-    ...     tasks.submit("all", sum, 10)
-    ...     ended = tasks.collect()
-    >>> ended
-    ('all', 16)
     """
 
     def __init__(self, client: Any, shared: Any, *, label: str) -> None:

@@ -82,11 +82,7 @@ COLUMNS = {
 
 
 def cache_folder() -> Path:
-    """Where downloaded tables are kept.
-
-    The environment variable ``ANONBAYES_CACHE`` if set, else ``anonbayes`` in the user's cache
-    directory (``XDG_CACHE_HOME``, ``~/.cache``, ``~/Library/Caches`` or ``%LOCALAPPDATA%``).
-    """
+    """Where downloaded tables are kept: ``ANONBAYES_CACHE``, or the user's cache directory."""
     if own := os.environ.get("ANONBAYES_CACHE"):
         return Path(own)
     if sys.platform == "win32":

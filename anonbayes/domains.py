@@ -417,13 +417,7 @@ def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell is None, NaN, NaT, pandas' NA, or blank text.
-
-    Examples
-    --------
-    >>> is_missing(float("nan")), is_missing(" "), is_missing({1, 2})
-    (True, True, False)
-    """
+    """Whether a cell is None, NaN, NaT, pandas' NA, or blank text."""
     if isinstance(cell, str):
         return not cell or cell.isspace()
     if isinstance(cell, Decimal):
@@ -452,13 +446,7 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
 
 
 def numbers_of(texts: Sequence[Any]) -> list[int | float] | None:
-    """Numbers written by the texts, or None unless each is the usual spelling of a different one.
-
-    Examples
-    --------
-    >>> numbers_of(["1.50", "2"]), numbers_of(["1.5", "1.50"]), numbers_of(["1", "x"])
-    ([1.5, 2], None, None)
-    """
+    """Numbers that texts write, or None unless each is the usual spelling of a different one."""
     numbers: list[int | float] = []
     for text in texts:
         number = number_of(text)
@@ -472,11 +460,6 @@ def number_of(text: Any) -> int | float | None:
     """Return the number whose usual spelling is `text`, or None.
 
     Codes such as ``"007"``, ``"1e3"``, ``"nan"`` or digits too many for a float stay texts.
-
-    Examples
-    --------
-    >>> number_of("17"), number_of("-2.50"), number_of("017"), number_of("inf")
-    (17, -2.5, None, None)
     """
     if not isinstance(text, str) or not _USUAL_NUMBER.fullmatch(text) or text == "-0":
         return None
@@ -497,13 +480,7 @@ def _spells_number(value: Any) -> bool:
 
 
 def date_place(value: Any) -> float | None:
-    """Return the time of a date in seconds, or None; texts are ISO dates or ``31.12.2024``.
-
-    Examples
-    --------
-    >>> date_place("1970-01-02"), date_place("02.01.1970"), date_place("1970-13-01")
-    (86400.0, 86400.0, None)
-    """
+    """Return the time of a date in seconds, or None; texts are ISO dates or ``31.12.2024``."""
     if isinstance(value, str):
         day = _GERMAN_DATE.fullmatch(value)
         text = f"{day[3]}-{day[2]}-{day[1]}" if day else value

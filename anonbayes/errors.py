@@ -61,13 +61,7 @@ class PopulationWarning(UserWarning):
 
 
 def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
-    """Return a sentence naming the known labels closest to `text`, for use at the end of an error.
-
-    Examples
-    --------
-    >>> nearest("japn", ["Japan", "China", "India"])
-    "Nearest known: 'Japan'."
-    """
+    """Return a sentence naming the known labels closest to `text`, for the end of an error."""
     names = [str(k) for k in known]
     folded = {name.casefold(): name for name in reversed(names[:50_000])}
     close = difflib.get_close_matches(str(text)[:60].casefold(), folded, n=n, cutoff=0.5)

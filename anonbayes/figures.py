@@ -49,8 +49,7 @@ def make_figure(width: float, height: float) -> Figure:
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """Return `ax`; or pyplot's current axes while they are empty; or axes of a new figure.
 
-    So a picture goes where ``plt.figure()`` or ``plt.subplot()`` made room for it, and the next
-    one does not go on top of it.
+    So a picture goes where ``plt.figure()`` or ``plt.subplot()`` made room for it.
     """
     if ax is not None:
         return ax
@@ -143,13 +142,7 @@ def plain_log_axis(ax: Axes, which: str = "x") -> None:
 
 
 def _power(value: float) -> str:
-    """Number in full where it is short, else as a power of ten.
-
-    Examples
-    --------
-    >>> [_power(x) for x in (0.001, 0.5, 20, 100000, 1e-5, 2e7)]
-    ['0.001', '0.5', '20', '100,000', '10⁻⁵', '2×10⁷']
-    """
+    """Number in full where it is short, else as a power of ten."""
     if value <= 0 or 1e-3 <= value < 1e6:
         return f"{value:,.6g}"
     power = math.floor(math.log10(value) + 1e-9)

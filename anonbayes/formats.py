@@ -17,18 +17,9 @@ LEFT = ' style="text-align:left"'
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, ready to be shown.
+    """Cells as text, ready to be shown, with a caption for readers who meet it out of context.
 
-    Attributes
-    ----------
-    head : sequence of str
-        Names of the columns.
-    rows : sequence of sequences of str
-        The cells.
-    caption : str
-        What the table shows, for readers who meet it out of context.
-    text : frozenset of int
-        Columns to align like text; the others hold numbers. The first column always is text.
+    Columns in `text`, and the first, are aligned like text; the others hold numbers.
     """
 
     head: Sequence[str]
@@ -61,13 +52,7 @@ class Table:
 
 
 def share(value: float) -> str:
-    """Share as a percentage; what would be rounded to 0 or 100 although it is not says so.
-
-    Examples
-    --------
-    >>> share(0.3337), share(0.00001), share(0.99999), share(1.0), share(float("nan"))
-    ('33.4%', '<0.1%', '>99.9%', '100.0%', '–')
-    """
+    """Share as a percentage; what would be rounded to 0 or 100 although it is not says so."""
     if math.isnan(value):
         return NOTHING
     if 0 < value < 0.0005:
@@ -88,13 +73,7 @@ def times(value: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Any other number, to three digits (or so many), whole numbers in full.
-
-    Examples
-    --------
-    >>> number(0.012345), number(1.5), number(4690.47), number(1e-9), number(float("inf"))
-    ('0.0123', '1.50', '4,690', '1.00e-09', '∞')
-    """
+    """Any other number, to three digits (or so many), whole numbers in full."""
     if math.isnan(value):
         return NOTHING
     if math.isinf(value):
@@ -109,13 +88,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float, noun: str = "", plural: str | None = None) -> str:
-    """Whole number with its noun.
-
-    Examples
-    --------
-    >>> count(1, "row"), count(1001.0, "row"), count(2, "person", "people"), count(12)
-    ('1 row', '1,001 rows', '2 people', '12')
-    """
+    """Whole number with its noun."""
     if math.isnan(value):
         return NOTHING
     whole = round(value)
@@ -125,13 +98,7 @@ def count(value: float, noun: str = "", plural: str | None = None) -> str:
 
 
 def standard_error(value: float, *, of_share: bool = False) -> str:
-    """Standard error; zero means that nothing was simulated.
-
-    Examples
-    --------
-    >>> standard_error(0.0), standard_error(0.002, of_share=True), standard_error(float("nan"))
-    ('exact', '± 0.20 points', 'not known')
-    """
+    """Standard error; zero means that nothing was simulated."""
     if math.isnan(value):
         return "not known"
     if value == 0:
@@ -140,13 +107,7 @@ def standard_error(value: float, *, of_share: bool = False) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """Value and standard error with as many decimals as show two digits of the error.
-
-    Examples
-    --------
-    >>> with_error(2.00934, 0.0153), with_error(0.00067, 0.0025), with_error(31.4, 12.0)
-    ('2.009 ± 0.015', '0.0007 ± 0.0025', '31 ± 12')
-    """
+    """Value and standard error with as many decimals as show two digits of the error."""
     if not 0 < error < math.inf:
         return f"{number(value)} ± {number(error, 2)}"
     decimals = max(0, 1 - math.floor(math.log10(error)))
@@ -154,14 +115,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plain({"a": np.float64(0.5), "b": [float("inf"), np.int64(2)]})
-    {'a': 0.5, 'b': [None, 2]}
-    """
+    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from anonbayes import Domain, Hierarchy
-from anonbayes.domains import code_dtype, number_of, numbers_of, object_array, sorted_values
+from anonbayes.domains import (
+    code_dtype,
+    date_place,
+    is_missing,
+    number_of,
+    numbers_of,
+    object_array,
+    sorted_values,
+)
 from anonbayes.errors import AnonbayesError, DomainError
 
 
@@ -189,6 +197,8 @@ def test_sorting_mixed_types_is_stable_over_runs():
 def test_small_helpers():
     assert code_dtype(1) == np.uint8 and code_dtype(65_537) == np.uint32
     assert object_array([[1, 2], (3,)]).shape == (2,)
+    assert [*map(is_missing, (float("nan"), " ", pd.NA, {1, 2}))] == [True, True, True, False]
+    assert [*map(date_place, ("1970-01-02", "02.01.1970", "1970-13-01"))] == [86400, 86400, None]
 
 
 def test_errors_are_value_errors():

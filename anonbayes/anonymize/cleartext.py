@@ -75,11 +75,10 @@ class Cleartext:
         domains: DomainsByColumn | None = None,
         hierarchies: Trees | None = None,
     ) -> Cleartext:
-        """Encode a frame.
+        """Encode a frame; columns neither sensitive nor among `quasi_identifiers` are left out.
 
-        Columns that are neither sensitive nor among `quasi_identifiers` are left out of the
-        release. A hierarchy's leaves are the domain of a column for which none is given, the
-        sensitive one included.
+        A hierarchy's leaves are the domain of a column for which none is given, the sensitive one
+        included.
         """
         frame = pandas_frame(frame)
         check_frame(frame, "The cleartext table")
@@ -214,10 +213,9 @@ def _numbers_rows(domain: Domain, n_rows: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Partitions of a domain, from single values up to one cell.
+    """Partitions of a domain, from single values up to one cell; every step up hides something.
 
-    Levels that split the domain exactly as the level below them are left out, so every step up
-    hides something.
+    Levels that split the domain exactly as the level below them are left out.
     """
 
     domain: Domain
@@ -312,8 +310,7 @@ def horizontal_table(cleartext: Cleartext, columns: dict[str, Column]) -> Releas
 def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
     """Columns in which no row shows a star everywhere, as only suppressed rows do.
 
-    A group can be so wide that each of its cells is a whole domain; then the first column lists
-    its values instead.
+    Where each cell of a group is a whole domain, the first column lists its values instead.
     """
     shown = [column.evidence.starred[column.codes] for column in columns.values()]
     if not np.logical_and.reduce(shown).any():
@@ -340,15 +337,6 @@ def set_labels(domain: Domain) -> Callable[[SmallCodes], Any]:
 
     Neighbours on a line of numbers or dates are a range; other values are listed, ``{a, b}``, or
     given as a tuple where the text could be misread.
-
-    Examples
-    --------
-    >>> set_labels(Domain("x", ["a", "b", "c"]))(np.array([0, 2]))
-    '{a, c}'
-    >>> set_labels(Domain("x", ["a", "b, c", "d"]))(np.array([0, 1]))
-    ('a', 'b, c')
-    >>> set_labels(Domain("bmi", [24.4, 25, 25.6, 31, "unknown"]))(np.array([0, 1, 2, 4]))
-    '{[24.4, 25.6], unknown}'
     """
     places = domain.places
     order = np.argsort(places, kind="stable")

@@ -42,7 +42,6 @@ class SeparableLoss:
     """Loss that adds up a cost per row and attribute, scaled to [0, 1] for each attribute.
 
     A value costs ``costs[a][level, value]``; a suppressed row costs as much as on the top level.
-    An attribute's loss is 0 when all its values are shown in clear and 1 at the top.
     """
 
     def __init__(

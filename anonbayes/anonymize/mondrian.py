@@ -53,31 +53,10 @@ def partition(
 ) -> tuple[Ints32, Ints32, Ints32]:
     """Cut the rows into groups until no cut leaves k rows and l distinct secrets on each side.
 
-    With several sensitive columns, l distinct values of each.
-
-    Parameters
-    ----------
-    position : array, shape (A, n)
-        Position of each row on each attribute.
-    secret : array, shape (sensitive columns, n)
-        Sensitive values of each row, below `n_secrets`.
-    n_secrets, k, l : int
-        Sensitive values, least rows and least distinct secrets of a group.
-    scale : array, shape (A, K)
-        Place of each position on a scale of length 1: the width of ordered attributes.
-    left, right : array, shape (A, H, K)
-        First and last position of the cell that contains a position, on each level of a hierarchy.
-    depth : array, shape (A,)
-        Levels of each attribute's hierarchy; 0 for ordered attributes.
-    strict : bool
-        Whether equal positions of an ordered attribute stay together.
-
-    Returns
-    -------
-    group : array, shape (n,)
-        Group of each row.
-    low, high : array, shape (G, A)
-        Region of each group: what the cuts left of the whole domain.
+    `position` is (attributes, rows), `secret` (sensitive columns, rows), each to be diverse.
+    `scale`, (A, K), places positions on a line of length 1; `left` and `right`, (A, H, K), are the
+    ends of the cell around a position on each of the `depth` levels of a hierarchy, 0 for ordered
+    attributes. Returns each row's group, and the groups' regions, low and high, (groups, A).
     """
     n_attributes, n = position.shape
     rows, spare = np.arange(n), np.arange(n)
@@ -206,8 +185,7 @@ def _middle(
 ) -> int:
     """Cut nearest to the middle that leaves k rows and l secrets on each side, or -1.
 
-    Secrets only accumulate along the sorted rows, so the shortest head and the shortest tail with
-    l of them bound all cuts that are allowed.
+    The shortest head and the shortest tail with l secrets bound all cuts that are allowed.
     """
     least, most = b + k, e - k
     for c in range(len(secret)):
@@ -369,10 +347,9 @@ def mondrian(
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """An attribute as a line of positions.
+    """An attribute as a line of positions: the domain code at each, and its place on [0, 1].
 
-    `order` holds the domain code at each position, `rank` the position of each code, `scale` the
-    place of each position on [0, 1], `left` and `right` the ends of a hierarchy's cells.
+    `rank` is the position of each code, `left` and `right` the ends of a hierarchy's cells.
     """
 
     domain: Domain

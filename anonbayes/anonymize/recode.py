@@ -35,8 +35,7 @@ from anonbayes.tables.table import ReleasedTable
 def what_is_possible(records: RecordSet, k: int, l: int, limit: int) -> str:  # noqa: E741
     """Say which k and l the coarsest informative levels reach.
 
-    By monotonicity a request is feasible only if it holds one step below the top of the lattice,
-    so looking at these nodes, one per attribute, settles it.
+    By monotonicity it suffices to look one step below the top of the lattice, per attribute.
     """
     top = [len(level) - 1 for level in records.levels]
     best_k = best_l = 0
@@ -254,8 +253,8 @@ class Recoder:
     def local_plan(self) -> Plan:
         """Search over what is left again, until nothing is, or nothing can be placed.
 
-        The first search may put off more rows than the global one, so its loss, in which they
-        count as suppressed, is no larger; recoding them later only lowers it.
+        The first search may put off more rows than the global one, so its loss, in which they count
+        as suppressed, is no larger; recoding them later only lowers it.
         """
         plan: Plan = []
         rest = np.arange(len(self.records.weights))

@@ -290,15 +290,7 @@ def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alph
 def exact_lower_counts(
     support: SupportCounts, n: int, hit: Floats, miss: Floats, level: float
 ) -> Floats:
-    """Clopper and Pearson's lower limit of the number of users per value, one-sided.
-
-    Examples
-    --------
-    >>> one = np.ones(1)
-    >>> support = SupportCounts(np.array([300]), 1000)
-    >>> exact_lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.025).round(6)
-    array([5341.247186])
-    """
+    """Clopper and Pearson's lower limit of the number of users per value, one-sided."""
     gain = check_informative(hit, miss)
     t = support.counts
     raised, place = np.unique(t, return_inverse=True)
@@ -446,9 +438,8 @@ def _keep_bound(
 ) -> tuple[Floats, Allowance]:
     """Quantiles at the level that keeps the bound; only values counted on can be wrong.
 
-    A value that is counted on for one user at most is never wrong about a sender, who is one. A
-    posterior needs no correction for having picked the others by the data; and a lower level picks
-    no more of them.
+    Who is counted on alone is never wrong about a sender, who is one. A posterior needs no
+    correction for having picked the others by the data; a lower level picks no more of them.
     """
     allowed = allow_errors(alpha, n, gamma, 1)
     lower = quantile(allowed.level)

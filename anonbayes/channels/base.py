@@ -88,17 +88,9 @@ class ReportEvidence(NamedTuple):
 class Symbols:
     """Randomized response on ``size`` symbols: all that bounds need to know about such a channel.
 
-    Plain randomized response has as many symbols as there are values; local hashing has ``g``.
-
-    Attributes
-    ----------
-    size, n_values : int
-        Number of symbols, and of values in the domain.
-    epsilon : float
-        Budget.
-    silent : float or None
-        Probability of drawing a hash function that reveals nothing, when all others are one-to-one;
-        None when hash functions merge values.
+    Plain randomized response has as many symbols as values, local hashing ``g``. `silent` is the
+    probability of a hash function that reveals nothing, when all others are one-to-one; None when
+    they merge values.
     """
 
     size: int
@@ -133,12 +125,7 @@ class Symbols:
 class Naming(NamedTuple):
     """Reports that may name a value: ``Q(y|x) = floor[y] + gain[y] 1[x = y]``.
 
-    Attributes
-    ----------
-    floor, gain : ndarray, shape (K,)
-        Probability of naming ``y`` whatever the true value, and what holding ``y`` adds to it.
-    share : float
-        Probability that the report names a value at all; otherwise it carries no information.
+    `share` is the probability that a report names a value at all; otherwise it tells nothing.
     """
 
     floor: Floats
@@ -549,8 +536,7 @@ def labels_of_texts(texts: Sequence[str], labels: Iterable[Any], where: str) -> 
 def budget_second(*old: str) -> Callable[[F], F]:
     """Let a constructor ``(domain, epsilon, *, ...)`` accept its former order of arguments.
 
-    `old` names the arguments that used to follow the domain. Such calls work, with a
-    `FutureWarning`.
+    `old` names what used to follow the domain. Such calls work, with a `FutureWarning`.
     """
 
     def understand(make: F) -> F:

@@ -160,16 +160,7 @@ def optimum(
     """Best ``a`` and ``b`` of unary encoding for classes of `sizes` values with these budgets.
 
     Infinite budgets lift their constraints. `as_published` keeps the limit of a value against
-    itself, which MinID always has. The probabilities satisfy every constraint exactly, as
-    floating-point numbers.
-
-    Examples
-    --------
-    >>> best = optimum([1.0, np.log(100)], [9459, 61098])
-    >>> best.a.round(6), best.b.round(6), round(best.value, 6)
-    (array([0.510323, 0.325844]), array([0.277138, 0.00481 ]), 37689.376096)
-    >>> round(optimum([1.0, np.log(100)], [9459, 61098], notion="minid").value, 6)
-    204231.012621
+    itself, which MinID always has. As floats, too, the probabilities satisfy every constraint.
     """
     one_of("notion", notion, NOTIONS)
     budget, size = np.asarray(epsilon, dtype=float), np.asarray(sizes, dtype=float)
@@ -284,8 +275,7 @@ def _oneid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 def _minid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
     """``u = min(U, eps - W)`` and ``w = min(W, eps - U)``; nested searches over ``W`` and ``U``.
 
-    Minimising a convex function over one coordinate leaves a convex function of the other, so
-    the nested search finds the optimum across the kinks.
+    A convex function minimised over one coordinate is convex in the other, so this crosses kinks.
     """
     smallest = float(epsilon.min())
     widest = min(smallest, LARGEST_KEEP)
@@ -326,8 +316,7 @@ def _repair(
 ) -> tuple[Floats, Floats]:
     """Bit probabilities whose rounded values satisfy the constraints.
 
-    Where rounding carried a ratio above its limit, ``u`` (and for MinID ``w``) give way. Both
-    only ever shrink, so the guarantee is never weakened.
+    Where rounding carried a ratio above its limit, ``u`` (for MinID ``w`` too) shrinks.
     """
     for attempt in range(50):
         a = np.expm1(-w) / np.expm1(-(u + w))

@@ -458,8 +458,7 @@ class LocalHashing(PureChannel):
 def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int, g: int) -> Ints:
     """Hash of each value under the hash function of the same position.
 
-    `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``, whose products
-    are put together from halves.
+    `prime` is below ``2^31``, so that products fit into 64 bits, or ``2^61 - 1``: from halves.
     """
     first, second, value = (np.asarray(part, dtype=np.uint64) for part in (a, b, x))
     if prime != MERSENNE:
@@ -479,9 +478,8 @@ def hash_pairs(a: npt.ArrayLike, b: npt.ArrayLike, x: npt.ArrayLike, prime: int,
 def collision_probability(prime: int, g: int) -> float:
     """Probability that two different values collide, ``a`` and ``b`` uniform on ``0..p-1``.
 
-    ``a x + b`` and ``a x' + b`` are then independent and uniform modulo ``p``, so it is the sum
-    of the squared shares of the ``g`` residues; ``1/g`` when ``g = p``, and ``1/g`` to the last
-    digit of a float when ``p`` is much larger than ``g``.
+    ``a x + b`` and ``a x' + b`` are independent and uniform modulo ``p``: the sum of the squared
+    shares of the ``g`` residues; ``1/g`` when ``g = p``, or when ``p`` is much larger than ``g``.
     """
     share, rest = divmod(prime, g)
     return (rest * (share + 1) ** 2 + (g - rest) * share**2) / prime**2

@@ -269,8 +269,8 @@ class MatrixChannel(Channel):
     def _interval(self, reports: Any, level: float) -> Floats | None:
         """Limits of the mean weight of reports, Wilson's for weights of two kinds.
 
-        A weight is scaled to lie between 0 and 1. Where the mean is ``m``, its variance is taken to
-        be as large a part of ``m (1 - m)`` as in the sample.
+        Of weights scaled to [0, 1] with mean ``m``, the variance is taken to be as large a part of
+        ``m (1 - m)`` as in the sample.
         """
         check_level(level)
         try:

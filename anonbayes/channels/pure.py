@@ -251,10 +251,9 @@ class PureChannel(Channel):
         return [Ratios(*self.log_ratios(), self.describe_report)]
 
     def protected_log_ratios(self) -> tuple[Floats, Floats, Mask]:
-        """Log ratios on the reports that more than one value can produce (ULDP (5)).
+        """`log_ratios` over the reports that more than one value can produce (ULDP (5)).
 
-        Returns ``U, W`` as `log_ratios`, but over those reports only, and the mask of values
-        that some report proves (reports that no other value can produce).
+        The third result marks the values that some report proves.
         """
         return *self.log_ratios(), np.broadcast_to(np.False_, (len(self.domain),))
 

@@ -42,25 +42,11 @@ OPTIONS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class MechanismKind:
-    """One mechanism.
+    """One mechanism: its name on the command line and in scenarios, and what a report is.
 
-    Attributes
-    ----------
-    name : str
-        On the command line and in scenarios.
-    title : str
-        What a report is, in a few words, for help and completion.
-    factory : str
-        ``module:callable`` below `anonbayes.channels`, called with the domain, the needed options
-        in their order, the budget unless there are `budgets`, and given options by keyword.
-    aliases : tuple of str
-        Other names.
-    needs, accepts : tuple of str
-        `OPTIONS` that are required and that are allowed.
-    numeric : bool
-        Whether values are ascending numbers, such as those of a `BinnedDomain`.
-    sets : bool
-        Whether people hold sets of values.
+    `factory` is ``module:callable`` below `anonbayes.channels`, called with the domain, the options
+    that it `needs` in their order, the budget unless there are `budgets`, and what else it
+    `accepts` by keyword. With `numeric` values are ascending numbers, with `sets` people hold sets.
     """
 
     name: str

@@ -46,23 +46,11 @@ PANELS = {
 
 @dataclass(frozen=True, eq=False)
 class Flag:
-    """How a command calls a key.
+    """How a command calls a key, and any further keys that get the same value where they apply.
 
-    Attributes
-    ----------
-    keys : tuple of str
-        The key. Any further ones get the same value, where their section has a file.
-    names : tuple of str
-        Spellings; that of an argument has no dashes.
-    values : mapping of str to str, optional
-        What a shell completes, with meanings.
-    needed : bool
-        Whether the command does nothing without it, even if a file may lack the key.
-    about, default, hint, metavar : optional
-        Instead of the key's meaning, default and type. What has a type of its own is not a value
-        of the key: the command reads it.
-    sets : bool, optional
-        Of a switch, the value that it sets.
+    The spelling of an argument has no dashes. `values` complete in a shell, with meanings;
+    `needed` keys must be given even if a file may lack them. `about`, `default`, `hint` and
+    `metavar` stand in for the key's; of a switch, `sets` is the value that it sets.
     """
 
     keys: tuple[str, ...]
@@ -207,18 +195,10 @@ def _spellings(flags: Iterable[Flag]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options of a command ask for.
+    """What the options of a command ask for: a request of a kind.
 
-    Attributes
-    ----------
-    kind : str
-        Kind of the request.
-    values : mapping of str to Any
-        What was typed, by the names of parameters.
-    keys : mapping of str to Any
-        Keys of the request that the options gave.
-    options : mapping of str to str
-        Option by key, for messages.
+    `values` were typed, by parameter; `keys` of the request they gave; `options` by key serve
+    messages.
     """
 
     kind: str
@@ -299,15 +279,7 @@ EXAMPLES: dict[type | None, str] = {
 def by_name(
     texts: Iterable[str] | None, *, option: str, number: type | None = None, example: str = ""
 ) -> dict[str, Any]:
-    """Return what follows each name, of texts such as ``name=...``; numbers, if they must be.
-
-    Examples
-    --------
-    >>> by_name(["sex=f,m", "age=18-99"], option="--domain")
-    {'sex': 'f,m', 'age': '18-99'}
-    >>> by_name(["north=4000"], option="--stratum", number=int)
-    {'north': 4000}
-    """
+    """Return what follows each name, of texts such as ``name=...``; numbers, if they must be."""
     found: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=") if number is None else text.rpartition("=")
@@ -325,13 +297,7 @@ def by_name(
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a text spells, in whatever way, or None; NaN is no number.
-
-    Examples
-    --------
-    >>> parse_number("1e3"), parse_number("inf"), parse_number("many")
-    (1000.0, inf, None)
-    """
+    """Return the number that a text spells, in whatever way, or None; NaN is no number."""
     try:
         number = float(text)
     except ValueError:

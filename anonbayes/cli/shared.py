@@ -77,13 +77,7 @@ def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[s
 
 
 def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
-    """Attackers as a request has them.
-
-    Examples
-    --------
-    >>> attacker_keys(["insider", "neighbour:age,sex"])
-    [{'name': 'insider'}, {'name': 'neighbour', 'knows': ['age', 'sex']}]
-    """
+    """Attackers as a request has them, of texts such as ``insider`` and ``neighbour:age,sex``."""
     found = []
     for text in texts or ():
         name, colon, columns = text.partition(":")
@@ -196,11 +190,6 @@ def make_mechanism(
 
     Budgets, matrix and shares are files, which also list the values. With `numbers`, ``--values
     0-N`` may stay numbers, of which none is ever listed.
-
-    Examples
-    --------
-    >>> make_mechanism("rappor", epsilon=1.0, values="a,b,c").epsilon
-    1.0
     """
     from anonbayes.domains import Domain, IntegerDomain
     from anonbayes.io.text import parse_values

@@ -75,20 +75,8 @@ def sample(
 ) -> PosteriorDraws:
     """Draw from the posterior of the distribution under a Dirichlet prior.
 
-    Parameters
-    ----------
-    likelihood : MixtureLikelihood or MatrixLikelihood
-        The reports.
-    alpha : float or array-like of shape (K,), optional
-        Parameters of the prior.
-    prior_weight : float, optional
-        Their sum, shared equally by all values, instead of `alpha`. With neither, it is learned.
-    draws, tune, chains : int
-        Draws kept per chain, draws discarded before them, and number of chains.
-    thin : int
-        Sweeps per kept draw.
-    seed : int, numpy.random.Generator or None
-        Source of the draws.
+    Its parameters are `alpha`, or `prior_weight` shared equally by all values, or learned.
+    `thin` is the number of sweeps per kept draw.
     """
     size = likelihood.size
     chains = read_chains(chains, error=ModelError)
@@ -128,7 +116,7 @@ class _Partition(NamedTuple):
     """Reports that name one of several cells of values, and nothing about the value inside.
 
     Given the prior's weight, cells and shares inside are independent Dirichlet vectors; the weight
-    itself is drawn given the counts alone. So draws are nearly independent.
+    is drawn given the counts alone. So draws are nearly independent.
     """
 
     cell: npt.NDArray[np.intp]
@@ -363,7 +351,7 @@ def _log_sum(a: float, b: float) -> float:
 def _pair_value(f: float, g: float, s: float, by_counts: bool, own: Floats, other: Floats) -> float:
     """Log-likelihood of a pair with logarithmic shares `f` and `g` of the sum `s`.
 
-    By counts, `own` and `other` have count, floor and gain of each; else `own` has what the first
+    `own` and `other` have count, floor and gain of each; without counts, `own` has what the first
     value has now, the slope and the curvature.
     """
     if not by_counts:
@@ -443,8 +431,7 @@ def split_pairs(
 ) -> None:
     """Redraw the splits of `updates` random pairs of two values or more, in place.
 
-    Without a `curve`, `terms` has a row (count, floor, gain) for each value; with one, its only
-    column is the slope where the chain is.
+    `terms` has (count, floor, gain) for each value; with a `curve`, only the slope.
     """
     size, by_counts = len(p), curve.size == 0
     own, other = np.empty(3), np.empty(3)
@@ -476,10 +463,9 @@ def split_pairs(
 
 
 def mixing(draws: Floats) -> tuple[float, float]:
-    """Largest split R-hat and smallest effective sample size over the last axis.
+    """Largest split R-hat, smallest effective sample size over the last axis of (chains, draws, K).
 
-    `draws` has shape (chains, draws, K). The effective sample size is Geyer's initial positive
-    sequence of the averaged autocorrelations (Gelman et al., Bayesian Data Analysis, 11.5).
+    By Geyer's initial positive sequence (Gelman et al., Bayesian Data Analysis, 11.5).
     """
     chains, n, _ = draws.shape
     half = n // 2

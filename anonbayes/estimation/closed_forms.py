@@ -142,8 +142,8 @@ def empirical(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> Float
 def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 0.05) -> Floats:
     """Largest estimate that noise alone would explain, with Bonferroni's correction.
 
-    ``z(1 - alpha/K)`` times the standard deviation of the empirical estimate of a value that
-    nobody holds; zero for a value whose support is proof (``miss = 0``).
+    ``z(1 - alpha/K)`` standard deviations of the estimate of a value that nobody holds; zero for a
+    value whose support is proof (``miss = 0``).
     """
     if not 0 < alpha < 1:
         raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
@@ -172,8 +172,7 @@ def threshold(estimate: Floats, limit: Floats, *, remainder: str = "uniform") ->
 def norm_sub(estimate: npt.ArrayLike) -> Floats:
     """Nearest distribution: negative shares become zero, and all others lose or gain the same.
 
-    The consistency step Norm-Sub of Wang et al. (2020): the projection onto the simplex, computed
-    with one sort.
+    The consistency step Norm-Sub of Wang et al. (2020): a projection, computed with one sort.
     """
     shares = np.asarray(estimate, dtype=float)
     descending = np.sort(shares)[::-1]
@@ -183,12 +182,11 @@ def norm_sub(estimate: npt.ArrayLike) -> Floats:
 
 
 def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:
-    """Maximum-likelihood distribution when each report names one value, in closed form.
+    """Maximum-likelihood distribution when each report names one value, in ``O(K log K)``.
 
-    Maximises ``sum c_y log(floor_y + gain_y p_y)`` on the simplex. The solution is
-    ``p_y = max(h_y / level - floor_y / gain_y, 0)``; the level follows from one sort, because
-    the values with ``p_y > 0`` are those with the largest ``h_y gain_y / floor_y``
-    (``O(K log K)``, MODEL 2).
+    The maximum of ``sum c_y log(floor_y + gain_y p_y)`` is at ``p_y = max(h_y / level - floor_y /
+    gain_y, 0)``; the level follows from one sort, because the values with ``p_y > 0`` are those
+    with the largest ``h_y gain_y / floor_y`` (MODEL 2).
     """
     shares = np.asarray(counts, dtype=float)
     shares = shares / shares.sum()
@@ -221,11 +219,7 @@ def share_interval(
 
 
 def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
-    """Distribution on a domain: labelled by its values, or an array in its order.
-
-    Raise `DomainError` for labels that are not its values, `ChannelError` for anything that is not
-    a distribution.
-    """
+    """Distribution on a domain, labelled by its values (else a `DomainError`) or in its order."""
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 
 
@@ -311,10 +305,8 @@ def check_informative(hit: Floats, miss: Floats) -> Floats:
 def inverse_variance(counts: Floats, n: Floats, hit: Floats, miss: Floats) -> Floats:
     """Inverse-variance weighted empirical estimate of each value's share.
 
-    Notes
-    -----
-    All variances are taken at one and the same estimate, refined three times: with variances
-    taken at each group's own estimate, a group that happens to be low would weigh more.
+    All variances are taken at one and the same estimate, refined three times: at each group's own,
+    a group that happens to be low would weigh more.
     """
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]
@@ -391,8 +383,8 @@ NORMS = ("l1", "l2")
 def variances(p: Floats, n: int, hit: Floats, miss: Floats, *, sampled: bool = True) -> Floats:
     """Variance of each value's empirical share.
 
-    With ``sampled=False``, `p` holds the frequencies among the `n` users themselves: the error
-    of drawing them from a population, ``p (1 - p) / n``, is left out (PIE Props. 15 and 16).
+    With ``sampled=False``, `p` holds the frequencies among the `n` users themselves: the error of
+    drawing them, ``p (1 - p) / n``, is left out (PIE Props. 15 and 16).
     """
     if not read_number("n", n, error=ChannelError) >= 1:
         raise ChannelError(f"n={n!r}: at least one report is needed.")
@@ -414,18 +406,9 @@ def expected_loss(
 def worst_case_distribution(hit: Floats, miss: Floats, *, norm: str = "l2") -> Floats:
     """Distribution with the largest expected loss.
 
-    l2: the loss is ``const + sum p (1 - 2 miss)/gain - sum p^2``, so the maximiser is the point
-    of the simplex nearest to ``(1 - 2 miss) / (2 gain)``. l1: at the maximum all values with
-    ``p > 0`` have the same rate ``r``, and the others a ``miss`` above it.
-
-    Examples
-    --------
-    One sensitive value of three, epsilon = 1: the worst case leaves it empty.
-
-    >>> e = np.e
-    >>> hit, miss = np.array([1, 1 - 1 / e, 1 - 1 / e]), np.array([1 / e, 0, 0])
-    >>> worst_case_distribution(hit, miss, norm="l1").tolist()
-    [0.0, 0.5, 0.5]
+    l2: the loss is ``const + sum p (1 - 2 miss)/gain - sum p^2``, so the maximiser is the point of
+    the simplex nearest to ``(1 - 2 miss) / (2 gain)``. l1: at the maximum all values with ``p > 0``
+    have the same rate ``r``, and the others a ``miss`` above it.
     """
     one_of("norm", norm, NORMS)
     gain = check_informative(hit, miss)

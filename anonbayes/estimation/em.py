@@ -124,15 +124,10 @@ def maximize(
 
 
 def _climb(likelihood: SimplexLikelihood, p: Floats, iterations: int, target: float) -> Fixpoint:
-    """EM with squared extrapolation (SQUAREM, scheme S3) until the gap is at most `target`.
+    """EM with squared extrapolation until the gap is at most `target`; the path never falls.
 
-    Two EM steps give a direction and its curvature; the extrapolated point is kept when it does
-    not lower the likelihood, so the path never falls.
-
-    References
-    ----------
-    Varadhan and Roland (2008), Simple and globally convergent methods for accelerating the
-    convergence of any EM algorithm. Scandinavian Journal of Statistics 35.
+    Two EM steps give a direction and its curvature; the extrapolated point is kept when it does not
+    lower the likelihood: SQUAREM, scheme S3 (Varadhan and Roland 2008, Scand. J. Statist. 35).
     """
     first, value, gap = likelihood.step(p)
     path, passes, converged = [value], 1, gap <= target
@@ -198,11 +193,6 @@ def smooth(p: Floats, strength: float = 1.0) -> Floats:
 
     `strength` is the weight of the average in the result; above one, how often it is applied.
     Further axes are smoothed along with the first.
-
-    Examples
-    --------
-    >>> smooth(np.array([0.0, 1.0, 0.0, 0.0])).tolist()
-    [0.25, 0.5, 0.25, 0.0]
     """
     if len(p) < 2:
         return p
@@ -330,14 +320,6 @@ def shrink(
 
     Values with the same pair of `hit` and `miss` share a prior; rare pairs share one. `iterations`
     are steps of EM towards the most likely prior: fewer give a smoother one.
-
-    Examples
-    --------
-    Randomized response among six values; the four rare ones are pulled together:
-
-    >>> hit, miss = np.full(6, 0.5), np.full(6, 0.1)
-    >>> shrink([350, 250, 106, 102, 98, 94], 1000, hit, miss).round(3)
-    array([0.622, 0.372, 0.002, 0.001, 0.001, 0.001])
     """
     check_informative(hit, miss)
     if iterations < 1:
@@ -385,8 +367,7 @@ def _moments(seen: Seen, many: Ints, iterations: int) -> Floats:
 def prior_likelihood(seen: Seen, many: Ints, grid: Floats) -> MatrixLikelihood:
     """Likelihood of a prior's weights on the shares of a grid, from the counts of many values.
 
-    The rows are binomial probabilities of the distinct counts, relative to their largest; shares
-    that a count excludes are left out.
+    Rows: binomial probabilities of the distinct counts, relative to their largest.
     """
     counts, n, hit, miss = seen
     share, gain = np.clip(counts / n, miss, hit), hit - miss
@@ -436,8 +417,7 @@ def kinds_of(hit: Floats, miss: Floats) -> tuple[Ints, Ints]:
 def condition(mean: Floats, variance: Floats) -> Floats:
     """Means of independent shares, given that they sum to one and that none is negative.
 
-    As for normal distributions, the difference from one is divided in proportion to the variances;
-    shares that would fall below zero are set to zero.
+    As for normal distributions, the difference from one is divided in proportion to the variances.
     """
     free = variance > 0
     p = mean

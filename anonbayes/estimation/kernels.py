@@ -76,7 +76,7 @@ def expectation(
 ) -> tuple[float, float]:
     """One pass of EM: log-likelihood, and what each column and the floor pull towards them.
 
-    ``pull[k]`` becomes ``sum of weights[r] / P(r)`` over the rows that hold ``k``; the second
+    ``pull[k]`` becomes the sum of ``weights[r] / P(r)`` over the rows that hold ``k``; the second
     result is ``sum of weights[r] * floor[r] / P(r)``.
     """
     log_likelihood = 0.0
@@ -224,12 +224,6 @@ def invert(a: Ints, b: Ints, y: Ints, prime: int) -> Ints:
 
     Hash functions with ``a = 0`` are constant: they give -1 when every value hashes to the report,
     -2 when none does.
-
-    Examples
-    --------
-    >>> reports = np.array([3, 3, 0, 0]), np.array([1, 1, 4, 4]), np.array([0, 2, 4, 5])
-    >>> invert(*reports, 7).tolist()
-    [2, 5, -1, -2]
     """
     out = np.empty(len(a), dtype=np.int64)
     for i in range(len(a)):

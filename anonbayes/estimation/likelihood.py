@@ -30,12 +30,7 @@ MAX_FULL = 50_000_000
 class SimplexLikelihood(ABC):
     """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM.
 
-    Attributes
-    ----------
-    weights : ndarray, shape (m,)
-        How often each report was made.
-    constant : float
-        What is added to the log-likelihood whatever `p` is.
+    `constant` is what is added whatever `p` is.
     """
 
     weights: npt.NDArray[Any]
@@ -77,17 +72,9 @@ class SimplexLikelihood(ABC):
         return self.pull(shares), self._log(total)
 
     def step(self, p: Floats) -> tuple[Floats, float, float]:
-        """One EM step from `p`.
+        """Next distribution by EM, log-likelihood at `p`, and how much it can still increase.
 
-        Returns
-        -------
-        p : ndarray
-            The next distribution.
-        log_likelihood : float
-            At the distribution that came in.
-        gap : float
-            Certified upper bound on how much the log-likelihood can still increase:
-            ``max_k sum_r w_r Q(r|k)/P(r) - n``, by concavity.
+        The last is certified, by concavity: ``max_k sum_r w_r Q(r|k)/P(r) - n``.
         """
         gradient, total = self.gradient(p)
         updated = p * gradient
@@ -98,36 +85,10 @@ class SimplexLikelihood(ABC):
 class MixtureLikelihood(SimplexLikelihood):
     """Likelihood from sparse rows, the form that most channels share.
 
-    For report ``r`` and true value ``k``
-
-    ``Q(r|k) = scale[r] * (floor[r] * tilt[k] + gain[k] * 1[k in row r])``,
-
-    where row ``r`` is a short list of values: the reported value alone (randomized response, whose
-    noise is the floor), the ones of a bit report, the cell of a generalization (the floor is zero),
-    the values that hash to the report.
-
-    Attributes
-    ----------
-    weights : ndarray of int, shape (m,)
-        How often each row was reported.
-    floor, log_scale : ndarray, shape (m,)
-        Part of the row that is common to all values, and the log of the row's factor.
-    tilt, gain : ndarray, shape (K,)
-        Shape of the common part over the values, and what a value in the row adds.
-    indptr, indices : ndarray of int
-        The values in each row, as compressed rows.
-
-    Examples
-    --------
-    Two values, randomized response with ``Q(x|x) = 3/4``; seven reports of the first value:
-
-    >>> likelihood = MixtureLikelihood.diagonal(
-    ...     weights=[7, 3], floor=[0.25, 0.25], gain=[0.5, 0.5]
-    ... )
-    >>> likelihood.matrix().toarray().tolist()
-    [[0.75, 0.25], [0.25, 0.75]]
-    >>> round(likelihood.log([0.9, 0.1]), 4)
-    -6.1086
+    ``Q(r|k) = exp(log_scale[r]) * (floor[r] * tilt[k] + gain[k] * 1[k in row r])``, where row ``r``
+    (`indptr`, `indices`) is a short list of values: the reported value alone (randomized response,
+    whose noise is the floor), the ones of a bit report, the cell of a generalization (the floor is
+    zero), the values that hash to the report. `weights` count the reports of each row.
     """
 
     weights: Ints
@@ -297,10 +258,7 @@ class MixtureLikelihood(SimplexLikelihood):
         """``Q(r|k)`` of every row and value, with the rows' factors: for few rows or values.
 
         Rows with a factor below `LEAST_FACTOR` are returned without it: a report of a thousand bits
-        is too improbable for a floating-point number, and only ratios within a row matter (MODEL
-        1.1).
-
-        Raise `ChannelError` when a floor makes it full and it has more than `MAX_FULL` entries.
+        is too improbable for a float, and only ratios within a row matter (MODEL 1.1).
         """
         rows = np.repeat(np.arange(len(self.floor)), np.diff(self.indptr))
         scale = np.exp(np.where(self.log_scale < np.log(LEAST_FACTOR), 0.0, self.log_scale))
@@ -323,15 +281,7 @@ class MixtureLikelihood(SimplexLikelihood):
 
 @dataclass(frozen=True)
 class MatrixLikelihood(SimplexLikelihood):
-    """Likelihood of counted reports whose probabilities are a matrix without structure.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (m,)
-        How often each report was made.
-    rows : ndarray or scipy.sparse.csr_array, shape (m, K)
-        ``Q(r|k)``.
-    """
+    """Likelihood of counted reports whose probabilities ``Q(r|k)``, `rows`, have no structure."""
 
     weights: npt.NDArray[Any]
     rows: Any
@@ -390,18 +340,9 @@ def walsh_hadamard(vector: npt.ArrayLike) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class HadamardLikelihood(SimplexLikelihood):
-    """Likelihood of reports of Hadamard response.
+    """Likelihood of reports of Hadamard response; `weights` count those of each column of ``H``.
 
-    ``Q(y|k) = (1 + t H[k + 1, y]) / B`` with ``t = (e - 1) / (e + 1)``.
-
-    Attributes
-    ----------
-    weights : ndarray of int, shape (B,)
-        Number of reports of each column.
-    theta : float
-        ``t``.
-    rows : ndarray of int
-        Row of ``H`` of each value, from 1 on.
+    ``Q(y|k) = (1 + theta H[rows[k], y]) / B`` with ``theta = (e - 1) / (e + 1)``.
     """
 
     weights: Ints
@@ -433,25 +374,7 @@ class HadamardLikelihood(SimplexLikelihood):
 class WindowLikelihood(SimplexLikelihood):
     """Likelihood of reports that are likelier from a window of consecutive values.
 
-    ``Q(r|k) = high`` for ``start[r] <= k < stop[r]``, else ``low``.
-
-    Attributes
-    ----------
-    weights : ndarray of int, shape (m,)
-        Number of reports with each window.
-    start, stop : ndarray of int, shape (m,)
-        The windows.
-    high, low : float
-        Probabilities, or densities.
-    n_values : int
-        Number of values.
-
-    Examples
-    --------
-    >>> one = np.array([1])
-    >>> likelihood = WindowLikelihood(one, one, one + 2, 0.5, 0.1, 4)
-    >>> likelihood.probabilities(np.full(4, 0.25)).round(6).tolist()
-    [0.3]
+    ``Q(r|k) = high`` for ``start[r] <= k < stop[r]``, else ``low``; `weights` count the windows.
     """
 
     weights: Ints

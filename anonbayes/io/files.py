@@ -50,12 +50,9 @@ Writer = Callable[[Path], object]
 def new_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file that gets its name when the block ends without an error.
 
-    Parameters
-    ----------
-    path : path
-        The name. A file that has it is replaced at the end, and keeps its permissions; a new one
-        is its owner's alone (0600), unless the environment has ``ANONBAYES_SHARE_FILES=1``. A link
-        is followed; a device or pipe is written to directly.
+    A file that has the name is replaced and keeps its permissions; a new one is its owner's alone
+    (0600), unless the environment has ``ANONBAYES_SHARE_FILES=1``. A link is followed; a device or
+    pipe is written to directly.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -234,14 +231,8 @@ def write_together(
 ) -> None:
     """Write the files of one run: who looks sees all of them, or the earlier ones.
 
-    Parameters
-    ----------
-    folder : path
-        Where; made when absent. Only one run at a time may write there; see `anonbayes.io.files`.
-    writers : mapping of str to callable
-        By name of a file; each is called with the path to write to. The last one is the seal.
-    replaces : iterable of str, optional
-        Further files of an earlier run, which go with it; None means all that the directory holds.
+    Each writer is called with the path to write to; the last file is the seal. Files of an earlier
+    run that it `replaces` go (None: all). One run at a time; see `anonbayes.io.files`.
     """
     if not folder.exists():
         with _new_folder(folder) as part:

@@ -45,33 +45,12 @@ def read_csv_text(
     encoding: str = UTF_8,
     decimal: str = ".",
 ) -> pd.DataFrame:
-    r"""Read a table with every cell as text: nothing is guessed or dropped.
+    """Read a table with every cell as text: nothing is guessed or dropped.
 
     Empty cells stay the empty text and blank lines are skipped; short or long lines, a wrong
     encoding, duplicate column names and files without rows are errors. Excel, SPSS, Stata and
     parquet files are read where their readers are installed, and have neither separator nor
-    encoding.
-
-    Parameters
-    ----------
-    path : path
-        Delimited text, or a file whose name ends as those of the programs above.
-    sep : str
-        Separator: a character, ``"tab"``, or ``"auto"`` to look for it in the first line.
-    header : bool
-        Whether the first line names the columns.
-    encoding : str
-        Encoding of a delimited text that is not UTF-8, such as ``"latin-1"``.
-    decimal : {".", ","}
-        Decimal mark: a column of numbers with commas is returned with points.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
-    >>> _ = file.write_text("Größe\tOrt\n1,7\tKöln\n", encoding="latin-1")
-    >>> read_csv_text(file, sep="auto", encoding="latin-1", decimal=",").to_dict("list")
-    {'Größe': ['1.7'], 'Ort': ['Köln']}
+    encoding. Numbers with a `decimal` comma are returned with points.
     """
     if not isinstance(path, str | Path):
         raise TableError(f"{path!r} is no file: give its path.")
@@ -394,10 +373,9 @@ def column_of(frame: pd.DataFrame, column: str, *, file: Path, name: str) -> pd.
 
 
 def filled(column: pd.Series, *, advice: str = "", people: pd.Series | None = None) -> pd.Series:
-    """Return the column; raise `TableError` when a cell of it is empty.
+    """Return the column; raise `TableError` for empty cells, by the label of the first.
 
-    The error names the label of the first, and counts those like it, of which each may stand for
-    several `people`.
+    They are counted; each may stand for several `people`.
     """
     empty = (column == "").to_numpy()
     if empty.any():

@@ -465,19 +465,8 @@ def largest_smallest_edges(
 ) -> Floats:
     """Edges of bins no wider than ``2/gamma`` whose smallest share is as large as possible.
 
-    Parameters
-    ----------
-    share_below : callable
-        Share of the secrets whose answer is below each given value; vectorised.
-    resolution : int
-        Number of places for an edge in the first pass; later passes zoom in on the best ones.
-
-    Examples
-    --------
-    Uniform shares, width at most 0.4: three equal bins.
-
-    >>> largest_smallest_edges(lambda v: v, 0.0, 1.0, gamma=5).round(6).tolist()
-    [0.0, 0.333333, 0.666667, 1.0]
+    `share_below` gives the share of the secrets whose answer is below each value. Of `resolution`
+    places for an edge, later passes zoom in on the best ones.
     """
     check_gamma(gamma)
     width = 2 / gamma
@@ -506,8 +495,7 @@ def largest_smallest_edges(
 def _backtrack(shares: Floats, reach: Codes) -> Codes:
     """Cuts ``0 = c_0 < ... < c_q = n`` that maximise the least ``shares[c_i] - shares[c_(i-1)]``.
 
-    A block that ends before cut ``j`` may start at cut ``reach[j-1]`` or later. Among equally good
-    solutions the one with the fewest blocks is taken.
+    A block that ends before cut ``j`` may start at cut ``reach[j-1]`` or later; blocks are few.
     """
     n = len(shares) - 1
     best, count = np.full(n + 1, -np.inf), np.zeros(n + 1, dtype=np.intp)

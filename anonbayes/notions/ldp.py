@@ -104,16 +104,8 @@ class Bound(NamedTuple):
 class Ratios(NamedTuple):
     """Largest log ratios over some reports: ``own[x] + other[x']`` for ``x != x'``.
 
-    Attributes
-    ----------
-    own, other : ndarray of shape (K,)
-        The two parts; infinite where a report excludes a value.
-    report : callable
-        ``report(x, x')`` gives the report with the largest ratio, for the witness.
-    proof : ndarray of bool, or None
-        Values that some report proves, when such reports are left out (``protected=True``).
-    alike : ndarray of int, or None
-        Values with the same number have the same reports: their ratio is one.
+    Parts are infinite where a report excludes a value. `report` gives a pair's report with the
+    largest ratio, `proof` marks values that left out reports prove; the ratio of `alike` ones is 1.
     """
 
     own: Floats
@@ -271,8 +263,7 @@ def matrix_ratios(
 ) -> Iterator[Ratios]:
     """Log ratios of each report; those that prove a value are left out when `protected`.
 
-    ``max over x, x'`` of ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates, so the cost
-    of an audit is that of reading the matrix.
+    ``log Q(y|x) - row[x] - log Q(y|x') - column[x']`` separates: an audit costs one reading of it.
     """
     possible = q > 0
     kept = possible.any(axis=0)

@@ -96,8 +96,7 @@ def _supremum(symbols: Symbols, k: int) -> float:
     """Supremum for randomized response with ``k = min(n, K)`` symbols in use (MODEL 4).
 
     By convexity every user best holds one value for certain, by symmetry all are equally likely,
-    and more values say more. Written as a divergence from the mean report, which keeps its
-    digits: ``a (phi(c1/a - 1) + (k-1) phi(c2/a - 1))``.
+    and more values say more. A divergence from the mean report keeps its digits.
     """
     mean = symbols.noise + symbols.theta / k
     above, below = symbols.theta * (k - 1) / (k * mean), -symbols.theta / (k * mean)

@@ -212,21 +212,10 @@ def best_pools(
     uniform: Floats,
     out: Ints,
 ) -> None:
-    """For each report the users who hold a raised value with the largest `key`.
+    """For each report (its raised bits) the users who hold a raised value with the largest `key`.
 
-    Parameters
-    ----------
-    indptr, indices
-        Raised bits of each report.
-    key, counts
-        Key and number of holders of each value; values without holders are passed over.
-    own : array of int
-        Value of each report's sender.
-    uniform : array of float
-        One number in [0, 1) per report, which picks a user from the pool.
-    out : int array of shape (n, 4)
-        Filled with the size of the pool (0 if no raised value has holders), whether the sender
-        is in it, the picked value, and the picked user's place among its holders.
+    A row of `out` becomes: size of the pool (0 if no raised value has holders), whether the sender,
+    who holds `own`, is in it, the value that `uniform` picks, and the place among its holders.
     """
     for i in range(len(indptr) - 1):
         best, size, inside = -1.0, 0, 0

@@ -24,15 +24,7 @@ from anonbayes.reidentify.budget import Attack, Rate, check_senders
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Events of many traces end to end.
-
-    Attributes
-    ----------
-    events : ndarray of int
-        All events, trace after trace.
-    starts : ndarray of int, shape (traces + 1,)
-        Trace ``i`` is ``events[starts[i]:starts[i + 1]]``.
-    """
+    """Events of many traces end to end; trace ``i`` is ``events[starts[i]:starts[i + 1]]``."""
 
     events: Ints
     starts: Ints
@@ -52,19 +44,7 @@ class Traces:
 
 
 def read_traces(*groups: Sequence[Any]) -> list[Traces]:
-    """Traces of several groups, with the same code for the same event.
-
-    Parameters
-    ----------
-    *groups : sequence of sequences
-        Each a list of traces (or a matrix, one trace per row) of numbers or texts.
-
-    Examples
-    --------
-    >>> sent, known = read_traces([["home", "work"]], [["work", "home", "bar"]])
-    >>> sent.events.tolist(), known.events.tolist()
-    ([0, 1], [1, 0, 2])
-    """
+    """Traces of several groups of lists (or matrices, one trace per row), with common codes."""
     flat, sizes = [], []
     for number, group in enumerate(groups):
         rows = [_read_trace(trace) for trace in group] if _is_list(group) else []

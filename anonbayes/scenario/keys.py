@@ -46,10 +46,9 @@ class ScenarioError(AnonbayesError):
 
 
 def key(about: str, default: Any = ..., **limits: Any) -> Any:
-    """Declare a key of a section, with one sentence on what it means.
+    """Declare a key of a section: what it means, its default, and limits of numbers.
 
-    A key without a default must be given; a class is called for the default. Limits of numbers are
-    named as in pydantic: ``ge``, ``gt``, ``le``, ``lt``.
+    Without a default it must be given; a class is called for it. Limits are pydantic's: ``ge``, ...
     """
     if isinstance(default, type):
         return Field(default_factory=default, description=about, **limits)
@@ -134,15 +133,6 @@ def build(
 
     Paths are relative to `base`, where files must exist; without it the content is not that of a
     file. Messages begin with `source`, and call keys as `options` does where a command asked.
-
-    Examples
-    --------
-    >>> from anonbayes.scenario.assessment_keys import Model
-    >>> build(Model, {"draws": 50, "method": "gibbs"}, source="x.toml").draws
-    50
-    >>> build(Model, {"drawz": 50}, source="x.toml")
-    Traceback (most recent call last):
-    anonbayes.scenario.keys.ScenarioError: x.toml: unknown key 'drawz'. Nearest known: 'draws'.
     """
     try:
         return section.model_validate(content, context=None if base is None else {"base": base})
@@ -154,14 +144,7 @@ def build(
 
 
 def in_options(text: str, options: Mapping[str, str]) -> str:
-    """Return a message about keys as one about the options of a command.
-
-    Examples
-    --------
-    >>> from anonbayes.scenario.release_assessment import Assessment
-    >>> in_options("limits.max_cost = 7 needs [cleartext].", {})
-    '--max-cost 7 needs --cleartext.'
-    """
+    """Return a message about keys as one about the options of a command."""
     words = _Words(options)
     text = re.sub(r"\[{1,2}(\w+)\]{1,2}", lambda found: words.name(found[1]), text)
     dotted = rf"\b(?:{'|'.join(_section_names(Section))})(?:\.\w+)+(?: =)?"
@@ -289,15 +272,7 @@ class Declared:
 
 
 def find_key(section: type[Section], dotted: str) -> Declared:
-    """Find a key below a section.
-
-    Examples
-    --------
-    >>> from anonbayes.scenario.load import KINDS
-    >>> found = find_key(KINDS["assessment"], "model.draws")
-    >>> found.option_type, found.default, found.about
-    (<class 'int'>, 1000, 'Draws per chain.')
-    """
+    """Find a key below a section."""
     *parents, last = dotted.split(".")
     field = _section_at(section, tuple(parents)).model_fields[last]
     default = ... if field.is_required() else field.get_default(call_default_factory=True)
@@ -317,14 +292,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def json_schema(kinds: Mapping[str, type[Section]]) -> dict[str, Any]:
-    """JSON schema of scenario files: one branch per kind.
-
-    Examples
-    --------
-    >>> from anonbayes.scenario.load import KINDS
-    >>> sorted(json_schema(KINDS))
-    ['$defs', '$schema', 'description', 'oneOf', 'properties', 'required', 'title', 'type']
-    """
+    """JSON schema of scenario files: one branch per kind."""
     named, more = models_json_schema(
         [(section, "validation") for section in kinds.values()], schema_generator=_Schema
     )

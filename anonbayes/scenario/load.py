@@ -52,18 +52,10 @@ MOST_VARIANTS = 200
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario.
+    """A checked scenario; of a request by options, a name stands for the path.
 
-    Attributes
-    ----------
-    path : Path
-        The file; of a request by options, a name in its place.
-    content : mapping
-        What it says, overrides included.
-    settings : Assessment, Survey, Checkins, Traces or Query
-        The same, checked, with defaults filled in and paths resolved.
-    variants : mapping of str to Assessment
-        Of a sweep, the settings of each member by name; empty otherwise.
+    `content` is what it says, overrides included; `settings` the same, checked and completed;
+    `variants`, of a sweep, the settings of each member by name.
     """
 
     path: Path
@@ -87,18 +79,6 @@ def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
 
     Paths inside are relative to the file. Overrides are ``key=value`` with a dotted key and a TOML
     value (bare words are texts), such as ``"model.draws=200"``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "mine.toml"
-    >>> _ = file.write_text('''
-    ... kind = "assessment"
-    ... question = "What does the table tell?"
-    ... release.dataset = "table1_recoded"
-    ... ''')
-    >>> load(file, overrides=["model.draws=50"]).settings.model.draws
-    50
     """
     file = Path(path)
     content = _read(file)
@@ -125,16 +105,6 @@ def request(
     Keys are dotted, as in ``"model.draws"``; None, an empty list and an empty table leave a key at
     its default, and paths are relative to the working directory. Messages call a key as `options`
     does, or else after its last word.
-
-    Examples
-    --------
-    >>> asked = request(
-    ...     "assessment",
-    ...     {"question": "?", "release.dataset": "table1_recoded", "model.draws": 50},
-    ...     name="mine",
-    ... )
-    >>> asked.settings.model.draws, asked.content["release"]
-    (50, {'dataset': 'table1_recoded'})
     """
     content: dict[str, Any] = {"kind": kind}
     for dotted, value in keys.items():
@@ -232,8 +202,7 @@ def prepare(scenario: Scenario) -> Any:
 def on_cluster(scenario: Scenario, prepared: Any, client: Any) -> Any:
     """Return the prepared scenario as one that a Dask cluster runs; the results are the same.
 
-    The releases of a sweep are assessed side by side; a single release has its chains and the
-    beliefs about its people side by side.
+    Side by side are the releases of a sweep, or the chains and beliefs of a single release.
     """
     from anonbayes.cluster import check_client
 

@@ -84,30 +84,10 @@ def compare_limits(
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Assessed to a scenario's question.
+    """Answer to a scenario's question: its finding, numbers by stable names, tables, limits.
 
-    Attributes
-    ----------
-    text : str
-        The finding in plain words.
-    measures : mapping of str to float
-        Numbers by name; the names are stable.
-    tables : mapping of str to pandas.DataFrame
-        Written as CSV, and part of the JSON.
-    limits : tuple of Limit
-        What was acceptable.
-    fields : mapping
-        Further fields of the JSON, in plain types.
-    details : mapping
-        What else the kind has to say, in plain types.
-    answer : Any
-        The objects behind all this, for programs; `Assessed` of an assessment.
-    netcdf : callable, optional
-        Writes the draws to a path.
-    plots : mapping of str to callable
-        Each returns matplotlib axes.
-    files : mapping of str to callable
-        Further files by name; each is called with the path to write to.
+    `fields` and `details` are further parts of the JSON, in plain types; `answer` has the objects
+    behind all this, for programs. `netcdf` and `files` are called with the path to write to.
     """
 
     text: str
@@ -128,15 +108,7 @@ class Result:
 
 
 def audit_record(audit: Audit) -> dict[str, Any]:
-    """Return what an audit of a mechanism found, for JSON.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
-    >>> audit_record(channel.satisfies(ab.LDP(1.0)))["holds"]
-    True
-    """
+    """Return what an audit of a mechanism found, for JSON."""
     value, other, report = audit.witness or (None, None, None)
     return {
         "notion": str(audit.notion),
@@ -228,19 +200,7 @@ def content_of(scenario: Scenario, result: Result, *, command: str | None = None
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """Return the text of a result; of ``rows``, which may be many, each has a line.
-
-    Examples
-    --------
-    >>> print(as_json({"format": 1, "rows": [{"row": 0}, {"row": 1}]}))
-    {
-      "format": 1,
-      "rows": [
-        {"row":0},
-        {"row":1}
-      ]
-    }
-    """
+    """Return the text of a result; of ``rows``, which may be many, each has a line."""
     rest = {name: value for name, value in content.items() if name != "rows"}
     head = json.dumps(rest, indent=2, ensure_ascii=False, allow_nan=False)
     if "rows" not in content:
@@ -260,19 +220,10 @@ RESULT, DRAWS = "result.json", "posterior.nc"
 
 @dataclass(frozen=True)
 class Place:
-    """A directory for the results of a run.
+    """A directory for the results of a run; with `force` those of an earlier run may be replaced.
 
-    Parameters
-    ----------
-    directory : path
-        Made when absent.
-    force : bool
-        Whether the results of an earlier run may be replaced; anything else may not.
-    seal : str
-        Name of the JSON file, which comes last: where it is, the other files belong to it.
-    shared : tuple of str
-        Files of a run in a directory that may hold other things as well; by default all that is in
-        it belongs to one run.
+    The JSON file `seal` comes last: where it is, the other files belong to it. `shared` are the
+    files of a run in a directory that may hold other things too; by default all belongs to one run.
     """
 
     directory: Path
@@ -304,13 +255,7 @@ class Place:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Keep other runs out, and tidy up after one that was killed.
-
-        Raises
-        ------
-        FileError
-            If another run is writing its results there.
-        """
+        """Keep other runs out (`FileError`), and tidy up after one that was killed."""
         with locked(self.directory):
             mend(self.directory)
             self.check()  # another run may have ended meanwhile

@@ -66,16 +66,9 @@ class PeopleInClear(Section):
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """A cleartext, as `Posterior.assess` takes it.
+    """A cleartext, as `Posterior.assess` takes it: a line per person, or distinct record.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        A line per person, or per distinct record; labels are numbers of rows in the file.
-    weights : str, optional
-        Column that says how many people a line stands for.
-    group : str, optional
-        Column that names each person's group in an Anatomy, which the attacker then knows.
+    `weights` names the column of people per line, `group` that of the group in an Anatomy.
     """
 
     frame: pd.DataFrame
@@ -134,27 +127,12 @@ def read_people(
     used: Iterable[str] = (),
     engine: str = "auto",
 ) -> People:
-    r"""Read people in clear: all rows, or what the assessment of releases asks for.
+    """Read people in clear: all rows, or what the assessment of releases asks for.
 
     With `releases`, read or still in files, cells stay the texts that they are, and large files are
     counted by an `engine` of `read_arx`. Without any, all rows and columns are kept, to make
     releases of, and columns that spell numbers become numbers; empty cells matter in columns that
     are `used`, by default all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> file = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = file.write_text("sex;ill;name\nf;flu;Ann\nf;flu;Eve\nm;cold;Bob\n")
-    >>> released = ab.ReleasedTable.horizontal(
-    ...     pd.DataFrame({"sex": ["*", "*", "*"], "ill": ["flu", "flu", "cold"]}), "ill",
-    ...     domains={"sex": ["f", "m"]},
-    ... )
-    >>> people = PeopleInClear(file=file)
-    >>> read_people(people, [released], engine="duckdb").frame.to_dict("list")
-    {'sex': ['f', 'm'], 'ill': ['flu', 'cold'], 'weight': [2, 1]}
     """
     return replace(_read(source, releases, used, engine), group=source.group)
 
@@ -312,13 +290,6 @@ def with_numbers(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
     """Return a frame of texts in which columns that spell numbers are numbers.
 
     Codes such as 007 stay texts, and so does the label of cells that are `missing` by category.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = with_numbers(pd.DataFrame({"age": ["30", "41"], "zip": ["04104", "1"]}))
-    >>> int(frame["age"].sum()), frame["zip"].tolist()
-    (71, ['04104', '1'])
     """
     from anonbayes.domains import numbers_of
 

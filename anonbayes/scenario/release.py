@@ -222,15 +222,7 @@ class Release(Section):
 
 @dataclass(frozen=True)
 class Made:
-    """A release, and how it was made.
-
-    Attributes
-    ----------
-    table : ReleasedTable
-        The release.
-    recoding : Recoding or None
-        Levels and loss, if its scheme is ``recode``.
-    """
+    """A release, and levels and loss if its scheme is ``recode``."""
 
     table: ReleasedTable
     recoding: Recoding | None = None
@@ -248,11 +240,6 @@ def make_release(
 
     A cleartext that is a named `dataset` has hierarchies of its own; `known` values are those of
     columns of a file that have neither a domain nor a hierarchy.
-
-    Examples
-    --------
-    >>> make_release(Release(dataset="table1_recoded")).table.n_rows
-    8
     """
     if release.dataset is not None:
         return Made(_named(release))

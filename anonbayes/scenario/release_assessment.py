@@ -256,25 +256,10 @@ def _check_known(table: ReleasedTable, victim: str, name: str, value: Any) -> No
 
 @dataclass(frozen=True)
 class Assessed:
-    """What was found out about a release.
+    """What was found out about a release; None, or empty, is what could not be or was not asked.
 
-    Attributes
-    ----------
-    post : Posterior
-        What can be learned from it.
-    risk : RiskAssessment or None
-        Who is threatened; None without a cleartext.
-    diagnostics : DiagnosticReport
-        Whether the draws can be trusted.
-    standing_out : mapping of str to Identity
-        Who stands out in the population by the ``release``, and by the ``cleartext`` if there is
-        one; empty where no population was given.
-    attackers : Attackers or None
-        Attackers side by side, where some are named or hold further releases.
-    membership : Membership or None
-        How surely it can be told who is in the table; None without population and register.
-    minimality : Downcoding, str or None
-        What the anonymizer's choice gives away, or why that cannot be computed; None if not asked.
+    `standing_out` has who stands out by the ``release``, and by the ``cleartext``; `minimality`
+    says what the anonymizer's choice gives away, or as a text why that cannot be computed.
     """
 
     post: Posterior

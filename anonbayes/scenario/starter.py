@@ -47,17 +47,7 @@ def starter(
     encoding: str = "utf-8",
     decimal: str = ".",
 ) -> str:
-    r"""Text of a scenario in `folder` for a table in clear, whose last column is the secret.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = file.write_text("sex,age,illness\nf,30,flu\nm,41,cold\nf,35,flu\nm,52,flu\n")
-    >>> text = starter(file, folder=file.parent)
-    >>> [line for line in text.splitlines() if line.startswith(("k =", "sensitive ="))]
-    ['sensitive = "illness"', 'k = 4']
-    """
+    """Text of a scenario in `folder` for a table in clear, whose last column is the secret."""
     file = Path(table)
     how: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)

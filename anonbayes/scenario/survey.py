@@ -203,18 +203,7 @@ ANSWER = "answer"
 class PreparedSurvey:
     """A survey whose channel and reports are ready.
 
-    Attributes
-    ----------
-    settings : Survey
-        The scenario.
-    channel : Channel
-        What the devices ran.
-    reports : Any
-        What they sent.
-    truth : ndarray or None
-        Shares of the true answers, of simulated people.
-    knowledge : mapping
-        What the collector knows about tagged places.
+    `truth` are the true shares, of simulated people; `knowledge` is of tagged places.
     """
 
     settings: Survey
@@ -376,15 +365,7 @@ class PreparedSurvey:
 
 @dataclass(frozen=True)
 class PreparedSurveys:
-    """A survey of several attributes under one budget.
-
-    Attributes
-    ----------
-    attributes : Attributes
-        What the devices ran.
-    parts : mapping of str to PreparedSurvey
-        Channel and reports of each attribute.
-    """
+    """A survey of several attributes under one budget, with channel and reports of each."""
 
     attributes: Any
     parts: Mapping[str, PreparedSurvey]

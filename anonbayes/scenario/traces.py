@@ -100,16 +100,9 @@ SHORTEST = 4
 
 @dataclass(frozen=True)
 class PreparedTraces:
-    """Visits of every user as codes of the domain.
+    """Visits of every user, in order, as codes of the domain.
 
-    Attributes
-    ----------
-    settings : TracesScenario
-        The scenario.
-    domain : Domain
-        The regions.
-    visits : list of ndarray
-        Each user's, in order. The adversary knows the first half, the second half is reported.
+    The adversary knows the first half of each, the second half is reported.
     """
 
     settings: TracesScenario

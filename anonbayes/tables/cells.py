@@ -56,13 +56,7 @@ def split_set(text: str) -> list[str]:
 
 
 def range_ends(text: str) -> tuple[str, str, bool, bool] | None:
-    """Ends of a range as they are written, and whether they belong to it; None for other texts.
-
-    Examples
-    --------
-    >>> range_ends("20-29"), range_ends("[24.4, 25.6)"), range_ends(">=50")
-    (('20', '29', True, True), ('24.4', '25.6', True, False), None)
-    """
+    """Ends of a range as they are written, and whether they belong to it; None for other texts."""
     if match := _INTERVAL.fullmatch(text):
         left, low, high, right = match.groups()
         return low, high, left == "[", right == "]"
@@ -82,29 +76,7 @@ class CellParser:
     (``4550*``), several stars exactly that many characters (``455**``). Ranges apply to numbers,
     to texts that spell numbers, and to dates. Because values and labels come first, a value with a
     minus sign, a comma or a star of its own is never misread. Empty text is a missing value unless
-    the domain lists it.
-
-    Parameters
-    ----------
-    domain : Domain
-        What the cells are sets of; its hierarchy provides further labels.
-    missing : {"error", "unknown", "category"}
-        Whether a missing cell is refused, stands for the whole domain, or for the category
-        `missing_label`, which the domain must then contain.
-    missing_label : hashable
-        See `missing`.
-    tells : bool
-        Whether messages may name values of the domain that the cell does not.
-
-    Examples
-    --------
-    >>> parser = CellParser(Domain("age", range(18, 65)))
-    >>> parser.parse("20-22").tolist(), parser.parse(">=63").tolist()
-    ([2, 3, 4], [45, 46])
-    >>> parser.parse("20-Feb")
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.CellError: Column 'age': cell '20-Feb' is not a value, ...
+    the domain lists it. With ``tells=False`` messages name no value that the cell does not.
     """
 
     def __init__(

@@ -49,25 +49,9 @@ NOT_SHOWN = "not shown"
 class Evidence:
     """Likelihood vectors ``E_y(k) = P(released y | true value k)`` of the distinct cells.
 
-    A generalized cell has ones on its members (hard evidence), a report of a randomized
-    mechanism has the probabilities of the report (soft evidence). See MODEL 1.1.
-
-    Parameters
-    ----------
-    domain : Domain
-        The attribute's domain, of size K.
-    labels : tuple
-        What was released, one object per cell.
-    matrix : scipy.sparse.csr_array
-        Cells by domain values, shape ``(len(labels), K)``, read-only, no stored zeros.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> nat = Domain("Nat", ["M", "J", "C"])
-    >>> cells = Evidence.from_members(nat, [np.array([0, 1]), np.array([2])], ["{M, J}", "C"])
-    >>> cells.matrix.toarray().tolist(), cells.is_nested
-    ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], True)
+    A generalized cell has ones on its members (hard evidence), a report of a randomized mechanism
+    has the probabilities of the report (soft evidence). See MODEL 1.1. `labels` are what was
+    released; `matrix`, cells by values, is read-only and stores no zeros.
     """
 
     domain: Domain
@@ -115,12 +99,6 @@ class Evidence:
         """Values of the domain that a released cell names, alone, in a set, or as end of a range.
 
         All of them where a mechanism made the reports: its domain is public.
-
-        Examples
-        --------
-        >>> age = Domain("age", [20, 22, 24, 97])
-        >>> Evidence.from_members(age, [[0, 1, 2], [3]], ["20-24", "90+"]).shown.tolist()
-        [True, False, True, False]
         """
         names: set[str] = set() if self.is_hard else {*self.domain.labels}
         for label in self.labels if self.is_hard else ():
@@ -160,9 +138,8 @@ class Evidence:
     def overlap(self) -> tuple[int, int] | None:
         """Two cells that overlap without being nested, or None when there are no such cells.
 
-        Cells are laid over the domain from the largest to the smallest. Each must fall into a
-        single region of what has been laid so far, otherwise it cuts through an earlier cell.
-        The cost is the number of memberships.
+        Cells are laid over the domain, the largest first; each must fall into a single region of
+        what has been laid so far. The cost is the number of memberships.
         """
         owner = np.full(len(self.domain), -1)
         for cell in np.argsort(-self.sizes, kind="stable"):
@@ -220,15 +197,7 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One released column: the cell of each row, and the evidence of each distinct cell.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        The distinct cells.
-    codes : numpy.ndarray
-        For each row the position of its cell in `evidence`; kept in the smallest unsigned type.
-    """
+    """One released column: the distinct cells' evidence, and each row's position among them."""
 
     evidence: Evidence
     codes: SmallCodes
@@ -257,15 +226,7 @@ class Column:
         return self.evidence.domain
 
     def published(self) -> Column:
-        """Return the column with numbers in place of values that no released cell shows.
-
-        Examples
-        --------
-        >>> age = Domain("age", [20, 22, 97])
-        >>> cells = Evidence.from_members(age, [[0, 1], [2]], ["20-24", "90+"])
-        >>> Column(cells, np.array([0, 1])).published().domain.values
-        (20, 'not shown 1', 'not shown 2')
-        """
+        """Return the column with numbers in place of values that no released cell shows."""
         known = self.evidence.shown
         if known.all():
             return self
@@ -334,7 +295,7 @@ def column_of_cells(
     """Column from the cell of each row, what each cell contains and how it is spelled.
 
     Equal cells are one, numbered in order of appearance. A single value is shown by itself; a star
-    gives way to another spelling, since only rows that were suppressed show stars everywhere.
+    gives way to another spelling, since only suppressed rows show stars everywhere.
     """
     position: dict[bytes, int] = {}
     kept: list[Ints] = []
@@ -396,10 +357,10 @@ def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
 
 @dataclass(frozen=True)
 class KnownValues:
-    """Values that a column is known to have, beside those that its released cells show.
+    """Values that a column has beside those that its cells show; given in place of a domain.
 
-    Given in place of a domain: ranges and ``*`` then stand for known and shown values only, as in
-    the release itself, rather than for all that could be between two ends.
+    Ranges and ``*`` then stand for known and shown values only, as in the release itself, rather
+    than for all that could be between two ends.
     """
 
     values: tuple[Any, ...]

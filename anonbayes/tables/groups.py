@@ -83,10 +83,10 @@ def _cross_counts(
 
 
 def _digest(table: Statistics) -> str:
-    """Digest of what a table says: see `ReleasedTable.fingerprint`.
+    """Digest of what a table says, see `ReleasedTable.fingerprint`.
 
-    Of a horizontal table the distinct lines count, in order of appearance, and their numbers of
-    rows; of a vertical table, whose posterior speaks of single items, every line.
+    Of a horizontal table the distinct lines count, and how often they stand; of a vertical table,
+    whose posterior speaks of single items, every line.
     """
     columns = [*table.columns.items(), (table.sensitive, table.secret)]
     groups = table.group_codes.astype(np.int64) + 1
@@ -258,8 +258,7 @@ class Statistics:
     def fingerprint(self) -> str:
         """Digest of the table's content, to tell whether a result belongs to it.
 
-        Neither the spelling of cells nor the names of groups count, only what they say; nor does
-        it matter whether a horizontal table is kept as rows or `reduced`.
+        Neither the spelling of cells, nor the names of groups, nor whether it is `reduced` count.
         """
         return _digest(self)
 

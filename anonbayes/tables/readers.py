@@ -221,10 +221,10 @@ def read_hierarchies(
     sep: str = ";",
     encoding: str = "utf-8",
 ) -> dict[str, Hierarchy] | None:
-    """Hierarchies by column from a directory of ARX files or a mapping.
+    """Hierarchies by column from a mapping, or from a directory of ARX files.
 
-    In a directory, the file of a column is the one whose name, without ``.csv``, is the column or
-    ends in it after a separator (``adult_hierarchy_age.csv``).
+    There, the file of a column is the one whose name, without ``.csv``, is the column or ends in
+    it after a separator (``adult_hierarchy_age.csv``).
     """
     if source is None:
         return None

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.anonymize.cleartext import set_labels
 
 N = 240
 
@@ -116,3 +117,10 @@ def test_anatomy(tmp_path):
     for name in table.attributes:
         assert len(again.domains[name]) == len(table.domains[name])
     assert (again.n_groups, again.l) == (table.n_groups, table.l)
+
+
+def test_sets_are_spelled_as_they_are_read():
+    assert set_labels(ab.Domain("x", ["a", "b", "c"]))(np.array([0, 2])) == "{a, c}"
+    assert set_labels(ab.Domain("x", ["a", "b, c", "d"]))(np.array([0, 1])) == ("a", "b, c")
+    bmi = ab.Domain("bmi", [24.4, 25, 25.6, 31, "unknown"])
+    assert set_labels(bmi)(np.array([0, 1, 2, 4])) == "{[24.4, 25.6], unknown}"

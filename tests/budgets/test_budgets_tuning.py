@@ -6,7 +6,12 @@ import pytest
 from scipy import stats
 
 import anonbayes as ab
-from anonbayes.budgets.first_group import count_quantile, lower_counts, predictive_quantile
+from anonbayes.budgets.first_group import (
+    count_quantile,
+    exact_lower_counts,
+    lower_counts,
+    predictive_quantile,
+)
 
 DOMAIN = ab.Domain("place", ["clinic", "park", "station", "home"])
 INF = float("inf")
@@ -25,6 +30,13 @@ def test_golden_lower_limit(golden):
     assert lower_counts(support, case["n"], a, b, case["alpha"]) == pytest.approx(case["c_low"])
     rate = lower_counts(support, 1, np.ones(1), np.zeros(1), case["alpha"])
     assert rate == pytest.approx(case["r_low"], rel=1e-12)
+
+
+def test_exact_lower_limit_is_that_of_scipy():
+    support, one = ab.SupportCounts(np.array([300]), 1000), np.ones(1)
+    rate = stats.binomtest(300, 1000).proportion_ci(0.95, "exact").low
+    ours = exact_lower_counts(support, 10_000, 0.5 * one, 0.01 * one, 0.025)
+    assert ours == pytest.approx([10_000 * (rate - 0.01) / 0.49])
 
 
 def test_the_budget_inverts_the_bound_on_the_posterior():

@@ -7,6 +7,7 @@ import anonbayes as ab
 from anonbayes.channels import hashing
 from anonbayes.channels.hashing import MERSENNE
 from anonbayes.errors import ChannelError, DomainError
+from anonbayes.estimation import kernels
 from anonbayes.estimation.closed_forms import variances
 
 
@@ -215,3 +216,8 @@ def test_impossible_reports_are_named():
     with pytest.raises(ChannelError, match="candidates"):
         wide = ab.LocalHashing(10**9, g=1000, epsilon=1.0)
         wide.counts(wide.release([1] * 100, seed=1))
+
+
+def test_constant_hash_functions_tell_of_all_values_or_none():
+    a, b, y = np.array([3, 3, 0, 0]), np.array([1, 1, 4, 4]), np.array([0, 2, 4, 5])
+    assert kernels.invert(a, b, y, 7).tolist() == [2, 5, -1, -2]  # 3 * 2 + 1 = 7, 3 * 5 + 1 = 16

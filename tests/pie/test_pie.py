@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, ChannelError
+from anonbayes.pie.information import divergence_terms, excess
 
 JOINT = np.array([[0.20, 0.05, 0.05], [0.10, 0.30, 0.30]])
 # PIE Fig. 4: users and places of the check-ins.
@@ -301,3 +302,10 @@ def test_columns_of_a_frame_belong_to_the_values_they_name():
     assert float(ab.pie.information(bare, channel)) == float(expected)
     with pytest.raises(ab.AnonbayesError, match="each value of 'x' exactly once"):
         ab.pie.information(joint[["a", "b"]] / joint[["a", "b"]].sum().sum(), channel)
+
+
+def test_divergences_keep_their_digits():
+    assert excess([-1.0, 0.0, 1.0]) == pytest.approx([1.0, 0.0, 2 * np.log(2) - 1])
+    assert excess(1e-12) == pytest.approx(5e-25)
+    q, r = np.array([0.5, 0.5]), np.array([0.25, 0.75])
+    assert divergence_terms(q, r).sum() == pytest.approx(stats.entropy(q, r, base=2))

@@ -1,9 +1,11 @@
 """Reading scenario files, overrides and sweeps."""
 
+import pandas as pd
 import pytest
 
 from anonbayes.scenario.keys import ScenarioError
 from anonbayes.scenario.load import load
+from anonbayes.scenario.people_in_clear import with_numbers
 
 TEXT = """
 kind = "assessment"
@@ -103,3 +105,8 @@ def test_files_that_are_no_scenarios(tmp_path):
     bad.write_bytes(b"kind = '\xff'")
     with pytest.raises(ScenarioError, match="cannot be read"):
         load(bad)
+
+
+def test_columns_that_spell_numbers_become_numbers():
+    frame = with_numbers(pd.DataFrame({"age": ["30", "41"], "zip": ["04104", "1"]}))
+    assert frame.to_dict("list") == {"age": [30, 41], "zip": ["04104", "1"]}

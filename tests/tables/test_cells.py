@@ -6,7 +6,8 @@ import pytest
 
 from anonbayes import Domain, Hierarchy
 from anonbayes.errors import AnonbayesError, CellError
-from anonbayes.tables.cells import CellParser, is_pattern, split_set
+from anonbayes.tables.cells import CellParser, is_pattern, range_ends, split_set
+from anonbayes.tables.evidence import Column, Evidence
 from tests.work import counted_lines
 
 AGE = CellParser(Domain("age", range(18, 66)))
@@ -245,3 +246,16 @@ def test_patterns_by_sight():
     assert is_pattern("4*") and is_pattern("{a}") and is_pattern("1-2") and is_pattern("(1, 2]")
     assert not any(map(is_pattern, ["a-b", ">50K", "Never-married", "[a, b]", "x", "", "1"]))
     assert split_set("{a}") == ["a"] and split_set("a") == [] and split_set("{}") == []
+
+
+def test_ends_of_ranges():
+    assert range_ends("20-29") == ("20", "29", True, True) and range_ends(">=50") is None
+    assert range_ends("[24.4, 25.6)") == ("24.4", "25.6", True, False)
+
+
+def test_values_that_cells_show():
+    age = Domain("age", [20, 22, 24, 97])
+    cells = Evidence.from_members(age, [[0, 1, 2], [3]], ["20-24", "90+"])
+    assert cells.shown.tolist() == [True, False, True, False]
+    hidden = Column(cells, np.array([0, 1])).published().domain.values
+    assert hidden == (20, "not shown 1", 24, "not shown 2")
