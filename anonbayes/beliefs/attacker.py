@@ -62,16 +62,10 @@ def matched(table: ReleasedTable, victims: Victims) -> tuple[Victims, IndexedRec
 
 
 def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
-    """Unnormalised ``p_A`` of each distinct victim.
+    """Unnormalised ``p_A`` of each distinct victim, ``(victims, S)``, each on a scale of its own.
 
-    Returns
-    -------
-    weights : numpy.ndarray
-        Shape ``(victims, S)``, each victim on a scale of its own.
-    batches : numpy.ndarray or None
-        The same from batches of the draws, ``(batches, victims, S)``; None when exact.
-    records : numpy.ndarray
-        Number of compatible distinct records; 0 means that what is known fits nobody.
+    With the same from batches of the draws (None when exact), and the number of compatible distinct
+    records of each: 0 means that what is known fits nobody.
     """
     editions = post.editions
     if editions is not None and editions.worlds is not None:

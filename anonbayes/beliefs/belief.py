@@ -38,20 +38,9 @@ Secret = Mapping[Any, float] | set[Any] | None
 
 @dataclass(frozen=True, eq=False)
 class MonteCarloErrors:
-    """Standard errors of a belief, stored in its ``attrs["mcse"]``.
+    """Standard errors of a belief in its ``attrs["mcse"]``, labelled like the belief itself.
 
     pandas copies and compares ``attrs``, which fails for a DataFrame.
-
-    Attributes
-    ----------
-    frame : pandas.Series or pandas.DataFrame
-        The errors, labelled like the belief itself.
-
-    Examples
-    --------
-    >>> errors = MonteCarloErrors(pd.Series([0.01, 0.02]))
-    >>> errors.max(), errors.to_numpy().tolist()
-    (0.02, [0.01, 0.02])
     """
 
     frame: pd.Series | pd.DataFrame
@@ -116,13 +105,7 @@ def belief_intervals(
 
 
 def normalise(weights: Floats) -> Floats:
-    """Divide by the sum over the last axis; NaN where nothing has any weight.
-
-    Examples
-    --------
-    >>> normalise(np.array([[1.0, 3.0]])).tolist()
-    [[0.25, 0.75]]
-    """
+    """Divide by the sum over the last axis; NaN where nothing has any weight."""
     with np.errstate(invalid="ignore"):
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 

@@ -65,38 +65,21 @@ People = str | Sequence[Sequence[Hashable]]
 class Editions:
     """Further releases about the people of a table. Made by ``fit([first, second, ...])``.
 
-    Attributes
-    ----------
-    apart : tuple of Posterior
-        Releases that inform about a person independently of the first: what they add is multiplied,
-        unless it is in `linked`.
-    joint : Joint or None
-        What all vertical releases say together about the items of the first, if it is vertical.
-    words : str
-        What the attacker holds, and how it was used.
-    worlds : Worlds or None
-        Of small releases all worlds in which they are true. Nothing else is asked then.
-    linked : IndexedRecords or None
-        Expected rows by what horizontal releases show together, if the first is horizontal.
+    What releases in `apart` add is multiplied, unless they are in `linked`.
     """
 
-    apart: tuple[Posterior, ...]
-    joint: Joint | None
-    words: str
-    worlds: Worlds | None = None
-    linked: IndexedRecords | None = None
+    apart: tuple[Posterior, ...]  # inform about a person independently of the first
+    joint: Joint | None  # what all vertical ones say about the items of the first
+    words: str  # what the attacker holds, and how it was used
+    worlds: Worlds | None = None  # all in which small releases are true; nothing else is asked then
+    linked: IndexedRecords | None = None  # expected rows by what horizontal releases show
 
 
 def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
     """Posterior of the first of several releases, with what the others add to its attacker.
 
-    Parameters
-    ----------
-    posts : sequence of Posterior
-        One for each release.
-    people : {"records"} or sequence of sequences
-        How people are matched; see `person_codes`. Where the first is horizontal and linked to the
-        others by keys, it shows what all of them show (`merge_by_key`).
+    People are matched as in `person_codes`. Where the first is horizontal and linked to the others
+    by keys, it shows what all of them show (`merge_by_key`).
     """
     first, *others = posts
     for number, post in enumerate(others, start=2):
@@ -348,22 +331,9 @@ def _scaled(one: Ints, two: Ints, log: Floats, rows: Floats, others: Floats) -> 
 def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     """Code of the person, or of the record, of every line of several tables.
 
-    Parameters
-    ----------
-    tables : sequence of ReleasedTable
-        The tables.
-    people : {"records", "rows"} or sequence of sequences
-        ``"records"``: lines of vertical tables that agree in all attributes the tables share may be
-        the same person.
-        ``"rows"``: line by line, the same person. Otherwise the key of each line, table by table,
-        in the order of ``table.to_frame()``.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> table = ab.datasets.load("table1_anatomy")
-    >>> [codes.tolist() for codes in person_codes([table, table], [range(8), range(7, -1, -1)])]
-    [[0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]]
+    With ``"records"`` lines of vertical tables that agree in all shared attributes may be one
+    person, with ``"rows"`` lines are; else `people` has the key of each line of each
+    ``table.to_frame()``.
     """
     if isinstance(people, str):
         one_of("people", people, ("records", "rows"))
@@ -441,15 +411,6 @@ def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTab
 
     The first table must be horizontal and says who is in the result. Of a vertical table the values
     in clear count; its secrets are known from the first.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "ill": ["flu", "cold"]})
-    >>> first = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 30)})
-    >>> frame = pd.DataFrame({"age": ["28-31", "24-27"], "ill": ["cold", "flu"]})
-    >>> second = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 32)})
-    >>> merge_by_key([first, second], [["a", "b"], ["b", "a"]]).to_frame()["age"].tolist()
-    [24, (28, 29)]
     """
     first = tables[0]
     if first.scheme != "horizontal" or any(t.weights is not None for t in tables):

@@ -33,32 +33,19 @@ __all__ = [
 class Trie(NamedTuple):
     """Arrays of the trie: nodes of all levels, children of a node next to each other.
 
-    Attributes
-    ----------
-    cell : numpy.ndarray
-        Cell of each node.
-    child : numpy.ndarray
-        First child of each node above the last level; children end where those of the next node
-        begin.
-    record : numpy.ndarray
-        Record of each node of the last level.
-    n_top : int
-        Number of nodes of the first level; they come first.
+    Children of a node end where those of the next one begin.
     """
 
-    cell: Ints
-    child: Ints
-    record: Ints
-    n_top: int
+    cell: Ints  # of each node
+    child: Ints  # first child of each node above the last level
+    record: Ints  # of each node of the last level
+    n_top: int  # nodes of the first level, which come first
 
 
 class Compatibility(NamedTuple):
-    """Cells that are compatible with the pieces of knowledge of one attribute.
+    """Cells that go with each piece of knowledge of an attribute.
 
-    Attributes
-    ----------
-    pointer, cell : numpy.ndarray
-        The cells of knowledge v are ``cell[pointer[v]:pointer[v + 1]]``.
+    Those of knowledge v are ``cell[pointer[v]:pointer[v + 1]]``.
     """
 
     pointer: Ints
@@ -72,20 +59,10 @@ class Compatibility(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """Trie over the distinct records of a table.
+    """Trie over the distinct records of a table."""
 
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        Cells of the distinct records, shape ``(records, attributes)``, distinct rows.
-    order : numpy.ndarray
-        Attributes in the order of the trie's levels.
-    trie : Trie
-        Its nodes.
-    """
-
-    codes: Ints
-    order: Ints
+    codes: Ints  # cells of the distinct records, (records, attributes)
+    order: Ints  # attributes in the order of the trie's levels
     trie: Trie
 
     @classmethod
@@ -112,24 +89,12 @@ class RecordIndex:
 
 @dataclass(frozen=True, eq=False)
 class IndexedRecords:
-    """Distinct combinations of cells of a table, indexed, and the rows behind each.
+    """Distinct combinations of cells of a table, indexed, and the rows behind each."""
 
-    Attributes
-    ----------
-    evidence : tuple of scipy.sparse.csr_array
-        Cells of each attribute.
-    index : RecordIndex
-        The distinct combinations.
-    lines : scipy.sparse.csr_array
-        Number of rows that each line of the table adds to each combination.
-    secrets : numpy.ndarray
-        Rows by combination and sensitive value; not used where sensitive values are hidden.
-    """
-
-    evidence: tuple[sparse.csr_array, ...]
-    index: RecordIndex
-    lines: sparse.csr_array
-    secrets: Floats
+    evidence: tuple[sparse.csr_array, ...]  # cells of each attribute
+    index: RecordIndex  # the distinct combinations
+    lines: sparse.csr_array  # rows that each line adds to each combination
+    secrets: Floats  # rows by combination and sensitive value, where these are shown
     _matches: WeakKeyDictionary[Victims, tuple[Compatibility, ...]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -188,23 +153,8 @@ class IndexedRecords:
     ) -> tuple[Scaled, Ints]:
         """Sum over the compatible records of ``per_record[record, s] prod_a fit_a[v, cell, s]``.
 
-        Parameters
-        ----------
-        victims : Victims
-            Whom to look for.
-        per_record : numpy.ndarray
-            Weight of each record and sensitive value, such as the number of rows.
-        fit : list of numpy.ndarray, optional
-            Per attribute ``P(knowledge v | row shows the cell and has secret s)``, one row per
-            compatible pair and one column per sensitive value (or a single column); `item_fits`
-            by default.
-
-        Returns
-        -------
-        weights : Scaled
-            Shape ``(victims, S)``, not normalised.
-        records : numpy.ndarray
-            Number of compatible records of each victim.
+        `fit` is, by compatible pair, ``P(knowledge v | row shows the cell and has secret s)``, with
+        S columns or one; `item_fits` by default. Returns ``(victims, S)`` and numbers of records.
         """
         fit, compatible, index = fit or self.item_fits(victims), self.match(victims), self.index
         width = max(f.shape[1] for f in fit)
@@ -271,24 +221,14 @@ def _starts(sizes: list[int]) -> Ints:
 
 
 class _Knowledge(NamedTuple):
-    """What is known of all victims, the attributes one after the other.
+    """What is known of all victims, the attributes one after the other."""
 
-    Attributes
-    ----------
-    victims : numpy.ndarray
-        Piece of knowledge of each victim and attribute.
-    pointer, cell : numpy.ndarray
-        Compatible cells of each piece of knowledge, as in `Compatibility`.
-    knowledge_start, pair_start, cell_start : numpy.ndarray
-        Where an attribute's pointers, compatible pairs and cells begin.
-    """
-
-    victims: Ints
-    pointer: Ints
+    victims: Ints  # piece of knowledge of each victim and attribute
+    pointer: Ints  # with `cell`, as in `Compatibility`
     cell: Ints
-    knowledge_start: Ints
-    pair_start: Ints
-    cell_start: Ints
+    knowledge_start: Ints  # where an attribute's pointers begin
+    pair_start: Ints  # where its compatible pairs begin
+    cell_start: Ints  # where its cells begin
 
 
 class _Sums(NamedTuple):

@@ -40,24 +40,10 @@ MOST_DRAWS = 2000
 def learner_weights(
     post: Posterior, victims: Victims, kind: str = "predictive"
 ) -> tuple[Floats, Floats | None]:
-    """``p_L(s, what is known)`` of each distinct victim, not normalised over s.
+    """``p_L(s, what is known)`` of each distinct victim on a scale of its own; and by batches.
 
-    Parameters
-    ----------
-    post : Posterior
-        The posterior.
-    victims : Victims
-        What is known about whom.
-    kind : {"predictive", "conditional"}
-        Groups (9), the joint prediction conditioned on what is known; or Groups (6), the average
-        of the conditional probabilities (normalised already).
-
-    Returns
-    -------
-    weights : numpy.ndarray
-        Shape ``(victims, S)``, each victim on a scale of its own.
-    batches : numpy.ndarray or None
-        The same from batches of the draws; None when exact.
+    ``"predictive"``: the joint prediction (Groups (9)); ``"conditional"``: the average of
+    conditional probabilities (Groups (6)). Batches are None when exact.
     """
     if post.register is not None and post.register.corrects:
         return post.register.learner(victims), None

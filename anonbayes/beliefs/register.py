@@ -74,35 +74,10 @@ LEAST_P = 1e-3
 def read_register(
     table: ReleasedTable, register: pd.DataFrame | ReleasedTable, *, weights: str | None = None
 ) -> ReleasedTable:
-    """Read the rows of a register in the domains of the release.
+    """Read the rows of a register, in clear, in the domains of the release, and count them.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        The release.
-    register : pandas.DataFrame or ReleasedTable
-        One row per person, with every attribute of the release and its sensitive column in clear.
-    weights : str, optional
-        Column with the number of people that each row represents.
-
-    Returns
-    -------
-    ReleasedTable
-        The register as a table whose cells are values, its distinct rows counted.
-
-    Warns
-    -----
-    PopulationWarning
-        If the distribution of its secrets, or of values that the release shows in disjoint cells,
-        differs from that of the release.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"age": ["20-24", "25-29"], "ill": ["flu", "cold"]})
-    >>> table = ReleasedTable.horizontal(frame, "ill", domains={"age": range(20, 30)})
-    >>> read_register(table, pd.DataFrame({"age": [21, 28], "ill": ["flu", "flu"]})).n_rows
-    2
+    Warns where secrets, or values that the release shows in disjoint cells, are distributed
+    otherwise than in the release. `weights` names the column of how many people a row represents.
     """
     if not table.secrets_known:
         raise TableError("register= needs a table whose sensitive values are shown.")
@@ -190,8 +165,7 @@ def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator
 def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTable:
     """Lines of a release, then those of a register, which belong to no group.
 
-    The cells of the release keep their numbers, so what is found for the cells of the whole is
-    found for those of the release.
+    The cells of the release keep their numbers.
     """
 
     def joined(one: Column, two: Column) -> Column:
@@ -225,16 +199,7 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
 
 
 def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
-    """Prior to which the people of a register are added: Dirichlet weights are counts.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> people = ReleasedTable.horizontal(pd.DataFrame({"x": list("aab"), "s": list("uuv")}), "s")
-    >>> prior = prior_with(Prior(np.ones(2), {"x": np.ones((2, 2))}), people)
-    >>> prior.alpha.tolist(), prior.beta["x"].tolist()
-    ([3.0, 2.0], [[3.0, 1.0], [1.0, 2.0]])
-    """
+    """Prior to which the people of a register are added: Dirichlet weights are counts."""
     beta = {}
     for name, column in register.columns.items():
         counts = register.counts[name].T @ column.evidence.matrix
@@ -248,24 +213,13 @@ def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
 class RecordLift(NamedTuple):
     """What the people of a register show about values, beyond what is believed so far.
 
-    Attributes
-    ----------
-    attributes : tuple of int
-        None, one or two attributes, whose values are read together.
-    keys : numpy.ndarray
-        Combinations of values of the register, ascending.
-    ratio : numpy.ndarray
-        ``(kappa + observed) / (kappa + expected)``, shape ``(len(keys), S)``.
-    kappa : float
-        Number of people at which the counts and the prior belief have equal weight.
-    gain, error : float
-        Held-out log score that it adds, in nats per person, and its standard error.
+    `gain` and `error`: held-out log score that it adds, in nats per person, and its standard error.
     """
 
-    attributes: tuple[int, ...]
-    keys: Ints
-    ratio: Floats
-    kappa: float
+    attributes: tuple[int, ...]  # none, one or two, whose values are read together
+    keys: Ints  # combinations of values of the register, ascending
+    ratio: Floats  # (kappa + observed) / (kappa + expected), shape (keys, S)
+    kappa: float  # people at which counts and prior belief weigh the same
     gain: float
     error: float
 
@@ -288,28 +242,15 @@ def combined(codes: Ints, attributes: tuple[int, ...], sizes: Ints) -> Ints:
 class Register:
     """What a register adds to a release. Made by ``fit(table, register=...)``.
 
-    Attributes
-    ----------
-    population : ReleasedTable
-        The release and the register, from which the population was learned.
-    people : ReleasedTable
-        The register.
-    share : numpy.ndarray
-        ``pi_S``.
-    means : tuple of numpy.ndarray
-        Mean of each attribute's distribution, ``(S, K_a)``.
-    eta : numpy.ndarray or None
-        Weights of the attributes; None with independent evidence, which asks for nothing else.
-    before : Prior or None
-        Prior without the people of the register, of a vertical table with independent evidence.
+    `share` is ``pi_S``, `means` are those of the attributes' distributions, ``(S, K_a)`` each.
     """
 
-    population: ReleasedTable
-    people: ReleasedTable
+    population: ReleasedTable  # release and register, from which the population was learned
+    people: ReleasedTable  # the register
     share: Floats
     means: tuple[Floats, ...]
-    eta: Floats | None
-    before: Prior | None = None
+    eta: Floats | None  # weights; None with independent evidence, which asks for no more
+    before: Prior | None = None  # prior without the register: vertical, independent evidence
 
     @classmethod
     def of(cls, post: Posterior, people: ReleasedTable) -> Register:
@@ -465,10 +406,9 @@ class Register:
         )
 
     def remark(self, victims: Victims, record: Ints, secret: Ints, people: Ints) -> str | None:
-        """Warn if the people asked about are in the register: that would be linkage.
+        """Warn if people asked about, by record and secret, are in the register: that is linkage.
 
-        They are given by distinct pairs of record and secret, and how many people have each. Some
-        are in it by chance: as often as the register's own people share record and secret.
+        Some are in it by chance, as often as the register's own people share record and secret.
         """
         whole, values = victims.whole_records()
         known = whole[record]

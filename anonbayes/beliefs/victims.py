@@ -37,13 +37,7 @@ the root of their number, that is the standard error, autocorrelation within bat
 
 
 def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
-    """Divide ``(chain, draw)`` into about `wanted` batches of whole draws.
-
-    Examples
-    --------
-    >>> batch_slices(1, 10, 2)
-    [(0, slice(0, 5, None)), (0, slice(5, 10, None))]
-    """
+    """Divide ``(chain, draw)`` into about `wanted` batches of whole draws."""
     per_chain = max(1, min(n_draws, -(-wanted // n_chains)))
     edges = np.linspace(0, n_draws, per_chain + 1).round().astype(int)
     return [
@@ -54,24 +48,10 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
 
 
 def standard_error(batches: Floats, n_chains: int) -> Floats:
-    """Standard error of the average of batches (first axis); NaN for a single batch.
+    """Standard error of the average of batches (first axis, by chain); NaN for a single batch.
 
     Chains that sit in different places make the batches of one chain alike; the error is then that
     of the chains' means, with each chain as one observation.
-
-    Parameters
-    ----------
-    batches : numpy.ndarray
-        Those of the first chain first, as `batch_slices` returns them.
-    n_chains : int
-        Number of chains.
-
-    Examples
-    --------
-    >>> standard_error(np.array([[0.4], [0.6]]), 1).round(3).tolist()
-    [0.1]
-    >>> standard_error(np.array([[0.2], [0.2], [0.2], [0.6], [0.6], [0.6]]), 2).round(3).tolist()
-    [0.2]
     """
     n = len(batches)
     if n < 2:
@@ -87,27 +67,15 @@ def standard_error(batches: Floats, n_chains: int) -> Floats:
 class Victims:
     """Distinct victims, each with a weight vector over the values of every attribute.
 
-    Parameters
-    ----------
-    codes : numpy.ndarray
-        For each distinct victim and attribute the row of that attribute's `weights`.
-    weights : tuple of scipy.sparse.csr_array
-        Per attribute the distinct pieces of knowledge: ``P(what is known | value)``; a known value
-        is a one, an unknown value a row of ones.
-    inverse : numpy.ndarray
-        Distinct victim of each victim asked for.
-    index : pandas.Index or None
-        Labels of the victims asked for; None for a single one.
-    group : numpy.ndarray or None
-        Of a vertical table: code of the group that each distinct victim is known to be in, -1 where
-        it is unknown; None where nobody's is known.
+    `weights` are the distinct pieces of knowledge, ``P(what is known | value)``: a known value is a
+    one, an unknown value a row of ones. In a vertical table a victim's `group` may be known.
     """
 
-    codes: Ints
+    codes: Ints  # rows of `weights`, (victims, attributes)
     weights: tuple[sparse.csr_array, ...]
-    inverse: Ints
-    index: pd.Index | None
-    group: Ints | None = None
+    inverse: Ints  # distinct victim of each victim asked for
+    index: pd.Index | None  # labels of the victims asked for; None for a single one
+    group: Ints | None = None  # code by distinct victim, -1 where unknown
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -147,27 +115,9 @@ def read_victims(
 ) -> Victims:
     """Read one victim (a mapping, or the row of a frame) or many (a frame).
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        The table to whose attributes the knowledge refers.
-    victim : mapping, pandas.Series or pandas.DataFrame
-        Per attribute a value, a set of values, any cell that `CellParser` reads (including a
-        coarser label of the hierarchy), or ``{value: weight}`` for noisy knowledge. An attribute
-        that is not mentioned, or missing (NaN, None), is unknown. Of the columns that are not
-        attributes, only the sensitive one is ignored; any other is an error.
-    group : optional
-        Group of a vertical table that the victim is in: its label, one label for each of several
-        victims, or the column of the frame that contains them.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Zip": ["1", "2"], "Dis": ["Heart", "Flu"]})
-    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
-    >>> read_victims(table, {"Nat": {"M": 0.9, "J": 0.1}}).weights[0].toarray().tolist()
-    [[0.1, 0.9]]
+    Per attribute a value, a set of values, any cell that `CellParser` reads (a coarser label of the
+    hierarchy, too), or ``{value: weight}``; missing is unknown. A column that is no attribute is an
+    error, except the sensitive one. `group` of a vertical table: one label, one each, or a column.
     """
     victim = pandas_frame(victim)
     if isinstance(victim, pd.DataFrame):
@@ -209,16 +159,7 @@ def read_victims(
 
 
 def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) -> Victims:
-    """Victims of one table in the values of another; attributes it does not share are unknown.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> table = ab.datasets.load("table1_recoded")
-    >>> victims = read_victims(table, {"Nat": "M"})
-    >>> in_terms_of(victims, table, table).weights[0].toarray().tolist()
-    [[1.0, 0.0, 0.0, 0.0]]
-    """
+    """Victims of one table in the values of another; attributes it does not share are unknown."""
     codes, weights = [], []
     for name in other.attributes:
         domain = other.domains[name]
@@ -347,15 +288,6 @@ def secret_weights(
 
     ``{value: weight}``, where omitted values have weight 1 (``{"HIV": 0}``: not HIV), or the set of
     possible values.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> table = ab.ReleasedTable.horizontal(
-    ...     pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]}), "Dis")
-    >>> secret_weights(table, {"Flu": 0}).tolist()
-    [0.0, 1.0]
     """
     if secret is None:
         return None

@@ -46,9 +46,9 @@ class TooManyError(Exception):
 class Person(NamedTuple):
     """Somebody in a world, or a row of a release: secret, group, key, and what is shown.
 
-    The group is that in the first release; who is not in it is `OUTSIDE`. `key` is -1 where people
-    are matched by their records, `secret` in rows of an Anatomy; `shown` has the number of a vector
-    of weights for each attribute.
+    `group` is that in the first release, or `OUTSIDE`; `key` is -1 where records are matched,
+    `secret` -1 in rows of an Anatomy; `shown` has the number of a vector of weights for each
+    attribute.
     """
 
     secret: int
@@ -67,12 +67,6 @@ def log_evidence(beta: Floats, weights: Floats, most: float = math.inf) -> float
     Drawn one after the other, the next value is k with chance ``(beta_k + n_k) / (beta_0 + n)``;
     ways to the same counts are added up. Values that all weights treat alike are one. More than
     `most` different counts are too many.
-
-    Examples
-    --------
-    >>> cells = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])  # two cells that cross
-    >>> round(float(np.exp(log_evidence(np.ones(3), cells))), 6)  # 5 of 12
-    0.416667
     """
     distinct, place = np.unique(weights, axis=1, return_inverse=True)
     lumped = np.bincount(np.ravel(place), beta, minlength=distinct.shape[1]).astype(float)
@@ -134,21 +128,11 @@ class _Weights:
 
 @dataclass(frozen=True, eq=False)
 class Worlds:
-    """All worlds that fit several releases, with their probabilities. Made by `list_worlds`.
+    """All worlds that fit several releases, with their probabilities. Made by `list_worlds`."""
 
-    Attributes
-    ----------
-    prior : Prior
-        Of the values of all releases together.
-    worlds : tuple of World
-        Who there is in each.
-    ways : numpy.ndarray
-        Number of ways to match people, and to deal out secrets, that lead to each world.
-    """
-
-    prior: Prior
-    worlds: tuple[World, ...]
-    ways: Floats
+    prior: Prior  # of the values of all releases together
+    worlds: tuple[World, ...]  # who there is in each
+    ways: Floats  # number of ways to match people and deal out secrets that lead to each
     _weights: _Weights
     _known: dict[tuple[int, int, tuple[int, ...]], float] = field(default_factory=dict)
 
@@ -281,13 +265,7 @@ def _log_rising(start: float, number: float) -> float:
 def list_worlds(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Worlds | None:
     """List all worlds in which several small releases are true; None if there are too many.
 
-    Parameters
-    ----------
-    posts : sequence of Posterior
-        The releases with their priors; independent evidence, secrets shown.
-    keys : sequence of numpy.ndarray or None
-        Code of the person of every line of each release; None where any two rows may be of one
-        person that fit.
+    `keys` are codes of the person of every line; None where any rows that fit may be one person's.
     """
     tables = [post.table for post in posts]
     if sum(table.n_rows for table in tables) > MOST_ROWS or any(

@@ -70,11 +70,8 @@ def is_arviz_object(data: object) -> bool:
 def groups(data: Any) -> dict[str, xr.Dataset]:
     """Return the groups of an ArviZ object, or of anything that stands for one group, by name.
 
-    Parameters
-    ----------
-    data : InferenceData, DataTree, Dataset, DataArray, mapping or array
-        Arrays have the shape (chain, draw, ...); they, DataArrays, Datasets and mappings of
-        variables count as the group ``posterior``; a mapping of Datasets is one of groups.
+    Arrays (chain, draw, ...), DataArrays, Datasets and mappings of variables count as the group
+    ``posterior``; a mapping of Datasets is one of groups.
     """
     if isinstance(data, xr.DataTree):
         if data.has_data and not data.children:  # a single group, e.g. ``idata["posterior"]``
@@ -106,8 +103,8 @@ def posterior_dataset(data: Any, *, group: str = "posterior") -> xr.Dataset:
 def as_dataset(data: Any) -> xr.Dataset:
     """Return arrays, DataArrays, or mappings of them as a Dataset with dims chain and draw.
 
-    Plain arrays are called ``x``; their dimensions after chain and draw are ``x_dim_0`` and so on,
-    as ArviZ names them. A one-dimensional array is one chain.
+    Plain arrays are called ``x``, their further dimensions ``x_dim_0`` and so on; one dimension is
+    one chain.
     """
     if isinstance(data, xr.Dataset):
         return data

@@ -46,15 +46,11 @@ def _is_straight(x: np.ndarray) -> bool:
 
 @njit(cache=True)
 def spectrum0_ar(x: np.ndarray) -> tuple[float, int]:
-    """Spectral density at zero of one series, by an autoregression whose order AIC chooses.
+    """Spectral density at zero of one series by an autoregression, and its order, chosen by AIC.
 
     Yule-Walker by the Durbin-Levinson recursion, orders up to ``10 log10 n``, innovation variance
-    scaled by ``n / (n - order - 1)``: what R's ``ar`` does and coda's ``spectrum0.ar`` relies on.
-    A constant or exactly linear series has density 0 and order 0.
-
-    Returns
-    -------
-    density, order : float, int
+    scaled by ``n / (n - order - 1)``: what R's ``ar`` does and coda's ``spectrum0.ar`` relies on. A
+    constant or exactly linear series has density 0 and order 0.
     """
     n = x.size
     if n < 2 or _is_straight(x):
@@ -104,17 +100,9 @@ def windows(
 ) -> list[tuple[slice, slice]]:
     """Return the pairs of early and late windows of a chain of `n` draws.
 
-    ``"discard"`` starts later and later, up to the middle of the chain, and takes the first and
-    last fraction of what remains, as coda's ``geweke.plot`` does; with one interval this is
-    coda's ``geweke.diag``. ``"blocks"`` puts `intervals` consecutive blocks of the fraction
+    ``"discard"`` starts later and later, up to the middle of the chain, as coda's ``geweke.plot``
+    (with one interval ``geweke.diag``); ``"blocks"`` puts consecutive blocks of the fraction
     `first` against the one late window (Groups, Section VI-D).
-
-    Examples
-    --------
-    >>> windows(1000, 0.1, 0.5, 1, "discard")
-    [(slice(0, 101, None), slice(499, 1000, None))]
-    >>> [(a.start, a.stop) for a, _ in windows(50_000, 0.1, 0.5, 5, "blocks")]
-    [(0, 5000), (5000, 10000), (10000, 15000), (15000, 20000), (20000, 25000)]
     """
     if scheme == "blocks":
         length = math.floor(first * n + 1e-9)
@@ -135,8 +123,7 @@ def z_scores(
 ) -> np.ndarray:
     """Return the z of each row's difference of means, given the variances of the two means.
 
-    Two windows without any randomness give NaN where their means agree (nothing to test) and an
-    infinity of the right sign where they do not.
+    Windows without randomness give NaN where their means agree, else an infinity.
     """
     difference = early.mean(axis=1) - late.mean(axis=1)
     scale = np.maximum(np.abs(early).max(axis=1), np.abs(late).max(axis=1))
@@ -286,15 +273,7 @@ def _of_variable(
 def geweke_array(
     series: np.ndarray, pairs: list[tuple[slice, slice]], method: str = "ar"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return z (series, window pair) of the rows of `series`, and which rows have none.
-
-    Examples
-    --------
-    >>> draws = np.vstack([np.ones(100), np.arange(100.0) % 7, np.full(100, np.nan)])
-    >>> z, missing, constant = geweke_array(draws, [(slice(0, 10), slice(50, 100))])
-    >>> missing, constant
-    (array([False, False,  True]), array([ True, False, False]))
-    """
+    """Return z (series, window pair) of the rows of `series`, and which are missing or constant."""
     missing = ~np.isfinite(series).all(axis=1)
     sound = np.ascontiguousarray(series[~missing])
     variance = mean_variance_ar if method == "ar" else _mean_variance_ess

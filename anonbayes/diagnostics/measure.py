@@ -226,9 +226,9 @@ def agreement_p(draws: np.ndarray) -> np.ndarray:
     """p-values of the hypothesis that all chains have the same place and the same spread.
 
     Chain means of the rank-normalised draws, and of the folded ones, as in R-hat, are compared by
-    an F test in which every chain counts as its effective number of draws. That number is itself
-    estimated, which costs degrees of freedom: a tenth of it per chain is left (chosen by
-    simulation: chi-square rejects good slow chains several times too often).
+    an F test in which every chain counts as its effective number of draws; that it is estimated
+    costs degrees of freedom, of which a tenth is left (by simulation: chi-square rejects good slow
+    chains).
     """
     from scipy.stats import f, rankdata  # which take long to load
 

@@ -189,28 +189,16 @@ def predictive_check(
 
 
 class _Shown(NamedTuple):
-    """Rows as arrays, the attributes one after the other.
+    """Rows as arrays, the attributes one after the other; cells as in a sparse matrix."""
 
-    Attributes
-    ----------
-    codes, secret : numpy.ndarray
-        Cell of each row and attribute, and its sensitive value.
-    pointer, value, evidence : numpy.ndarray
-        Values of each cell with their likelihood, as in a sparse matrix.
-    cell_start, value_start : numpy.ndarray
-        Where the cells and the values of an attribute begin.
-    class_of : numpy.ndarray
-        Class that each value is compared in: its cell, where cells do not overlap.
-    """
-
-    codes: Ints
+    codes: Ints  # cell of each row and attribute
     secret: Ints
-    pointer: Ints
+    pointer: Ints  # values of cell y are value[pointer[y]:pointer[y + 1]]
     value: Ints
     evidence: Floats
-    cell_start: Ints
-    value_start: Ints
-    class_of: Ints
+    cell_start: Ints  # where the cells of an attribute begin
+    value_start: Ints  # where its values begin
+    class_of: Ints  # what each value is compared as: its cell, if cells are disjoint
 
     @classmethod
     def of(cls, post: Posterior, rng: np.random.Generator) -> _Shown:

@@ -21,15 +21,7 @@ from anonbayes.estimation.closed_forms import Estimate
 
 
 def flat_labels(name: str, array: xr.DataArray, skip: tuple[str, ...] = ()) -> list[str]:
-    """Return one name per entry of `array`, in C order, leaving out the dimensions in `skip`.
-
-    Examples
-    --------
-    >>> flat_labels("pi_Sex", xr.DataArray([0.3, 0.7], coords={"Sex": ["F", "M"]}))
-    ['pi_Sex[F]', 'pi_Sex[M]']
-    >>> flat_labels("mu", xr.DataArray(1.0))
-    ['mu']
-    """
+    """Return one name per entry of `array`, in C order, leaving out the dimensions in `skip`."""
     dims = [dim for dim in array.dims if dim not in skip]
     if not dims:
         return [name]
@@ -61,8 +53,7 @@ def idata_of(post: Any) -> Any:
 def rank_quantities(table: pd.DataFrame) -> list[str]:
     """Return the quantities that are broken or were tested, the most worrying first.
 
-    Broken ones lead; then real ones by R-hat (one chain: Geweke's z) and categorical ones by Weiß
-    p-value and share of variation between chains take turns.
+    See `DiagnosticReport.worst`.
     """
     broken = table["status"].isin(["not finite", "stuck"])
     sound = table[~broken]
@@ -91,14 +82,7 @@ def _ranking(table: pd.DataFrame, *choices: list[tuple[str, float]]) -> list[str
 
 
 def draws_of(post: Any, quantity: str) -> np.ndarray:
-    """Return the draws (chain, draw) of a quantity by its flat name, as in the report's table.
-
-    Examples
-    --------
-    >>> draws_of(np.arange(24.0).reshape(2, 4, 3), "x[2]")
-    array([[ 2.,  5.,  8., 11.],
-           [14., 17., 20., 23.]])
-    """
+    """Return the draws (chain, draw) of a quantity by its flat name, as in the report's table."""
     groups = compat.groups(idata_of(post))
     known: list[str] = []
     for group in ("posterior", "sample_stats"):

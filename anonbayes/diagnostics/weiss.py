@@ -93,9 +93,8 @@ def count_moves(codes: np.ndarray) -> int:
 def persistence(counts: np.ndarray, length: int, moves: int) -> float:
     """Estimate phi of a DAR(1) chain from all segments together (Deonovic & Smith 2017).
 
-    ``1 + 1/T - (1 - sum_j P_stay(j)) / (1 - sum_j p_j^2)``, at least 0. Where this reaches 1 the
-    variance factor ``(1 + phi) / (1 - phi)`` has no finite value; it is then set to `T`, its limit
-    for a segment of `T` draws that does not move: such a segment counts as one draw.
+    ``1 + 1/T - (1 - sum_j P_stay(j)) / (1 - sum_j p_j^2)``, at least 0. Where it reaches 1, the
+    factor ``(1 + phi) / (1 - phi)`` is set to `T`: a segment that does not move counts as one draw.
     """
     d = counts.shape[0]
     evenness = 1.0
@@ -178,9 +177,8 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Return the p-value of `observed` among chi-squares of simulated chains, and their mean.
 
-    Every simulation runs ``shape[0]`` Markov chains of ``shape[1]`` draws from starts by `shares`.
-    The time spent in a category is geometric, so the work grows with the number of moves, not of
-    draws. The observed value counts as one of the simulated, so the p-value is never zero.
+    ``shape[0]`` Markov chains of ``shape[1]`` draws start by `shares`; times spent in a category
+    are geometric, so that work grows with moves. The observed value counts as one of the simulated.
     """
     d, length = shape
     starts = np.cumsum(shares)
@@ -245,10 +243,7 @@ def dar_transition(shares: np.ndarray, phi: float) -> np.ndarray:
 def weiss_kernel(codes: np.ndarray, n_codes: int, method: int) -> np.ndarray:
     """Test every series of `codes` (series, segment, draw), which is recoded in place.
 
-    Returns
-    -------
-    array (5, series)
-        Statistic, degrees of freedom, phi, number of categories, number of moves.
+    Returns by series: statistic, degrees of freedom, phi, number of categories, number of moves.
     """
     n_series, d, length = codes.shape
     out = np.zeros((5, n_series))
@@ -509,14 +504,7 @@ def weiss_array(
     simulations: int = 1000,
     rng: np.random.Generator | None = None,
 ) -> np.ndarray:
-    """Test each series of `codes` (segment, draw, series); the array form of `weiss`.
-
-    Examples
-    --------
-    >>> halves = np.array([[0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0]])
-    >>> weiss_array(halves[..., None], 2, "hangartner")[:3, 0]
-    array([0., 1., 1.])
-    """
+    """Test each series of `codes` (segment, draw, series); the array form of `weiss`."""
     rng = np.random.default_rng() if rng is None else rng
     return np.concatenate(
         [

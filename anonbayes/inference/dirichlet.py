@@ -72,8 +72,7 @@ def draw_forest(parent, weight, total, g, rng):  # type: ignore[no-untyped-def]
     """Draw the probabilities of all nodes of Dirichlet trees into `g`, given their weights.
 
     Roots have parent -1; parents come before their children. A node's share is its gamma variable
-    over the sum of its siblings', its probability the product of the shares above it. `total` is
-    scratch space.
+    over the sum of its siblings'. `total` is scratch space.
     """
     total[:] = -np.inf
     for v in range(len(parent)):
@@ -107,25 +106,13 @@ def draw_trees(parent, weight, leaf_node, out, rng):  # type: ignore[no-untyped-
 
 
 def to_unconstrained(p: Floats) -> Floats:
-    """Centred log ratios without the last one: PyMC's ``SimplexTransform.forward``.
-
-    Examples
-    --------
-    >>> to_unconstrained(np.array([0.5, 0.25, 0.25])).round(3).tolist()
-    [0.462, -0.231]
-    """
+    """Centred log ratios without the last one: PyMC's ``SimplexTransform.forward``."""
     log_p = np.log(np.maximum(p, np.finfo(float).tiny))
     return log_p[..., :-1] - log_p.mean(axis=-1, keepdims=True)
 
 
 def from_unconstrained(x: Floats) -> Floats:
-    """Inverse of `to_unconstrained`.
-
-    Examples
-    --------
-    >>> from_unconstrained(to_unconstrained(np.array([0.5, 0.25, 0.25]))).round(6).tolist()
-    [0.5, 0.25, 0.25]
-    """
+    """Inverse of `to_unconstrained`."""
     full = np.concatenate([x, -x.sum(axis=-1, keepdims=True)], axis=-1)
     full = np.exp(full - full.max(axis=-1, keepdims=True))
     return full / full.sum(axis=-1, keepdims=True)
@@ -140,18 +127,10 @@ PriorLike = float | npt.ArrayLike | Mapping[Any, Any] | Callable[..., npt.ArrayL
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Hyperparameters of the model, in the shapes in which the model uses them.
+    """Dirichlet weights in the shapes in which the model uses them."""
 
-    Parameters
-    ----------
-    alpha : numpy.ndarray
-        Weights of the sensitive values, shape ``(S,)``.
-    beta : dict of str to numpy.ndarray
-        Per attribute the weights of its values given each sensitive value, shape ``(S, K)``.
-    """
-
-    alpha: Weights
-    beta: Mapping[str, Weights]
+    alpha: Weights  # of the sensitive values, (S,)
+    beta: Mapping[str, Weights]  # of each attribute's values given each sensitive value, (S, K)
 
     @property
     def fingerprint(self) -> str:
@@ -308,15 +287,7 @@ def draw_log_simplexes(
 
 
 def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Floats:
-    """Draw ``Dir(shape)`` for each stretch between bounds; entries stay positive.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> pi = draw_simplexes(np.array([1.0, 2.0, 1e-3, 1e-3]), np.array([0, 2, 4]), rng)
-    >>> bool(np.allclose(np.add.reduceat(pi, [0, 2]), 1)), bool((pi > 0).all())
-    (True, True)
-    """
+    """Draw ``Dir(shape)`` for each stretch between bounds; entries stay positive."""
     log_pi = np.empty(len(shape))
     draw_log_simplexes(shape, bounds, log_pi, rng)
     return np.maximum(np.exp(log_pi), np.finfo(float).tiny)
@@ -332,16 +303,7 @@ ASSIGNMENT = "assignment"
 
 
 def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
-    """Coordinates of the model: each attribute's values as labels.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"Nat": ["M", "J"], "Dis": ["Heart", "Flu"]})
-    >>> coords_of(ab.ReleasedTable.horizontal(frame, "Dis"))["Dis"]
-    ('Flu', 'Heart')
-    """
+    """Coordinates of the model: each attribute's values as labels; reserved names are refused."""
     reserved = (*RESERVED, ASSIGNMENT) if table.scheme == "vertical" else RESERVED
     for name in table.domains:
         if name in reserved:

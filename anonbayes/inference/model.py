@@ -208,33 +208,10 @@ def vertical_model(
 ) -> pm.Model:
     """Build the PyMC model of a vertical release (Groups II, III; MODEL 1.4).
 
-    The model has ``pi_<sensitive>``, ``pi_<attribute>`` given the sensitive value, the released
-    sensitive values, and the hidden ``assignment``: item of the quasi-identifier table that
-    each row of the sensitive table owns, a priori uniform over the permutations inside groups.
-    The assignment is discrete and constrained: sample it with the steps of `vertical.steps`.
-
-    Parameters
-    ----------
-    layout
-        The released table.
-    alpha, beta
-        Dirichlet priors: scalars, or ``(S,)`` and the flat layout of the parameters.
-    attributes, sensitive
-        Names used for variables and dims.
-    coords
-        Labels of the categories by name; codes by default.
-    name
-        Prefix of the variables, as in `pymc.Model`.
-    crossfit
-        Weighted evidence (MODEL 1.9): the model then has ``weight_<attribute>`` instead of
-        ``pi_<attribute>``, on lifts of the groups that each group's fold leaves.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [1], [1], [0]], [0, 1, 0, 1], [0, 2, 4], [2], 2)
-    >>> model = vertical_model(layout, attributes=["sex"], sensitive="disease")
-    >>> [v.name for v in model.free_RVs]
-    ['pi_disease', 'pi_sex', 'assignment']
+    The hidden ``assignment`` is the item that each row of the sensitive table owns, a priori
+    uniform over the permutations inside groups; it is sampled with `anonbayes.steps`. A `crossfit`
+    replaces ``pi_<attribute>`` by ``weight_<attribute>``, on lifts that each group's fold leaves
+    (MODEL 1.9).
     """
     alpha_, beta_ = layout.check_prior(alpha, beta)
     names = list(attributes or (f"attribute_{a}" for a in range(layout.n_attributes)))
@@ -337,8 +314,7 @@ HIDDEN = "HiddenAssignment"
 class AssignmentGuard(BlockedStep):
     """What PyMC picks for an assignment without a step: an error that says how to go on.
 
-    PyMC would take Metropolis on integers, which never proposes a permutation, and the chains
-    would stay where they started.
+    Metropolis on integers, PyMC's choice, never proposes a permutation: chains would stay put.
     """
 
     name = "assignment_guard"
@@ -380,26 +356,8 @@ def add_weights(
 ) -> list[Any]:
     """Add the weights of a horizontal table and the likelihood of its secrets to a model.
 
-    A record that many rows show is one line of a multinomial with as many trials, all of which
-    fall on its secret: that many categorical variables, at the price of one.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        To which they are added.
-    features : Features
-        Of the table's records.
-    names : tuple of str
-        Attributes.
-    sensitive : str
-        Name of the secret.
-    tilts : sequence of tensors
-        What corrections add to the scores of the records, ``(records, S)`` each.
-
-    Returns
-    -------
-    list
-        The weights, one positive variable per attribute.
+    A record that many rows show is one line of a multinomial with as many trials. `tilts` are what
+    corrections add to the scores, ``(records, S)`` each. Returns the weights.
     """
     shape = (len(features.rows), len(names) + 1, len(features.share))
     if np.prod(shape, dtype=float) > MOST_NUMBERS:
@@ -455,8 +413,8 @@ def _add_link(
 ) -> list[Any]:
     """Add the weights of a vertical table, and the likelihood of who owns what given them.
 
-    The lifts that the other folds gave are data (`CrossFit.features`), the pooling is kept. Summed
-    over the assignments this is the likelihood that `cross_fit` maximises.
+    The lifts that the other folds gave are data, the pooling is kept. Summed over the assignments
+    this is the likelihood that `cross_fit` maximises.
     """
     if layout.n_rows * layout.n_secrets > MOST_NUMBERS:
         raise ModelError(

@@ -43,31 +43,7 @@ GENERATORS: dict[str, type[np.random.BitGenerator]] = {
 
 
 class RunStore:
-    """Directory of a run.
-
-    Parameters
-    ----------
-    path : path
-        The directory; made when absent.
-    settings : dict
-        What identifies the run. An existing directory must have been made with the same.
-
-    Raises
-    ------
-    ModelError
-        If the directory holds another run, naming the first setting that differs, or something
-        that is no run.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> _ = RunStore(folder + "/run", {"seed": 1})
-    >>> RunStore(folder + "/run", {"seed": 2})
-    Traceback (most recent call last):
-    ...
-    anonbayes.errors.ModelError: ...holds a run with seed=1, not seed=2...
-    """
+    """Directory of a run, made when absent; one that holds another run, or none, is refused."""
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         self.path = Path(path)
@@ -279,8 +255,8 @@ def run_chains(
 ) -> tuple[list[Recorded], bool]:
     """Run all chains until each has its draws; return them, and whether Ctrl-C stopped them.
 
-    As many run at the same time as `cores` says, or as there are; on a Dask cluster instead of
-    threads with a `client`. Finished draws are kept in `store`, and continued from there.
+    `cores` run at the same time, on a Dask cluster with a `client`. Finished draws are kept in
+    `store`.
     """
     length = Length(draws, tune, thin)
     with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
@@ -446,15 +422,7 @@ def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws
 def rows_to_keep(
     table: ReleasedTable, keep_cleartext: bool | npt.ArrayLike
 ) -> npt.NDArray[np.int64] | None:
-    """Row numbers meant by `keep_cleartext`: all, none, or those listed.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> table = ab.datasets.load("table1_recoded")
-    >>> rows_to_keep(table, [0, 3]), rows_to_keep(table, False)
-    (array([0, 3]), None)
-    """
+    """Row numbers meant by `keep_cleartext`: all, none, or those listed."""
     if keep_cleartext is False:
         return None
     if table.weights is not None:

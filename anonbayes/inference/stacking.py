@@ -76,19 +76,7 @@ def crossfit_draws(
 
     Weights are normal at their mode. Log lifts have the spread that leaving out fold after fold
     shows (`lift_spread`), Student's t for F folds; a population is the margin times its lifts.
-
-    Parameters
-    ----------
-    table : ReleasedTable
-        What was released.
-    taken : Evidenced
-        Its weights and its prior.
-    lifts : iterable of (mean, spread)
-        ``pi_a|s`` of each attribute, ``(S, K)``, and how far lifts are off, ``(folds + 1, S, K)``.
-    size : tuple of int
-        Chains, and draws of each.
-    entropy : int
-        The seed.
+    `lifts` are, by attribute, the mean ``(S, K)`` and the spread ``(folds + 1, S, K)``.
     """
     rng = np.random.default_rng(np.random.SeedSequence(entropy))
     secret = taken.prior.alpha + table.secret_counts
@@ -142,23 +130,7 @@ def redraw(
 ) -> tuple[Draws, Draws, Draws]:
     """Make independent draws again, as they were; see `Posterior.to_netcdf`.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        What was released.
-    taken : Evidenced
-        Evidence and prior of the fit.
-    attrs : mapping
-        Attributes of the posterior: its seed, and sweeps per draw.
-    kept : xarray.Dataset, optional
-        Lifts of a cross-fitted table; without them the posterior is exact.
-    chains, draws : int
-        How many there were.
-
-    Returns
-    -------
-    tuple of dict
-        Draws, statistics and averages, as `stack_chains` gives them.
+    `attrs` are those of the posterior; without `kept`, lifts of a cross-fitted table, it is exact.
     """
     entropy = int(attrs["entropy"])
     if kept is not None:

@@ -116,10 +116,10 @@ class KeptDraws:
 
     @cached_property
     def ownership(self) -> list[sparse.csr_array]:
-        """Vertical tables: ``P(item belongs to sensitive value s)``, one matrix per batch.
+        """Vertical tables: ``P(item belongs to sensitive value s)``, ``(N, S)``, by batch.
 
-        Each matrix has shape ``(N, S)``: the average, over a stretch of one chain, of the
-        conditional probabilities (Rao-Blackwell, MODEL 1.4).
+        The average, over a stretch of one chain, of conditional probabilities (Rao-Blackwell, MODEL
+        1.4).
         """
         if self.table.scheme != "vertical":
             raise ModelError("Only in a vertical table is it hidden who owns which values.")

@@ -183,43 +183,23 @@ def dense_features(f, out):  # type: ignore[no-untyped-def]
 def fold_spread(lifts: Floats) -> Floats:
     """Spread of log lifts over the folds, so that normal mixtures of it have their error.
 
-    Each fold's lifts were learned without it. By the jackknife the covariance of lifts learned from
-    all rows is ``(F - 1) / F sum_f d_f d_f'``, with ``d_f`` their distance to the mean: that of
-    ``sum_f z_f fold_spread(lifts)[f]`` with independent normal ``z``.
-
-    Examples
-    --------
-    >>> fold_spread(np.array([[1.0], [3.0]])).round(3).tolist()
-    [[-0.707], [0.707]]
+    By the jackknife lifts learned from all rows have the covariance ``(F - 1) / F sum_f d_f d_f'``,
+    with ``d_f`` the distance of those learned without fold f to the mean: that of ``sum_f z_f
+    fold_spread(lifts)[f]`` with independent normal ``z``.
     """
     return np.asarray(np.sqrt((len(lifts) - 1) / len(lifts)) * (lifts - lifts.mean(axis=0)))
 
 
 def fold_error(estimates: Floats) -> Floats:
-    """Jackknife error of an estimate, from those without one fold after the other (in rows).
-
-    Examples
-    --------
-    >>> fold_error(np.array([[1.0], [3.0]])).tolist()
-    [1.0]
-    """
+    """Jackknife error of an estimate, from those without one fold after the other (in rows)."""
     return np.sqrt((fold_spread(estimates) ** 2).sum(axis=0))
 
 
 def lift_spread(lifts: Floats, pooling: float, rows: Floats) -> Floats:
     """What draws of log lifts need: `fold_spread`, and the error that pooling leaves, as last row.
 
-    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa`` is its prior's:
-    that adds ``kappa / (kappa + c)^2`` to what folds show.
-
-    Parameters
-    ----------
-    lifts : numpy.ndarray
-        Log lifts by fold.
-    pooling : float
-        ``kappa``.
-    rows : numpy.ndarray
-        ``n_s m(k)``, the rows of each value if it told nothing.
+    The lift of ``c`` rows has the information ``kappa + c``, of which ``kappa``, the `pooling`, is
+    its prior's: that adds ``kappa / (kappa + c)^2``. `rows` are ``n_s m(k)``.
     """
     information = np.exp(lifts.mean(axis=0)) * (pooling + rows)
     doubt = np.sqrt(pooling) / np.maximum(information, pooling)
@@ -231,13 +211,6 @@ def unsettled(precision: Floats, spread: float) -> Floats:
 
     Were its centre drawn, too, the prior would add ``H^-1 P H^-1`` to the covariance of the mode.
     What it would add if the other weights were known is taken off, as far as the data settle it.
-
-    Examples
-    --------
-    >>> unsettled(np.array([[104.0, 100.0], [100.0, 104.0]]), 0.5).round(3).tolist()
-    [0.353, 0.353]
-    >>> unsettled(np.array([[4.0]]), 0.5).tolist()  # nothing but the prior
-    [0.5]
     """
     alone = np.diag(precision)
     known = 1.0 - np.minimum(spread**-2.0 / alone, 1.0) ** 2
@@ -252,19 +225,7 @@ MOST_NATS = 60.0
 def tempered_fit(own: Floats, common: Floats, weight: float) -> Floats:
     """``P(knowledge | cell, s)`` with one attribute's weight: ``own^eta common^(1 - eta)``.
 
-    Parameters
-    ----------
-    own : numpy.ndarray
-        ``pi_a|s(known and y) / pi_a|s(y)``, secrets along the last axis.
-    common : numpy.ndarray
-        The same of the marginal ``m_a``, shape up to the last axis.
-    weight : float
-        ``eta_a``.
-
-    Examples
-    --------
-    >>> tempered_fit(np.array([[0.5, 0.1]]), np.array([0.2]), 0.0).round(3).tolist()
-    [[0.2, 0.2]]
+    `own` is ``pi_a|s(known and y) / pi_a|s(y)``, secrets last; `common` the same of the margin.
     """
     seen = own > 0
     log_own = np.log(np.where(seen, own, 1.0))
@@ -280,24 +241,8 @@ def weighted_joint(
 ) -> Scaled:
     """``p(s, r)`` with weighted evidence: the product model's ``p(r)`` times ``softmax(L)``.
 
+    `known` are ``P(known | s)`` by attribute, ``(records, S)``, as is `tilt`, the corrections.
     Weights of one give the product model itself; None leaves it untouched, to the last bit.
-
-    Parameters
-    ----------
-    share : numpy.ndarray
-        ``pi_S``, shape ``(S,)``.
-    known : list of numpy.ndarray
-        Per attribute ``P(known | s)``, shape ``(records, S)``.
-    weights : numpy.ndarray, optional
-        ``eta``.
-    tilt : numpy.ndarray, optional
-        Corrections of each record, shape ``(records, S)``; see `record_tilts`.
-
-    Examples
-    --------
-    >>> known = [np.array([[0.5, 0.25]])]
-    >>> weighted_joint(np.array([0.5, 0.5]), known, np.array([0.0])).number.tolist()
-    [[0.1875, 0.1875]]
     """
     product = Scaled.product(np.tile(share, (len(known[0]) if known else 1, 1)), known)
     if weights is None:
@@ -325,24 +270,10 @@ def record_tilts(
     known: Sequence[sparse.csr_array],
     codes: Ints,
 ) -> Floats | None:
-    """Corrections of what is known of records, summed over attributes, shape ``(records, S)``.
+    """Corrections ``c_a(k, s)`` of what is known of records, summed up: ``(records, S)``.
 
-    Parameters
-    ----------
-    corrections : sequence of numpy.ndarray, optional
-        ``c_a(k, s)`` of each attribute, ``(S, K_a)``.
-    share, means : numpy.ndarray, sequence of numpy.ndarray
-        ``pi_S`` and ``pi_a|s``, whose marginal averages over values that are not known apart.
-    known, codes
-        Distinct pieces of knowledge about each attribute, ``(pieces, K_a)``, and that of each
-        record.
-
-    Examples
-    --------
-    >>> c, even = [np.array([[0.2, 0.4], [0.0, 0.0]])], np.full((2, 2), 0.5)
-    >>> known = [sparse.csr_array(np.array([[1.0, 0.0], [1.0, 1.0]]))]
-    >>> record_tilts(c, np.array([0.5, 0.5]), [even], known, np.array([[0], [1]])).round(1).tolist()
-    [[0.2, 0.0], [0.3, 0.0]]
+    `known` are distinct pieces of knowledge by attribute, ``(pieces, K_a)``, `codes` those of the
+    records. Values that are not known apart are averaged by the marginals of ``pi``.
     """
     if corrections is None:
         return None

@@ -68,49 +68,20 @@ TINY = np.finfo(float).tiny
 
 
 class CellRates(NamedTuple):
-    """How often a value that fits a cell is released as that cell.
+    """How often a value that fits a cell is released as that cell."""
 
-    Attributes
-    ----------
-    rate : numpy.ndarray
-        ``c_y``: a value k is released as y with probability ``c_y E_y(k)``, whichever k it is.
-    others : bool
-        Whether some value would now and then be released as a cell that the table does not have.
-    """
-
-    rate: Floats
-    others: bool
+    rate: Floats  # c_y: a value k is released as y with probability c_y E_y(k)
+    others: bool  # whether a value would sometimes show as a cell the table lacks
 
 
 def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
     """Find the mechanism under which cells are what the likelihood takes them for.
 
-    That a cell tells no more than its members (MODEL 1.1) is coarsening at random: which of the
-    values in it is the true one does not change the probability ``c_y`` of the cell. Reports of a
-    channel, and cells that do not overlap, have ``c_y = 1``. Where cells overlap, ``c_y`` is such
-    that the cells are as frequent as they are: ``n_y / (n p(y))`` at the distribution ``p`` under
-    which they are most likely. It multiplies the likelihood by a constant; predictions need it.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        The distinct cells.
-    counts : numpy.ndarray
-        Rows of each.
-
-    References
-    ----------
-    R. D. Gill, M. J. van der Laan, J. M. Robins (1997). Coarsening at random: characterizations,
-    conjectures, counter-examples. Proc. First Seattle Symposium in Biostatistics.
-
-    Examples
-    --------
-    Of two people with a 1, one is shown as a 1, and one as "1 or 2", as is the one with a 2.
-
-    >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", [1, 2]), [[0], [0, 1]], ["1", "{1, 2}"])
-    >>> cell_rates(cells, np.array([1, 2])).rate.round(3).tolist()
-    [0.333, 0.667]
+    That a cell tells no more than its members (MODEL 1.1) is coarsening at random (Gill, van der
+    Laan, Robins 1997): which of them is true does not change the probability ``c_y`` of the cell.
+    It is 1 for reports and disjoint cells; overlapping cells are as frequent as they are with ``n_y
+    / (n p(y))`` at the most likely distribution ``p``. A constant of the likelihood, which
+    predictions need.
     """
     covered = np.asarray(evidence.matrix.sum(axis=0)).ravel()
     if covered.max() <= 1.0 + NEGLIGIBLE:
@@ -264,8 +235,7 @@ def _corrections(post: Posterior, name: str) -> Floats:
 def _weighted_rows(post: Posterior, record: Ints) -> tuple[Features, Ints, Ints]:
     """Features to which the weights belong, their cells, and the line of each row in them.
 
-    Cells that cross were cross-fitted: a record has a line in each fold that it was dealt into, and
-    its rows, which are all alike, are dealt out in their order.
+    Of cells that cross a record has a line in each fold, into which its rows are dealt in order.
     """
     if not (post.pooled and has_crossing_sets(post.table)):
         features = Features.of(post.table, post.prior)
@@ -389,24 +359,12 @@ def _log_prior(post: Posterior) -> dict[str, Floats]:
 
 
 class CellCounts(NamedTuple):
-    """Cells of one attribute as `build_model` counts them.
+    """Cells of one attribute as `build_model` counts them."""
 
-    Attributes
-    ----------
-    dim : str
-        Name of their dimension.
-    labels : list of str
-        The cells, those that the table does not show last and together.
-    matrix : numpy.ndarray
-        Probability that a value is released as each, ``(cells, K)``.
-    counts : numpy.ndarray
-        Rows by secret, ``(S, cells)``.
-    """
-
-    dim: str
-    labels: list[str]
-    matrix: Floats
-    counts: Ints
+    dim: str  # name of their dimension
+    labels: list[str]  # the cells; those that the table does not show last and together
+    matrix: Floats  # probability that a value is released as each, (cells, K)
+    counts: Ints  # rows by secret, (S, cells)
 
 
 def counted(table: ReleasedTable, name: str) -> CellCounts:
@@ -432,8 +390,7 @@ def _unlike(name: str, taken: Collection[str]) -> str:
 def observed_data(table: ReleasedTable) -> xr.Dataset:
     """What was released, in the form and under the names of `build_model`'s variables.
 
-    Counts of the cells of each attribute by secret; of a vertical table the codes row by row. Of
-    secrets behind a channel, counts of their reports.
+    Counts of cells by secret, or of reports; of a vertical table the codes row by row.
     """
     secret = table.sensitive
     if table.scheme == "vertical":
@@ -514,13 +471,7 @@ def _normal(p: Floats) -> Floats:
 
 
 def draw_codes(p: Floats, line: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a code from the distribution in row ``line[j]`` of `p`, for every j.
-
-    Examples
-    --------
-    >>> draw_codes(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1]), np.random.default_rng(1))
-    array([1, 0])
-    """
+    """Draw a code from the distribution in row ``line[j]`` of `p`, for every j."""
     below = np.cumsum(p, axis=-1)
     drawn = rng.random(np.shape(line)) * below[line, -1]
     out = np.empty(np.shape(line), dtype=np.int64)

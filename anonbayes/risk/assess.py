@@ -68,8 +68,7 @@ def threats_of(
 ) -> tuple[RecordThreats, Replicates]:
     """Threats of every pair, a block of records at a time so that batches fit into memory.
 
-    With a client the blocks are tasks of a Dask cluster. What is found of a record does not depend
-    on the others in its block, to the last bit.
+    Blocks are tasks of a Dask cluster with a client; no record depends on the others in its block.
     """
     shared = _Question(post, truth.victims, gain, kind)
     blocks = _blocks(shared, truth, 1 if client is None else BLOCKS_PER_SLOT * slots(client))

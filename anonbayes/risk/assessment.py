@@ -516,13 +516,7 @@ class RiskAssessment:
 
 
 def weight_name(columns: Collection[str]) -> str:
-    """Return a name for a column of weights that is none of these columns.
-
-    Examples
-    --------
-    >>> weight_name(["height", "weight"])
-    'weight_'
-    """
+    """Return a name for a column of weights that is none of these columns."""
     name = WEIGHT
     while name in columns:
         name += "_"

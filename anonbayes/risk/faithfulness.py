@@ -228,28 +228,18 @@ MOST_DRAWS = 2000
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """Total variation between what the cleartext and what the release teach.
+    """Total variation ``TV(p_I, p_L)`` between what the cleartext and what the release teach.
 
-    Attributes
-    ----------
-    tv : float
-        ``TV(p_I, p_L)``: a sum when `samples` is 0; else the average of ``(1 - p_L/p_I)+`` over
-        draws of ``p_I``, whose expectation is the same and whose terms lie between 0 and 1.
-    tv_error : float
-        Its standard error: of the draws of ``p_I`` and of the posterior's draws.
-    etv, etv_error : float
-        Groups (21), the average of ``|1 - p_L/p_I| / 2`` over the same draws, and its error. Half
-        of the distance lies where ``p_L > p_I``, where draws of ``p_I`` seldom fall; so it is
-        mostly too small, and now and then far too large. Equal to `tv` where that is exact.
-    samples : int
-        Number of draws of ``p_I``; 0 when all secrets and records were listed.
+    `tv` is a sum, or the average of ``(1 - p_L/p_I)+`` over draws of ``p_I``; `etv` (Groups (21))
+    that of ``|1 - p_L/p_I| / 2``, mostly too small and now and then far too large, as half of the
+    distance lies where ``p_L > p_I``, where draws seldom fall. Errors are those of all draws.
     """
 
     tv: float
     tv_error: float
     etv: float
     etv_error: float
-    samples: int
+    samples: int  # draws of p_I; 0 where all secrets and records were listed
 
     @property
     def rf(self) -> float:

@@ -127,49 +127,20 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a release.
+    """One measure of a release."""
 
-    Attributes
-    ----------
-    name : str
-        As in ``RiskAssessment.summary``.
-    title : str
-        A few words for a heading.
-    kind : {"share", "count", "factor", "nats", "number"}
-        How it is shown.
-    group : str
-        Heading of the report, one of `GROUPS`.
-    sentence : str
-        What it means.
-    of : callable
-        Computes it from an `Evaluation`.
-    beliefs : str
-        Letters of the beliefs that enter; the error of simulation is computed where A or L do.
-    stated : bool
-        Whether the probabilities themselves enter, so that a belief that is surer than right
-        misleads.
-    error : callable, optional
-        Its error of simulation, where that is not to be found by replicates.
-    limit : str, optional
-        Name of the setting for its largest acceptable value.
-    subject : str, optional
-        What the limit is about, at the beginning of a sentence; "The " and the title by default.
-    is_threat : bool
-        Whether releases may be compared by it: the smaller, the better.
-    """
-
-    name: str
-    title: str
-    kind: str
-    group: str
-    sentence: str
+    name: str  # as in RiskAssessment.summary
+    title: str  # a few words for a heading
+    kind: str  # how it is shown: share, count, factor, nats, number
+    group: str  # heading of the report, one of GROUPS
+    sentence: str  # what it means
     of: Callable[[Evaluation], float]
-    beliefs: str = ""
-    stated: bool = False
-    error: Callable[[Evaluation], float] | None = None
-    limit: str | None = None
-    subject: str = ""
-    is_threat: bool = False
+    beliefs: str = ""  # letters of those that enter; A and L are simulated
+    stated: bool = False  # probabilities enter: a belief surer than right misleads
+    error: Callable[[Evaluation], float] | None = None  # where replicates do not find it
+    limit: str | None = None  # setting for its largest acceptable value
+    subject: str = ""  # of a sentence on the limit; "The " and title by default
+    is_threat: bool = False  # releases may be compared by it: the smaller, the better
 
     def show(self, value: float) -> str:
         """Return the value as people read it."""

@@ -189,8 +189,8 @@ def exact_victims(
 ) -> Victims:
     """Victims of whom every attribute is known, from value codes; no text is parsed.
 
-    `knowledge` is called with the domain and the codes of an attribute, and says what is known
-    instead, if anything: for each row a row of a matrix ``P(what is known | value)``.
+    `knowledge` is called with domain and codes of an attribute, and says what is known instead, if
+    anything: for each row a row of a matrix ``P(what is known | value)``.
     """
     known, weights = [], []
     for code, name in zip(codes, table.attributes, strict=True):

@@ -123,29 +123,9 @@ def privacy_models(
 ) -> dict[str, float]:
     """Which parameters of the usual privacy models a release satisfies, beside k and l.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        A release whose sensitive values are known.
-    population : pandas.DataFrame, optional
-        The attributes of everybody among whom the people of the table are, for delta-presence.
-
-    Returns
-    -------
-    dict
-        ``entropy_l``: the least ``exp`` of the entropy of the sensitive values in a group;
-        ``recursive_c``: the least c of recursive (c, 2)-diversity, infinite where a group shows one
-        value; ``t``: the largest distance between the values of a group and those of the table, by
-        the steps between ordered numbers, else by total variation; ``delta_low`` and
-        ``delta_high`` with a population: between which shares of the people who fit a group are in
-        the table.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> found = privacy_models(ab.datasets.load("table1_recoded"))
-    >>> {name: round(value, 3) for name, value in found.items()}
-    {'entropy_l': 2.0, 'recursive_c': 1.0, 't': 0.75}
+    The least ``exp`` of the entropy of a group (``entropy_l``), the least c of recursive (c,
+    2)-diversity, t by the steps between ordered numbers or else total variation; with a
+    `population` delta-presence: which shares of those who fit a group are in the table.
     """
     if not table.secrets_known:
         raise AnonbayesError("The sensitive values are randomized: no group shows them.")
@@ -187,16 +167,7 @@ def syntactic_risks(
     """Both ways of looking side by side: whose row is found, and whose secret is guessed.
 
     Where cells overlap, a person may fit rows of several classes, which the usual prosecutor does
-    not see; a line of its own counts all rows that a person could own. The averages of random
-    worlds, learner and attacker are the shares of rows guessed right.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> found = syntactic_risks(post.assess(ab.datasets.load("table1")))
-    >>> found.loc[["prosecutor", "random worlds"], "average"].tolist()
-    [0.5, 0.5]
+    not see; a line of its own counts all rows that a person could own.
     """
     table = risk.post.table
     if population is None and threshold == risk.reidentification.threshold:

@@ -38,11 +38,10 @@ BELIEFS = {"L": "learner", "A": "attacker", "RW": "random_worlds", "I": "ideal"}
 class Gain:
     """Decision problem of whoever wants to know a secret (Groups Sec. IV, with any gain).
 
-    Whoever holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``; without
-    a matrix, the acts are guesses. The act that a victim with secret s has to fear is
-    ``target[s]``, that of the largest gain, or -1 where nothing is at stake. A row is threatened
-    when its target is taken; its threat level is the expected gain of its target. Beliefs are
-    scored by the question which ``answer`` is true; without one, by the secret itself.
+    Who holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``; without a
+    matrix, acts are guesses. A victim with secret s has to fear ``target[s]``, the act of the
+    largest gain, or -1; a row is threatened when it is taken, its threat level is the act's
+    expected gain. Beliefs are scored by which ``answer`` is true, without one by the secret itself.
     """
 
     matrix: Floats | None
@@ -52,11 +51,7 @@ class Gain:
     answer: Ints | None = None
 
     def expected(self, belief: Floats) -> Floats:
-        """Expected gain of every act under beliefs ``(..., S)``.
-
-        Summed one secret after the other: the product of matrices would round differently for
-        different numbers of beliefs, and a row's threat must not depend on its neighbours.
-        """
+        """Expected gain of every act under beliefs ``(..., S)``, rounded alike however many."""
         if self.matrix is None:
             return belief
         out = np.zeros((*belief.shape[:-1], len(self.matrix)))
@@ -71,14 +66,7 @@ def read_gain(
     harm: Iterable[Any] | None = None,
     gain: pd.DataFrame | npt.ArrayLike | None = None,
 ) -> Gain:
-    """Build the decision problem from a set of harmful values or a matrix of gains.
-
-    Examples
-    --------
-    >>> gain = read_gain(Domain("Dis", ["Flu", "HIV", "Cancer"]), harm={"HIV", "Cancer"})
-    >>> gain.expected(np.array([0.4, 0.35, 0.25])).round(2).tolist(), gain.target.tolist()
-    ([0.6, 0.4], [-1, 0, 0])
-    """
+    """Build the decision problem from a set of harmful values or a matrix of gains."""
     size = len(domain)
     if harm is not None and gain is not None:
         raise AnonbayesError("Give harm= or gain=, not both.")
@@ -145,20 +133,17 @@ TIE = 1e-9
 class PairThreats:
     """Threat under one belief q, and how good the belief is, pair by pair.
 
-    `level` is ``q(s)``, NaN where nothing is at stake; `threatened` the probability that the row
-    is: 1, 0, or one over the number of acts that tie, since ties are broken at random; `secret`
-    that of the exact secret. `truth` is the probability of the true answer to the question that
-    beliefs are scored by, `stated` that of the most likely one, `right` the probability that this
-    one is true, `brier` is ``sum_c (q(c) - 1[c is true])^2``.
+    `truth` is the probability of the true answer, `stated` that of the most likely one, `right` the
+    probability that this one is true (ties are broken at random).
     """
 
-    level: Floats
-    threatened: Floats
-    secret: Floats
+    level: Floats  # q(s); NaN where nothing is at stake
+    threatened: Floats  # probability that the row is: 1, 0, or one over the acts that tie
+    secret: Floats  # probability of the exact secret
     truth: Floats
     stated: Floats
     right: Floats
-    brier: Floats
+    brier: Floats  # sum_c (q(c) - 1[c is true])^2
 
 
 Threats = dict[str, PairThreats]
@@ -166,16 +151,7 @@ Threats = dict[str, PairThreats]
 
 
 def pair_threats(belief: Floats, record: Ints, secret: Ints, gain: Gain) -> PairThreats:
-    """Threat level and whether the row is threatened, for pairs of a record and a secret.
-
-    Examples
-    --------
-    >>> guess = read_gain(Domain("Dis", ["Flu", "Heart", "HIV"]))
-    >>> q = np.array([[0.4, 0.4, 0.2]])
-    >>> pairs = pair_threats(q, np.array([0, 0]), np.array([0, 2]), guess)
-    >>> pairs.threatened.tolist(), pairs.level.tolist(), pairs.brier.round(6).tolist()
-    ([0.5, 0.0], [0.4, 0.2], [0.56, 0.96])
-    """
+    """Threat level and whether the row is threatened, for pairs of a record and a secret."""
     value = gain.expected(belief)
     threatened, level = _best(value, record, gain.target[secret])
     if gain.matrix is None:
@@ -241,13 +217,7 @@ class Replicates:
 
 
 def weighted_quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> list[float]:
-    """Smallest values with at least the share `at` of the weight at or below them.
-
-    Examples
-    --------
-    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0]), (0.25, 0.5, 1.0))
-    [1.0, 2.0, 3.0]
-    """
+    """Smallest values with at least the share `at` of the weight at or below them."""
     if not len(values):
         return [np.nan] * len(at)
     order = np.argsort(values)
@@ -258,13 +228,7 @@ def weighted_quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) ->
 
 
 def weighted_skewness(values: Floats, weight: Floats) -> float:
-    """Third standardised moment, the gamma of the paper's Figures 2 and 3; NaN if all are equal.
-
-    Examples
-    --------
-    >>> round(weighted_skewness(np.array([0.0, 1.0]), np.array([3.0, 1.0])), 4)
-    1.1547
-    """
+    """Third standardised moment, the gamma of the paper's Figures 2 and 3; NaN if all are equal."""
     if not len(values):
         return np.nan
     centred = values - np.average(values, weights=weight)
@@ -307,18 +271,7 @@ def replicate_weights(n_batches: int, n_chains: int, replicates: int = REPLICATE
 
 
 def replicate_error(values: Floats, n_batches: int, n_chains: int) -> Floats:
-    """Standard error from the values of a statistic under the `replicate_weights`.
-
-    Examples
-    --------
-    For an average it is near the usual standard error.
-
-    >>> batches = np.random.default_rng(0).normal(size=20)
-    >>> again = replicate_weights(20, 1, 1000) @ batches
-    >>> ratio = replicate_error(again, 20, 1) / (batches.std(ddof=1) / np.sqrt(20))
-    >>> bool(abs(ratio - 1) < 0.1)
-    True
-    """
+    """Standard error from the values of a statistic under the `replicate_weights`."""
     chains = _chains(n_batches, n_chains)
     half = len(values) // 2 if chains else len(values)
     error = _spread(values[:half], n_batches)
@@ -326,14 +279,7 @@ def replicate_error(values: Floats, n_batches: int, n_chains: int) -> Floats:
 
 
 def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
-    """Merge neighbouring batches of the same chains until both sets have the same number.
-
-    Examples
-    --------
-    >>> one, two = matched(np.arange(8.0), np.arange(4.0), 2)
-    >>> one.tolist(), two.tolist()
-    ([0.5, 2.5, 4.5, 6.5], [0.0, 1.0, 2.0, 3.0])
-    """
+    """Merge neighbouring batches of the same chains until both sets have the same number."""
     n = n_chains * math.gcd(len(one) // n_chains, len(two) // n_chains)
     merged = [b.reshape(n, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
     return merged[0], merged[1]
@@ -377,13 +323,7 @@ Z = 1.959963984540054
 
 
 def log_loss(truth: Floats) -> Floats:
-    """Log loss of each person, from the probability of the truth.
-
-    Examples
-    --------
-    >>> log_loss(np.array([1.0, 0.5, 0.0])).round(3).tolist()
-    [-0.0, 0.693, 9.21]
-    """
+    """Log loss of each person, from the probability of the truth."""
     return np.asarray(-np.log(np.maximum(truth, FLOOR)))
 
 
@@ -446,8 +386,7 @@ def mean_scores(pairs: PairThreats, people: Ints) -> Floats:
 def _terms(pairs: PairThreats, people: Ints) -> Floats:
     """What each pair contributes to every score, shape ``(scores, pairs)``.
 
-    The gap of a bin keeps its sign when a few people more or less are looked at, so the error is
-    an average of signed gaps.
+    The gap of a bin keeps its sign when a few people more or less are looked at.
     """
     bins = _Bins.of(pairs, people)
     sign = np.sign(bins.stated - bins.right)[bins.bin]

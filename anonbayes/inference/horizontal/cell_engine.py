@@ -52,15 +52,7 @@ __all__ = [
 
 
 class Record(NamedTuple):
-    """What sweeps leave behind.
-
-    Attributes
-    ----------
-    secret, pi, log_likelihood : numpy.ndarray
-        One line per sweep.
-    fit : numpy.ndarray
-        Sum over the sweeps of what urns give for beliefs; see `record_urn`.
-    """
+    """What sweeps leave behind, one line per sweep; `fit` adds up what urns give (`record_urn`)."""
 
     secret: Floats
     pi: Floats
@@ -255,24 +247,10 @@ def sweeps(
     first: bool,
     rng: np.random.Generator,
 ) -> None:
-    """Run n sweeps from ``(pi_secret, pi)``, in place, and record every one.
+    """Run n sweeps from ``(pi_secret, pi)``, in place, and record every one in `kept`.
 
-    Parameters
-    ----------
-    n : int
-        How many.
-    pi_secret, pi : array
-        Where the chain is; flat, as described in `CellArrays`.
-    alpha, beta : array
-        Prior weights in the same shapes.
-    d, urns, work
-        The table, its attributes with small weights, and space to work in.
-    kept : Record
-        Is filled.
-    first : bool
-        Whether to begin from the data: urns are filled whatever `pi` says of them.
-    rng : numpy.random.Generator
-        Source.
+    `pi` and `beta` are flat, as in `CellArrays`. The `first` sweep of a chain begins from the data:
+    urns are filled whatever `pi` says of them.
     """
     n_secrets = len(pi_secret)
     latent = len(d.record_count) > 0
@@ -346,39 +324,17 @@ def sweeps(
 
 @dataclass(frozen=True, eq=False)
 class HiddenRows:
-    """Rows whose hidden values are wanted.
+    """Rows whose hidden values are wanted: independent, given the distributions (MODEL 1.4).
 
-    Given the distributions, the rows of a horizontal table are independent of one another, so any
-    choice of them can be drawn on its own (MODEL 1.4).
-
-    Attributes
-    ----------
-    layout : HorizontalLayout
-        Of the table.
-    dtypes : dict
-        What is drawn, ``cleartext_<attribute>``, and the smallest integer type that holds its
-        codes; the sensitive value is among it when it was released through a channel.
-    cells, secret, secret_cells : numpy.ndarray
-        The rows' cells, their sensitive values (-1 where latent) and sensitive cells.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "C"], "Dis": ["Heart", "Flu"]})
-    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
-    >>> rows = HiddenRows.of(table, HorizontalLayout.of(table), np.arange(2))
-    >>> pi_secret, pi = np.full((5, 2), 1 / 2), np.full((5, 6), 1 / 3)
-    >>> drawn = rows.draw(pi_secret, pi, np.random.default_rng(1))["cleartext_Nat"]
-    >>> table.domains["Nat"].labels, drawn.tolist()
-    (('C', 'J', 'M'), [[2, 0], [1, 0], [1, 0], [2, 0], [2, 0]])
+    `dtypes` names what is drawn, ``cleartext_<attribute>``, and the smallest integer type for it;
+    the sensitive value is among it when it was released through a channel.
     """
 
     layout: HorizontalLayout
     dtypes: dict[str, np.dtype[Any]]
-    cells: Ints
-    secret: Ints
-    secret_cells: Ints
+    cells: Ints  # of the rows, (rows, attributes)
+    secret: Ints  # sensitive values, -1 where latent
+    secret_cells: Ints  # sensitive cells
 
     @classmethod
     def of(cls, table: ReleasedTable, layout: HorizontalLayout, rows: Ints) -> HiddenRows:
@@ -403,22 +359,7 @@ class HiddenRows:
     def draw(
         self, pi_secret: Floats, pi: Floats, rng: np.random.Generator
     ) -> dict[str, npt.NDArray[Any]]:
-        """Draw the rows' values once for each given pair of distributions.
-
-        Parameters
-        ----------
-        pi_secret : ndarray, shape (draws, S)
-            Distribution of the sensitive value.
-        pi : ndarray, shape (draws, length)
-            Distributions of the attributes, flat as in the layout.
-        rng : numpy.random.Generator
-            Source.
-
-        Returns
-        -------
-        dict of ndarray
-            Codes of shape (draws, rows), with names and types as in `dtypes`.
-        """
+        """Codes ``(draws, rows)`` of the rows' values given ``(draws, S)`` and flat ``pi``."""
         widest = max(self.dtypes.values(), key=lambda dtype: dtype.itemsize)
         # One column more than attributes: the sensitive value.
         codes = np.empty((len(pi), len(self.layout.names) + 1, len(self.secret)), dtype=widest)
@@ -486,18 +427,9 @@ BLOCK = 50
 
 
 class HorizontalEngine:
-    """Draws ``pi`` of a horizontal table, and hidden rows on request.
+    """Draws ``pi`` of a horizontal table, and hidden values of `rows` as ``cleartext_<attribute>``.
 
-    Parameters
-    ----------
-    table : ReleasedTable
-        A horizontal table.
-    prior : Prior
-        Its prior.
-    collapse : bool
-        Whether to integrate out the cells that fit into a tree.
-    rows : array of int, optional
-        Rows whose hidden values are drawn along, as ``cleartext_<attribute>``.
+    With `collapse` cells that fit into a tree are integrated out.
     """
 
     n_generators = 2  # the second one draws hidden rows, so that asking for them changes no pi

@@ -22,49 +22,27 @@ class CellArrays(NamedTuple):
     """What the kernels need, numbered through over all attributes.
 
     Distributions are flat: ``pi_a|s(k)`` stands at ``start[a] + s * sizes[a] + k``. Cell c has the
-    possible values ``values[pointer[c]:pointer[c + 1]]`` with likelihoods ``likelihood[...]``.
-
-    Attributes
-    ----------
-    sizes, start : numpy.ndarray
-        Domain size of each attribute, and where its block begins in a flat vector.
-    attribute, pointer, values, likelihood : numpy.ndarray
-        The distinct cells of all attributes.
-    node_start, node_parent, leaf_node : numpy.ndarray
-        Cell trees of all attributes: the first node (root) of each, the parent of each node, and
-        the node of value k of attribute a at ``leaf_node[first_leaf[a] + k]``.
-    first_leaf : numpy.ndarray
-        See `leaf_node`.
-    cell_node : numpy.ndarray
-        Node of each cell, or -1 for cells that cross the tree and must be drawn.
-    own : numpy.ndarray
-        Rows whose cell is that node, shape ``(S, nodes)``; zero where secrets are latent.
-    crossing : numpy.ndarray
-        Columns cell, s, n: rows whose cell crosses the tree.
-    secret_base : numpy.ndarray
-        Number of rows per sensitive value; zero where it is latent.
-    record_cells, record_secret, record_count, secret_likelihood : numpy.ndarray
-        Distinct records and ``E_z(s)`` of their sensitive cells; empty when secrets are known.
+    values ``values[pointer[c]:pointer[c + 1]]`` with likelihoods ``likelihood[...]``.
     """
 
-    sizes: Ints
-    start: Ints
-    attribute: Ints
+    sizes: Ints  # of each attribute's domain
+    start: Ints  # where an attribute's block begins in a flat vector
+    attribute: Ints  # of each distinct cell
     pointer: Ints
     values: Ints
     likelihood: Floats
-    node_start: Ints
-    node_parent: Ints
-    leaf_node: Ints
+    node_start: Ints  # first node (root) of each attribute's tree
+    node_parent: Ints  # of each node of all trees
+    leaf_node: Ints  # value k of attribute a is leaf_node[first_leaf[a] + k]
     first_leaf: Ints
-    cell_node: Ints
-    own: Floats
-    crossing: Ints
-    secret_base: Floats
-    record_cells: Ints
+    cell_node: Ints  # node of each cell; -1 for cells that cross the tree and are drawn
+    own: Floats  # rows whose cell is that node, (S, nodes); zero where secrets are latent
+    crossing: Ints  # columns cell, s, n: rows whose cell crosses the tree
+    secret_base: Floats  # rows per sensitive value; zero where it is latent
+    record_cells: Ints  # of the distinct records; empty where secrets are known, as below
     record_secret: Ints
     record_count: Ints
-    secret_likelihood: Floats
+    secret_likelihood: Floats  # E_z(s) of the sensitive cells
 
 
 Arrays = CellArrays  # what compiled code on disk may still call it: Numba looks before it compares
@@ -74,17 +52,8 @@ Arrays = CellArrays  # what compiled code on disk may still call it: Numba looks
 class HorizontalLayout:
     """A horizontal table as arrays, with the sufficient statistics of MODEL 1.2.
 
-    Cells that fit into a tree are integrated out exactly (MODEL 1.3); only cells that cross it,
-    and reports of randomized channels, are drawn. For nested cells nothing is left to draw.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Attributes.
-    n_secrets : int
-        Number of sensitive values, S.
-    arrays : CellArrays
-        The kernels' input.
+    Cells that fit into a tree are integrated out exactly (MODEL 1.3); only cells that cross it, and
+    reports of randomized channels, are drawn. For nested cells nothing is left to draw.
     """
 
     names: tuple[str, ...]
@@ -103,16 +72,7 @@ class HorizontalLayout:
 
     @classmethod
     def of(cls, table: ReleasedTable, *, collapse: bool = True) -> HorizontalLayout:
-        """Collect the arrays of a horizontal table.
-
-        Parameters
-        ----------
-        table : ReleasedTable
-            A horizontal table.
-        collapse : bool
-            Whether to integrate out the cells that fit into a tree. Without it every cell of
-            several values is drawn: the plain sampler on counts.
-        """
+        """Collect the arrays; without `collapse` every cell of several values is drawn."""
         if table.scheme != "horizontal":
             raise ModelError("A vertical table has no horizontal layout.")
         n_secrets = len(table.secret.domain)
@@ -221,8 +181,8 @@ def _triplets(counts: npt.ArrayLike, first: int) -> Ints:
 def _tree(evidence: Evidence, weight: Ints | None) -> tuple[CellTree, Ints]:
     """Tree of as many cells as fit, and the node of each cell (-1: crosses the tree).
 
-    Cells are taken greedily, those of most rows first. Cells that say nothing (the same likelihood
-    for every value) belong to the root, single values to their leaf.
+    Cells are taken greedily, those of most rows first. Cells that say nothing belong to the root,
+    single values to their leaf.
     """
     size = len(evidence.domain)
     flat = is_flat(evidence)

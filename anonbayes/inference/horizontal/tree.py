@@ -27,32 +27,12 @@ __all__ = ["CellTree", "DirichletTree"]
 
 @dataclass(frozen=True, eq=False)
 class CellTree:
-    """Tree of the cells of one attribute. Node 0 is the root, the whole domain.
+    """Tree of the cells of one attribute. Node 0 is the root, the whole domain."""
 
-    Parameters
-    ----------
-    parent : numpy.ndarray
-        Parent of each node, -1 for the root. Parents come before their children.
-    depth : numpy.ndarray
-        Distance of each node from the root.
-    leaf_node : numpy.ndarray
-        Node of each domain value.
-    cell_node : numpy.ndarray
-        Node of each released cell.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", list("abc")), [np.array([0, 1])], ["ab"])
-    >>> CellTree.of(cells).parent.tolist()  # root; {a, b}; a, b, c
-    [-1, 0, 1, 1, 0]
-    """
-
-    parent: Ints
-    depth: Ints
-    leaf_node: Ints
-    cell_node: Ints
+    parent: Ints  # of each node, -1 for the root; parents come before their children
+    depth: Ints  # distance of each node from the root
+    leaf_node: Ints  # node of each domain value
+    cell_node: Ints  # node of each released cell
 
     @classmethod
     def of(cls, evidence: Evidence) -> CellTree:
@@ -136,27 +116,7 @@ def not_nested_message(evidence: Evidence) -> str:
 class DirichletTree:
     """Posterior of ``pi_a|s`` for every sensitive value s, in closed form.
 
-    Parameters
-    ----------
-    evidence : Evidence
-        Nested cells.
-    counts : scipy.sparse.csr_array
-        Number of rows per cell and sensitive value, ``n[y, s]``.
-    beta : numpy.ndarray
-        Prior weights, shape ``(S, K)``.
-
-    Examples
-    --------
-    A row shows {a, b}, another shows a; uniform prior. The mean follows the tree: {a, b} gets
-    (2 + 2) / (3 + 2), of which a gets (1 + 1) / (2 + 1).
-
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array
-    >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", list("abc")), [[0, 1], [0]], ["ab", "a"])
-    >>> tree = DirichletTree(cells, csr_array(np.array([[1], [1]])), np.ones((1, 3)))
-    >>> tree.mean.round(4).tolist()
-    [[0.5333, 0.2667, 0.2]]
+    For nested cells with ``counts[y, s]`` rows and prior weights `beta`, ``(S, K)``.
     """
 
     def __init__(self, evidence: Evidence, counts: sparse.csr_array, beta: Floats) -> None:
@@ -208,8 +168,8 @@ class DirichletTree:
     def covariance(self, s: int) -> Floats:
         """Covariance matrix of ``pi_a|s`` for one sensitive value, shape ``(K, K)``.
 
-        Values whose paths part at node v share ``E[pi(v)^2]``, the cross moment
-        ``m(u) m(u') / (M (M + 1))`` of v's split, and the means of the paths below.
+        Values whose paths part at node v share ``E[pi(v)^2]``, the cross moment ``m(u) m(u') / (M
+        (M + 1))`` of v's split, and the means of the paths below.
         """
         tree, leaf = self.tree, self.tree.leaf_node
         size = len(leaf)
@@ -258,18 +218,7 @@ class DirichletTree:
         return self.node_log_mean[:, self.tree.cell_node]
 
     def draw(self, draws: int, rng: np.random.Generator) -> Floats:
-        """Independent draws of ``pi_a``, shape ``(draws, S, K)``: one Dirichlet per node.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_array
-        >>> from anonbayes import Domain
-        >>> cells = Evidence.from_members(Domain("x", list("ab")), [[0]], ["a"])
-        >>> tree = DirichletTree(cells, csr_array(np.array([[3]])), np.ones((1, 2)))
-        >>> tree.draw(4, np.random.default_rng(1)).shape
-        (4, 1, 2)
-        """
+        """Independent draws of ``pi_a``, shape ``(draws, S, K)``: one Dirichlet per node."""
         out = np.empty((draws, *self.mean.shape))
         draw_trees(self.tree.parent, self.weight, self.tree.leaf_node, out, rng)
         return out
@@ -278,8 +227,7 @@ class DirichletTree:
     def log_evidence(self) -> Floats:
         """Log marginal likelihood of the released cells per sensitive value, shape ``(S,)``.
 
-        Each split contributes the ratio of the normalising constants of its posterior and its
-        prior Dirichlet.
+        Each split adds its normalising constant under the posterior over that under the prior.
         """
         inner = np.unique(self.tree.parent[1:])
         out = np.zeros(len(self.weight))

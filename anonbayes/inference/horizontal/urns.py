@@ -45,41 +45,23 @@ FEW_ROWS = 8
 class Urns(NamedTuple):
     """The attributes whose cells are drawn from an urn, and these cells.
 
-    Attributes
-    ----------
-    attribute : numpy.ndarray
-        Numbers of the attributes, one urn each.
-    of_attribute : numpy.ndarray
-        Urn of every attribute of the layout; -1 for those that have none.
-    first, cells : numpy.ndarray
-        Cells of urn u are ``cells[first[u]:first[u + 1]]``: all that allow several values and say
-        something.
-    hard : numpy.ndarray
-        Whether a cell is a set.
-    rows : numpy.ndarray
-        Rows of each cell by sensitive value; zero where it is latent.
-    fixed : numpy.ndarray
-        Rows that show their value in clear, in the places of the flat distributions.
-    value_first, value_pointer, value_cells : numpy.ndarray
-        Cells (places in `cells`) that allow value k of urn u:
-        ``value_cells[value_pointer[v]:value_pointer[v + 1]]`` with ``v = value_first[u] + k``.
-    entry, entry_first : numpy.ndarray
-        Place of the attribute's first cell in the layout's `values`; where the averages over the
-        values of all its cells begin.
+    Cells of urn u are ``cells[first[u]:first[u + 1]]``: all that allow several values and say
+    something. Value k of urn u is allowed by ``value_cells[value_pointer[v]:value_pointer[v + 1]]``
+    (places in `cells`) with ``v = value_first[u] + k``.
     """
 
-    attribute: Ints
-    of_attribute: Ints
+    attribute: Ints  # one urn each
+    of_attribute: Ints  # urn of every attribute of the layout; -1 for none
     first: Ints
     cells: Ints
-    hard: Mask
-    rows: Ints
-    fixed: Floats
+    hard: Mask  # whether a cell is a set
+    rows: Ints  # rows of each cell by sensitive value; zero where it is latent
+    fixed: Floats  # rows in clear, in the places of the flat distributions
     value_first: Ints
     value_pointer: Ints
     value_cells: Ints
-    entry: Ints
-    entry_first: Ints
+    entry: Ints  # place of the attribute's first cell in the layout's values
+    entry_first: Ints  # where the averages over the values of its cells begin
 
     @classmethod
     def of(cls, table: ReleasedTable, layout: HorizontalLayout, beta: Floats) -> Urns:
@@ -140,27 +122,15 @@ def _offsets(sizes: Ints | list[int]) -> Ints:
 
 
 class Scratch(NamedTuple):
-    """Space that the kernels work in.
+    """Space that the kernels work in."""
 
-    Attributes
-    ----------
-    x, before : numpy.ndarray
-        Rows of each cell by value, as the layout's `values`; and what they were before a block.
-    held : numpy.ndarray
-        Rows by value, of all cells that are in the urn now.
-    share : numpy.ndarray
-        By value, for a draw.
-    order, block, mark : numpy.ndarray
-        Cells that have rows, those of a block, and which are in it.
-    """
-
-    x: Floats
-    before: Floats
-    held: Floats
-    share: Floats
-    order: Ints
-    block: Ints
-    mark: Ints
+    x: Floats  # rows of each cell by value, as the layout's values
+    before: Floats  # what they were before a block
+    held: Floats  # rows by value, of all cells that are in the urn now
+    share: Floats  # by value, for a draw
+    order: Ints  # cells that have rows
+    block: Ints  # those of a block
+    mark: Ints  # which are in it
 
     @classmethod
     def of(cls, layout: HorizontalLayout, urns: Urns) -> Scratch:
@@ -201,15 +171,8 @@ def draw_urn(
 ) -> int:
     """Draw the values of all rows of one urn into ``work.x``; return how many cells have rows.
 
-    Parameters
-    ----------
-    u, s : int
-        Urn and sensitive value.
-    rows : array, shape (cells,)
-        Rows of each cell.
-    fixed, pi, weights : array, shape (K,)
-        Rows in clear, distribution and prior weights by value. Where `pi` has no entry, the cells
-        are filled one after the other from the urn: a start.
+    By value there are rows in clear (`fixed`), `pi` and prior `weights`. Where `pi` has no entry,
+    the cells are filled one after the other from the urn: a start.
     """
     n = 0
     work.held[:] = 0.0
@@ -461,21 +424,10 @@ def record_urn(
     entry: int,
     fit: Floats,
 ) -> None:
-    """Add ``P(R_j = k | all other rows)`` of a row of each cell to `fit`.
+    """Add ``P(R_j = k | all other rows)`` of a row of each cell to `fit`, which begins at `entry`.
 
-    Parameters
-    ----------
-    n : int
-        Cells of ``work.order`` that have rows.
-    entry : int
-        Place in the layout's `values` at which the urn's first cell begins.
-    fit : array, shape (entries,)
-        Sum over sweeps, of one urn and one sensitive value.
-
-    Notes
-    -----
     A row of cell y is at k with probability proportional to ``E_y(k) (beta_k + m_k - [it is at
-    k])``, averaged here over the rows of the cell.
+    k])``, averaged here over the rows of the cell; n cells of ``work.order`` have rows.
     """
     for j in range(n):
         c = work.order[j]
@@ -507,31 +459,10 @@ def record_urn(
 def listed_rows(
     evidence: Evidence, counts: Ints, fixed: Floats | Ints, weights: Floats
 ) -> tuple[Floats, Mask]:
-    """``P(R_j = k | t*)`` of a row of each cell for one sensitive value, by listing.
+    """``P(R_j = k | t*)`` by entry of the evidence matrix for one secret, by listing; and where.
 
     Cells that share no value, directly or through others, are independent given the secret.
-
-    Parameters
-    ----------
-    evidence : Evidence
-        Cells of one attribute.
-    counts : array, shape (cells,)
-        Rows of each cell; zero for cells that need not be drawn.
-    fixed, weights : array, shape (K,)
-        Rows in clear and prior weights, by value.
-
-    Returns
-    -------
-    fit, known : array, shape (entries,)
-        The probabilities by entry of the evidence matrix, and where they were computed.
-
-    Examples
-    --------
-    >>> from anonbayes import Domain
-    >>> cells = Evidence.from_members(Domain("x", list("abc")), [[0, 1], [1, 2]], ["ab", "bc"])
-    >>> fit, _ = listed_rows(cells, np.array([1, 1]), np.zeros(3), np.full(3, 1e-9))
-    >>> fit.round(6).tolist()
-    [0.0, 1.0, 1.0, 0.0]
+    `counts` are zero for cells that need not be drawn; `fixed` are rows in clear by value.
     """
     matrix = evidence.matrix
     fit, known = np.zeros(matrix.nnz), np.zeros(matrix.nnz, dtype=bool)

@@ -43,9 +43,9 @@ SCALINGS, ORDERS = 20, 50
 class Lattice(NamedTuple):
     """The subsets of up to `block` elements in counting order, and the steps that lead to them.
 
-    Subset ``mask`` has `size[mask]` members; for each of them, one after the other, `before` is the
-    subset without it, and `place` the position of its weight, ``(size - 1) * block + member``. The
-    subsets of the first ``n`` elements come first, so one lattice serves every group size.
+    For each of the `size[mask]` members of subset ``mask``, one after the other, `before` is the
+    subset without it, `place` that of its weight, ``(size - 1) * block + member``. Subsets of the
+    first ``n`` elements come first: one lattice serves every group size.
     """
 
     block: int
@@ -56,15 +56,7 @@ class Lattice(NamedTuple):
 
 @lru_cache(maxsize=16)
 def lattice(block: int) -> Lattice:
-    """Build the subset lattice for groups of at most `block` rows.
-
-    Examples
-    --------
-    >>> steps = lattice(2)
-    >>> steps.size, steps.before, steps.place
-    (array([0, 1, 1, 2], dtype=uint8), array([0, 0, 2, 1], dtype=uint32), \
-array([0, 1, 2, 3], dtype=uint32))
-    """
+    """Build the subset lattice for groups of at most `block` rows."""
     masks = np.arange(1 << block)
     bits = (masks[:, None] >> np.arange(block)) & 1
     size = bits.sum(axis=1)
@@ -104,8 +96,7 @@ def fill_weights(
 ) -> None:
     """Fill ``weight[l, m] = prod_a value``, each row scaled to a maximum of one.
 
-    Scaling rows and columns changes no probability. Where products could underflow (``safe`` is
-    False) the weights are summed as logs and balanced (`balance`).
+    Scaling changes no probability. Unless `safe`, weights are summed as logs and balanced.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     if not safe:
@@ -132,8 +123,8 @@ def fill_weights(
 def balance(weight: Floats, n: int) -> None:
     """Turn log weights, in place, into weights whose permanent does not underflow.
 
-    Sinkhorn's alternating scaling in the log domain; near a doubly stochastic matrix the
-    permanent is at least about ``n!/n^n`` (van der Waerden).
+    Sinkhorn's alternating scaling in the log domain; near a doubly stochastic matrix the permanent
+    is at least about ``n!/n^n`` (van der Waerden).
     """
     for _ in range(10_000):
         for m in range(n):
@@ -268,9 +259,8 @@ def group_marginals(
 ) -> float:
     """Turn a group's log weights into ``P(slot l gets item m)``; return the log permanent.
 
-    ``space.weight[l, m]`` is used up, ``space.marginal`` is set. Rows, then columns, are scaled to
-    a maximum of one, which keeps the permanent in range. Groups larger than the lattice go by
-    `piecewise_marginals` (the permanent is then NaN), or with ``sweeps=0`` by `bethe_marginals`.
+    ``space.weight[l, m]`` is used up, ``space.marginal`` is set. Groups larger than the lattice go
+    by `piecewise_marginals` (the permanent is then NaN), or with ``sweeps=0`` by `bethe_marginals`.
     """
     weight, shift = space.weight, 0.0
     for x in range(n):
@@ -311,10 +301,7 @@ def _exact_marginals(lattice: Lattice, space: Space, n: int) -> float:
 def direct_marginals(
     lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
 ) -> float:
-    """`group_marginals` of positive weights, of which most groups need no logs.
-
-    Every weight must be above `TINY`.
-    """
+    """`group_marginals` of weights above `TINY`, of which most groups need no logs."""
     weight, shift = space.weight, 0.0
     for x in range(n):
         top = 0.0
@@ -339,8 +326,8 @@ def piecewise_marginals(
 ) -> None:
     """Marginals of a large group, averaged over exact redraws of random pieces of it.
 
-    A third as many sweeps come first and are not counted. Given the other pieces, the marginals of
-    a piece are exact, so what is averaged are probabilities (Rao-Blackwell), not draws.
+    A third as many sweeps come first and are not counted. What is averaged are exact probabilities
+    given the other pieces (Rao-Blackwell), not draws.
     """
     weight, marginal, size = space.weight, space.marginal, lattice.block
     slots, items, flat = space.slots, space.items, space.flat
@@ -382,9 +369,9 @@ def piecewise_marginals(
 def bethe_marginals(weight: Floats, n: int, right: Floats, left: Floats, marginal: Floats) -> float:
     """Marginals and log permanent of a large group by belief propagation along its pairings.
 
-    The fixed point of Bethe's free energy (Vontobel 2013): the iteration always converges, its
-    permanent is a lower bound whose gradient by the log weights are its marginals, and both are
-    exact where a group has no preference or no doubt. In between it is too sure of itself. Scaled
+    The fixed point of Bethe's free energy (Vontobel 2013), to which the iteration always converges:
+    a lower bound of the permanent, whose gradient by the log weights are its marginals; both are
+    exact where a group has no preference or no doubt, and too sure of themselves in between. Scaled
     weights are used up; `right` and `left` are room for the messages.
     """
     for x in range(n):
@@ -435,8 +422,8 @@ def estimate_orders(space: Space, n: int, rng: np.random.Generator) -> tuple[flo
     """Estimate the log permanent of a large group; return it with its standard error.
 
     Rows and columns of ``exp(space.weight)``, which is used up, are scaled to sums near one. Slots
-    then choose, in a random order, among the items that are left: the products of what was left to
-    choose from average to the permanent (sequential importance sampling).
+    then choose, in a random order, among the items left: the products of what was left average to
+    the permanent (sequential importance sampling).
     """
     weight, slots, items = space.weight, space.slots, space.items
     shift = 0.0

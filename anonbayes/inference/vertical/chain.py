@@ -44,21 +44,12 @@ TINY = float(np.finfo(float).tiny)
 
 
 def choose_step(group_sizes: ArrayLike, *, repeats: ArrayLike = False) -> str:
-    """Choose a sampler by what most rows need.
+    """Choose a sampler by what most rows need; groups may have a value more than once (`repeats`).
 
-    * Groups of at most `MAX_BLOCK` rows with pairwise different values, as Anatomy makes them:
-      ``"collapsed"``, exact with the parameters integrated out. On Adult with l = 4 it gives about
-      1.5 times the effective draws per second of ``"block"``, twice for the worst parameter.
-    * The same with repeated values: ``"block"``; the collapsed draw would need a correction whose
-      cost outweighs its gain.
-    * Larger groups: ``"subblock"``, pieces redrawn exactly, linear in the rows.
-
-    `repeats` says whether each group has a sensitive value more than once.
-
-    Examples
-    --------
-    >>> choose_step([4, 4, 5]), choose_step([4, 6], repeats=[True, True]), choose_step([200, 350])
-    ('collapsed', 'block', 'subblock')
+    Small groups of different values, as Anatomy makes them: ``"collapsed"``, exact with the
+    parameters integrated out (on Adult with l = 4 about 1.5 times the effective draws per second of
+    ``"block"``). With repeated values its correction would cost more than it gains: ``"block"``.
+    Groups above `MAX_BLOCK` rows: ``"subblock"``, pieces redrawn exactly, linear in the rows.
     """
     sizes = np.asarray(group_sizes)
     half = sizes.sum() / 2
@@ -88,9 +79,9 @@ def sweep_given_parameters(
     """Move an assignment once, in place, given the logs of the parameters.
 
     Groups of up to `block` rows are drawn in one piece, larger ones in pieces of `sub_block`
-    (``"subblock"`` cuts every group above that); `swaps` are proposed per row. Whatever the step,
-    ownership probabilities given the parameters are added to `owner`. Returns ``acceptance`` of
-    proposals and ``moved``, the share of slots whose item changed.
+    (``"subblock"`` cuts every group above that); `swaps` are proposed per row. Ownership
+    probabilities given the parameters are added to `owner`. Returns ``acceptance`` of proposals and
+    ``moved``, the share of slots whose item changed.
     """
     shards = Shards(layout) if shards is None else shards
     steps = lattice(max(block, sub_block))
@@ -121,33 +112,9 @@ def sweep_given_parameters(
 class VerticalChain:
     """A Markov chain on the cleartext tables (and parameters) of one vertical release.
 
-    Parameters
-    ----------
-    layout
-        The released table.
-    alpha, beta
-        Dirichlet priors: scalars, or ``(S,)`` and the flat layout of the parameters.
-    step
-        One of `STEPS`, or ``"auto"`` (see `choose_step`).
-    rng
-        The chain's generator; the start is a random order of every group drawn from it.
-    block, sub_block, swaps
-        See `sweep_given_parameters`.
-    ladder
-        Settings of `Ladder` for ``step="tempered"``: hottest, temperatures, most.
-    threads
-        Threads of one chain, which change no draw: they share out the temperatures, or the groups
-        of a large table given the parameters (see `shards`). ``"collapsed"`` has no use for them,
-        since there every group depends on all others.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [1], [1], [0]], [0, 1, 0, 1], [0, 2, 4], [2], 2)
-    >>> chain = VerticalChain(layout, step="block", rng=np.random.default_rng(1))
-    >>> sorted(chain.sweep())
-    ['acceptance', 'moved']
-    >>> chain.draw_pi().shape
-    (4,)
+    It starts from a random order of every group. `threads` change no draw: they share out the
+    temperatures, or the groups of a large table given the parameters; ``"collapsed"`` has no use
+    for them, since there every group depends on all others. `ladder` has settings of `Ladder`.
     """
 
     def __init__(
@@ -315,8 +282,7 @@ class _Live:
 class VerticalEngine:
     """Draws ``pi`` of a vertical table and averages who owns which values along the way.
 
-    Of the slots `rows` the item is recorded as ``assignment``: its position in the group. Settings
-    are those of the chain and of the tempered step's ladder.
+    Of the slots `rows` the item is recorded as ``assignment``: its position in the group.
     """
 
     n_generators = 1

@@ -85,62 +85,31 @@ STEP = 1e-3
 class CrossFit:
     """What cross-fitting found; arrays in the order of a `VerticalLayout`.
 
-    Attributes
-    ----------
-    weights : array, shape (A,)
-        Evidence weights ``eta``: the mode.
-    precision, gradient : arrays, shapes (A, A), (A,)
-        Of the log posterior of the weights there, with its sign turned for the precision (Laplace;
-        pooling and left-out populations are taken as they are). The gradient is zero except where
-        a weight is held at zero.
-    unit, error : arrays, shape (A,)
-        Weight of each attribute when the groups are judged by it alone, and standard error of
-        ``weights / unit`` by the jackknife over the folds.
-    pooling : array, shape (A,)
-        ``kappa``: how many expected rows of a value it takes to trust its lift half-way.
-    alone, added : arrays, shape (A,)
-        Held-out log score that an attribute gains by itself at full weight, and that it adds to the
-        others with the weights; summed over the groups.
-    ownership : array, shape (n_links,)
-        ``P(item belongs to value)`` given its group and the evidence of the other folds, in the
-        order that `VerticalLayout.ownership` takes.
-    fold : array, shape (G,)
-        Fold of each group.
-    secret_shares : array, shape (S,)
-        ``pi_S``.
-    population : array, shape (n_cells,)
-        ``pi_a|s`` from the cross-fitted beliefs of all groups, flat.
-    left_out_lifts : array, shape (folds, n_cells)
-        Log lifts by which each fold was judged: learned without it.
-    group_scores : array, shape (G, 3)
-        Log likelihood of each group when left out, one column per entry of `CANDIDATES`; weights
-        and pooling are fitted without the group's fold here, too.
-    turns : int
-        Turns of EM and weights that were made.
+    `precision` and `gradient` of the log posterior of the weights, given pooling and left-out
+    populations (Laplace): the gradient is zero except where a weight is held at zero. `unit` is the
+    weight of an attribute by which groups are judged alone, `error` that of ``weights / unit`` by
+    the jackknife over folds. Scores are log likelihoods of groups left out, of weights and pooling
+    too.
     """
 
-    weights: Floats
-    precision: Floats
-    gradient: Floats
+    weights: Floats  # eta, the mode, (A,)
+    precision: Floats  # (A, A), with its sign turned
+    gradient: Floats  # (A,)
     unit: Floats
     error: Floats
-    pooling: Floats
-    alone: Floats
-    added: Floats
-    ownership: Floats
-    fold: Ints
-    secret_shares: Floats
-    population: Floats
-    left_out_lifts: Floats
-    group_scores: Floats
-    turns: int
+    pooling: Floats  # kappa: expected rows of a value that trust its lift half-way
+    alone: Floats  # held-out log score gained by an attribute at full weight, summed
+    added: Floats  # what it adds to the others with the weights
+    ownership: Floats  # P(item belongs to value), (n_links,), see VerticalLayout.ownership
+    fold: Ints  # of each group
+    secret_shares: Floats  # pi_S
+    population: Floats  # pi_a|s from the cross-fitted beliefs of all groups, flat
+    left_out_lifts: Floats  # log lifts by which each fold was judged, (folds, n_cells)
+    group_scores: Floats  # (G, 3), one column per entry of CANDIDATES
+    turns: int  # of EM and weights
 
     def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
-        """The table as the steps of `group_steps` take it, each fold with its own lifts.
-
-        Categories are told apart by fold, so that the log lifts, shape ``(S, folds * K_a)``, are
-        one set of parameters of one table.
-        """
+        """The table with categories of each fold's own, and their log lifts by attribute."""
         return folds_apart(layout, self.fold), scores_apart(layout, self.left_out_lifts)
 
     def objective(
@@ -443,38 +412,8 @@ def cross_fit(
 ) -> CrossFit:
     """Learn evidence weights of a vertical table, and who owns what, from the release alone.
 
-    Parameters
-    ----------
-    layout : VerticalLayout
-        The table.
-    folds : int, optional
-        Into how many parts groups are dealt; by default 20, fewer for large tables.
-    beta : float or flat array
-        Dirichlet prior of the candidate ``"independent"``.
-    rounds : int
-        Rounds of soft EM.
-    seed : int or Generator
-        Deals the groups.
-    threads : int, optional
-        At most this many at a time; all cores by default. No number depends on it.
-    client : distributed.Client, optional
-        Lets the workers of a Dask cluster hold the groups instead. In each round scores go to them
-        and sums come back; at the end, once, who owns what. The numbers stay the same.
-
-    Returns
-    -------
-    CrossFit
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> secrets = np.tile([0, 1, 1, 2, 2, 0], 100)  # groups of two, which differ in their secrets
-    >>> items = np.where(rng.random(600) < 0.9, secrets, (secrets + 1) % 3)[:, None]
-    >>> layout = VerticalLayout(items, secrets, np.arange(0, 601, 2), [3], 3)
-    >>> fit = cross_fit(layout)
-    >>> _, weighted, random_worlds = fit.group_scores.sum(axis=0)
-    >>> fit.weights.shape, bool(weighted > random_worlds)
-    ((1,), True)
+    `beta` is the prior of the candidate ``"independent"``. With a `client` the workers of a Dask
+    cluster hold the groups; no number depends on workers or threads.
     """
     n_folds = check_folds(layout.n_groups, layout, folds, rounds)
     fold = np.random.default_rng(seed).permutation(np.arange(layout.n_groups) % n_folds)
@@ -515,13 +454,6 @@ def left_out_ownership(layout: VerticalLayout, fold: Ints, score: Floats) -> Flo
     """``P(item belongs to value)`` of every group under the scores of its fold.
 
     `score` (folds, n_cells) has weighted log lifts, or ``log pi`` of a single population.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [1]], [0, 1], [0, 2], [2], 2)
-    >>> owned = left_out_ownership(layout, np.zeros(1, dtype=int), np.log([[0.8, 0.2, 0.2, 0.8]]))
-    >>> layout.ownership(owned).toarray().round(3).tolist()  # 0.8^2 / (0.8^2 + 0.2^2)
-    [[0.941, 0.059], [0.059, 0.941]]
     """
     owner = np.zeros(layout.n_links)
     Folds(layout, fold, None).judge(np.ascontiguousarray(score), owner)

@@ -33,10 +33,9 @@ from anonbayes.tables.table import ReleasedTable
 class Arrays(NamedTuple):
     """The arrays of a layout that the compiled kernels read.
 
-    Parameters of attribute ``a`` live in one flat array at ``cells[i, a] + s * strides[a]`` for
-    item ``i`` and sensitive value ``s``. Ownership probabilities of item ``i`` live at
-    ``links[i] + ranks[j]`` for slot ``j`` of its group. Unsigned indices spare the kernels Python's
-    rule for negative ones.
+    Parameters of attribute ``a`` stand at ``cells[i, a] + s * strides[a]`` for item ``i`` and
+    sensitive value ``s``, ownership probabilities at ``links[i] + ranks[j]`` for slot ``j`` of its
+    group. Unsigned indices spare the kernels Python's rule for negative ones.
     """
 
     cells: NDArray[np.uint32]
@@ -105,36 +104,12 @@ class CellShape:
 
 @dataclass(frozen=True, eq=False)
 class VerticalLayout(CellShape):
-    """A vertical release in the form the samplers work on.
+    """A vertical release in the form the samplers work on: codes, sorted by group."""
 
-    Parameters
-    ----------
-    items : array of int, shape (N, A)
-        Category codes of the nonsensitive tuples, sorted by group.
-    secrets : array of int, shape (N,)
-        Codes of the sensitive values, sorted by group.
-    offsets : array of int, shape (G + 1,)
-        Group ``g`` is made of the rows ``offsets[g]`` to ``offsets[g + 1] - 1``.
-    sizes : array of int, shape (A,)
-        Number of categories ``K_a`` of each attribute.
-    n_secrets : int
-        Number ``S`` of sensitive values in the domain.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout(
-    ...     items=[[0, 1], [1, 0], [1, 1], [0, 0]], secrets=[0, 1, 0, 2],
-    ...     offsets=[0, 2, 4], sizes=[2, 2], n_secrets=3)
-    >>> layout.n_rows, layout.n_groups, layout.n_cells
-    (4, 2, 12)
-    >>> layout.counts(np.arange(4))
-    array([1, 1, 0, 1, 1, 0, 0, 2, 1, 0, 1, 0])
-    """
-
-    items: Ints
-    secrets: Ints
-    offsets: Ints
-    sizes: Ints
+    items: Ints  # of the nonsensitive tuples, (N, A)
+    secrets: Ints  # of the sensitive values, (N,)
+    offsets: Ints  # group g is made of the rows offsets[g] to offsets[g + 1] - 1
+    sizes: Ints  # number of categories of each attribute
     n_secrets: int
 
     def __init__(
@@ -302,9 +277,8 @@ class VerticalLayout(CellShape):
     def ownership(self, data: NDArray) -> csr_array:
         """Ownership probabilities as a sparse matrix ``(N, S)``: ``P(item i belongs to value s)``.
 
-        `data` are averages of what the kernels accumulate at ``links[i] + ranks[j]``. Each row sums
-        to one over the values of the item's group. Summed over the items equal to a victim's tuple,
-        it is the attacker's belief (MODEL 1.5).
+        `data` are averages of what the kernels accumulate. Summed over the items equal to a
+        victim's tuple, they are the attacker's belief (MODEL 1.5).
         """
         values, first, _ = self._distinct
         links = self.arrays.links
@@ -368,12 +342,6 @@ def distinct_inside(values: Ints, offsets: Ints, size: int) -> tuple[Ints, Ints,
 
     Returns the codes, group after group; where those of each group begin, with the end last; and
     for each row the place of its code among those of its group.
-
-    Examples
-    --------
-    >>> found = distinct_inside(np.array([5, 2, 5, 1]), np.array([0, 3, 4]), 6)
-    >>> [part.tolist() for part in found]
-    [[2, 5, 1], [0, 2, 3], [1, 0, 1, 0]]
     """
     n = len(values)
     distinct = np.empty(n, dtype=np.int64)
@@ -427,17 +395,7 @@ def shard_cuts(offsets: Ints) -> list[int]:
 
 
 class Shards:
-    """Stretches of whole groups of a table; tables below two of them are one stretch.
-
-    `threads` of them are worked on at the same time.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [1], [1], [0]], [0, 1, 0, 1], [0, 2, 4], [2], 2)
-    >>> shards = Shards(layout)
-    >>> len(shards), shards.counts(np.arange(4))
-    (1, array([1, 1, 1, 1]))
-    """
+    """Stretches of whole groups of a table, of which `threads` are worked on at the same time."""
 
     def __init__(self, layout: VerticalLayout, threads: int = 1) -> None:
         self.layout = layout

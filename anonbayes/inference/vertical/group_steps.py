@@ -52,24 +52,10 @@ class VerticalStepState(StepMethodState):
 class VerticalStep(ChainStep):
     """Common part of the steps that move the assignment given the parameters.
 
-    Parameters
-    ----------
-    vars : variable, optional
-        The assignment; ``model["assignment"]`` by default.
-    layout : VerticalLayout
-        The released table.
-    pi : list of variables, optional
-        Parameters of the attributes, in the order of the layout; by default the model's variables
-        of shape ``(S, K_a)`` named ``pi_...``.
-    weights : list of variables or numbers, optional
-        Evidence weight of each attribute (MODEL 1.9): pairings count by ``pi ** weight``.
-    lifts : list of arrays, optional
-        Instead of `pi`, fixed log lifts of shape ``(S, K_a)``, such as `CrossFit.features` gives.
-    disperse : bool
-        Start every chain from a random order of each group (the default) instead of from the
-        initial point. Chains that start alike cannot tell that the posterior has several modes.
-    block, sub_block, swaps
-        See `sweep_given_parameters`.
+    By default variables are found by their names, ``assignment`` and ``pi_...``. Pairings count by
+    ``pi ** weight`` where `weights` are given (MODEL 1.9), or by fixed log `lifts`, ``(S, K_a)``
+    each, instead of `pi`. Chains that start alike cannot tell that the posterior has several modes,
+    so they `disperse`. For `block`, `sub_block` and `swaps` see `sweep_given_parameters`.
     """
 
     kernel: ClassVar[str]

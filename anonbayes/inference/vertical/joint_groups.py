@@ -47,24 +47,13 @@ TINY = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Beliefs about the items of a vertical table, from several vertical tables.
+    """Beliefs about the items of a vertical table, from several vertical tables."""
 
-    Attributes
-    ----------
-    owned, worlds : scipy.sparse.csr_array
-        ``P(item belongs to secret)``, shape ``(N, S)``: by the model, and by intersecting the
-        groups' secrets (random worlds).
-    linked : float
-        Share of the items that have a single counterpart in every other release.
-    rounds, change : int, float
-        Rounds of messages, and how far the last one moved a belief.
-    """
-
-    owned: sparse.csr_array
-    worlds: sparse.csr_array
-    linked: float
-    rounds: int
-    change: float
+    owned: sparse.csr_array  # P(item belongs to secret), (N, S)
+    worlds: sparse.csr_array  # the same by intersecting the groups' secrets (random worlds)
+    linked: float  # share of items with a single counterpart in every other release
+    rounds: int  # of messages
+    change: float  # how far the last one moved a belief
 
     def narrowed(self, size: int) -> Joint:
         """The same with the first secrets only, where no other can be."""
@@ -74,7 +63,7 @@ class Joint:
 class Edition(NamedTuple):
     """A vertical table among several: its layout, who its items are, and what their values tell.
 
-    Items with the same code in `person` may be the same person; -1 is somebody of this table only.
+    Items with the same code in `person` may be one person; -1 is somebody of this table only.
     `told` has a weight for each link, ``(item, secret of its group)``.
     """
 
@@ -112,24 +101,7 @@ class _Match(NamedTuple):
 
 
 def join_groups(editions: Sequence[Edition], *, labels: Sequence[str] | None = None) -> list[Joint]:
-    """Beliefs about the items of vertical tables of the same people, one per table.
-
-    Parameters
-    ----------
-    editions : sequence of Edition
-        The tables.
-    labels : sequence of str, optional
-        The secrets, for messages.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [0]], [0, 1], [0, 2], [1], 3)
-    >>> other = VerticalLayout([[0], [0], [0]], [0, 2, 1], [0, 2, 3], [1], 3)
-    >>> first = Edition(layout, np.array([0, 1]), np.ones(layout.n_links))
-    >>> second = Edition(other, np.array([0, 2, 1]), np.ones(other.n_links))
-    >>> join_groups([first, second])[0].owned.toarray().round(9).tolist()
-    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
-    """
+    """Beliefs about the items of vertical tables of the same people; `labels` are for messages."""
     sides = [link_sides(edition.layout) for edition in editions]
     matches = list(_matches(editions))
     worlds = _intersections(editions, sides, labels)
@@ -357,9 +329,9 @@ def match_people(
 ) -> None:  # fmt: skip
     """Set what the counterparts of each item say, summed over who may be whom.
 
-    Of ``n`` people with one record, a permutation between the releases has the weight
-    ``prod_i W[i, sigma(i)]``, ``W[i, j] = sum_s told_one(i, s) told_two(j, s)``: the probability
-    that they agree. Who is in one of the two only is matched with somebody of whom nothing is told.
+    A permutation of ``n`` people with one record has the weight ``prod_i W[i, sigma(i)]``, where
+    ``W[i, j] = sum_s told_one(i, s) told_two(j, s)`` is the probability that they agree. Who is in
+    one release only is matched with somebody of whom nothing is told.
     """
     widest = 1
     for p in range(len(pointer_one) - 1):

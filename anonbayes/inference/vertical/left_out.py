@@ -107,11 +107,10 @@ def held_out(
 ) -> None:
     """Judge the groups of fold `mine` in a block, with the lifts that the other folds gave.
 
-    `score` has weighted log lifts, `base` is ``log pi_S``. Sets `group_score`, the log likelihood
-    of each group, and adds to `residual` expected rows given the group's sensitive values minus
-    those under ``p(s | r)``, which is its gradient by the score; to `owner`, unless of length 0,
-    ``P(item belongs to value)``. Scores of large groups, and the residual without `owner`, are
-    those of Bethe, where value and gradient belong together.
+    Sets `group_score`, the log likelihood of each group; adds to `residual`, its gradient by the
+    score, expected rows given the group's sensitive values minus those under ``p(s | r)``; to
+    `owner`, unless of length 0, ``P(item belongs to value)``. Without `owner` large groups go by
+    Bethe, as scores do, where value and gradient belong together.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
@@ -179,8 +178,7 @@ class Stretch(NamedTuple):
     """Successive groups of a table, their folds, and what their sums need.
 
     Threads work on one of the `blocks`, between cuts, at a time. Generators are made of the numbers
-    of groups in the table, the first of which is `shift`: they do not depend on who holds a group.
-    `block` is the size of the subset lattice, `base` is ``log pi_S``.
+    of groups in the table, the first of which is `shift`. `block` is the size of the lattice.
     """
 
     arrays: Arrays
@@ -287,11 +285,10 @@ def _judge(
 
 
 class Workers:
-    """Stretches of a table on the workers of a Dask cluster.
+    """Stretches of a table on the workers of a Dask cluster; numbers are those of one machine.
 
     Groups are there once, and again on the successor of a worker that dies; scores go there and
-    sums come back: `rounds` so far, with `sent` and `received` bytes. Stretches are those of one
-    machine, and so are the numbers.
+    sums come back: `rounds` so far, with `sent` and `received` bytes.
     """
 
     def __init__(self, tasks: Tasks, held: list[Any]) -> None:

@@ -89,9 +89,8 @@ def block_sweep(
 ) -> int:
     """Redraw every group exactly, or in pieces above `block` rows; return how many slots moved.
 
-    `value` are the parameters, positive. Adds to `owner`, unless of length zero,
-    ``P(item belongs to value | pi)`` (given the rest of the group where it was cut); with
-    ``draw=False`` nothing else changes.
+    `value` are the parameters, positive. Adds ``P(item belongs to value | pi)`` to `owner`, unless
+    of length zero; with ``draw=False`` nothing else changes.
     """
     offsets = arrays.offsets
     slots = np.empty(widest_group(offsets), dtype=np.int64)
@@ -196,9 +195,8 @@ def fill_slots(
     """Fill slots in the order `filling` with items that are `left`; return ``log nu(g | pi)``.
 
     ``nu`` is the product, over the slots as they are filled, of the weight of the items left. The
-    proposal's density is ``f(g | pi) / nu(g | pi)`` and the target ``f(g | pi)``, so ``log nu`` of
-    the proposed group minus that of the old one is the log acceptance ratio. Without `draw` slots
-    take the last item left.
+    proposal's density is ``f(g | pi) / nu(g | pi)``, so ``log nu`` of the proposed group minus that
+    of the old one is the log acceptance ratio. Without `draw` slots take the last item left.
     """
     total = 0.0
     for x in range(n):
@@ -302,8 +300,8 @@ LARGEST_TABLE = 20_000_000
 class Powers(NamedTuple):
     """Tables of ``((beta + n) / scale)^lambda`` for every count ``n`` a cell can reach.
 
-    Cells of equal ``beta`` share a segment, so the default prior needs one short table. An empty
-    `table` (too many distinct priors on too many rows) asks the kernels to compute the powers.
+    Cells of equal ``beta`` share a segment. An empty `table` (too many distinct priors on too many
+    rows) asks the kernels to compute the powers.
     """
 
     beta: Floats
@@ -315,14 +313,7 @@ class Powers(NamedTuple):
 
 
 def powers(layout: VerticalLayout, beta: Floats, power: float = 1.0) -> Powers:
-    """Tabulate the collapsed weights of a table under the flat prior `beta`.
-
-    Examples
-    --------
-    >>> layout = VerticalLayout([[0], [1]], [0, 1], [0, 2], [2], 2)
-    >>> powers(layout, np.ones(4)).table * 2.0
-    array([1., 2.])
-    """
+    """Tabulate the collapsed weights of a table under the flat prior `beta`."""
     kinds, kind = np.unique(beta, return_inverse=True)
     # A cell cannot count more rows than have its sensitive value, nor than have its category.
     reach = np.concatenate(
@@ -446,8 +437,7 @@ def block_log_target(
 ) -> float:
     """Return ``lambda * log p(order | other rows)`` of a block whose rows are out of the counts.
 
-    Rows enter one by one, so the probability is a product of rising factorials; the counts are
-    left as they were found.
+    Rows enter one by one, in a product of rising factorials; counts are left as they were found.
     """
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
     beta, base, table = tables.beta, tables.base, tables.table
@@ -497,9 +487,9 @@ def collapsed_sweep(
 ) -> tuple[int, int, int]:
     """Redraw every group given the other rows; `counts` and `assignment` change in place.
 
-    Ownership is added to `owner` from the product form, so only where it is exact: blocks with
-    repeated values add their new state instead. Returns slots whose item changed, blocks that
-    needed the Metropolis correction, and how many of those passed it.
+    Blocks with repeated values add their new state to `owner`, others the product form, which is
+    exact there. Returns slots whose item changed, blocks that needed the Metropolis correction, and
+    how many of those passed it.
     """
     offsets = arrays.offsets
     slots = np.empty(widest_group(offsets), dtype=np.int64)

@@ -51,13 +51,7 @@ SWEEP_SECONDS, SWEEPS = 2e-6, 8_000
 
 
 def tempering_costs(n_rows: int) -> str:
-    """What waiting for tempered chains would take, in words; groups beyond four take longer.
-
-    Examples
-    --------
-    >>> tempering_costs(30_162)
-    "four chains with step='tempered' would take about 8 CPU minutes"
-    """
+    """What waiting for tempered chains would take, in words; groups beyond four take longer."""
     minutes = n_rows * SWEEP_SECONDS * SWEEPS / 60
     long = f"{minutes:.0f} CPU minutes" if minutes < 120 else f"{minutes / 60:.0f} CPU hours"
     words = "less than a CPU minute" if minutes < 1 else f"about {long}"
@@ -71,15 +65,7 @@ def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
 
 
 def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
-    """Place `n` inverse temperatures so that neighbours reject equally often.
-
-    `power` are the current ones, falling from 1; `rejection` was measured between neighbours.
-
-    Examples
-    --------
-    >>> equalised_ladder(np.array([1.0, 0.5, 0.4]), np.array([0.6, 0.2]), 5).round(1)
-    array([1. , 0.8, 0.6, 0.5, 0.4])
-    """
+    """Place `n` inverse temperatures so that neighbours, now rejecting so often, do so equally."""
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
     inverse = PchipInterpolator(barrier, power)
     placed = inverse(np.linspace(0.0, barrier[-1], n))
@@ -115,19 +101,9 @@ class Exchanges:
 class Ladder:
     """Replicas of one vertical table on a ladder of temperatures.
 
-    Parameters
-    ----------
-    layout, beta
-        The table and the flat prior.
-    rng
-        Source of the replicas' own generators; results do not depend on `threads`.
-    hottest
-        Smallest inverse temperature. Low enough that a chain there forgets its start, no lower;
-        None finds it: the first of `HOTTEST` at which short chains from random starts agree.
-    temperatures
-        Number of temperatures; None lets the warm-up choose it, up to `most`.
-    threads
-        Replicas swept at the same time.
+    The `hottest` inverse temperature is low enough that a chain forgets its start: by default the
+    first of `HOTTEST` at which short chains from random starts agree. Unless `temperatures` are
+    given the warm-up chooses their number, up to `most`. Results do not depend on `threads`.
     """
 
     COUNTED = ("sweeps", "round_length", "round_start")
@@ -175,10 +151,9 @@ class Ladder:
     def _find_hottest(self) -> float:
         """Return the first of `HOTTEST` at which chains forget where they have started.
 
-        Short chains from random starts are compared by the counts of their tables: the variance of
-        the chains' means, over that within chains, summed over all cells. Where chains agree it is
-        their autocorrelation time over their length; where each stays in a mode of its own it is
-        large, whether or not the modes are equally likely.
+        Short chains are compared by the counts of their tables: the variance of the chains' means
+        over that within chains, summed over all cells, is their autocorrelation time over their
+        length where chains agree, and large where each stays in a mode of its own.
         """
         generators = self._spawned[: min(PROBES, self.most)]
         for power in HOTTEST[:-1]:
