@@ -163,14 +163,14 @@ SEEN: tuple[Maker, ...] = (clinic, shuffled, chile, cps, insurance, gss, arrests
 FRESH: tuple[Maker, ...] = (
     election, elderly, visits, college, parties, values, tumours, affairs,
 )  # fmt: skip
-RECODED = ("clinic", "election", "tumours", "affairs")
+RECODED = {"clinic": (5, 25), "election": (5, 50), "tumours": (5, 25), "affairs": (5, 25)}
 TABLES: dict[str, Maker] = {f.__name__: f for f in (*SEEN, *FRESH)}
 
 
 # -- releases ---------------------------------------------------------------------------------
 
 
-def recoded(frame: pd.DataFrame, sensitive: str) -> ab.ReleasedTable:
+def recoded(frame: pd.DataFrame, sensitive: str, k: int) -> ab.ReleasedTable:
     """Local recoding: numbers to intervals four and sixteen wide, everything else to all."""
     trees = {}
     for name in frame.columns.drop(sensitive):
@@ -180,7 +180,7 @@ def recoded(frame: pd.DataFrame, sensitive: str) -> ab.ReleasedTable:
             trees[name] = ab.Hierarchy.from_intervals(span, 4, 16)
         else:
             trees[name] = ab.Hierarchy.from_levels({v: ["*"] for v in labels})
-    return ab.anonymize.recode(frame, sensitive, trees, k=5, l=2, local=True, suppression=0.05)
+    return ab.anonymize.recode(frame, sensitive, trees, k=k, l=2, local=True, suppression=0.05)
 
 
 def cases(names: Iterable[str], *, short: bool) -> Iterator[Case]:
@@ -211,8 +211,8 @@ def cases(names: Iterable[str], *, short: bool) -> Iterator[Case]:
         for k, l in ((10, 2),) if short else ((5, 2), (10, 2), (20, 3)):  # noqa: E741
             table = ab.anonymize.mondrian(frame, sensitive, k=k, l=l)
             yield f"{name} ({kind}), Mondrian k = {k}", table, frame, None
-        if name in RECODED and not short:
-            yield f"{name} ({kind}), recoded k = 5", recoded(frame, sensitive), frame, None
+        for k in RECODED.get(name, ()) if not short else ():
+            yield f"{name} ({kind}), recoded k = {k}", recoded(frame, sensitive, k), frame, None
 
 
 # -- scores -----------------------------------------------------------------------------------

@@ -34,7 +34,13 @@ from scipy import sparse
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.corrections import Fold
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.features import Features, fixed_point, marginal_of, random_folds
+from anonbayes.inference.features import (
+    Features,
+    cell_groups,
+    fixed_point,
+    marginal_of,
+    random_folds,
+)
 from anonbayes.inference.vertical.crossfit import POOLING_PRIOR
 from anonbayes.inference.weight_kernels import lift_spread
 from anonbayes.tables.table import ReleasedTable
@@ -292,7 +298,7 @@ def lift_cells(
     ([(5, 4), (5, 22)], 1)
     """
     problem = _problem(table)
-    inside, cluster = np.zeros((2, len(problem.codes))), _groups(problem.codes)
+    inside, cluster = np.zeros((2, len(problem.codes))), cell_groups(problem.codes)
     if rounds is None:
         rounds, inside, cluster = _choose_rounds(problem, table, prior)
     expected = [a.expected((rounds,))[0] for a in problem.attributes]
@@ -343,14 +349,6 @@ def _features(
 # -- folds ------------------------------------------------------------------------------------
 
 
-def _groups(codes: Ints) -> Ints:
-    """Number of the distinct line of each row."""
-    key = np.zeros(len(codes), dtype=np.int64)
-    for column in codes.T:
-        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return key.ravel()
-
-
 def _deal(group: Ints, count: Floats, n_folds: int, rng: np.random.Generator) -> _Lines:
     """Deal rows into folds: groups as a whole, unless they have more rows than there are folds."""
     total = np.bincount(group, count)
@@ -375,7 +373,7 @@ def _problem(table: ReleasedTable) -> _Problem:
     widest = max((len(c.evidence) + len(c.domain) for c in table.columns.values()), default=1)
     n_folds = int(np.clip(MOST_NUMBERS // (size * widest), 5, FOLDS))
     codes = np.ascontiguousarray(records.codes, dtype=np.int64)
-    lines = _deal(_groups(codes), count, n_folds, np.random.default_rng(0))
+    lines = _deal(cell_groups(codes), count, n_folds, np.random.default_rng(0))
     secret = table.secret.evidence.matrix.indices[records.secret].astype(np.int64)
     attributes = []
     for a, column in enumerate(table.columns.values()):
@@ -473,7 +471,7 @@ def _choose_rounds(
 
     With them come `CellLifts.inside` and `CellLifts.cluster`.
     """
-    nothing, group = np.zeros((2, len(problem.codes))), _groups(problem.codes)
+    nothing, group = np.zeros((2, len(problem.codes))), cell_groups(problem.codes)
     if all((np.diff(a.cells.indptr) == 1).all() for a in problem.attributes):
         return ROUNDS[0], nothing, group  # every cell is a value
     n_groups = int(group.max(initial=-1)) + 1

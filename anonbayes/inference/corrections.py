@@ -29,7 +29,12 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.inference.features import Features, marginal_of
+from anonbayes.inference.features import (
+    Features,
+    cell_groups,
+    covariance_of_means,
+    marginal_of,
+)
 from anonbayes.tables.table import ReleasedTable
 
 __all__ = ["Corrections", "Fold", "cell_shares", "learn_corrections"]
@@ -182,8 +187,14 @@ def learn_corrections(
             break
         before_it = float(gain.sum())
     total, chosen, gain = best
-    if chosen is None or (variance is None and total <= _error_of_sum(gain, rows)):
+    if chosen is None:
         return None
+    if variance is None:
+        error = rows.sum() * np.sqrt(
+            covariance_of_means(gain[None], rows, cell_groups(codes))[0, 0]
+        )
+        if total <= error:
+            return None
     variance = chosen
     level = _level(features.share, eta, [features.cell[c] for c in features.codes.T])
     step = features.share_step[secret] + features.step[features.codes, secret[:, None]] @ eta
@@ -192,11 +203,6 @@ def learn_corrections(
     ends = np.cumsum([width for _, width in shapes])[:-1]
     values = tuple(np.ascontiguousarray(c) for c in np.split(point.T @ spread, ends, axis=1))
     return Corrections(values, variance, float(gain @ rows / rows.sum())), gain
-
-
-def _error_of_sum(gain: Floats, rows: Floats) -> float:
-    """Standard error of the sum over rows of what was gained, by records of several rows."""
-    return float(np.sqrt(rows @ (gain - gain @ rows / rows.sum()) ** 2))
 
 
 def _level(share: Floats, eta: Floats, logs: list[Floats]) -> Floats:

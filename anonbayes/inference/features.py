@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.horizontal.tree import DirichletTree
+from anonbayes.inference.horizontal.tree import CellTree, DirichletTree, add_at
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
@@ -26,7 +26,9 @@ __all__ = [
     "FLAT",
     "CellLogs",
     "Features",
+    "cell_groups",
     "cell_logs",
+    "covariance_of_means",
     "fixed_point",
     "marginal_of",
     "pooled_beta",
@@ -281,7 +283,39 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
         marginal = marginal_of(column.evidence, rows.sum(axis=1))[None]
         kappa[a] = _kappa(column.evidence, rows, marginal)
         betas[name] = np.tile(kappa[a] * marginal, (size, 1))
+        if column.evidence.is_nested:
+            betas[name] = _even_where_untold(column.evidence, rows, betas[name])
     return betas, kappa
+
+
+def _even_where_untold(evidence: Evidence, rows: Floats, beta: Floats) -> Floats:
+    """Prior weights under which values that no finer cell ever shows tell no secrets apart.
+
+    Such values hide in a cell whose other values finer cells do show. That the many rows of a
+    common secret show these others only is the work of the recoding: whoever has the hidden ones is
+    in the wide cell. Their share of the cell's split is made that of the margin, for every secret.
+    """
+    tree = CellTree.of(evidence)
+    own = np.zeros((len(beta), tree.n_nodes))
+    own[:, tree.leaf_node] = beta
+    mass = tree.accumulate_up(own[0])  # the same for all secrets
+    told = np.zeros(tree.n_nodes)
+    add_at(told, tree.cell_node, rows.sum(axis=1))
+    told = tree.accumulate_up(told) > 0
+    add_at(own, tree.cell_node, rows.T)
+    factor = np.ones_like(own)
+    for layer in reversed(tree.layers):
+        shown, hidden = layer[told[layer]], layer[~told[layer]]
+        weight, share = np.zeros_like(own), np.zeros(tree.n_nodes)
+        add_at(weight, tree.parent[shown], own[:, shown])
+        add_at(share, tree.parent[shown], mass[shown])
+        beside = tree.parent[hidden]
+        hidden, beside = hidden[share[beside] > 0], beside[share[beside] > 0]
+        factor[:, hidden] = weight[:, beside] / share[beside]
+        own[:, hidden] = factor[:, hidden] * mass[hidden]
+        add_at(own, tree.parent[layer], own[:, layer])
+    whole = np.exp(tree.accumulate_down(np.log(factor)))
+    return np.ascontiguousarray(beta * whole[:, tree.leaf_node])
 
 
 def marginal_of(evidence: Evidence, rows: Floats) -> Floats:
@@ -320,6 +354,32 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
 
     best = minimize_scalar(doubtful, bounds=(low, high), method="bounded", options=SEARCH)
     return float(np.exp(best.x))
+
+
+def cell_groups(codes: Ints) -> Ints:
+    """Number of the group of each record: those whose cells are all the same are in one."""
+    key = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return key.ravel()
+
+
+def covariance_of_means(scores: Floats, rows: Floats, group: Ints) -> Floats:
+    """Covariance of averages over rows, ``(scores, scores)``; a group is one observation.
+
+    Rows with the same cells share everything that is judged but their secret.
+
+    Examples
+    --------
+    >>> scores, rows = np.array([[1.0, 3.0, 2.0]]), np.array([1.0, 1.0, 2.0])
+    >>> covariance_of_means(scores, rows, np.array([0, 1, 2])).tolist()  # 3/2 (1 + 1 + 0) / 4^2
+    [[0.1875]]
+    """
+    away = (scores - (scores @ rows / rows.sum())[:, None]) * rows
+    by_group = np.stack([np.bincount(group, one) for one in away])
+    seen = np.count_nonzero(np.bincount(group, rows))
+    few = seen / max(seen - 1, 1)
+    return np.asarray(few * by_group @ by_group.T / rows.sum() ** 2)
 
 
 def random_folds(rows: Floats, folds: int, rng: np.random.Generator) -> Floats:

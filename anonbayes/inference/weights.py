@@ -35,7 +35,13 @@ from anonbayes.inference.cell_lifts import (
 )
 from anonbayes.inference.corrections import Corrections, Fold, learn_corrections
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
-from anonbayes.inference.features import FLAT, Features, pooled_beta
+from anonbayes.inference.features import (
+    FLAT,
+    Features,
+    cell_groups,
+    covariance_of_means,
+    pooled_beta,
+)
 from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDATES
 from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
 from anonbayes.inference.vertical.group_layout import layout_of
@@ -105,7 +111,8 @@ class EvidenceWeights:
     corrections : Corrections or None
         Corrections of single values, where they predict held-out rows better.
     score, score_covariance : numpy.ndarray
-        Held-out log score per row of each candidate, and the covariance of these averages.
+        Held-out log score per row of each candidate, and the covariance of these averages: rows
+        with the same cells, which share all that is judged, count as one observation.
     n_rows : int
         Rows behind them.
     """
@@ -358,12 +365,7 @@ def fit_weights(
     n = features.rows.sum()
     kappa = kappa if lifts is None else lifts.kappa
     score = columns @ features.rows / n
-    spread = (columns - score[:, None]) * features.rows
-    if lifts is None:
-        covariance_of_scores = (spread / np.maximum(features.rows, 1.0)) @ spread.T / n**2
-    else:
-        by_cluster = np.stack([np.bincount(lifts.cluster[lifts.record], one) for one in spread])
-        covariance_of_scores = by_cluster @ by_cluster.T / n**2
+    group = cell_groups(features.codes) if lifts is None else lifts.cluster[lifts.record]
     alone, added = np.zeros(size), np.zeros(size)
     whole = float(log_scores(eta, features) @ features.rows) / n
     telling = features.telling
@@ -391,7 +393,7 @@ def fit_weights(
         telling=telling,
         candidates=CANDIDATES,
         score=score,
-        score_covariance=covariance_of_scores,
+        score_covariance=covariance_of_means(columns, features.rows, group),
         n_rows=round(n),
     )
     known = (eta > 0) & np.isfinite(error)  # else the posterior's, given the lifts
