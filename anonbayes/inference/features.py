@@ -299,9 +299,9 @@ def _even_where_untold(evidence: Evidence, rows: Floats, beta: Floats) -> Floats
     own = np.zeros((len(beta), tree.n_nodes))
     own[:, tree.leaf_node] = beta
     mass = tree.accumulate_up(own[0])  # the same for all secrets
-    told = np.zeros(tree.n_nodes)
-    add_at(told, tree.cell_node, rows.sum(axis=1))
-    told = tree.accumulate_up(told) > 0
+    seen = np.zeros(tree.n_nodes)
+    add_at(seen, tree.cell_node, rows.sum(axis=1))
+    told = tree.accumulate_up(seen) > 0
     add_at(own, tree.cell_node, rows.T)
     factor = np.ones_like(own)
     for layer in reversed(tree.layers):
