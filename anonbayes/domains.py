@@ -376,7 +376,7 @@ def is_series(values: object) -> TypeGuard[pd.Series]:
     return pandas is not None and isinstance(values, pandas.Series)
 
 
-def factorize(values: Iterable[object], *, where: str) -> tuple[Ints, list[Any]]:
+def factorize(values: object, *, where: str) -> tuple[Ints, list[Any]]:
     """Codes and distinct values of a column, in order of appearance."""
     import pandas as pd  # a device that reports one value needs none of it
 

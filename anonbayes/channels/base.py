@@ -25,7 +25,7 @@ import functools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
@@ -35,7 +35,7 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import Seed, Source, generator, randomness
-from anonbayes.domains import Domain, by_value
+from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import (
     AnonbayesError,
     ChannelError,
@@ -202,11 +202,11 @@ class Channel(ABC):
     # -- the analyst -------------------------------------------------------------------------
 
     @abstractmethod
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution of the true values, given the reports."""
 
     @abstractmethod
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report, for released tables."""
 
     @abstractmethod
@@ -300,11 +300,11 @@ class Channel(ABC):
         """
         return shares_of(p, self.domain) @ self.matrix()
 
-    def log_likelihood(self, p: npt.ArrayLike, reports: Any) -> float:
+    def log_likelihood(self, p: npt.ArrayLike, reports: object) -> float:
         """Log-likelihood of the distribution `p` given the reports, including constants."""
         return self.likelihood(reports).log(shares_of(p, self.domain))
 
-    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
+    def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values.
 
         Parameters
@@ -355,7 +355,7 @@ class Channel(ABC):
             )
         return estimate
 
-    def misfit(self, reports: Any) -> float:
+    def misfit(self, reports: object) -> float:
         """Upper bound on the probability of reports that fit this badly; NaN if not known."""
         return float("nan")
 
@@ -375,24 +375,24 @@ class Channel(ABC):
 
     # -- estimators that need the likelihood only ----------------------------------------------
 
-    def fast_likelihood(self, reports: Any) -> Any:
+    def fast_likelihood(self, reports: object) -> Any:
         """Likelihood that EM maximises; structured channels override it with a faster one."""
         return self.likelihood(reports)
 
-    def starting_distribution(self, reports: Any) -> Floats:
+    def starting_distribution(self, reports: object) -> Floats:
         """Default starting point of EM: the uniform distribution."""
         return estimation.em.starting_point(None, len(self.domain))
 
-    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
         return self._iterate("mle", reports, **settings)
 
-    def _estimate_em(self, reports: Any, **settings: Any) -> Estimate:
+    def _estimate_em(self, reports: object, **settings: Any) -> Estimate:
         return self._iterate("em", reports, **settings)
 
     def _iterate(
         self,
         method: str,
-        reports: Any,
+        reports: object,
         *,
         start: npt.ArrayLike | None = None,
         iterations: int | None = None,
@@ -417,7 +417,7 @@ class Channel(ABC):
         """Build an estimate from the end of an iteration."""
         return Estimate(self.domain, method, n, interval=interval, level=level, **end._asdict())
 
-    def _estimate_bayes(self, reports: Any, *, level: float = 0.95, **settings: Any) -> Estimate:
+    def _estimate_bayes(self, reports: object, *, level: float = 0.95, **settings: Any) -> Estimate:
         import xarray as xr
 
         check_level(level)
@@ -452,12 +452,12 @@ class Channel(ABC):
             ess=posterior.ess,
         )
 
-    def _interval(self, reports: Any, level: float) -> Floats | None:
+    def _interval(self, reports: object, level: float) -> Floats | None:
         return None
 
     # -- reports in files ----------------------------------------------------------------------
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Write reports as texts, one per line of a file; `read_texts` reads them back.
 
         Examples
@@ -468,7 +468,7 @@ class Channel(ABC):
         >>> texts, channel.read_texts(texts).counts().tolist()
         (['011', '000'], [0, 1, 1])
         """
-        return [str(value) for value in reports]
+        return [str(value) for value in list_of("reports", reports)]
 
     def read_texts(self, texts: Sequence[str], *, where: str = "reports") -> Any:
         """Parse reports from texts; errors say `where` and in which row."""
@@ -490,7 +490,7 @@ class Channel(ABC):
         """Secure source when `seed` is None, else seeded noise of this column."""
         return randomness(seed, purpose, self.domain.name)
 
-    def _encode(self, values: Iterable[object]) -> Ints:
+    def _encode(self, values: object) -> Ints:
         """Codes of true values, reading arrays without turning them into lists first."""
         if isinstance(values, str) or not isinstance(values, Iterable):
             what = "one text" if isinstance(values, str) else "no list"
@@ -561,18 +561,24 @@ def budget_second(*old: str) -> Callable[[F], F]:
     return understand
 
 
-def check_reports(reports: Any) -> None:
-    """Raise `ChannelError` for something that cannot be a list of reports."""
-    if not hasattr(reports, "__len__"):
+def check_reports(reports: object) -> Sized:
+    """Return reports; raise `ChannelError` for something that cannot be a list of them."""
+    if not isinstance(reports, Sized):
         raise ChannelError(
             f"reports={reports!r} is not a list of reports; give what release() returned."
         )
+    return reports
+
+
+def check_some(n: int) -> None:
+    """Raise `ChannelError` where there is nothing to estimate from."""
+    if n == 0:
+        raise ChannelError("There are no reports to estimate from.")
 
 
 def usable(likelihood: Any) -> Any:
     """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
-    if likelihood.n == 0:
-        raise ChannelError("There are no reports to estimate from.")
+    check_some(likelihood.n)
     even = likelihood.probabilities(np.full(likelihood.size, 1.0 / likelihood.size))
     impossible = np.flatnonzero((likelihood.weights > 0) & (even <= 0))
     if len(impossible):

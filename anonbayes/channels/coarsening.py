@@ -116,7 +116,7 @@ class Generalization(Channel):
         """Release the label of each value's cell; nothing is random, so `seed` has no effect."""
         return object_array(self.cells)[self.codes[self._encode(values)]]
 
-    def report_codes(self, reports: Iterable[object]) -> Ints:
+    def report_codes(self, reports: object) -> Ints:
         """Cell of each report; raise `ChannelError` for a label that is not a cell."""
         codes, distinct = factorize(reports, where="Reports")
         lookup = np.empty(len(distinct), dtype=np.int64)
@@ -146,7 +146,7 @@ class Generalization(Channel):
             (ones, (self.codes, np.arange(size))), shape=(len(self.cells), size)
         )
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution: the probability of each reported cell."""
         rows = self._membership
         return estimation.likelihood.MixtureLikelihood.of_rows(
@@ -158,7 +158,7 @@ class Generalization(Channel):
             weights=np.bincount(self.report_codes(reports), minlength=len(self.cells)),
         )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Which values each report allows."""
         codes, seen = by_appearance(self.report_codes(reports))
         return ReportEvidence(codes, [self.cells[i] for i in seen], self._membership[seen])
@@ -261,7 +261,7 @@ class UniformQuantizer(Generalization):
 
     # -- the analyst -------------------------------------------------------------------------------
 
-    def report_codes(self, reports: Iterable[object]) -> Ints:
+    def report_codes(self, reports: object) -> Ints:
         """Cell of each report; raise `ChannelError` for one that no value produces."""
         bins = self._report_bins(reports)
         cells = self._cell_of_bin[bins]
@@ -275,7 +275,7 @@ class UniformQuantizer(Generalization):
             )
         return cells
 
-    def _report_bins(self, reports: Iterable[object]) -> Ints:
+    def _report_bins(self, reports: object) -> Ints:
         numbers = number_list("reports", reports)
         width = (self.upper - self.lower) / self.bins
         codes = np.clip(np.rint((numbers - self.levels[0]) / width), 0, self.bins - 1).astype(int)
@@ -437,7 +437,7 @@ def _ends(lower: float, upper: float, error: type[AnonbayesError]) -> tuple[floa
     return least, most
 
 
-def number_list(argument: str, values: Iterable[object]) -> Floats:
+def number_list(argument: str, values: object) -> Floats:
     """Numbers, or their texts, in one column; raise `ChannelError` for anything else."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ChannelError(f"{argument}={values!r} is not a list of numbers.")

@@ -69,11 +69,6 @@ class InputDiscriminativeUE(BitChannel):
         """Probability that any other bit is raised."""
         return self.miss
 
-    @property
-    def loss_bound(self) -> float:
-        """Largest expected squared error of the users' estimated counts, over ``n`` (OneID (5))."""
-        return objective(self.a, self.b, np.ones(len(self.domain)))
-
     @classmethod
     def optimal(
         cls, domain: Domain, budgets: Any, notion: str = "oneid", *, as_published: bool = False
@@ -98,8 +93,8 @@ class InputDiscriminativeUE(BitChannel):
         >>> import anonbayes as ab
         >>> domain = ab.Domain("coin", ["heads", "tails"])
         >>> channel = ab.InputDiscriminativeUE.optimal(domain, np.log(3))
-        >>> round(channel.loss_bound, 9)  # 3 + 2 sqrt 3
-        6.464101615
+        >>> channel.a.round(6).tolist(), channel.b.round(6).tolist()
+        ([0.788675, 0.788675], [0.211325, 0.211325])
         """
         one_of("notion", notion, NOTIONS)
         epsilon = budget_array(budgets, domain)
@@ -212,11 +207,7 @@ def _one_apart(epsilon: Floats, sizes: Floats, single: int) -> tuple[Floats, Flo
         return u, w
 
     def value(own: float, common: float) -> float:
-        u, w = parts(own, common)
-        if min(u.min(), w.min()) <= 0:
-            return np.inf
-        lift = 1.0 / np.expm1(u)
-        return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
+        return _loss(*parts(own, common), sizes)
 
     def inner(own: float) -> tuple[float, float]:
         most = min(float(epsilon[single]), widest if several else LARGEST_KEEP)
@@ -225,6 +216,14 @@ def _one_apart(epsilon: Floats, sizes: Floats, single: int) -> tuple[Floats, Flo
 
     own = _search(lambda at: inner(at)[1], widest)
     return parts(own, inner(own)[0])
+
+
+def _loss(u: Floats, w: Floats, sizes: Floats) -> float:
+    """``F`` in terms of ``u`` and ``w``; infinite at the very edge, after rounding."""
+    if min(u.min(), w.min()) <= 0:
+        return np.inf
+    lift = 1.0 / np.expm1(u)
+    return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
 
 
 def objective(a: npt.ArrayLike, b: npt.ArrayLike, sizes: npt.ArrayLike) -> float:
@@ -284,11 +283,7 @@ def _minid(epsilon: Floats, sizes: Floats) -> tuple[Floats, Floats]:
         return np.minimum(top_u, epsilon - top_w), np.minimum(top_w, epsilon - top_u)
 
     def value(top_u: float, top_w: float) -> float:
-        u, w = parts(top_u, top_w)
-        if min(u.min(), w.min()) <= 0:  # at the very edge, after rounding
-            return np.inf
-        lift = 1.0 / np.expm1(u)
-        return float(sizes @ (lift / -np.expm1(-w)) + np.max(1.0 / np.expm1(w) - lift))
+        return _loss(*parts(top_u, top_w), sizes)
 
     def inner(top_w: float) -> tuple[float, float]:
         top_u = _search(lambda at: value(at, top_w), smallest)

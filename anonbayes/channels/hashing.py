@@ -19,10 +19,12 @@ from anonbayes.channels.base import (
     Symbols,
     budget_second,
     check_matrix_size,
+    check_reports,
+    check_some,
     usable,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import WORDS, Codes, Seed, limit, words
+from anonbayes.channels.randomness import Codes, Seed, below, limit, words
 from anonbayes.channels.reports import single
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
@@ -207,28 +209,19 @@ class LocalHashing(PureChannel):
         codes, prime, g = Codes(self.domain), self.prime, self.g
         kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
         stays = limit(self.theta)
-        fair_prime, fair_symbol = WORDS - WORDS % prime, WORDS - WORDS % g
+        number, symbol = below(prime, draw), below(g, draw)
 
         def report(value: object) -> tuple[int, int, int]:
             code = codes[value] if type(value) is kind else index(value)
-            a, b = next(draw), next(draw)
-            while a >= fair_prime:
-                a = next(draw)
-            while b >= fair_prime:
-                b = next(draw)
-            a, b = a % prime, b % prime
-            if next(draw) < stays:
-                return a, b, (a * code + b) % prime % g
-            word = next(draw)
-            while word >= fair_symbol:
-                word = next(draw)
-            return a, b, word % g
+            a, b = next(number), next(number)
+            true = next(draw) < stays
+            return a, b, (a * code + b) % prime % g if true else next(symbol)
 
         return report
 
     # -- the analyst -------------------------------------------------------------------------
 
-    def read(self, reports: Any) -> HashReports:
+    def read(self, reports: object) -> HashReports:
         """Return the reports when this channel can produce them, else raise `ChannelError`."""
         if isinstance(reports, list | np.ndarray):
             reports = HashReports.from_triples(reports)
@@ -245,7 +238,7 @@ class LocalHashing(PureChannel):
                 )
         return reports
 
-    def counts(self, reports: Any, *, values: Iterable[object] | None = None) -> Ints:
+    def counts(self, reports: object, *, values: Iterable[object] | None = None) -> Ints:
         """Count the reports that support each value, or each of the candidate `values`.
 
         With invertible hash functions in ``O(n + K)``, otherwise in ``O(n)`` per value.
@@ -267,7 +260,7 @@ class LocalHashing(PureChannel):
 
     def estimate(
         self,
-        reports: Any,
+        reports: object,
         *,
         method: str = "mle",
         values: Iterable[object] | None = None,
@@ -296,16 +289,15 @@ class LocalHashing(PureChannel):
 
     def _estimate_candidates(
         self,
-        reports: Any,
+        reports: object,
         chosen: list[Any],
         method: str,
         *,
         alpha: float = 0.05,
         level: float = 0.95,
     ) -> Estimate:
-        counts, n = self.counts(reports, values=chosen), len(reports)
-        if n == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        counts, n = self.counts(reports, values=chosen), len(check_reports(reports))
+        check_some(n)
         hit, miss = self.hit[: len(chosen)], self.miss[: len(chosen)]
         p = closed_forms.empirical(counts, n, hit, miss)
         if method == "threshold":
@@ -322,7 +314,7 @@ class LocalHashing(PureChannel):
             level=level,
         )
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution given the drawn hash functions.
 
         A report supports the values that hash to it; constant hash functions say nothing.
@@ -362,7 +354,7 @@ class LocalHashing(PureChannel):
                 "(values=...), or collect reports with LocalHashing.invertible."
             )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         sent = self.read(reports)
         triples, codes = np.unique(
@@ -373,7 +365,7 @@ class LocalHashing(PureChannel):
         labels = [tuple(row) for row in triples.tolist()]
         return ReportEvidence(codes.reshape(-1), labels, rows.matrix())
 
-    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
         if not self.is_invertible or settings.keys() - {"level"}:
             return super()._estimate_mle(reports, **settings)
         likelihood = usable(self.likelihood(reports))
@@ -432,7 +424,7 @@ class LocalHashing(PureChannel):
 
     # -- reports in files ------------------------------------------------------------------------
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Each report as ``a/b/y``."""
         sent = self.read(reports)
         parts = (sent.a.tolist(), sent.b.tolist(), sent.y.tolist())

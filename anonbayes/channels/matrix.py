@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +18,20 @@ from anonbayes.channels.base import (
     ReportEvidence,
     by_appearance,
     check_reports,
+    check_some,
     labels_of_texts,
 )
 from anonbayes.channels.randomness import Codes, Seed, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import ChannelError, nearest, one_of
-from anonbayes.estimation.closed_forms import Estimate, check_level, norm_sub, shares_of
+from anonbayes.estimation.closed_forms import (
+    Estimate,
+    check_level,
+    norm_sub,
+    normal_quantile,
+    shares_of,
+)
 from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matrix_ratios
 
 if TYPE_CHECKING:
@@ -208,7 +214,7 @@ class MatrixChannel(Channel):
         """``Q``, shape (K, number of reports)."""
         return self._q
 
-    def report_codes(self, reports: Iterable[object]) -> Ints:
+    def report_codes(self, reports: object) -> Ints:
         """Column of each report; raise `ChannelError` for one that the channel cannot produce."""
         check_reports(reports)
         sent = list_of("reports", reports)
@@ -224,18 +230,18 @@ class MatrixChannel(Channel):
                 f"{nearest(sent[row], self.labels)}"
             ) from None
 
-    def report_counts(self, reports: Any) -> Ints:
+    def report_counts(self, reports: object) -> Ints:
         """Count the reports of each column; `SupportCounts` hold such counts already."""
         if isinstance(reports, SupportCounts):
             return reports.one_each(len(self.labels))
         return np.bincount(self.report_codes(reports), minlength=len(self.labels))
 
-    def likelihood(self, reports: Any) -> MatrixLikelihood:  # type: ignore[override]
+    def likelihood(self, reports: object) -> MatrixLikelihood:  # type: ignore[override]
         """Likelihood of the distribution, from the counts of the reports alone."""
         rows = np.ascontiguousarray(self._q.T)
         return estimation.likelihood.MatrixLikelihood(self.report_counts(reports), rows)
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         from scipy import sparse
 
@@ -256,17 +262,16 @@ class MatrixChannel(Channel):
         inverse: Floats = (right.T / singular) @ left.T
         return inverse
 
-    def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
+    def _estimate_empirical(self, reports: object, *, level: float = 0.95) -> Estimate:
         counts = self.report_counts(reports)
-        if counts.sum() == 0:
-            raise ChannelError("There are no reports to estimate from.")
         n = int(counts.sum())
+        check_some(n)
         p = counts @ self._inverse / n
         return Estimate(
             self.domain, "empirical", n, p, interval=self._interval(reports, level), level=level
         )
 
-    def _interval(self, reports: Any, level: float) -> Floats | None:
+    def _interval(self, reports: object, level: float) -> Floats | None:
         """Limits of the mean weight of reports, Wilson's for weights of two kinds.
 
         Of weights scaled to [0, 1] with mean ``m``, the variance is taken to be as large a part of
@@ -285,13 +290,13 @@ class MatrixChannel(Channel):
         variance = np.maximum(counts @ scaled**2 / n - mean**2, 0.0)
         most = mean * (1.0 - mean)
         part = np.clip(np.divide(variance, most, out=np.ones_like(most), where=most > 0), 1e-12, 1)
-        z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2 * part / n
+        z2 = normal_quantile(level) ** 2 * part / n
         centre = (mean + z2 / 2) / (1 + z2)
         half = np.sqrt(z2 * (most + z2 / 4)) / (1 + z2)
         limits = np.stack([centre - half, centre + half], axis=1)
         return np.clip(low[:, None] + limits * span[:, None], 0.0, 1.0)
 
-    def misfit(self, reports: Any) -> float:
+    def misfit(self, reports: object) -> float:
         """Probability, at most, of counts as far from all distributions as these (Pearson)."""
         from scipy import special
 
@@ -309,13 +314,7 @@ class MatrixChannel(Channel):
     def expected_loss(
         self, p: npt.ArrayLike, n: int, *, norm: str = "l2", sampled: bool = True
     ) -> float:
-        """Return the expected loss of the empirical estimate from `n` reports.
-
-        Parameters
-        ----------
-        p, n, norm, sampled
-            As for `PureChannel.expected_loss`.
-        """
+        """Return the empirical estimate's expected loss; see `PureChannel.expected_loss`."""
         one_of("norm", norm, ("l1", "l2"))
         number = read_whole("n", n, least=1, error=ChannelError)
         shares, weights = shares_of(p, self.domain), self._inverse

@@ -28,6 +28,7 @@ from anonbayes.channels.base import (
     by_appearance,
     check_matrix_size,
     check_reports,
+    check_some,
     whole_reports,
 )
 from anonbayes.channels.coarsening import BinnedDomain, number_list
@@ -100,7 +101,7 @@ class NumericChannel(Channel):
         self.upper = float(numbers[-1]) if ends is None else ends.upper
 
     @abstractmethod
-    def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
+    def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Mean of the true numbers, with confidence limits."""
 
     @abstractmethod
@@ -111,8 +112,7 @@ class NumericChannel(Channel):
         """Mean of numbers that are unbiased for the true ones, one from each user."""
         check_level(level)
         n = len(numbers)
-        if n == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        check_some(n)
         mean, error, half = float(numbers.mean()), math.inf, math.inf
         if n > 1:
             error = float(numbers.std(ddof=1) / math.sqrt(n))
@@ -132,7 +132,7 @@ class NumericChannel(Channel):
         return self.read(np.array(numbers))
 
     @abstractmethod
-    def read(self, reports: Any) -> Any:
+    def read(self, reports: object) -> Any:
         """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
 
     def _numbers(self, argument: str, values: Any) -> Floats:
@@ -150,10 +150,10 @@ class WindowChannel(NumericChannel):
     low: float
 
     @abstractmethod
-    def windows(self, reports: Any) -> tuple[Ints, Ints]:
+    def windows(self, reports: object) -> tuple[Ints, Ints]:
         """First value of each report's window, and the one after its last."""
 
-    def fast_likelihood(self, reports: Any) -> WindowLikelihood:
+    def fast_likelihood(self, reports: object) -> WindowLikelihood:
         """Likelihood of the distribution, in ``O(K)`` per pass."""
         start, stop = self.windows(reports)
         size = len(self.domain)
@@ -162,7 +162,7 @@ class WindowChannel(NumericChannel):
             weights, window // (size + 1), window % (size + 1), self.high, self.low, size
         )
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution, with a row for each distinct window."""
         return self.fast_likelihood(reports).mixture(most=MAX_MATRIX)
 
@@ -170,21 +170,20 @@ class WindowChannel(NumericChannel):
         """Probability of each report given each value, or of stretches of continuous reports."""
         return self.matrix()
 
-    def _smoothed(self, reports: Any, level: float, **settings: Any) -> Smoothed:
+    def _smoothed(self, reports: object, level: float, **settings: Any) -> Smoothed:
         """EM with smoothing, and limits that enclose those of every strength of smoothing."""
         check_level(level)
         likelihood = self.fast_likelihood(reports)
-        if likelihood.n == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        check_some(likelihood.n)
         size = len(self.domain)
         matrix = self.stretches() if size <= MOST_BINS else None
         start = estimation.em.starting_point(None, size)
         return estimation.em.smoothed(likelihood, start, matrix, level=level, **settings)
 
-    def _interval(self, reports: Any, level: float) -> Floats | None:
+    def _interval(self, reports: object, level: float) -> Floats | None:
         return self._smoothed(reports, level).interval if len(self.domain) <= MOST_BINS else None
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report, one for each window.
 
         The label of a window is the pair of its first and last value; a report that is equally
@@ -263,7 +262,7 @@ class UnbiasedChannel(NumericChannel):
     def _variance(self, held: float) -> float:
         """Variance of the report of a number between -1 and 1, on that scale."""
 
-    def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
+    def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean of the reports, with Student's limits clipped to the range.
 
         Examples
@@ -338,7 +337,7 @@ class Piecewise(UnbiasedChannel, WindowChannel):
         step = 2.0 * self.reach / STEPS
         return self.unscaled(np.rint(np.clip(report, -self.reach, self.reach) / step) * step)
 
-    def read(self, reports: Any) -> Floats:
+    def read(self, reports: object) -> Floats:
         """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
         numbers = self._numbers("reports", reports)
         scaled = self.scaled(numbers)
@@ -352,11 +351,11 @@ class Piecewise(UnbiasedChannel, WindowChannel):
             )
         return scaled
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Reports as texts, with all their digits."""
         return [repr(number) for number in self._numbers("reports", reports).tolist()]
 
-    def windows(self, reports: Any) -> tuple[Ints, Ints]:
+    def windows(self, reports: object) -> tuple[Ints, Ints]:
         """Values for which each report lies in the likely stretch."""
         sent = self.read(reports)
         held = self.scaled(self.domain.numbers)
@@ -432,7 +431,7 @@ class Duchi(UnbiasedChannel):
     def _ends(self) -> Floats:
         return self.unscaled([-self.reach, self.reach])
 
-    def read(self, reports: Any) -> Floats:
+    def read(self, reports: object) -> Floats:
         """Reports on the scale from -1 to 1; raise `ChannelError` for one that cannot be sent."""
         numbers, ends = self._numbers("reports", reports), self._ends
         up = (np.abs(numbers - ends[1]) < np.abs(numbers - ends[0])).astype(np.int64)
@@ -444,7 +443,7 @@ class Duchi(UnbiasedChannel):
             )
         return np.where(up, self.reach, -self.reach)
 
-    def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
+    def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean of the reports, with Wilson's limits for the share of upper ones.
 
         The limits and the mean are clipped to the range.
@@ -453,8 +452,7 @@ class Duchi(UnbiasedChannel):
         check_reports(reports)
         sent = self.read(reports)
         n, up = len(sent), int((sent > 0).sum())
-        if n == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        check_some(n)
         share = up / n
         limits = share_interval([up], n, np.ones(1), np.zeros(1), level)[0]
         ends = np.clip((2.0 * np.array([share, *limits]) - 1.0) * self.reach, -1.0, 1.0)
@@ -463,7 +461,7 @@ class Duchi(UnbiasedChannel):
         error = scale * math.sqrt(share * (1 - share) / n)
         return MeanEstimate(mean, (low, high), level, error, n)
 
-    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Any:
+    def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Any:
         """Shares of the bins under a prior (``method="bayes"``); reports tell their mean only."""
         if method != "bayes":
             raise ChannelError(
@@ -481,7 +479,7 @@ class Duchi(UnbiasedChannel):
         up = self._up(self.scaled(self.domain.numbers))
         return np.stack([1.0 - up, up], axis=1)
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution: of two counts."""
         sent = self.read(reports)
         up = int((sent > 0).sum())
@@ -493,7 +491,7 @@ class Duchi(UnbiasedChannel):
             rows, np.arange(size), size, floor=[1, 0], tilt=q[:, 0], gain=q[:, 1], weights=weights
         )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, seen = by_appearance((self.read(reports) > 0).astype(np.int64))
         matrix = self._rows(np.ones(2, dtype=np.int64)).matrix()
@@ -576,11 +574,11 @@ class SquareWave(WindowChannel):
             report = np.where(near, report, far)
         return report
 
-    def read(self, reports: Any) -> Ints:
+    def read(self, reports: object) -> Ints:
         """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
         return whole_reports(self, self._numbers("reports", reports), self.n_reports)
 
-    def windows(self, reports: Any) -> tuple[Ints, Ints]:
+    def windows(self, reports: object) -> tuple[Ints, Ints]:
         """Bins within ``b`` of each report."""
         sent = self.read(reports)
         return np.maximum(sent - 2 * self.b, 0), np.minimum(sent + 1, len(self.domain))
@@ -598,7 +596,7 @@ class SquareWave(WindowChannel):
         sums = np.concatenate([[0.0], np.cumsum(shares_of(p, self.domain))])
         return self.low * sums[-1] + (self.high - self.low) * (sums[stop] - sums[start])
 
-    def estimate(self, reports: Any, *, method: str = "ems", **settings: Any) -> Estimate:
+    def estimate(self, reports: object, *, method: str = "ems", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values.
 
         Parameters
@@ -618,7 +616,7 @@ class SquareWave(WindowChannel):
 
     def _estimate_ems(
         self,
-        reports: Any,
+        reports: object,
         *,
         smoothing: float | None = None,
         iterations: int = 10_000,
@@ -633,7 +631,7 @@ class SquareWave(WindowChannel):
         n = len(self.read(reports))
         return self._from_end("ems", n, found.end, found.interval, level)
 
-    def mean(self, reports: Any, *, level: float = 0.95) -> MeanEstimate:
+    def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean, with Student's limits clipped to the range.
 
         Every report counts as a number whose mean is the true one: for bins of equal width a linear

@@ -204,7 +204,7 @@ class Personalized(Channel):
 
     # -- the collector ---------------------------------------------------------------------------
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Write reports as the common channel does."""
         return self.common.spell(reports)
 
@@ -214,7 +214,7 @@ class Personalized(Channel):
 
     def estimate(
         self,
-        reports: Any,
+        reports: object,
         *,
         method: str = "mle",
         knowledge: Mapping[Any, npt.ArrayLike] | None = None,
@@ -338,7 +338,7 @@ class Personalized(Channel):
             raise ChannelError("The bound needs an estimate made by this channel.")
         return 2.0 * float(np.abs(estimate.intermediate.p[self._tag_codes]).sum())
 
-    def likelihood(self, reports: Any) -> NoReturn:
+    def likelihood(self, reports: object) -> NoReturn:
         """Refuse: the collector does not know the users' mappings."""
         raise ChannelError(
             "The likelihood of a value depends on its user's secret mapping; use estimate, "
@@ -374,7 +374,7 @@ class PersonalChannel(Channel):
         """``Q^(i)``, rows of the common channel's matrix."""
         return self.common.matrix()[self.codes]
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of this user's own distribution, given many of the user's reports."""
         from scipy import sparse
 
@@ -398,7 +398,7 @@ class PersonalChannel(Channel):
             indices=mapped.indices,
         )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, labels, matrix = self.common.evidence(reports)
         return ReportEvidence(codes, labels, matrix[:, self.codes])
@@ -414,7 +414,7 @@ class PersonalChannel(Channel):
                 self.codes,
             )
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Write reports as the common channel does."""
         return self.common.spell(reports)
 

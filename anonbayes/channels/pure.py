@@ -29,9 +29,10 @@ from anonbayes.channels.base import (
     by_appearance,
     check_matrix_size,
     check_reports,
+    check_some,
     usable,
 )
-from anonbayes.channels.randomness import WORDS, Codes, Seed, limit, words
+from anonbayes.channels.randomness import Codes, Seed, below, limit, words
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, DomainError
@@ -61,7 +62,7 @@ class PureChannel(Channel):
     methods = ("empirical", "norm_sub", "threshold", "shrinkage", "mle", "em", "bayes")
 
     @abstractmethod
-    def counts(self, reports: Any) -> Ints:
+    def counts(self, reports: object) -> Ints:
         """Count the reports that support each value."""
 
     def log_ratios(self) -> tuple[Floats, Floats]:
@@ -81,10 +82,10 @@ class PureChannel(Channel):
         p = np.asarray(by_value(p, self.domain, what="p"), dtype=float)
         return self.miss * p.sum() + (self.hit - self.miss) * p
 
-    def support_of(self, reports: Any) -> SupportCounts:
+    def support_of(self, reports: object) -> SupportCounts:
         """Support counts of reports; `SupportCounts` are checked and returned as they are."""
         if not isinstance(reports, SupportCounts):
-            return SupportCounts(self.counts(reports), len(reports))
+            return SupportCounts(self.counts(reports), len(check_reports(reports)))
         if len(reports.counts) != len(self.domain):
             raise ChannelError(
                 f"There are {len(reports.counts)} support counts for {len(self.domain)} values."
@@ -115,7 +116,7 @@ class PureChannel(Channel):
     def _simulated(self, users: Ints, rng: np.random.Generator) -> Ints:
         raise ChannelError(f"Counts of {type(self).__name__} cannot be drawn all at once.")
 
-    def supported(self, reports: Any) -> sparse.csr_array:
+    def supported(self, reports: object) -> sparse.csr_array:
         """Which values each report supports, a row for each; for joint shares of attributes."""
         raise ChannelError(
             f"Joint shares need randomized response or bits, not {type(self).__name__}."
@@ -123,37 +124,36 @@ class PureChannel(Channel):
 
     # -- estimators ----------------------------------------------------------------------------
 
-    def _support(self, reports: Any) -> tuple[Ints, int]:
+    def _support(self, reports: object) -> tuple[Ints, int]:
         if not isinstance(reports, Sized) or getattr(reports, "ndim", 1) == 0:
             raise ChannelError(f"reports={reports!r}: give a list of reports.")
-        if len(reports) == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        check_some(len(reports))
         support = self.support_of(reports)
         return support.counts, support.n
 
-    def _interval(self, reports: Any, level: float) -> Floats | None:
+    def _interval(self, reports: object, level: float) -> Floats | None:
         if not (self.hit > self.miss).all():
             return None
         counts, n = self._support(reports)
         return closed_forms.share_interval(counts, n, self.hit, self.miss, level)
 
-    def misfit(self, reports: Any) -> float:
+    def misfit(self, reports: object) -> float:
         """Upper bound on the probability of support counts this far from every distribution."""
         counts, n = self._support(reports)
         return closed_forms.misfit(counts, n, self.hit, self.miss)
 
-    def _estimate_empirical(self, reports: Any, *, level: float = 0.95) -> Estimate:
+    def _estimate_empirical(self, reports: object, *, level: float = 0.95) -> Estimate:
         counts, n = self._support(reports)
         p = closed_forms.empirical(counts, n, self.hit, self.miss)
         return self._from_counts("empirical", p, counts, n, level)
 
-    def _estimate_norm_sub(self, reports: Any, *, level: float = 0.95) -> Estimate:
+    def _estimate_norm_sub(self, reports: object, *, level: float = 0.95) -> Estimate:
         raw = self._estimate_empirical(reports, level=level)
         return replace(raw.consistent(), method="norm_sub")
 
     def _estimate_threshold(
         self,
-        reports: Any,
+        reports: object,
         *,
         alpha: float = 0.05,
         remainder: str = "uniform",
@@ -164,7 +164,7 @@ class PureChannel(Channel):
         return self._from_counts("threshold", p, counts, n, level)
 
     def _estimate_shrinkage(
-        self, reports: Any, *, iterations: int = 30, level: float = 0.95
+        self, reports: object, *, iterations: int = 30, level: float = 0.95
     ) -> Estimate:
         counts, n = self._support(reports)
         p = estimation.em.shrink(counts, n, self.hit, self.miss, iterations=iterations)
@@ -182,7 +182,7 @@ class PureChannel(Channel):
         interval = self._interval(SupportCounts(counts, n), level)
         return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)
 
-    def _closed_mle(self, reports: Any, likelihood: Any, p: Floats, level: float) -> Estimate:
+    def _closed_mle(self, reports: object, likelihood: Any, p: Floats, level: float) -> Estimate:
         """Maximum-likelihood estimate that needed no iteration."""
         return Estimate(
             self.domain,
@@ -205,7 +205,7 @@ class PureChannel(Channel):
         """Empirical estimates up to these values may be noise (Bonferroni, level `alpha`)."""
         return closed_forms.significance_threshold(n, self.hit, self.miss, alpha=alpha)
 
-    def starting_distribution(self, reports: Any) -> Floats:
+    def starting_distribution(self, reports: object) -> Floats:
         """Warm start of EM: the threshold estimate with its zeros lifted."""
         if not (self.hit > self.miss).all():
             return estimation.em.starting_point(None, len(self.domain))
@@ -335,28 +335,22 @@ class UtilityOptimizedRR(PureChannel):
         kind, index, draw = codes.kind, codes.index, words(self._source(seed, "reporter"))
         stays = limit(self._kept)
         others = [values[code] for code in np.flatnonzero(self.sensitive).tolist()]
-        number = max(len(others), 1)
-        fair = WORDS - WORDS % number
+        noise = below(max(len(others), 1), draw)
 
         def report(value: object) -> Any:
             code = codes[value] if type(value) is kind else index(value)
-            if next(draw) < stays:
-                return values[code]
-            word = next(draw)
-            while word >= fair:
-                word = next(draw)
-            return others[word % number]
+            return values[code] if next(draw) < stays else others[next(noise)]
 
         return report
 
-    def report_codes(self, reports: Iterable[object]) -> Ints:
+    def report_codes(self, reports: object) -> Ints:
         """Codes of reports; raise `ChannelError` for one that the channel cannot produce."""
         try:
             return self._encode(reports)
         except DomainError as error:
             raise ChannelError(f"{self!r} cannot produce one of the reports: {error}") from None
 
-    def counts(self, reports: Iterable[object]) -> Ints:
+    def counts(self, reports: object) -> Ints:
         """Count the reports of each value."""
         if isinstance(reports, list) and (tally := self._tally(reports)) is not None:
             return tally
@@ -378,7 +372,7 @@ class UtilityOptimizedRR(PureChannel):
             out[code] += number
         return out
 
-    def supported(self, reports: Any) -> sparse.csr_array:
+    def supported(self, reports: object) -> sparse.csr_array:
         """Which value each report names."""
         from scipy import sparse
 
@@ -397,10 +391,12 @@ class UtilityOptimizedRR(PureChannel):
         """Distribution of the reports, ``p Q``, in ``O(K)``."""
         return self.support(shares_of(p, self.domain))
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution, from the counts of the reports alone."""
-        counted = isinstance(reports, SupportCounts)
-        counts = reports.one_each(len(self.domain)) if counted else self.counts(reports)
+        if isinstance(reports, SupportCounts):
+            counts = reports.one_each(len(self.domain))
+        else:
+            counts = self.counts(reports)
         return estimation.likelihood.MixtureLikelihood.diagonal(
             weights=counts, floor=self.miss, gain=self.hit - self.miss
         )
@@ -413,7 +409,7 @@ class UtilityOptimizedRR(PureChannel):
             counts[self.sensitive] += rng.multinomial(noisy, np.full(n_sensitive, 1 / n_sensitive))
         return counts
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report: columns of ``Q``."""
         codes, distinct = by_appearance(self.report_codes(reports))
         rows = estimation.likelihood.MixtureLikelihood.of_rows(
@@ -425,7 +421,7 @@ class UtilityOptimizedRR(PureChannel):
         )
         return ReportEvidence(codes, [self.domain.values[i] for i in distinct], rows.matrix())
 
-    def estimate(self, reports: Any, *, method: str = "mle", **settings: Any) -> Estimate:
+    def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Estimate:
         """Estimate the distribution of the true values; see `Channel.estimate`.
 
         The reports are counted first: nothing else about them matters here.
@@ -436,7 +432,7 @@ class UtilityOptimizedRR(PureChannel):
             reports = SupportCounts(counts, int(counts.sum()))
         return super().estimate(reports, method=method, **settings)
 
-    def _estimate_mle(self, reports: Any, **settings: Any) -> Estimate:
+    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
         if settings.keys() - {"level"}:
             # Settings of EM were given: use it, from the same reports.
             return super()._estimate_mle(reports, **settings)

@@ -141,6 +141,9 @@ BLOCK = 1 << 24
 # Bytes of words drawn ahead.
 AHEAD = 1 << 12
 
+#: Number of equally likely random words.
+WORDS = 2**64
+
 
 class Source(Protocol):
     """The part of `numpy.random.Generator` that a release needs."""
@@ -273,6 +276,12 @@ def words(source: Source) -> Iterator[int]:
     return stream(lambda: array("Q", source.bytes(AHEAD)))
 
 
+def below(number: int, draw: Iterator[int]) -> Iterator[int]:
+    """Endless uniform integers below `number`, from words; an incomplete last run is left out."""
+    fair = WORDS - WORDS % number
+    return (word % number for word in draw if word < fair)
+
+
 # -------------------------------------------------------------------------------------------------
 # Reports of one user at a time: what runs on a device, in plain Python.
 #
@@ -282,9 +291,6 @@ def words(source: Source) -> Iterator[int]:
 # uniform 64-bit word with ``floor(p 2^64)``: an error of ``2^-64`` at most.
 
 Reporter = Callable[[object], Any]
-
-#: Number of equally likely random words.
-WORDS = 2**64
 
 # Bits of noise drawn ahead, so that a few dozen reports share the cost of the arrays.
 REPORTS_AHEAD = 8192

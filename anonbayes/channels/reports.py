@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -210,7 +210,7 @@ class BitReports:
         return f"BitReports({len(self)} reports of {self.size} bits, {len(self.indices)} ones)"
 
 
-def single(reports: Any) -> Any:
+def single(reports: object) -> Any:
     """Return the reports; raise `ChannelError` for counts, where each report has to be known."""
     if isinstance(reports, SupportCounts):
         raise ChannelError(
@@ -220,7 +220,7 @@ def single(reports: Any) -> Any:
     return reports
 
 
-def is_one_by_one(reports: Any) -> bool:
+def is_one_by_one(reports: object) -> TypeGuard[Iterable[bytes]]:
     """Whether these are bit reports as a channel's reporter makes them."""
     if isinstance(reports, BitReports | SupportCounts):
         return False

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_whole
-from anonbayes.channels.base import known_value
+from anonbayes.channels.base import check_some, known_value
 from anonbayes.channels.pure import PureChannel, RandomizedResponse
-from anonbayes.channels.randomness import WORDS, Seed, generator, randomness, words
+from anonbayes.channels.randomness import Seed, below, generator, randomness, words
 from anonbayes.channels.registry import make_channel
 from anonbayes.channels.unary import UnaryEncoding
 from anonbayes.domains import Domain, by_value
@@ -150,12 +150,10 @@ class Attributes:
         if self.how == "split":
             return lambda values: {name: report(values[name]) for name, report in each}
         draw = words(randomness(seed, "asked, one by one", "/".join(self.channels)))
-        fair = WORDS - WORDS % len(each)
+        chosen = below(len(each), draw)
 
         def ask_one(values: Mapping[str, Any]) -> dict[str, Any]:
-            while (word := next(draw)) >= fair:
-                pass
-            name, report = each[word % len(each)]
+            name, report = each[next(chosen)]
             return {name: report(values[name])}
 
         return ask_one
@@ -232,8 +230,7 @@ class Attributes:
                 "Nobody reported two attributes. For joint shares use how='split', or define one "
                 "attribute whose values are the pairs."
             )
-        if sent.n == 0:
-            raise ChannelError("There are no reports to estimate from.")
+        check_some(sent.n)
         for name in (first, second):
             one_of("attribute", name, self.channels)
         one, two = self.channels[first], self.channels[second]
@@ -243,9 +240,9 @@ class Attributes:
         both = np.asarray((rows.T @ columns).todense(), dtype=float)
         up, across = (np.asarray(part.sum(axis=0)).ravel() for part in (rows, columns))
         p = _products(both, up, across, sent.n, _scores(one), _scores(two))
-        square = _products(both, up, across, sent.n, *(
-            (yes**2, no**2) for yes, no in (_scores(one), _scores(two))
-        ))  # fmt: skip
+        square = _products(
+            both, up, across, sent.n, *((yes**2, no**2) for yes, no in (_scores(one), _scores(two)))
+        )
         half = normal_quantile(level) * np.sqrt(np.maximum(square - p**2, 0.0) / sent.n)
         pairs = Domain(f"{first}, {second}", [(a, b) for a in one.domain for b in two.domain])
         p, half = p.ravel(), half.ravel()
@@ -435,7 +432,7 @@ class PaddedSets:
                 known_value(self.domain, each, f"{where}, row {row}")
         return sets
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Write reports as texts; see `Channel.spell`."""
         return self.channel.spell(reports)
 
@@ -443,7 +440,7 @@ class PaddedSets:
         """Parse reports from texts; see `Channel.read_texts`."""
         return self.channel.read_texts(texts, where=where)
 
-    def estimate(self, reports: Any, *, method: str = "empirical", **settings: Any) -> Estimate:
+    def estimate(self, reports: object, *, method: str = "empirical", **settings: Any) -> Estimate:
         """Share of people whose set contains each value, with limits.
 
         Shares of drawn members, times `length`: right while no set has more than `length` members.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,7 @@ class SubsetSelection(OnesChannel):
 
     # -- the analyst -----------------------------------------------------------------------------
 
-    def read(self, reports: Any) -> BitReports:
+    def read(self, reports: object) -> BitReports:
         """Return the reports as `BitReports`; each must raise ``d`` bits."""
         bits = super().read(reports)
         wrong = np.flatnonzero(np.diff(bits.indptr) != self.d)
@@ -145,7 +145,7 @@ class SubsetSelection(OnesChannel):
             )
         return bits
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution; all values outside a set are equally likely."""
         return self._rows(self.read(reports))
 
@@ -281,7 +281,7 @@ class HadamardResponse(PureChannel):
 
     # -- the analyst -----------------------------------------------------------------------------
 
-    def read(self, reports: Any) -> Ints:
+    def read(self, reports: object) -> Ints:
         """Return the reports as an array; raise `ChannelError` for one that is not a column."""
         array = read_numbers("reports", single(reports), error=ChannelError)
         if array.ndim != 1:
@@ -290,14 +290,14 @@ class HadamardResponse(PureChannel):
             )
         return whole_reports(self, array, self.columns)
 
-    def counts(self, reports: Any) -> Ints:
+    def counts(self, reports: object) -> Ints:
         """Count the reports that support each value, by a fast Walsh-Hadamard transform."""
         seen = np.bincount(self.read(reports), minlength=self.columns)
         turned = estimation.likelihood.walsh_hadamard(seen)
         counted: Ints = (turned[0] + turned[1 : len(self.domain) + 1]) // 2
         return counted
 
-    def fast_likelihood(self, reports: Any) -> HadamardLikelihood:
+    def fast_likelihood(self, reports: object) -> HadamardLikelihood:
         """Likelihood of the distribution, in ``O(K log K)`` per pass."""
         return estimation.likelihood.HadamardLikelihood(
             weights=np.bincount(self.read(reports), minlength=self.columns),
@@ -305,7 +305,7 @@ class HadamardResponse(PureChannel):
             rows=np.arange(1, len(self.domain) + 1),
         )
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution, with a row for each distinct report."""
         seen = np.bincount(self.read(reports), minlength=self.columns)
         column = np.flatnonzero(seen)
@@ -329,7 +329,7 @@ class HadamardResponse(PureChannel):
             log_scale=math.log(2.0 * self._own / self.columns),
         )
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report."""
         codes, distinct = by_appearance(self.read(reports))
         return ReportEvidence(codes, distinct.tolist(), self._rows(distinct).matrix())

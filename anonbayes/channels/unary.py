@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -49,27 +49,28 @@ ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 class OnesChannel(PureChannel):
     """Channel whose reports raise some of ``K`` bits; the raised ones are the supported values."""
 
-    def read(self, reports: Any) -> BitReports:
+    def read(self, reports: object) -> BitReports:
         """Return the reports as `BitReports`.
 
         Accepted are also a matrix of zeros and ones, a list of what a `reporter` returned, and a
         column of a data frame whose cells list the positions of the ones.
         """
-        if isinstance(single(reports), BitReports):
-            bits = reports
-        elif is_one_by_one(reports):
-            bits = BitReports.from_bytes(reports, len(self.domain))
-        elif isinstance(reports, np.ndarray) and reports.dtype == object and reports.ndim == 1:
-            bits = BitReports.from_ones(reports, len(self.domain))
+        given = single(reports)
+        if isinstance(given, BitReports):
+            bits = given
+        elif is_one_by_one(given):
+            bits = BitReports.from_bytes(given, len(self.domain))
+        elif isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1:
+            bits = BitReports.from_ones(given, len(self.domain))
         else:
-            bits = BitReports.from_dense(reports)
+            bits = BitReports.from_dense(given)
         if bits.size != len(self.domain):
             raise ChannelError(
                 f"{self!r} produces {len(self.domain)} bits, but the reports have {bits.size}."
             )
         return bits
 
-    def counts(self, reports: Any) -> Ints:
+    def counts(self, reports: object) -> Ints:
         """Count the reports that raise each bit."""
         if is_one_by_one(reports):
             return estimation.kernels.count_columns(bit_matrix(reports, len(self.domain)))
@@ -79,7 +80,7 @@ class OnesChannel(PureChannel):
     def _rows(self, bits: BitReports) -> MixtureLikelihood:
         """Likelihood with one row per report, in their order."""
 
-    def evidence(self, reports: Any) -> ReportEvidence:
+    def evidence(self, reports: object) -> ReportEvidence:
         """Likelihood vector of the true value behind each report.
 
         The label of a report is the tuple of the values whose bits it raises.
@@ -88,11 +89,11 @@ class OnesChannel(PureChannel):
         labels = [tuple(self.domain.values[i] for i in ones.tolist()) for ones in distinct]
         return ReportEvidence(codes, labels, self._rows(distinct).matrix())
 
-    def supported(self, reports: Any) -> sparse.csr_array:
+    def supported(self, reports: object) -> sparse.csr_array:
         """Which values each report supports: the raised bits."""
         return self.read(reports).to_csr()
 
-    def spell(self, reports: Any) -> list[str]:
+    def spell(self, reports: object) -> list[str]:
         """Write each report as a string of zeros and ones, in the order of the domain."""
         return list(self.read(reports).texts())
 
@@ -205,7 +206,7 @@ class BitChannel(OnesChannel):
             q *= np.where(column == 1, own[:, j, None], 1.0 - own[:, j, None])
         return q
 
-    def likelihood(self, reports: Any) -> MixtureLikelihood:
+    def likelihood(self, reports: object) -> MixtureLikelihood:
         """Likelihood of the distribution; reports that prove their value are only counted.
 
         ``Q(y|k) = B(y) (z_k + (w_k - z_k) y_k)`` with ``w = hit/miss``,

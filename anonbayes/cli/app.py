@@ -25,11 +25,9 @@ from anonbayes.cli import channel_command as channel
 from anonbayes.cli import datasets_command as datasets
 from anonbayes.cli import pie_command as pie
 from anonbayes.cli import quantize_command as quantize
-from anonbayes.cli.assess_command import assess, compare, diagnose
-from anonbayes.cli.identity_command import identity
+from anonbayes.cli.assess_command import assess, compare, diagnose, identity, init, run
 from anonbayes.cli.options import callback
 from anonbayes.cli.release_command import anonymize, describe, hierarchy
-from anonbayes.cli.run_command import init, run
 from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
 

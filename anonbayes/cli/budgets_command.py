@@ -105,7 +105,7 @@ def budgets(
     which allows worst_case, prior, confidence and posterior; reports of a first group, or a
     posterior of anonbayes, allow the rules that need no more. With --json: users, gamma, bound,
     rules (smallest, median, largest, unprotected, capped), budgets (null where none is needed).
-    """  # fmt: skip
+    """
     check_free([out], force=force)
     given, sep = asked.values, asked.values["sep"]
     known = (

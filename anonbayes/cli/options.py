@@ -220,9 +220,10 @@ class Asked:
                 keys |= dict.fromkeys(flag.keys, _read(flag, _declared(kind, flag.keys[0]), value))
         first = {flag.keys[0] for flag in typed}
         keys = {
-            key: value for key, value in keys.items()
+            key: value
+            for key, value in keys.items()
             if key in first or f"{key.rpartition('.')[0]}.file" in keys
-        }  # fmt: skip
+        }
         return cls(kind, {flag.name: value for flag, value in typed.items()}, keys, options)
 
     def request(self, name: str = "", **sections: Mapping[str, Any] | list[Any]) -> Scenario:
@@ -311,11 +312,12 @@ def parse_number(text: str) -> float | None:
 SPELLING = (
     option("release.sep", also=("cleartext.sep", "others.sep"), values=choices.SEPARATORS),
     option(
-        "release.encoding", also=("cleartext.encoding", "others.encoding"),
+        "release.encoding",
+        also=("cleartext.encoding", "others.encoding"),
         values=choices.ENCODINGS,
     ),
     option("release.decimal", also=("cleartext.decimal", "others.decimal")),
-)  # fmt: skip
+)
 RELEASE = (
     option("release.sensitive", needed=True),
     option("release.hierarchies"),

@@ -18,8 +18,8 @@ from anonbayes.cli.options import (
     completer,
     option,
 )
-from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
-from anonbayes.cli.shared import EXCEEDED, check_free, make_mechanism, plot_writer
+from anonbayes.cli.screen import finish, print_json, say, show_figures, show_table
+from anonbayes.cli.shared import check_free, make_mechanism, plot_writer
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import SEPARATORS
@@ -166,14 +166,11 @@ def traces(
     result = asked.prepare().run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["budgets"])})
-    if as_json:
-        print_result(result, "budgets")
-    else:
+
+    def show() -> None:
         show_figures(result.measures, title="Simulated users" if file is None else file.name)
         if compare:
             show_table(result.tables["budgets"], title="Budgets")
-        say(*result.text.splitlines(), *(limit.text for limit in result.limits))
-        if plot is not None:
-            say(str(plot))
-    if result.exceeded:
-        raise typer.Exit(EXCEEDED)
+
+    files = [] if plot is None else [plot]
+    finish(result, "budgets", as_json=as_json, show=show, files=files)

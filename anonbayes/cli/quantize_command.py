@@ -19,9 +19,8 @@ from anonbayes.cli.options import (
     option,
     parse_number,
 )
-from anonbayes.cli.screen import print_json, print_result, say, show_figures, show_table
+from anonbayes.cli.screen import EXCEEDED, finish, print_json, say, show_figures, show_table
 from anonbayes.cli.shared import (
-    EXCEEDED,
     check_free,
     frame_writer,
     full_column,
@@ -144,16 +143,13 @@ def average(
     result = asked.prepare(numbers=values).run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["tradeoff"])})
-    if as_json:
-        print_result(result, "tradeoff")
-    else:
-        costs = result.tables["tradeoff"].set_index("largest_error")
+    costs = result.tables["tradeoff"].set_index("largest_error")
+    files = [] if plot is None else [plot]
+
+    def show() -> None:
         show_table(costs, title="What exactness costs")
-        say(*result.text.splitlines(), *(limit.text for limit in result.limits))
-        if plot is not None:
-            say(str(plot))
-    if result.exceeded:
-        raise typer.Exit(EXCEEDED)
+
+    finish(result, "tradeoff", as_json=as_json, show=show, files=files)
 
 
 def _given(people: Path | None, column: str | None, numbers: str | None, sep: str) -> pd.Series:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
     from rich.console import Console
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = "–"
 SHORT = 32
+EXCEEDED = 3
+"""Exit code when a limit is exceeded."""
 
 
 def is_terminal() -> bool:
@@ -103,20 +107,33 @@ def print_json(content: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_result(result: Result, table: str) -> None:
-    """Print what a scenario has found, with one of its tables, as JSON."""
-    from anonbayes.formats import records
+def finish(
+    result: Result,
+    table: str,
+    *,
+    as_json: bool,
+    show: Callable[[], object],
+    files: Iterable[Path] = (),
+) -> None:
+    """Print what a scenario has found, as JSON with one of its tables, and end with its code."""
+    if as_json:
+        from anonbayes.formats import records
 
-    print_json(
-        {
-            "format": 1,
-            "text": result.text,
-            "measures": result.measures,
-            table: records(result.tables[table]),
-            "limits": [limit.to_dict() for limit in result.limits],
-            "exceeded": result.exceeded,
-        }
-    )
+        print_json(
+            {
+                "format": 1,
+                "text": result.text,
+                "measures": result.measures,
+                table: records(result.tables[table]),
+                "limits": [limit.to_dict() for limit in result.limits],
+                "exceeded": result.exceeded,
+            }
+        )
+    else:
+        show()
+        say(*result.text.splitlines(), *(limit.text for limit in result.limits), *map(str, files))
+    if result.exceeded:
+        raise typer.Exit(EXCEEDED)
 
 
 @contextmanager

@@ -15,17 +15,13 @@ from anonbayes.cli.options import Asked, parse_number
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
 from anonbayes.io.files import Writer, save_plot, write_frame
-from anonbayes.scenario.assessment_keys import ACTORS
+from anonbayes.scenario.choices import ACTORS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.domains import Domain
     from anonbayes.tables.table import ReleasedTable
-
-EXCEEDED = 3
-"""Exit code when a limit is exceeded."""
-
 
 # -------------------------------------------------------------------------------------------------
 # Releases and attackers on the command line.

@@ -209,7 +209,7 @@ def share_interval(
     Returns an array of shape (K, 2), clipped to [0, 1]. See `around` for estimates outside.
     """
     check_level(level)
-    z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
+    z2 = normal_quantile(level) ** 2
     share = np.asarray(counts) / n
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
@@ -325,7 +325,7 @@ def score_interval(counts: Floats, n: Floats, hit: Floats, miss: Floats, level: 
     check_level(level)
     gain = check_informative(hit, miss)
     size = np.asarray(n, dtype=float)[:, None]
-    z = NormalDist().inv_cdf(0.5 + level / 2)
+    z = normal_quantile(level)
 
     def score(share: Floats) -> Floats:
         variance = _variance(share, size, gain, miss)

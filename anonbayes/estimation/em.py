@@ -322,8 +322,6 @@ def shrink(
     are steps of EM towards the most likely prior: fewer give a smoother one.
     """
     check_informative(hit, miss)
-    if iterations < 1:
-        raise ChannelError(f"iterations={iterations!r}: EM needs at least one iteration.")
     first, kind = kinds_of(hit, miss)
     own = np.where(np.bincount(kind) >= ENOUGH, np.arange(len(first)), -1)[kind]
     # Values with the same count and of the same kind have the same posterior.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from anonbayes.errors import AnonbayesError
-from anonbayes.scenario.choices import ENGINES, EVIDENCE, PRESETS, THREATS
+from anonbayes.scenario.choices import ACTORS, ENGINES, EVIDENCE, PRESETS, THREATS
 from anonbayes.scenario.keys import Section, Several, key, word_of
 from anonbayes.scenario.outputs import Outputs
 
@@ -23,16 +23,19 @@ class Model(Section):
 
     alpha: Any = key(
         "Prior weight of the sensitive values: one for all, or by value, such as HIV=0.1; 1 by "
-        "default.", 1.0,
-    )  # fmt: skip
+        "default.",
+        1.0,
+    )
     beta: Any = key(
         "Prior weight of the other values: one for all, by column, or the word pooled; by default "
-        "1 with independent evidence, pooled with weighted evidence.", None,
-    )  # fmt: skip
+        "1 with independent evidence, pooled with weighted evidence.",
+        None,
+    )
     evidence: Evidence = key(
         "How columns add up: independent (each in full), weighted (by weights learned from the "
-        "release), or auto (whichever predicts held-out rows better).", "auto",
-    )  # fmt: skip
+        "release), or auto (whichever predicts held-out rows better).",
+        "auto",
+    )
     method: Engine = key("Engine: auto, exact, gibbs or nuts.", "auto")
     step: str | None = key("Kind of Gibbs step for an Anatomy, such as tempered.", None)
     draws: int = key("Draws per chain.", 1000, ge=1)
@@ -48,8 +51,9 @@ class Threats(Section):
     kind: Literal["predictive", "conditional"] = key("The learner's belief.", "predictive")
     minimality: bool = key(
         "Find what the anonymizer's choice itself gives away (recode, mondrian), by anonymizing "
-        "again; shown in the report.", False,
-    )  # fmt: skip
+        "again; shown in the report.",
+        False,
+    )
     measure: Threat = key("Measure of threat by which releases are compared.", "RGT_A")
 
 
@@ -62,15 +66,6 @@ class Victim(Section):
     secret: Any = key("Sensitive value that limits.max_belief is about.", None)
 
 
-ACTORS: dict[str, dict[str, bool]] = {
-    "stranger": {},
-    "insider": {"group": True},
-    "register holder": {"others": True},
-    "collector": {"also": True},
-}
-"""Attackers of whom the name says what they hold."""
-
-
 class Attacker(Section):
     """An attacker, by what is known; several are put side by side."""
 
@@ -79,13 +74,15 @@ class Attacker(Section):
         "[others], a collector [[also]]; a neighbour needs knows."
     )
     knows: Several[str] = key("Attributes of a person that are known; by default all.", ())
-    coarse: dict[str, int] = key("Attributes of which only a level of the hierarchy is known.",
-                                 dict)  # fmt: skip
+    coarse: dict[str, int] = key(
+        "Attributes of which only a level of the hierarchy is known.", dict
+    )
     noisy: dict[str, float] = key(
         "Attributes that are known through randomized response, and its epsilon.", dict
     )
-    group: bool = key("Whether the group of an Anatomy is known, which cleartext.group names.",
-                      False)  # fmt: skip
+    group: bool = key(
+        "Whether the group of an Anatomy is known, which cleartext.group names.", False
+    )
     others: bool = key("Whether the attacker holds the register, [others].", False)
     also: bool = key("Whether the attacker holds the further releases, [[also]].", False)
     alpha: Any = key("Prior weights of the sensitive values; by default those of [model].", None)
@@ -165,8 +162,9 @@ class AssessmentLimits(Section):
     )
     preset: Preset | None = key(
         "Published threshold for the highest risk of re-identification, 1 over the smallest group: "
-        f"{', '.join(PRESETS)}.", None,
-    )  # fmt: skip
+        f"{', '.join(PRESETS)}.",
+        None,
+    )
     require_convergence: bool | None = key(
         "Require chains that can be trusted; the default wherever another limit is set.", None
     )
@@ -201,8 +199,9 @@ class AssessmentOutputs(Outputs):
     report: bool = key("Write a report as one HTML page.", True)
     show_values: bool = key(
         "Show the values of threatened people, and values that only the cleartext has, in the "
-        "report.", False,
-    )  # fmt: skip
+        "report.",
+        False,
+    )
     hide_values: bool = key(
         "In posterior.nc, too, replace values that the release does not show by numbers.", False
     )

@@ -31,8 +31,7 @@ class Users(Section):
     """Users and the place each of them is at."""
 
     users: int | None = key("Number of simulated users.", None, ge=2)
-    places: int | None = key("Number of places; popularity falls as 1 / rank^exponent.", None,
-                             ge=2)  # fmt: skip
+    places: int | None = key("Number of places; popularity falls as 1 / rank^exponent.", None, ge=2)
     exponent: float = key("Of the popularity.", 1.0, ge=0)
     file: File | None = key("Delimited UTF-8 file with one user per line.", None)
     column: str | None = key("Column of the places.", None)
@@ -60,18 +59,19 @@ class CheckinsProtocol(Section):
     )
     coverage: Coverage = key(
         "What alpha is about: all values together (simultaneous, which keeps gamma / users), or "
-        "each value (pointwise, as published).", "simultaneous",
-    )  # fmt: skip
+        "each value (pointwise, as published).",
+        "simultaneous",
+    )
     cap: float = key("Largest budget of a value that is sensitive in itself.", 1.0, gt=0)
 
 
 class CheckinsLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
-    max_reidentified: float | None = key("Largest share of reports whose sender is named.", None,
-                                         ge=0, le=1)  # fmt: skip
-    max_error: float | None = key("Largest l1 distance of the shares from the truth.", None,
-                                  gt=0)  # fmt: skip
+    max_reidentified: float | None = key(
+        "Largest share of reports whose sender is named.", None, ge=0, le=1
+    )
+    max_error: float | None = key("Largest l1 distance of the shares from the truth.", None, gt=0)
 
 
 class Checkins(AnyScenario):

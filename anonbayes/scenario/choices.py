@@ -66,6 +66,13 @@ RULES = _words(
     posterior="a posterior quantile (ours)",
     counts="the counts themselves: the most that is allowed",
 )
+ACTORS: Mapping[str, dict[str, bool]] = {
+    "stranger": {},
+    "insider": {"group": True},
+    "register holder": {"others": True},
+    "collector": {"also": True},
+}
+"""Attackers of whom the name says what they hold."""
 DATASETS = _words(
     table1="cleartext",
     table1_recoded="horizontal",

@@ -34,8 +34,9 @@ class PeopleInClear(Section):
     """Cleartext: the people of the table before anonymization."""
 
     dataset: str | None = key(NAMES, None)
-    file: File | None = key("File with a header line: delimited text, parquet, Excel, SPSS or "
-                            "Stata.", None)  # fmt: skip
+    file: File | None = key(
+        "File with a header line: delimited text, parquet, Excel, SPSS or Stata.", None
+    )
     sep: str = key(SEPARATOR, "auto")
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
@@ -45,13 +46,15 @@ class PeopleInClear(Section):
     missing: Literal["as_released", "error", "unknown", "category", "drop"] = key(
         "What an empty cell of a column that is used means: the same as in the release, a mistake, "
         "that nobody knows the value (the person is then not assessed), a value of its own, or "
-        "that its row is left out.", "as_released",
-    )  # fmt: skip
+        "that its row is left out.",
+        "as_released",
+    )
 
     group: str | None = key(
         "Column of the cleartext that names each person's group of the Anatomy, for an attacker "
-        "who knows it.", None,
-    )  # fmt: skip
+        "who knows it.",
+        None,
+    )
 
     @property
     def text(self) -> dict[str, str]:

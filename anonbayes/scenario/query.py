@@ -57,8 +57,7 @@ class QueryLimits(Section):
     """What is acceptable; beyond it the exit code is 3."""
 
     max_leakage: float | None = key("Largest leakage in nats.", None, ge=0)
-    min_adversary_error: float | None = key("Least error of an adversary's best guess.", None,
-                                            ge=0)  # fmt: skip
+    min_adversary_error: float | None = key("Least error of an adversary's best guess.", None, ge=0)
 
 
 class Query(AnyScenario):

@@ -137,12 +137,14 @@ class Release(Section):
     drop: Several[str] = key("Columns to leave out.", ())
     domains: dict[str, Any] = key(
         "Possible values of columns, such as age=18-99, sex=f,m or place=@file; by default those "
-        "that the files show.", dict,
-    )  # fmt: skip
+        "that the files show.",
+        dict,
+    )
     missing: Missing = key(
         "What an empty cell means: error (a mistake), unknown (any value), category (a value of "
-        "its own) or drop (its row is left out).", "error",
-    )  # fmt: skip
+        "its own) or drop (its row is left out).",
+        "error",
+    )
     scheme: Scheme | None = key(
         "How the cleartext is anonymized: mondrian, recode or anatomy; in a scenario file also "
         "columns, each in a way of its own.",
@@ -155,8 +157,9 @@ class Release(Section):
     l: int | None = key(  # noqa: E741
         "Smallest allowed number of different sensitive values in a group.", None, ge=1
     )
-    suppression: float = key("Largest share of rows that may be suppressed (recode).", 0.0,
-                             ge=0, le=1)  # fmt: skip
+    suppression: float = key(
+        "Largest share of rows that may be suppressed (recode).", 0.0, ge=0, le=1
+    )
     local: bool = key(
         "Local recoding: recode suppressed rows again at other levels (recode).", False
     )

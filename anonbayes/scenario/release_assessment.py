@@ -74,12 +74,14 @@ class Assessment(AnyScenario):
     release: Release = key("What is released.")
     also: Several[Release] = key(
         "Further releases about the same people, in files; on the command line an Anatomy is "
-        "FILE+SENSITIVE_FILE.", (),
-    )  # fmt: skip
+        "FILE+SENSITIVE_FILE.",
+        (),
+    )
     cleartext: PeopleInClear | None = key(
         "Cleartext: the people of the table before anonymization. Without it, no threats are "
-        "computed.", None,
-    )  # fmt: skip
+        "computed.",
+        None,
+    )
     others: PeopleInClear | None = key(
         "Register of other people in clear, which the attacker holds.", None
     )
@@ -89,8 +91,9 @@ class Assessment(AnyScenario):
     victims: Several[Victim] = key("People about whom beliefs are asked.", ())
     attackers: Several[Attacker] = key(
         "Attackers to compare: stranger, insider, register holder, collector (of [[also]]), or a "
-        "name with the columns known, such as neighbour:age,sex.", (),
-    )  # fmt: skip
+        "name with the columns known, such as neighbour:age,sex.",
+        (),
+    )
     limits: AssessmentLimits = key("What is acceptable.", AssessmentLimits)
     sweep: dict[str, list[Any]] = key(
         'Keys of this file with the values to compare, such as "release.k" = [2, 5].', dict

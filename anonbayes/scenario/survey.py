@@ -41,8 +41,7 @@ class Tag(Section):
     """A personal secret such as a home, which a device replaces by a tag (ULDP Sec. 5)."""
 
     share: float = key("Share of people who report from such a place.", ge=0, le=1)
-    places: dict[str, float] = key("How these places are distributed; population by default.",
-                                   dict)  # fmt: skip
+    places: dict[str, float] = key("How these places are distributed; population by default.", dict)
     known: bool = key("Whether the collector knows that distribution.", True)
 
 
@@ -75,8 +74,9 @@ class SurveyMechanism(MechanismOptions):
     )
     how: Literal["sample", "split"] = key(
         "Of several attributes: sample, everybody reports one of them, or split, all of them with "
-        "parts of the budget.", "sample",
-    )  # fmt: skip
+        "parts of the budget.",
+        "sample",
+    )
     tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
 
     def check(self) -> Iterator[str]:

@@ -33,8 +33,7 @@ class Movers(Section):
     users: int | None = key("Number of simulated users.", None, ge=2)
     regions: int | None = key("Number of regions.", None, ge=2)
     events: int = key("Visits of each simulated user.", 60, ge=4)
-    file: File | None = key("Delimited UTF-8 file with one visit per line, in order of time.",
-                            None)  # fmt: skip
+    file: File | None = key("Delimited UTF-8 file with one visit per line, in order of time.", None)
     user: str | None = key("Column of the users.", None)
     region: str | None = key("Column of the regions.", None)
     sep: str = key(SEPARATOR, "auto")
@@ -60,8 +59,9 @@ class TracesLimits(Section):
     max_bits: float | None = key(
         "Largest number of bits that a report may say about its sender.", None, ge=0
     )
-    max_identified: float | None = key("Largest share of traces whose sender is named.", None,
-                                       ge=0, le=1)  # fmt: skip
+    max_identified: float | None = key(
+        "Largest share of traces whose sender is named.", None, ge=0, le=1
+    )
 
 
 class TracesScenario(AnyScenario):

@@ -82,37 +82,6 @@ def _cross_counts(
     return counts
 
 
-def _digest(table: Statistics) -> str:
-    """Digest of what a table says, see `ReleasedTable.fingerprint`.
-
-    Of a horizontal table the distinct lines count, and how often they stand; of a vertical table,
-    whose posterior speaks of single items, every line.
-    """
-    columns = [*table.columns.items(), (table.sensitive, table.secret)]
-    groups = table.group_codes.astype(np.int64) + 1
-    lines: Ints | slice = slice(None)
-    digest = hashlib.sha256(f"{table.scheme}|{table.sensitive}|{table.n_rows}".encode())
-    if table.scheme == "horizontal":
-        inverse, lines, _ = distinct_rows([*(c.codes for _, c in columns), groups])
-        digest.update(tally(inverse, table.weights, len(lines)).astype("<i8").tobytes())
-    for name, column in columns:
-        codes, cells = pd.factorize(column.codes[lines])  # cells in order of appearance
-        matrix = column.evidence.matrix[cells]
-        digest.update(repr((name, column.domain.values, matrix.shape)).encode())
-        for array, kind in (
-            (matrix.indptr, "<i8"),
-            (matrix.indices, "<i8"),
-            (matrix.data, "<f8"),
-            (codes, "<i4"),
-        ):
-            digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-    kept = groups[lines]
-    named = np.full(len(kept), -1, dtype="<i4")
-    named[kept > 0] = pd.factorize(kept[kept > 0])[0]
-    digest.update(named.tobytes())
-    return digest.hexdigest()[:16]
-
-
 class Statistics:
     """Numbers of rows of a `ReleasedTable`, computed once, on demand."""
 
@@ -258,9 +227,33 @@ class Statistics:
     def fingerprint(self) -> str:
         """Digest of the table's content, to tell whether a result belongs to it.
 
-        Neither the spelling of cells, nor the names of groups, nor whether it is `reduced` count.
+        Neither the spelling of cells, nor the names of groups, nor whether it is `reduced` count:
+        of a horizontal table the distinct lines do, and how often they stand; of a vertical one,
+        whose posterior speaks of single items, every line.
         """
-        return _digest(self)
+        columns = [*self.columns.items(), (self.sensitive, self.secret)]
+        groups = self.group_codes.astype(np.int64) + 1
+        lines: Ints | slice = slice(None)
+        digest = hashlib.sha256(f"{self.scheme}|{self.sensitive}|{self.n_rows}".encode())
+        if self.scheme == "horizontal":
+            inverse, lines, _ = distinct_rows([*(c.codes for _, c in columns), groups])
+            digest.update(tally(inverse, self.weights, len(lines)).astype("<i8").tobytes())
+        for name, column in columns:
+            codes, cells = pd.factorize(column.codes[lines])  # cells in order of appearance
+            matrix = column.evidence.matrix[cells]
+            digest.update(repr((name, column.domain.values, matrix.shape)).encode())
+            for array, kind in (
+                (matrix.indptr, "<i8"),
+                (matrix.indices, "<i8"),
+                (matrix.data, "<f8"),
+                (codes, "<i4"),
+            ):
+                digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        kept = groups[lines]
+        named = np.full(len(kept), -1, dtype="<i4")
+        named[kept > 0] = pd.factorize(kept[kept > 0])[0]
+        digest.update(named.tobytes())
+        return digest.hexdigest()[:16]
 
 
 # -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pandas as pd
 from anonbayes.arrays import Ints, SmallCodes
 from anonbayes.domains import DomainsByColumn, object_array
 from anonbayes.errors import TableError, one_of
+from anonbayes.formats import count
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.build import horizontal_parts, open_source, vertical_parts
 from anonbayes.tables.evidence import Column, frozen
@@ -509,10 +510,10 @@ class ReleasedTable(Statistics):
         return hash(self.fingerprint)
 
     def __repr__(self) -> str:
-        suppressed = f" + {_count(self.n_suppressed, 'suppressed row')}" * bool(self.n_suppressed)
+        suppressed = f" + {count(self.n_suppressed, 'suppressed row')}" * bool(self.n_suppressed)
         return (
-            f"ReleasedTable({self.scheme}, {_count(self.n_rows, 'row')}, "
-            f"{_count(self.n_groups, 'group')}{suppressed}, k={self.k}, l={self.l}, "
+            f"ReleasedTable({self.scheme}, {count(self.n_rows, 'row')}, "
+            f"{count(self.n_groups, 'group')}{suppressed}, k={self.k}, l={self.l}, "
             f"sensitive={self.sensitive!r}, attributes={list(self.attributes)})"
         )
 
@@ -534,7 +535,3 @@ def _spread(labels: Sequence[Any], codes: SmallCodes) -> pd.Series:
     """Label of each row, in the type that the labels have in common."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
