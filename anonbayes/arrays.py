@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import InvalidOperation
+from functools import cache, wraps
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ SmallCodes = npt.NDArray[np.integer[Any]]
 
 Mask = npt.NDArray[np.bool_]
 """Which of several are meant."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FAR = 300
 """Binary digits by which a number is moved when it gets too small."""
@@ -97,6 +101,27 @@ def _moved(number: Floats, power: Ints) -> Floats:
     """``number * 2**(FAR * power)``; far from zero it is zero, or infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.ldexp(number, FAR * np.clip(power, -8, 8)))
+
+
+def one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """Let products of matrices run in the thread that asks for them, as long as `function` runs.
+
+    Ours are small: more threads wait for each other, with the processor busy.
+    """
+
+    @wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _libraries().limit(limits=1, user_api="blas"):
+            return function(*args, **kwargs)
+
+    return alone
+
+
+@cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def read_number(

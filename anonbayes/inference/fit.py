@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import read_chains
+from anonbayes.arrays import one_thread, read_chains
 from anonbayes.beliefs.editions import (
     People,
     join_editions,
@@ -57,6 +57,7 @@ METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
 
 
+@one_thread
 def fit(
     table: ReleasedTable | Sequence[ReleasedTable],
     *,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, one_thread
 from anonbayes.inference.dirichlet import CORRECTION, WEIGHT
 from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.run import Recorded, join, run_chains
@@ -119,6 +119,7 @@ def lift_parts(
     ]
 
 
+@one_thread
 def redraw(
     table: ReleasedTable,
     taken: Evidenced,

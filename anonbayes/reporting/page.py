@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anonbayes import compat, formats
+from anonbayes.arrays import one_thread
 from anonbayes.diagnostics import (
     DiagnosticReport,
     diagnose,
@@ -145,6 +146,7 @@ def report(
     return file
 
 
+@one_thread
 def render(
     post: Posterior,
     risk: RiskAssessment | None = None,

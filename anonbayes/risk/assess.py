@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, one_thread
 from anonbayes.beliefs.attacker import attacker_weights, candidate_rows, worlds_apart
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.learner import learner_weights
@@ -204,6 +204,7 @@ def _refuse(truth: Truth, lost: list[tuple[_Block, _Lost]]) -> None:
 # From a posterior and the cleartext to a `RiskAssessment`.
 
 
+@one_thread
 def assess(
     post: Posterior,
     cleartext: pd.DataFrame,

@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from tables import crossing, latent, nested
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.weights import choose_evidence
 
 QUIET = {"progressbar": False, "seed": 4}
 
@@ -80,6 +82,24 @@ def test_the_seed_decides_not_the_cores(make):
     assert not one.draws.equals(other.draws)
     chains = one.draws["pi_ill"].to_numpy()
     assert not np.array_equal(chains[0], chains[1])
+
+
+def test_products_of_matrices_stay_in_their_thread(monkeypatch):
+    seen = []
+
+    def choose(*args, **kwargs):
+        seen.append(blas_threads())
+        return choose_evidence(*args, **kwargs)
+
+    monkeypatch.setattr("anonbayes.inference.fit.choose_evidence", choose)
+    with threadpool_limits(2, user_api="blas"):
+        ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+        after = blas_threads()
+    assert seen == [{1}] and after == {2}
+
+
+def blas_threads():
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
 
 def test_thinning_keeps_every_third_sweep():
