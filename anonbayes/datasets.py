@@ -217,14 +217,12 @@ def _table1_recoded() -> ReleasedTable:
 
 
 def _table1_anatomy() -> ReleasedTable:
+    return _anatomy("table1", sensitive="Dis", group="GID", domains=table1_domains())
+
+
+def _anatomy(name: str, **how: Any) -> ReleasedTable:
     folder = data_folder()
-    return read_anatomy(
-        folder / "table1_qit.csv",
-        folder / "table1_st.csv",
-        sensitive="Dis",
-        group="GID",
-        domains=table1_domains(),
-    )
+    return read_anatomy(folder / f"{name}_qit.csv", folder / f"{name}_st.csv", **how)
 
 
 # -- the island problem -----------------------------------------------------------------------
@@ -306,14 +304,8 @@ def _clinic_recoded(variant: str) -> ReleasedTable:
 
 
 def _clinic_anatomy() -> ReleasedTable:
-    folder = data_folder()
-    return read_anatomy(
-        folder / "clinic_l3_qit.csv",
-        folder / "clinic_l3_st.csv",
-        sensitive="diagnosis",
-        group="group",
-        domains={name: tree.leaves for name, tree in clinic_hierarchies().items()},
-    )
+    domains = {name: tree.leaves for name, tree in clinic_hierarchies().items()}
+    return _anatomy("clinic_l3", sensitive="diagnosis", group="group", domains=domains)
 
 
 _TABLE1 = ("Nat", "ZIP", "Dis")

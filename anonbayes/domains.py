@@ -149,9 +149,8 @@ class Domain:
     @cached_property
     def holds_dates(self) -> bool:
         """Whether the values that can be placed on a line are dates."""
-        return not any(map(_spells_number, self.values)) and any(
-            date_place(v) is not None for v in self.values
-        )
+        numbers, dates = (map(place, self.values) for place in (number_place, date_place))
+        return all(n is None for n in numbers) and any(d is not None for d in dates)
 
     @cached_property
     def places(self) -> Floats:
@@ -473,10 +472,6 @@ def number_place(value: Any) -> float | None:
         return float(value)
     number = number_of(value)
     return None if number is None else float(number)
-
-
-def _spells_number(value: Any) -> bool:
-    return number_place(value) is not None
 
 
 def date_place(value: Any) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,11 +119,6 @@ class Hierarchy:
     def depth(self) -> int:
         """Number of levels, leaves and root included."""
         return len(self.levels) + 1
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of all cells above the leaves."""
-        return tuple(self._cells)
 
     def label(self, leaf: int, level: int) -> str:
         """Label at a level of the leaf with that position (level 0 is the leaf itself)."""

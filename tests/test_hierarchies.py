@@ -84,10 +84,9 @@ def test_from_prefix():
         "45501", "4550*", "455**", "45***", "4****", "*",
     ]  # fmt: skip
     assert tree.members("455**") == ("45501", "45502")
-    assert Hierarchy.from_prefix(["45501", "45601"], width=2).labels == (
-        "455**", "456**", "4****", "*",
-    )  # fmt: skip
-    assert Hierarchy.from_prefix(["45501"], width=[np.int64(3)]).labels == ("45***", "*")
+    labels = [*Hierarchy.from_prefix(["45501", "45601"], width=2)]
+    assert labels == ["455**", "456**", "4****", "*"]
+    assert [*Hierarchy.from_prefix(["45501"], width=[np.int64(3)])] == ["45***", "*"]
 
 
 @pytest.mark.parametrize("width", [0, -1, [], [2, 0], [1.5]])

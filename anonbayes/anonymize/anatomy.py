@@ -222,8 +222,7 @@ def _publish(
             )
         },
         secret=Column(
-            Evidence.exact(cleartext.sensitive),
-            values.astype(code_dtype(len(cleartext.sensitive))),
+            Evidence.exact(cleartext.sensitive), values.astype(code_dtype(len(cleartext.sensitive)))
         ),
         group_codes=groups.astype(np.int32),
         group_labels=pd.RangeIndex(int(groups.max()) + 1, name=name),

@@ -12,12 +12,7 @@ import numpy as np
 import pandas as pd
 
 from anonbayes.arrays import Ints, SmallCodes, read_whole
-from anonbayes.domains import (
-    Domain,
-    DomainsByColumn,
-    gaps,
-    number_of,
-)
+from anonbayes.domains import Domain, DomainsByColumn, gaps, number_of
 from anonbayes.errors import AnonymizationError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.io.text import has_decimal_commas, pandas_frame

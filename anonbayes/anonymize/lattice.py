@@ -45,12 +45,7 @@ class SeparableLoss:
     """
 
     def __init__(
-        self,
-        costs: Sequence[Floats],
-        records: Sequence[Ints],
-        weights: Floats,
-        *,
-        geometric: bool,
+        self, costs: Sequence[Floats], records: Sequence[Ints], weights: Floats, *, geometric: bool
     ) -> None:
         self._geometric = geometric
         self._costs, self._records, self._weights = costs, records, weights

@@ -427,11 +427,7 @@ def recode(
     if not 0.0 <= share <= 1.0:
         raise AnonymizationError(f"suppression={share!r} must be a share of rows, from 0 to 1.")
     cleartext = Cleartext.of(
-        df,
-        sensitive,
-        quasi_identifiers=quasi_identifiers,
-        domains=domains,
-        hierarchies=hierarchies,
+        df, sensitive, quasi_identifiers=quasi_identifiers, domains=domains, hierarchies=hierarchies
     )
     k, l = check_privacy(cleartext, k, l)  # noqa: E741
     for domain in cleartext.domains.values():
@@ -455,10 +451,7 @@ def recode(
 
 
 def _release(
-    cleartext: Cleartext,
-    levels: Sequence[Levels],
-    heights: Sequence[Ints],
-    record_of: Ints,
+    cleartext: Cleartext, levels: Sequence[Levels], heights: Sequence[Ints], record_of: Ints
 ) -> ReleasedTable:
     """Table whose rows show the cells on their record's levels."""
     columns = [

@@ -430,11 +430,7 @@ def _quantiles(
 
 
 def _keep_bound(
-    quantile: Callable[[float], Floats],
-    alpha: float,
-    n: int,
-    gamma: float,
-    tuned: Mask,
+    quantile: Callable[[float], Floats], alpha: float, n: int, gamma: float, tuned: Mask
 ) -> tuple[Floats, Allowance]:
     """Quantiles at the level that keeps the bound; only values counted on can be wrong.
 

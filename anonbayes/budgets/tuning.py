@@ -167,12 +167,7 @@ def reidentification_budget(counts: npt.ArrayLike, n: int, gamma: float) -> Floa
 
 
 def worst_case(
-    domain: Domain,
-    n: int,
-    gamma: float,
-    *,
-    sensitive: Iterable[object] = (),
-    cap: float = 1.0,
+    domain: Domain, n: int, gamma: float, *, sensitive: Iterable[object] = (), cap: float = 1.0
 ) -> Budgets:
     """Budgets when nothing is known: ``log gamma`` for every value (OneID (9)).
 
@@ -197,13 +192,7 @@ def worst_case(
     array([1.    , 2.3026, 2.3026])
     """
     return make_budgets(
-        domain,
-        n,
-        gamma,
-        "worst case",
-        np.zeros(len(domain)),
-        sensitive=sensitive,
-        cap=cap,
+        domain, n, gamma, "worst case", np.zeros(len(domain)), sensitive=sensitive, cap=cap
     )
 
 
@@ -238,24 +227,11 @@ def from_prior(
     check_bound(n, gamma)
     lower = value_array("at_least", at_least, domain, default=0.0)
     check_counts("at_least", lower, domain, n)
-    return make_budgets(
-        domain,
-        n,
-        gamma,
-        "prior",
-        lower,
-        sensitive=sensitive,
-        cap=cap,
-    )
+    return make_budgets(domain, n, gamma, "prior", lower, sensitive=sensitive, cap=cap)
 
 
 def from_counts(
-    domain: Domain,
-    gamma: float,
-    counts: Any,
-    *,
-    sensitive: Iterable[object] = (),
-    cap: float = 1.0,
+    domain: Domain, gamma: float, counts: Any, *, sensitive: Iterable[object] = (), cap: float = 1.0
 ) -> Budgets:
     """Budgets from the true number of users per value (OneID (7)): the most that is allowed.
 

@@ -171,13 +171,7 @@ class PureChannel(Channel):
         return self._from_counts("shrinkage", p, counts, n, level, iterations=iterations)
 
     def _from_counts(
-        self,
-        method: str,
-        p: Floats,
-        counts: Ints,
-        n: int,
-        level: float,
-        **more: Any,
+        self, method: str, p: Floats, counts: Ints, n: int, level: float, **more: Any
     ) -> Estimate:
         interval = self._interval(SupportCounts(counts, n), level)
         return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)

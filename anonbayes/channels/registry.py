@@ -190,10 +190,7 @@ _ALL = (
         numeric=True,
     ),
     MechanismKind(
-        "duchi",
-        "one of two numbers; for means with small budgets",
-        "numbers:Duchi",
-        numeric=True,
+        "duchi", "one of two numbers; for means with small budgets", "numbers:Duchi", numeric=True
     ),
 )
 

@@ -12,20 +12,10 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_number, read_numbers
-from anonbayes.channels.base import (
-    ReportEvidence,
-    budget_second,
-    check_matrix_size,
-)
+from anonbayes.channels.base import ReportEvidence, budget_second, check_matrix_size
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Codes, Seed, draw_bits, limit, noise_rows, words
-from anonbayes.channels.reports import (
-    BitReports,
-    SupportCounts,
-    bit_matrix,
-    is_one_by_one,
-    single,
-)
+from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one, single
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
@@ -354,9 +344,7 @@ class UnaryEncoding(BitChannel):
 
     def __init__(self, domain: Domain, p: float, q: float) -> None:
         super().__init__(
-            domain,
-            read_number("p", p, error=ChannelError),
-            read_number("q", q, error=ChannelError),
+            domain, read_number("p", p, error=ChannelError), read_number("q", q, error=ChannelError)
         )
 
     @classmethod

@@ -44,11 +44,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Function, ...]]] = {
         "Randomize a column, estimate from reports, audit a mechanism.",
         (channel.advise, channel.describe, channel.release, channel.estimate),
     ),
-    "pie": (
-        LOCAL,
-        "How many bits reports give away about who sent them.",
-        (pie.bound, pie.traces),
-    ),
+    "pie": (LOCAL, "How many bits reports give away about who sent them.", (pie.bound, pie.traces)),
     "quantize": (
         LOCAL,
         "Deterministic releases, and what they give away for certain.",
@@ -197,8 +193,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Bayesian analysis of anonymized tables."""

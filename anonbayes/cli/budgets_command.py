@@ -19,13 +19,7 @@ from anonbayes.cli.options import (
     option,
 )
 from anonbayes.cli.screen import print_json, say, show_table
-from anonbayes.cli.shared import (
-    check_free,
-    frame_writer,
-    full_column,
-    make_mechanism,
-    read_column,
-)
+from anonbayes.cli.shared import check_free, frame_writer, full_column, make_mechanism, read_column
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import COVERAGES, RULES, SEPARATORS
@@ -66,8 +60,7 @@ class _Known:
 def budgets(
     asked: Asked,
     file: Annotated[
-        Path,
-        typer.Argument(help="Table of users, of counts or of reports, or posterior.nc."),
+        Path, typer.Argument(help="Table of users, of counts or of reports, or posterior.nc.")
     ],
     column: Annotated[
         str, typer.Option(help="Column of the values, or of the reports; attribute of a posterior.")

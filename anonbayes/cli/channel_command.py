@@ -210,8 +210,7 @@ def release(
     ],
     out: Annotated[Path, typer.Option(help="File of reports to write.")],
     keep: Annotated[
-        list[str] | None,
-        typer.Option(help="Further column to write, in clear; may be repeated."),
+        list[str] | None, typer.Option(help="Further column to write, in clear; may be repeated.")
     ] = None,
     sep: Sep = ";",
     force: Force = False,

@@ -9,7 +9,7 @@ import typer
 
 from anonbayes.cli.options import AsJson, Force, Sep, completer
 from anonbayes.cli.screen import print_json, say, show_figures, show_table
-from anonbayes.cli.shared import check_free, frame_writer
+from anonbayes.cli.shared import check_free, frame_writer, hierarchy_writer
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import DATASETS
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from anonbayes.hierarchies import Hierarchy
 
 Name = Annotated[
-    str,
-    typer.Argument(help="Name of a table; see `list`.", autocompletion=completer(DATASETS)),
+    str, typer.Argument(help="Name of a table; see `list`.", autocompletion=completer(DATASETS))
 ]
 
 
@@ -88,7 +87,7 @@ def export(
     writers = {file: frame_writer(frame, sep) for file, frame in frames.items()}
     for column, tree in trees.items():
         file = out / f"{name}_hierarchies" / f"{column}.csv"
-        writers[file] = frame_writer(_levels(tree), sep, header=False)
+        writers[file] = hierarchy_writer(tree, sep)
     check_free(writers, force=force)
     write_files(writers)
     if as_json:
@@ -149,10 +148,3 @@ def _columns(table: Any) -> pd.DataFrame:
 def _trees(table: Any) -> dict[str, Hierarchy]:
     found = {} if not hasattr(table, "domains") else table.domains
     return {name: d.hierarchy for name, d in found.items() if d.hierarchy is not None}
-
-
-def _levels(tree: Hierarchy) -> pd.DataFrame:
-    """One line per value: the value, then its generalizations up to the top."""
-    import pandas as pd
-
-    return pd.DataFrame(list(zip(tree.leaves, *tree.levels, strict=True)))

@@ -312,9 +312,7 @@ def parse_number(text: str) -> float | None:
 SPELLING = (
     option("release.sep", also=("cleartext.sep", "others.sep"), values=choices.SEPARATORS),
     option(
-        "release.encoding",
-        also=("cleartext.encoding", "others.encoding"),
-        values=choices.ENCODINGS,
+        "release.encoding", also=("cleartext.encoding", "others.encoding"), values=choices.ENCODINGS
     ),
     option("release.decimal", also=("cleartext.decimal", "others.decimal")),
 )

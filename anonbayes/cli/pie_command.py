@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anonbayes.cli.options import (
-    MECHANISM,
-    SEED,
-    AsJson,
-    Asked,
-    Force,
-    asks,
-    completer,
-    option,
-)
+from anonbayes.cli.options import MECHANISM, SEED, AsJson, Asked, Force, asks, completer, option
 from anonbayes.cli.screen import finish, print_json, say, show_figures, show_table
 from anonbayes.cli.shared import check_free, make_mechanism, plot_writer
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
@@ -83,12 +74,7 @@ def bound(
         from anonbayes.formats import records
 
         print_json(
-            {
-                "format": 1,
-                "bounds": records(bounds),
-                "worst_case": vars(worst),
-                "choice": choice,
-            }
+            {"format": 1, "bounds": records(bounds), "worst_case": vars(worst), "choice": choice}
         )
         return
     show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")

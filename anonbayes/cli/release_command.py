@@ -24,7 +24,13 @@ from anonbayes.cli.options import (
     switch,
 )
 from anonbayes.cli.screen import is_terminal, print_json, say, show_figures, show_table
-from anonbayes.cli.shared import check_free, frame_writer, further_releases, read_release
+from anonbayes.cli.shared import (
+    check_free,
+    frame_writer,
+    further_releases,
+    hierarchy_writer,
+    read_release,
+)
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import ENCODINGS, EVIDENCE, MISSING, SCHEMES, SEPARATORS
@@ -341,8 +347,6 @@ def hierarchy(
 
     The file is one that ARX reads as well: a line per value, from the value to the root.
     """
-    import pandas as pd
-
     from anonbayes.domains import Domain
     from anonbayes.hierarchies import Hierarchy
     from anonbayes.io.text import read_columns
@@ -360,7 +364,5 @@ def hierarchy(
             raise AnonbayesError(f"--widths {widths} must be numbers, such as 5,10,20.")
         first, *wider = (float(band) for band in bands if band is not None)
         tree = Hierarchy.from_intervals(values, first, *wider)
-    lines = pd.DataFrame([tree.leaves, *tree.levels]).T
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_files({out: frame_writer(lines, ";", header=False)})
+    write_files({out: hierarchy_writer(tree, ";")})
     say(f"{out}: {len(tree.leaves):,} values, {len(tree.levels) + 1} levels")

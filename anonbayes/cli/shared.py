@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from anonbayes.domains import Domain
+    from anonbayes.hierarchies import Hierarchy
     from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
@@ -131,6 +132,13 @@ def frame_writer(
     if len(sep) != 1:
         raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
     return lambda file: write_frame(file, frame, sep=sep, index=index, header=header)
+
+
+def hierarchy_writer(tree: Hierarchy, sep: str) -> Writer:
+    """Return what writes a hierarchy as ARX does: a line per value, from the value to the root."""
+    import pandas as pd
+
+    return frame_writer(pd.DataFrame([tree.leaves, *tree.levels]).T, sep, header=False)
 
 
 def plot_writer(plot: Callable[[], Any]) -> Writer:

@@ -297,11 +297,7 @@ def _exp(logs: Any) -> Any:
 
 
 def optimal_policy(
-    query: Query | npt.ArrayLike,
-    box: Box,
-    gamma: float,
-    *,
-    metric: str = "maximin",
+    query: Query | npt.ArrayLike, box: Box, gamma: float, *, metric: str = "maximin"
 ) -> Policy:
     """Most private deterministic answers with errors of at most ``1/gamma`` (Quantize Thm. IV.3).
 
@@ -354,11 +350,7 @@ def optimal_policy(
 
 
 def quantized_query(
-    query: Query | npt.ArrayLike,
-    box: Box,
-    edges: npt.ArrayLike,
-    *,
-    metric: str = "given",
+    query: Query | npt.ArrayLike, box: Box, edges: npt.ArrayLike, *, metric: str = "given"
 ) -> Policy:
     """Policy that answers with the middle of the bin between the given `edges`.
 
@@ -416,8 +408,7 @@ def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[F
 
 
 def quality(
-    release: Policy | UniformQuantizer | npt.ArrayLike,
-    true: npt.ArrayLike | None = None,
+    release: Policy | UniformQuantizer | npt.ArrayLike, true: npt.ArrayLike | None = None
 ) -> float:
     """Measure of quality ``Q = 1 / ess sup ||f - f~||`` (Quantize (11)).
 

@@ -86,11 +86,7 @@ class Relation(Uncertain):
     dimension: int | None
 
     def __init__(
-        self,
-        matrix: Any,
-        *,
-        measure: npt.ArrayLike | None = None,
-        dimension: int | None = None,
+        self, matrix: Any, *, measure: npt.ArrayLike | None = None, dimension: int | None = None
     ) -> None:
         try:
             given = sparse.csr_matrix(matrix, dtype=float)

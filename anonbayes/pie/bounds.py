@@ -198,10 +198,7 @@ def bayes_error(
 
 
 def information_for(
-    error: float,
-    n_users: int | npt.ArrayLike | None = None,
-    *,
-    prior: Prior | None = None,
+    error: float, n_users: int | npt.ArrayLike | None = None, *, prior: Prior | None = None
 ) -> float:
     """Bits that a report may say so that nobody names its sender with an error below `error`.
 

@@ -305,11 +305,7 @@ def _dense(joint: sparse.csr_array, q: Floats) -> float:
 
 
 def _sampled(
-    joint: sparse.csr_array,
-    diagonal: sparse.csr_array,
-    channel: Channel,
-    own: float,
-    seed: Any,
+    joint: sparse.csr_array, diagonal: sparse.csr_array, channel: Channel, own: float, seed: Any
 ) -> Information:
     """Average over hash functions of the information that a report gives, the function known."""
     rng, noise = generator(seed, "information"), channel.symbols()

@@ -204,13 +204,7 @@ def check_senders(senders: npt.ArrayLike | None, n_reports: int, n_users: int) -
 
 @njit(cache=True)
 def best_pools(
-    indptr: Ints,
-    indices: Ints,
-    key: Floats,
-    counts: Ints,
-    own: Ints,
-    uniform: Floats,
-    out: Ints,
+    indptr: Ints, indices: Ints, key: Floats, counts: Ints, own: Ints, uniform: Floats, out: Ints
 ) -> None:
     """For each report (its raised bits) the users who hold a raised value with the largest `key`.
 

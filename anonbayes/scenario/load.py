@@ -94,11 +94,7 @@ def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
 
 
 def request(
-    kind: str,
-    keys: Mapping[str, Any],
-    *,
-    name: str,
-    options: Mapping[str, str] | None = None,
+    kind: str, keys: Mapping[str, Any], *, name: str, options: Mapping[str, str] | None = None
 ) -> Scenario:
     """Make the scenario that options, or a program, describe.
 

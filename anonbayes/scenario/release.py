@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +12,7 @@ from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.scenario import choices
 from anonbayes.scenario.choices import MISSING
-from anonbayes.scenario.keys import (
-    Directory,
-    File,
-    OneOrMore,
-    Section,
-    Several,
-    key,
-    word_of,
-)
+from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key, word_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -268,7 +260,8 @@ def make_release(
         trees = datasets.hierarchies(dataset)
     several = len(release.sensitive) > 1
     secret: Any = list(release.sensitive) if several else release.sensitive[0]
-    return SCHEMES[release.scheme](release, people, secret, trees, seed)
+    make = _columns if release.scheme == "columns" else _anonymized
+    return make(release, people, secret, trees, seed)
 
 
 def what_choice_tells(
@@ -328,50 +321,27 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
     )  # fmt: skip
 
 
-# -- one maker per scheme --------------------------------------------------------------------------
+# -- made from the people in clear -----------------------------------------------------------------
 
 Trees = Mapping[str, "Hierarchy"] | None
 GROUP = "group"
 
 
-def _chosen(release: Release) -> dict[str, Any]:
-    return {"quasi_identifiers": release.quasi_identifiers or None}
-
-
-def _anatomy(
-    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
+def _anonymized(
+    release: Release, people: pd.DataFrame, secret: Any, trees: Trees, seed: int | None
 ) -> Made:
-    from anonbayes.anonymize import anatomy
+    from anonbayes import anonymize
 
-    assert release.l is not None
-    how = _chosen(release)
-    return Made(anatomy(people, sensitive, release.l, seed=seed, group=GROUP, **how))
-
-
-def _mondrian(
-    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
-) -> Made:
-    from anonbayes.anonymize import mondrian
-
-    assert release.k is not None
-    how = _chosen(release)
-    return Made(mondrian(people, sensitive, release.k, release.l or 1, hierarchies=trees, **how))
-
-
-def _recode(
-    release: Release, people: pd.DataFrame, sensitive: str, trees: Trees, seed: int | None
-) -> Made:
-    from anonbayes.anonymize import recode
-
+    how: dict[str, Any] = {"quasi_identifiers": release.quasi_identifiers or None}
+    k, l = release.k or 1, release.l or 1  # noqa: E741
+    if release.scheme == "anatomy":
+        return Made(anonymize.anatomy(people, secret, l, seed=seed, group=GROUP, **how))
+    if release.scheme == "mondrian":
+        return Made(anonymize.mondrian(people, secret, k, l, hierarchies=trees, **how))
     if trees is None:
         raise AnonbayesError("release.scheme = 'recode' needs release.hierarchies.")
-    assert release.k is not None
-    return Made(
-        *recode(
-            people, sensitive, trees, release.k, release.l or 1, suppression=release.suppression,
-            local=release.local, return_recoding=True, **_chosen(release),
-        )
-    )  # fmt: skip
+    how |= {"suppression": release.suppression, "local": release.local}
+    return Made(*anonymize.recode(people, secret, trees, k, l, return_recoding=True, **how))
 
 
 def _columns(
@@ -409,14 +379,6 @@ def _columns(
         {name: pd.Series(values, dtype=object) for name, values in frame.items()}
     )
     return Made(ReleasedTable.horizontal(reports, sensitive, domains=domains, channels=channels))
-
-
-SCHEMES: dict[str, Callable[..., Made]] = {
-    "anatomy": _anatomy,
-    "mondrian": _mondrian,
-    "recode": _recode,
-    "columns": _columns,
-}
 
 
 def _domain(name: str, column: pd.Series, tree: Hierarchy | None) -> Domain:

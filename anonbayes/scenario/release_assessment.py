@@ -25,8 +25,6 @@ from anonbayes.scenario.assessment_keys import (
     Model,
     Threats,
     Victim,
-)
-from anonbayes.scenario.assessment_words import (
     all_limits,
     belief_table,
     in_words,
@@ -298,10 +296,7 @@ class PreparedAssessment:
         from anonbayes.inference.fit import fit
 
         settings, model = self.settings, self.settings.model
-        with (
-            stage("Fitting the model", shown=alone and bar, bars=True),
-            warnings.catch_warnings(),
-        ):
+        with stage("Fitting the model", shown=alone and bar, bars=True), warnings.catch_warnings():
             # The verdict on the chains is part of the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
             how: dict[str, Any] = {

@@ -130,9 +130,7 @@ class PreparedTraces:
             measures=measures,
             tables={"budgets": table},
             limits=compare_limits(
-                self.settings.limits,
-                measures,
-                {"max_bits": "bits", "max_identified": "identified"},
+                self.settings.limits, measures, {"max_bits": "bits", "max_identified": "identified"}
             ),
             plots={"budgets": lambda: _plot(table, float(clear))} if len(table) > 1 else {},
         )

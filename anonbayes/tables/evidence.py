@@ -368,7 +368,8 @@ class KnownValues:
     def with_shown(self, name: str, distinct: list[Any], n_rows: int, label: Any) -> list[Any]:
         """Return all values; `label` stands for missing cells and is no number."""
         shown = [a for cell in distinct if not is_missing(cell) for a in _atoms(cell)]
-        patterns = {a for a in shown if isinstance(a, pd.Interval | str) and is_open_cell(a)}
+        patterns: set[Any] = {a for a in shown if isinstance(a, pd.Interval)}
+        patterns |= {a for a in shown if isinstance(a, str) and a != "*" and is_pattern(a)}
         _refuse_identifier(name, [a for a in shown if a not in patterns], n_rows)
         listed = [*self.values, *(a for a in shown if a not in patterns)]
         by_text = {str(plain(v)): plain(v) for v in reversed(listed)}
@@ -379,11 +380,6 @@ class KnownValues:
             numbers = list(others.values())
         values = sorted_values(list(dict.fromkeys(numbers)))
         return [*values, label] if len(others) < len(by_text) else values
-
-
-def is_open_cell(atom: Any) -> bool:
-    """Whether a cell stands for values without listing them."""
-    return isinstance(atom, pd.Interval) or range_ends(atom) is not None or _is_open(atom)
 
 
 def _domain(

@@ -260,9 +260,7 @@ class Statistics:
 # Groups: which rows of a released table cannot be told apart.
 
 
-def distinct_rows(
-    columns: Sequence[SmallCodes],
-) -> tuple[Ints, Ints, Ints]:
+def distinct_rows(columns: Sequence[SmallCodes]) -> tuple[Ints, Ints, Ints]:
     """Distinct rows of several code columns."""
     inverse, size = numbered_rows(columns)
     first = np.empty(size, dtype=np.int64)

@@ -76,11 +76,7 @@ def place_key(part: int, start: int, length: int) -> Ints:
     return np.arange(start, start + length, dtype=np.int64) + part * ROWS_PER_PART
 
 
-def count_frame(
-    frame: pd.DataFrame,
-    first: Ints,
-    rows: Ints | None = None,
-) -> Counted:
+def count_frame(frame: pd.DataFrame, first: Ints, rows: Ints | None = None) -> Counted:
     """Distinct rows of a frame."""
     if not len(frame):
         return Counted(frame, np.zeros(0, dtype=np.int64), first)
@@ -98,9 +94,7 @@ def merge(parts: Sequence[Counted]) -> Counted:
     names = filled[0].frame.columns
     frame = pd.DataFrame({name: joined([p.frame[name] for p in filled]) for name in names})
     return count_frame(
-        frame,
-        np.concatenate([p.first for p in filled]),
-        np.concatenate([p.rows for p in filled]),
+        frame, np.concatenate([p.first for p in filled]), np.concatenate([p.rows for p in filled])
     )
 
 
