@@ -100,7 +100,8 @@ def test_in_tables_and_in_models():
         ab.Released("reports", channel, P, observed=reports)
     with pm.Model() as other:
         pm.Multinomial("reports", 80, P @ SKEW, observed=[30, 40, 0, 10])
-    assert model.compile_logp()({}) == pytest.approx(float(other.compile_logp()({})))
+    density, expected = (m.compile_logp(mode="FAST_COMPILE")({}) for m in (model, other))
+    assert density == pytest.approx(float(expected))
 
 
 def test_what_is_no_channel_is_refused():

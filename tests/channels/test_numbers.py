@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import pytest
+from agreement import assert_fast_likelihood
 from scipy import integrate, optimize, stats
 
 import anonbayes as ab
@@ -69,24 +69,7 @@ def test_square_wave_is_the_definition(b):
 def test_likelihood_evidence_and_model_are_those_of_the_matrix():
     channel = ab.SquareWave(BINS, 1.0)
     reports = channel.release(np.random.default_rng(1).uniform(0, 10, 200), seed=2)
-    q = channel.matrix()
-    expected = np.log((P @ q)[reports]).sum()
-    fast, rows = channel.fast_likelihood(reports), channel.likelihood(reports)
-    assert fast.log(P) == pytest.approx(expected, rel=1e-12)
-    assert rows.log(P) == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(fast.gradient(P)[0], rows.gradient(P)[0], rtol=1e-10)
-    keep = np.array([True, False, True, True, False, True])
-    part = P[keep] / P[keep].sum()
-    np.testing.assert_allclose(
-        fast.restrict(keep).gradient(part)[0], rows.restrict(keep).gradient(part)[0], rtol=1e-10
-    )
-    codes, _, matrix = channel.evidence(reports)
-    np.testing.assert_allclose(matrix.toarray()[codes], q[:, reports].T, rtol=1e-12)
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(6))
-        ab.Released("reports", channel, p, observed=reports)
-    point = {model.rvs_to_values[p].name: model.rvs_to_transforms[p].forward(P).eval()}
-    assert float(model.compile_logp(sum=False)(point)[-1]) == pytest.approx(expected, rel=1e-9)
+    assert_fast_likelihood(channel, reports, P, keep=[True, False, True, True, False, True])
 
 
 def test_smoothing_ends_where_a_root_finder_does():

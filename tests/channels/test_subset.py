@@ -3,8 +3,8 @@
 import itertools
 
 import numpy as np
-import pymc as pm
 import pytest
+from agreement import assert_density_of_model
 from scipy import stats
 
 import anonbayes as ab
@@ -59,13 +59,7 @@ def test_likelihood_and_evidence_are_those_of_the_matrix():
     assert channel.log_likelihood(P, reports) == pytest.approx(expected, rel=1e-12)
     codes, _, matrix = channel.evidence(reports)
     np.testing.assert_allclose(matrix.toarray()[codes], q[:, columns].T, rtol=1e-12)
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(5))
-        ab.Released("reports", channel, p, observed=reports)
-    given = model.rvs_to_values[p]
-    point = {given.name: model.rvs_to_transforms[p].forward(P).eval()}
-    value = model.compile_logp(vars=None, sum=False)(point)
-    assert float(value[-1]) == pytest.approx(expected, rel=1e-9)
+    assert_density_of_model(channel, reports, P, expected)
 
 
 @pytest.mark.parametrize("method", ["empirical", "mle", "shrinkage", "bayes"])

@@ -115,6 +115,7 @@ def by_hand(step, **settings):
         cores=1,
         progressbar=False,
         compute_convergence_checks=False,
+        compile_kwargs={"mode": "FAST_COMPILE"},
         **settings,
     )
 

@@ -16,6 +16,8 @@ from anonbayes.inference.weights import choose_evidence
 from anonbayes.inference.workflow import cell_rates
 
 SAMPLE = {"chains": 2, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
+# For what our own steps draw, or what is evaluated a few times: compiling takes longer than that.
+QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
 
 
 def check(idata, table, prior):
@@ -30,7 +32,7 @@ def check(idata, table, prior):
 @pytest.mark.parametrize("make", [crossing, latent])
 def test_nuts_on_the_model_equals_enumeration(make):
     table = make()
-    post = ab.fit(table, **PRIOR, method="nuts", draws=1000, tune=500, seed=2, **SAMPLE)
+    post = ab.fit(table, **PRIOR, method="nuts", draws=600, tune=300, seed=2, **SAMPLE)
     assert post.method == "nuts"
     check(post.idata, table, PRIOR)
 
@@ -40,7 +42,7 @@ def test_our_step_inside_pymc_equals_enumeration(collapse):
     table = crossing()
     with ab.build_model(table, **PRIOR):
         step = ab.steps.HorizontalStep(table=table, **PRIOR, collapse=collapse)
-        idata = pm.sample(4000, tune=100, step=step, random_seed=3, **SAMPLE)
+        idata = pm.sample(4000, tune=100, step=step, random_seed=3, **SAMPLE, **QUICK)
     check(idata, table, PRIOR)
     assert np.isfinite(compat.groups(idata)["sample_stats"]["log_likelihood"]).all()
 
@@ -52,7 +54,7 @@ def test_our_step_beside_nuts_in_a_model_of_the_users_own():
         slope = pm.Normal("slope", 0.0, 1.0)
         pm.Normal("measured", mu=slope, sigma=0.5, observed=[1.0, 1.2])
         step = ab.steps.HorizontalStep(table=table)
-        idata = pm.sample(1000, tune=500, step=[step], random_seed=1, **SAMPLE)
+        idata = pm.sample(500, tune=300, step=[step], random_seed=1, **SAMPLE, **QUICK)
     check(idata, table, {})
     # Conjugate: precision 1 + 2 / 0.25, mean (2.2 / 0.25) / 9.
     draws = compat.posterior_dataset(idata)["slope"]
@@ -90,7 +92,8 @@ def test_the_model_has_the_log_density_of_the_mathematics(rows):
     point = {model.rvs_to_values[model["pi_ill"]].name: to_unconstrained(pi_secret)}
     for name in table.attributes:
         point[model.rvs_to_values[model[f"pi_{name}"]].name] = to_unconstrained(pi[name])
-    assert float(model.compile_logp(jacobian=False)(point)) == pytest.approx(expected, rel=1e-13)
+    density = model.compile_logp(jacobian=False, mode="FAST_COMPILE")
+    assert float(density(point)) == pytest.approx(expected, rel=1e-13)
 
 
 def test_simplex_coordinates_are_those_of_pymc():
@@ -139,7 +142,7 @@ def test_two_tables_with_the_same_columns_in_one_model():
             ab.steps.HorizontalStep(table=north, model=parts["north"][1], **PRIOR),
             ab.steps.HorizontalStep(table=south, model=parts["south"][1]),
         ]
-        idata = pm.sample(3000, tune=100, step=steps, random_seed=3, **SAMPLE)
+        idata = pm.sample(3000, tune=100, step=steps, random_seed=3, **SAMPLE, **QUICK)
     assert {v.name.split("::")[0] for v in model.free_RVs} == {"north", "south"}
     draws = compat.posterior_dataset(idata)
     for name, (table, _) in parts.items():
@@ -167,7 +170,7 @@ def test_columns_may_be_named_like_cells_but_not_with_a_slash():
 def predicted(model, draws=400, seed=1):
     """Draws of what a release would show, and of everything before it."""
     with model:
-        drawn = compat.groups(pm.sample_prior_predictive(draws, random_seed=seed))
+        drawn = compat.groups(pm.sample_prior_predictive(draws, random_seed=seed, **QUICK))
     return {**drawn["prior"].data_vars, **drawn["prior_predictive"].data_vars}
 
 

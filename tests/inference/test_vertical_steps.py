@@ -27,6 +27,15 @@ SETTINGS = {
     "tempered": {"beta": BETA, "ladder": {"temperatures": 3, "hottest": 0.3}},
     "subblock": {"sub_block": 2},
 }
+# Our steps compile nothing of PyMC's, and it would take longer than the draws.
+QUIET = {
+    "tune": 100,
+    "chains": 1,
+    "cores": 1,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "compile_kwargs": {"mode": "FAST_COMPILE"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +47,9 @@ def sample(model, step, draws=50, chains=1, seed=4, cores=1):
     with model:
         return pm.sample(
             draws=draws,
-            tune=100,
-            chains=chains,
-            cores=cores,
             step=vertical.vertical_steps(LAYOUT, step=step, **SETTINGS.get(step, {})),
             random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
+            **QUIET | {"chains": chains, "cores": cores},
         )
 
 
@@ -165,11 +170,10 @@ def test_model_density_links_parameters_and_assignment(model):
 def test_sampling_without_our_steps_says_what_to_do(model):
     """Metropolis on integers, PyMC's choice, never proposes a permutation."""
     with model, pytest.raises(ModelError, match="vertical_steps"):
-        pm.sample(10, tune=10, chains=1, cores=1, progressbar=False)
+        pm.sample(10, **QUIET)
     with pm.Model():  # nobody else's variables are kept from PyMC
         pm.Poisson("n", 3.0)
-        idata = pm.sample(10, tune=10, chains=1, cores=1, progressbar=False,
-                          compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(10, **QUIET)
     assert idata.posterior["n"].shape == (1, 10)
 
 
@@ -179,7 +183,7 @@ def test_the_model_can_be_copied_and_intervened_on(model):
     assert "assignment" in pm.do(model, {"pi_disease": np.full(3, 1 / 3)}).named_vars
     idata = sample(model, "block", draws=5)
     with model:
-        pm.compute_log_likelihood(idata, progressbar=False)
+        pm.compute_log_likelihood(idata, progressbar=False, compile_kwargs=QUIET["compile_kwargs"])
     assert idata.log_likelihood["released_disease"].shape == (1, 5, 7)
 
 
@@ -201,8 +205,7 @@ def test_two_tables_and_variables_of_the_users_own_in_one_model():
             kind = "block" if name == "north" else "collapsed"
             steps += vertical.vertical_steps(table, model=part, step=kind)
         steps.append(DirichletStep([both["pi_own"]], counts=[[0, 0, 0]]))
-        idata = pm.sample(2000, tune=100, chains=1, cores=1, step=steps, random_seed=1,
-                          progressbar=False, compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(2000, step=steps, random_seed=1, **QUIET)
     for name, table in tables.items():
         layout = layout_of(table)
         truth = enumerate_tables(layout, np.tile([1.0, 2.0, 3.0], 3))
