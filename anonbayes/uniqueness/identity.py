@@ -32,6 +32,7 @@ from anonbayes.uniqueness.mixture import (
     POOLING_SD,
     cell_shares,
     log_probabilities,
+    prior_shares,
     splits_of,
 )
 from anonbayes.uniqueness.people_beyond import QUADRATURE, Beyond, MixtureEngine, chances
@@ -349,7 +350,8 @@ def identity(
     draws : int, default 500
         Draws per chain. Up to 20 sweeps of the sampler, in small samples, lead to the next one.
     tune : int, optional
-        Sweeps before the first draw; by default twice `draws`, at least 300.
+        Sweeps before the first draw; by default twice `draws`, at least 300 and at least a fifth of
+        all sweeps.
     chains, cores, seed, progressbar
         As in `fit`.
     probability : float, default 0.9
@@ -396,8 +398,9 @@ def identity(
     )  # fmt: skip
     beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
     n, size = sample.size, sample.size + int(beyond.of_value.sum())
-    tune = max(2 * draws, 300) if tune is None else read_whole("tune", tune)
     per_draw = max(1, min(MOST_SWEEPS, RECORD_SWEEPS // len(sample.records.rows)))
+    enough = max(2 * draws, 300, draws * per_draw // 4)
+    tune = enough if tune is None else read_whole("tune", tune)
     chains_made, _ = run_chains(
         MixtureEngine(sample.records, beyond, classes, tune, per_draw),
         draws=draws,
@@ -541,10 +544,10 @@ def identity_model(
         "latent_class": range(classes),
         "record": range(len(records.rows)),
     }
-    for name, evidence, unseen in zip(
-        sample.attributes, sample.evidence, sample.unseen, strict=True
+    for name, evidence, missed in zip(
+        sample.attributes, sample.evidence, sample.missed, strict=True
     ):
-        coords[name] = [*evidence.domain.values, *(f"unseen {i}" for i in range(unseen))]
+        coords[name] = [*evidence.domain.values, *(["missed values"] if missed else [])]
     first = np.concatenate([[0], np.cumsum([len(e) for e in sample.evidence])])
     with pm.Model(coords=coords) as model:
         alpha = pm.Gamma("concentration", 1.0, 1.0)
@@ -552,14 +555,15 @@ def identity_model(
         left = pt.concatenate([[0.0], pt.cumsum(pt.log1p(-stick))])
         total = left + pt.concatenate([pt.log(stick), [0.0]])
         for a, (name, evidence) in enumerate(zip(sample.attributes, sample.evidence, strict=True)):
-            splits = splits_of(len(evidence.domain), sample.unseen[a], ordered=sample.ordered[a])
+            known = len(evidence.domain)
+            splits = splits_of(known, missed=sample.missed[a], ordered=sample.ordered[a])
             theta: Any = np.ones((classes, len(coords[name])))
             pools = {
                 depth: (
                     pm.LogNormal(
                         f"kappa_{name}{end}", POOLING_MEAN + 2 * math.log(max(depth, 1)), POOLING_SD
                     ),
-                    pm.Gamma(f"gamma_{name}{end}", 1.0, 1.0),
+                    pm.HalfCauchy(f"gamma_{name}{end}", 1.0),
                 )
                 for depth in sorted(set(splits.depth))
                 for end in ["" if len(splits.parts) == 1 else f"_{depth}"]
@@ -568,13 +572,13 @@ def identity_model(
                 end = "" if len(splits.parts) == 1 else f"_{i}"
                 kappa, gamma = pools[depth]
                 size = len(parts)
-                margin = pm.Dirichlet(f"margin_{name}{end}", gamma / size * np.ones(size))
+                margin = pm.Dirichlet(f"margin_{name}{end}", gamma * prior_shares(parts, known))
                 split = pm.Dirichlet(f"theta_{name}{end}", kappa * pt.tile(margin, (classes, 1)))
                 inside = np.zeros((size, len(coords[name])))
                 for part, (start, stop) in enumerate(parts):
                     inside[part, start:stop] = 1.0
                 theta = theta * (pt.dot(split, inside) + (1.0 - inside.sum(axis=0)))
-            shown = theta[:, : len(evidence.domain)]
+            shown = theta[:, :known]
             cells = pt.log(pt.dot(shown, evidence.matrix.toarray().T))
             total = total + cells[:, records.cells[:, a] - first[a]].T
         logs = pm.Deterministic(

@@ -2,14 +2,16 @@
 
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
 attributes depend on each other, which products alone cannot. The weights are a truncated
-stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes borrow from the
-whole, the more the larger ``kappa_a``; how much, and the whole itself, are learnt.
+stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a b_a)``: classes borrow from the
+whole, the more the larger ``kappa_a``; how much, and the whole itself, are learnt. ``b_a`` is even
+where the domain is given. Where it is not, nearly all of it is for values that the sample has
+missed, taken together, which makes ``m_a`` a Dirichlet process but for `SEEN`: the more values
+occur once, the more are missed.
 
 Numbers are halved again and again instead (a Pólya tree): each half of each range has such a prior,
 with a ``kappa`` for each depth. Classes may then differ in their ages without being ragged, as
 single Dirichlets would have to be; ragged classes find the rows that were sampled too likely, and
-unique people too few. For the same reason `UNSEEN` values without rows stand for those that the
-sample has missed, where the domain is not given.
+unique people too few.
 
 A Gibbs sweep draws a class for each row, splits the counts of coarse cells among their values, and
 draws ``kappa``, ``m`` (with numbers of tables as in a Chinese restaurant), ``theta`` and ``w``; its
@@ -33,8 +35,8 @@ from anonbayes.tables.evidence import Evidence
 
 POOLING_MEAN, POOLING_SD = math.log(10.0), 1.5
 """Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
-UNSEEN = 10
-"""Values that stand for those which a sample has missed, where the domain is open."""
+SEEN = 0.01
+"""Prior share of the values that a sample has, where it may have missed others."""
 SMALL = 1e-250
 """Products below this are taken again by logarithms."""
 
@@ -68,6 +70,8 @@ class SampleRecords(NamedTuple):
     """First value of each part."""
     slot_last: Ints
     """End of its values."""
+    slot_share: Floats
+    """Its share of ``gamma``."""
     pool: Ints
     """Splits of the same pool share ``kappa`` and ``gamma``."""
     pool_mean: Floats
@@ -83,21 +87,21 @@ class Splits(NamedTuple):
     """Depth of each split; 0 is that between seen and unseen values of a number."""
 
 
-def splits_of(size: int, unseen: int, *, ordered: bool) -> Splits:
-    """Divide `size` values, and `unseen` ones after them.
+def splits_of(size: int, *, missed: bool, ordered: bool) -> Splits:
+    """Divide `size` values; one more stands for all that the sample has `missed`.
 
     Examples
     --------
-    >>> splits_of(3, 1, ordered=False).parts
+    >>> splits_of(3, missed=True, ordered=False).parts
     [[(0, 1), (1, 2), (2, 3), (3, 4)]]
-    >>> splits_of(4, 1, ordered=True).parts
+    >>> splits_of(4, missed=True, ordered=True).parts
     [[(0, 4), (4, 5)], [(0, 2), (2, 4)], [(0, 1), (1, 2)], [(2, 3), (3, 4)]]
     """
     if not ordered:
-        return Splits([[(v, v + 1) for v in range(size + unseen)]], [1])
+        return Splits([[(v, v + 1) for v in range(size + missed)]], [1])
     parts, depths = [], []
-    if unseen:
-        parts.append([(0, size), *((v, v + 1) for v in range(size, size + unseen))])
+    if missed:
+        parts.append([(0, size), (size, size + 1)])
         depths.append(0)
     level, depth = [(0, size)], 1
     while level:
@@ -108,6 +112,20 @@ def splits_of(size: int, unseen: int, *, ordered: bool) -> Splits:
     return Splits(parts, depths) if parts else Splits([[(0, 1)]], [1])
 
 
+def prior_shares(parts: list[tuple[int, int]], size: int) -> Floats:
+    """Share of each part of a split in ``gamma``; parts from `size` on are missed values.
+
+    Examples
+    --------
+    >>> prior_shares([(0, 2), (2, 4)], 4).tolist(), prior_shares([(0, 4), (4, 5)], 4).tolist()
+    ([0.5, 0.5], [0.01, 0.99])
+    """
+    n = len(parts)
+    if parts[-1][0] < size:
+        return np.full(n, 1.0 / n)
+    return np.append(np.full(n - 1, SEEN / (n - 1)), 1.0 - SEEN)
+
+
 def attributes_in_order(evidence: list[Evidence]) -> list[int]:
     """Places of the attributes, those with few cells first."""
     return sorted(range(len(evidence)), key=lambda a: len(evidence[a]))
@@ -115,16 +133,16 @@ def attributes_in_order(evidence: list[Evidence]) -> list[int]:
 
 def record_arrays(
     evidence: list[Evidence],
-    unseen: list[int],
+    missed: list[bool],
     ordered: list[bool],
     cells: Ints,
     rows: Ints,
     mass: Floats,
 ) -> SampleRecords:
-    """Number the cells and values of all attributes in a row; unseen values come last in each."""
+    """Number the cells and values of all attributes in a row; missed values come last in each."""
     n_cells = np.array([len(e) for e in evidence])
     offsets = np.concatenate([[0], np.cumsum(n_cells)[:-1]])
-    lengths = [len(e.domain) + more for e, more in zip(evidence, unseen, strict=True)]
+    lengths = [len(e.domain) + more for e, more in zip(evidence, missed, strict=True)]
     value_start = np.concatenate([[0], np.cumsum(lengths)])
     blocks = [
         sparse.csr_array((e.matrix.data, e.matrix.indices, e.matrix.indptr), shape=(len(e), length))
@@ -135,15 +153,15 @@ def record_arrays(
     path = np.ascontiguousarray(cells[:, attributes_in_order(evidence)], dtype=np.int32)
     start, values = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     parts: list[tuple[int, int]] = []
-    sizes: list[int] = []
+    shares: list[Floats] = []
     pool: list[int] = []
     means: list[float] = []
-    for e, more, is_ordered, first in zip(evidence, unseen, ordered, value_start, strict=False):
-        splits = splits_of(len(e.domain), more, ordered=is_ordered)
+    for e, more, is_ordered, first in zip(evidence, missed, ordered, value_start, strict=False):
+        splits = splits_of(len(e.domain), missed=more, ordered=is_ordered)
         numbers = {depth: len(means) + i for i, depth in enumerate(sorted(set(splits.depth)))}
         means += [POOLING_MEAN + 2.0 * math.log(max(depth, 1)) for depth in sorted(numbers)]
         pool += [numbers[depth] for depth in splits.depth]
-        sizes += [len(split) for split in splits.parts]
+        shares += [prior_shares(split, len(e.domain)) for split in splits.parts]
         parts += [(first + a, first + b) for split in splits.parts for a, b in split]
     first_last = np.array(parts, dtype=np.int64)
     return SampleRecords(
@@ -155,9 +173,10 @@ def record_arrays(
         cell_values=values,
         cell_evidence=matrix.data.astype(np.float64),
         value_start=value_start.astype(np.int64),
-        slot_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        slot_start=np.concatenate([[0], np.cumsum([len(s) for s in shares])]).astype(np.int64),
         slot_first=np.ascontiguousarray(first_last[:, 0]),
         slot_last=np.ascontiguousarray(first_last[:, 1]),
+        slot_share=np.concatenate(shares),
         pool=np.array(pool, dtype=np.int64),
         pool_mean=np.array(means),
     )
@@ -462,13 +481,13 @@ def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _log_whole(tables: Ints, gamma: float) -> float:
-    """Log-likelihood of ``gamma`` given the tables of a split."""
-    each = gamma / len(tables)
+def _log_whole(tables: Ints, share: Floats, gamma: float) -> float:
+    """Log-likelihood of ``gamma`` given the tables of a split and its parts' shares."""
     total = math.lgamma(gamma) - math.lgamma(gamma + tables.sum())
-    for count in tables:
-        if count > 0:
-            total += math.lgamma(each + count) - math.lgamma(each)
+    for s in range(len(tables)):
+        if tables[s] > 0:
+            own = gamma * share[s]
+            total += math.lgamma(own + tables[s]) - math.lgamma(own)
     return total
 
 
@@ -483,8 +502,8 @@ def _draw_pooling(
 ) -> None:
     """Draw each pool's ``log kappa`` and ``log gamma`` by Metropolis steps, and the margins.
 
-    The prior of ``gamma`` is Gamma(1, 1). Counts that are no whole numbers (weights) are rounded
-    at random for the tables.
+    The prior of ``gamma`` is half a Cauchy distribution. Counts that are no whole numbers (weights)
+    are rounded at random for the tables.
     """
     tables = np.zeros(len(margin), dtype=np.int64)
     last_split = 0
@@ -508,15 +527,17 @@ def _draw_pooling(
                     tables[s] += count_tables(rows, kappa[p] * margin[s], rng)
         for _ in range(3):
             proposed = gamma[p] * np.exp(rng.standard_normal())
-            ratio = np.log(proposed / gamma[p]) - proposed + gamma[p]
+            ratio = np.log(proposed * (1.0 + gamma[p] ** 2) / gamma[p] / (1.0 + proposed**2))
             for i in range(first_split, last_split):
-                own = tables[records.slot_start[i] : records.slot_start[i + 1]]
-                ratio += _log_whole(own, proposed) - _log_whole(own, gamma[p])
+                a, b = records.slot_start[i], records.slot_start[i + 1]
+                share = records.slot_share[a:b]
+                ratio += _log_whole(tables[a:b], share, proposed)
+                ratio -= _log_whole(tables[a:b], share, gamma[p])
             if rng.standard_exponential() > -ratio:
                 gamma[p] = proposed
         for i in range(first_split, last_split):
             a, b = records.slot_start[i], records.slot_start[i + 1]
-            _dirichlet(tables[a:b] + gamma[p] / (b - a), margin[a:b], rng)
+            _dirichlet(tables[a:b] + gamma[p] * records.slot_share[a:b], margin[a:b], rng)
     for s in range(len(margin)):
         margin[s] = max(margin[s], 1e-300)  # a share of exactly zero has no logarithm
 

@@ -19,7 +19,6 @@ from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
-    UNSEEN,
     SampleRecords,
     attributes_in_order,
     record_arrays,
@@ -30,6 +29,8 @@ __all__ = ["Sample", "beyond_sample", "minimal_uniques", "read_sample"]
 
 FEWEST_NUMBERS = 6
 """Fewest values of a column of numbers that is divided like a scale."""
+MOST_PEOPLE = 10**15
+"""Most people of a population; all smaller numbers are exact as floats."""
 MOST_SETS = 50_000
 """Most sets of attributes among which those that single out a row are looked for."""
 
@@ -44,8 +45,8 @@ class Sample:
         What makes a record.
     evidence : list of Evidence
         Cells of each attribute.
-    unseen : list of int
-        Values of each attribute that stand for those which the sample has missed.
+    missed : list of bool
+        Whether each attribute may have values that the sample has not.
     ordered : list of bool
         Whether its values are numbers, or ordered otherwise.
     records : SampleRecords
@@ -62,7 +63,7 @@ class Sample:
 
     attributes: tuple[str, ...]
     evidence: list[Evidence]
-    unseen: list[int]
+    missed: list[bool]
     ordered: list[bool]
     records: SampleRecords
     line_of_row: Ints
@@ -94,12 +95,12 @@ def read_sample(
         codes = [c.codes.astype(np.int64) for c in columns]
         rows_of = np.ones(len(codes[0])) if data.weights is None else data.weights.astype(float)
         mass_of, index = rows_of, pd.Index(range(len(rows_of)))
-        unseen = [0] * len(names)
+        missed = [False] * len(names)
     else:
         names, evidence, codes = _read_frame(data, attributes, weights, household, strata, domains)
         rows_of, index = np.ones(len(data)), data.index
         mass_of = _read_weights(data, weights)
-        unseen = [0 if name in (domains or {}) or name == strata else UNSEEN for name in names]
+        missed = [name not in (domains or {}) and name != strata for name in names]
     n = int(rows_of.sum())
     line_of_row, first, _ = distinct_rows(codes)
     lines = np.stack([code[first] for code in codes], axis=1)
@@ -108,19 +109,23 @@ def read_sample(
     mass = np.bincount(line_of_row, weights=mass_of)
     effective = float(n) if weights is None else mass_of.sum() ** 2 / (mass_of**2).sum()
     rows = np.bincount(line_of_row, weights=rows_of).astype(np.int64)
-    ordered = [_is_ordered(e.domain) for e in evidence]
-    records = record_arrays(evidence, unseen, ordered, lines, rows, mass * effective / mass.sum())
+    ordered = [_is_ordered(e.domain, m) for e, m in zip(evidence, missed, strict=True)]
+    records = record_arrays(evidence, missed, ordered, lines, rows, mass * effective / mass.sum())
     return Sample(
-        tuple(map(str, names)), evidence, unseen, ordered, records, line_of_row, mass_of, n, index
+        tuple(map(str, names)), evidence, missed, ordered, records, line_of_row, mass_of, n, index
     )
 
 
-def _is_ordered(domain: Domain) -> bool:
-    """Whether the values are numbers in rising order, and enough of them for a tree."""
+def _is_ordered(domain: Domain, missed: bool) -> bool:
+    """Whether the values are numbers in rising order, and enough of them for a tree.
+
+    Numbers between which the sample has missed some, such as incomes, are no scale but names.
+    """
     numbers = _numbers(domain.values)
-    return (
-        numbers is not None and len(domain) >= FEWEST_NUMBERS and bool((np.diff(numbers) > 0).all())
-    )
+    if numbers is None or len(domain) < FEWEST_NUMBERS:
+        return False
+    gaps = np.diff(numbers)
+    return bool((gaps > 0).all() and not (missed and np.ptp(gaps) > 1e-9 * gaps.max()))
 
 
 def _numbers(values: Sequence[Any]) -> Floats | None:
@@ -135,17 +140,20 @@ def _numbers(values: Sequence[Any]) -> Floats | None:
 
 
 def _in_order(values: list[Any]) -> list[Any]:
-    """Sort numbers, and add whole numbers between them that the sample has missed."""
+    """Sort numbers that fill at least half of a scale of even steps, and add those missed."""
     numbers = _numbers(values)
     if numbers is None or len(values) < FEWEST_NUMBERS or len(set(numbers)) < len(numbers):
         return values
-    ordered = [values[place] for place in np.argsort(numbers)]
-    low, high = numbers.min(), numbers.max()
-    if (numbers == np.round(numbers)).all() and high - low < 2 * len(values):
-        kind: Any = str if isinstance(values[0], str) else type(values[0])
-        seen = dict(zip(np.sort(numbers).tolist(), ordered, strict=True))
-        ordered = [seen.get(float(i), kind(i)) for i in range(int(low), int(high) + 1)]
-    return ordered
+    rising = np.sort(numbers)
+    low, step = rising[0], np.diff(rising).min()
+    place = (numbers - low) / step
+    size = round(place.max()) + 1
+    if size > 2 * len(values) or np.abs(place - np.round(place)).max() > 1e-6:
+        return values
+    scale: list[Any] = (low + step * np.arange(size)).tolist()
+    for i, value in zip(np.round(place).astype(int), values, strict=True):
+        scale[i] = value
+    return scale
 
 
 def _read_frame(
@@ -209,16 +217,14 @@ def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str
 def _read_weights(frame: pd.DataFrame, weights: str | None) -> Floats:
     if weights is None:
         return np.ones(len(frame))
-    try:
-        values = frame[weights].to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        raise TableError(f"Column {weights!r}: sampling weights must be numbers.") from None
-    bad = ~(np.isfinite(values) & (values > 0))
+    values = pd.to_numeric(frame[weights], errors="coerce").to_numpy(dtype=float)
+    bad = ~((values > 0) & (values <= MOST_PEOPLE))
     if bad.any():
         place = int(bad.argmax())
         raise TableError(
-            f"Column {weights!r}: row {place} (from 0) has the weight {float(values[place])!r}; a "
-            "weight says how many people a row stands for and must be above 0."
+            f"Column {weights!r}: row {place} (from 0) has {frame[weights].tolist()[place]!r}; a "
+            "weight says how many people a row stands for and must be a number above 0, "
+            f"at most {MOST_PEOPLE:,}."
         )
     return values
 
@@ -245,7 +251,7 @@ def beyond_sample(
                 "population= says how many people there are, those of the sample included; or "
                 "weights= names the column of sampling weights."
             )
-        population = max(round(sample.mass.sum()), 1)
+        population = max(round(min(sample.mass.sum(), 2.0 * MOST_PEOPLE)), 1)
     size = _whole(population, "population")
     if size < sample.size:
         raise AnonbayesError(
@@ -296,11 +302,13 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
 
 def _whole(number: Any, what: str) -> int:
     try:
-        if not isinstance(number, bool) and int(number) == number and number >= 1:
+        if not isinstance(number, bool) and int(number) == number and 1 <= number <= MOST_PEOPLE:
             return int(number)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise AnonbayesError(f"{what} must be a whole number of people, got {number!r}.")
+    raise AnonbayesError(
+        f"{what} must be a whole number of people, at most {MOST_PEOPLE:,}, got {number!r}."
+    )
 
 
 # -------------------------------------------------------------------------------------------------

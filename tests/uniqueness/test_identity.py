@@ -131,7 +131,7 @@ def prior_mixtures(rng, n, lengths):
     thetas = []
     for length in lengths:
         kappa = np.exp(rng.normal(POOLING_MEAN, POOLING_SD, n))
-        gamma = rng.gamma(1.0, 1.0, n)
+        gamma = np.abs(rng.standard_cauchy(n))
         margin = dirichlet(rng, np.tile(gamma[:, None] / length, (1, length)))
         shapes = np.maximum(kappa[:, None] * margin, 1e-12)
         thetas.append(dirichlet(rng, np.tile(shapes[:, None, :], (1, 3, 1))))
@@ -190,7 +190,7 @@ def test_tables_of_a_restaurant(rows, weight):
 
 def test_numbers_are_halved_and_parts_add_up():
     """Shares of a tree: means of Beta variables, multiplied down to each value."""
-    assert splits_of(5, 0, ordered=True).depth == [1, 2, 2, 3]
+    assert splits_of(5, missed=False, ordered=True).depth == [1, 2, 2, 3]
     frame = pd.DataFrame({"x": [1, 2, 2, 3, 5, 6, 6, 6, 4, 4]})
     sample = read_sample(
         frame, weights=None, attributes=None, household=None, strata=None,
@@ -364,6 +364,8 @@ def test_chains_are_judged_by_answers_and_fail_where_these_differ():
         ({"population": 9, "attributes": ["gap"]}, "row 2"),
         ({"population": 9, "attributes": ["x"], "classes": 1}, "classes"),
         ({"population": 9, "attributes": ["x"], "probability": 1.0}, "probability"),
+        ({"population": 10**16, "attributes": ["x"]}, "at most"),
+        ({"weights": "gap", "attributes": ["x"]}, "'gap': row 0"),
     ],
 )
 def test_bad_input_is_named(settings, words):
@@ -371,6 +373,21 @@ def test_bad_input_is_named(settings, words):
     frame["few"] = 0.1
     with pytest.raises(AnonbayesError, match=words):
         ab.identity(frame, **settings, **QUIET)
+
+
+@pytest.mark.parametrize("kind", [str, float])
+def test_values_that_all_differ_are_of_many_that_the_sample_has_missed(kind):
+    """Of 1,000 people with values of their own, or one for two, or for ten, a fifth is asked."""
+    rng, found = np.random.default_rng(1), []
+    numbers = np.exp(3 * rng.normal(size=1000))  # no even steps
+    for shared in (1, 2, 10):
+        values = np.repeat(numbers[: 1000 // shared], shared)
+        sample = pd.DataFrame({"x": [kind(v) for v in rng.choice(values, 200, replace=False)]})
+        sample["x"] = sample["x"].map(lambda v: f"id {v}") if kind is str else sample["x"]
+        who = ab.identity(sample, population=1000, draws=30, chains=2, seed=1, **QUIET)
+        found.append(who.summary.loc["matches", "estimate"])
+    # 200, 100 and 20 matches are true; twins are told from others by 20 pairs in the sample only
+    assert found[0] > 150 and 60 < found[1] < 140 and 16 < found[2] < 32
 
 
 def test_constant_columns_and_all_different_rows():
