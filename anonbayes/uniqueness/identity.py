@@ -28,11 +28,11 @@ from anonbayes.io.files import write_text
 from anonbayes.io.text import pandas_frame
 from anonbayes.tables.table import ReleasedTable
 from anonbayes.uniqueness.mixture import (
+    MOST_MISSED,
     POOLING_MEAN,
     POOLING_SD,
     cell_shares,
     log_probabilities,
-    prior_shares,
     splits_of,
 )
 from anonbayes.uniqueness.people_beyond import QUADRATURE, Beyond, MixtureEngine, chances
@@ -572,7 +572,15 @@ def identity_model(
                 end = "" if len(splits.parts) == 1 else f"_{i}"
                 kappa, gamma = pools[depth]
                 size = len(parts)
-                margin = pm.Dirichlet(f"margin_{name}{end}", gamma * prior_shares(parts, known))
+                share: Any = np.full(size, 1.0 / size)
+                if parts[-1][0] >= known:
+                    missed = pm.math.exp(
+                        pm.Uniform(f"log_missed_{name}", 0.0, math.log(MOST_MISSED))
+                    )
+                    ways = pt.gammaln(size + missed) - pt.gammaln(missed + 1.0)
+                    pm.Potential(f"ways_{name}", ways)
+                    share = pt.concatenate([np.ones(size - 1), [missed]]) / (size - 1 + missed)
+                margin = pm.Dirichlet(f"margin_{name}{end}", gamma * share)
                 split = pm.Dirichlet(f"theta_{name}{end}", kappa * pt.tile(margin, (classes, 1)))
                 inside = np.zeros((size, len(coords[name])))
                 for part, (start, stop) in enumerate(parts):

@@ -2,11 +2,10 @@
 
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
 attributes depend on each other, which products alone cannot. The weights are a truncated
-stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a b_a)``: classes borrow from the
-whole, the more the larger ``kappa_a``; how much, and the whole itself, are learnt. ``b_a`` is even
-where the domain is given. Where it is not, nearly all of it is for values that the sample has
-missed, taken together, which makes ``m_a`` a Dirichlet process but for `SEEN`: the more values
-occur once, the more are missed.
+stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes borrow from the
+whole, the more the larger ``kappa_a``; how much, and the whole itself, are learnt. Where the domain
+is not given, so is the number of values that the sample has missed, which stand together as one:
+the more values occur once, the more are missed.
 
 Numbers are halved again and again instead (a Pólya tree): each half of each range has such a prior,
 with a ``kappa`` for each depth. Classes may then differ in their ages without being ragged, as
@@ -35,8 +34,8 @@ from anonbayes.tables.evidence import Evidence
 
 POOLING_MEAN, POOLING_SD = math.log(10.0), 1.5
 """Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
-SEEN = 0.01
-"""Prior share of the values that a sample has, where it may have missed others."""
+MOST_MISSED = 1e6
+"""Most values that a sample may have missed; the logarithm of their number has an even prior."""
 SMALL = 1e-250
 """Products below this are taken again by logarithms."""
 
@@ -70,12 +69,12 @@ class SampleRecords(NamedTuple):
     """First value of each part."""
     slot_last: Ints
     """End of its values."""
-    slot_share: Floats
-    """Its share of ``gamma``."""
     pool: Ints
     """Splits of the same pool share ``kappa`` and ``gamma``."""
     pool_mean: Floats
     """Prior mean of ``log kappa`` of each pool."""
+    pool_open: npt.NDArray[np.bool_]
+    """Whether the last part of its splits stands for values that the sample has missed."""
 
 
 class Splits(NamedTuple):
@@ -112,20 +111,6 @@ def splits_of(size: int, *, missed: bool, ordered: bool) -> Splits:
     return Splits(parts, depths) if parts else Splits([[(0, 1)]], [1])
 
 
-def prior_shares(parts: list[tuple[int, int]], size: int) -> Floats:
-    """Share of each part of a split in ``gamma``; parts from `size` on are missed values.
-
-    Examples
-    --------
-    >>> prior_shares([(0, 2), (2, 4)], 4).tolist(), prior_shares([(0, 4), (4, 5)], 4).tolist()
-    ([0.5, 0.5], [0.01, 0.99])
-    """
-    n = len(parts)
-    if parts[-1][0] < size:
-        return np.full(n, 1.0 / n)
-    return np.append(np.full(n - 1, SEEN / (n - 1)), 1.0 - SEEN)
-
-
 def attributes_in_order(evidence: list[Evidence]) -> list[int]:
     """Places of the attributes, those with few cells first."""
     return sorted(range(len(evidence)), key=lambda a: len(evidence[a]))
@@ -153,15 +138,17 @@ def record_arrays(
     path = np.ascontiguousarray(cells[:, attributes_in_order(evidence)], dtype=np.int32)
     start, values = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
     parts: list[tuple[int, int]] = []
-    shares: list[Floats] = []
+    sizes: list[int] = []
     pool: list[int] = []
     means: list[float] = []
+    opens: list[bool] = []
     for e, more, is_ordered, first in zip(evidence, missed, ordered, value_start, strict=False):
         splits = splits_of(len(e.domain), missed=more, ordered=is_ordered)
         numbers = {depth: len(means) + i for i, depth in enumerate(sorted(set(splits.depth)))}
+        opens += [more and depth == min(numbers) for depth in sorted(numbers)]
         means += [POOLING_MEAN + 2.0 * math.log(max(depth, 1)) for depth in sorted(numbers)]
         pool += [numbers[depth] for depth in splits.depth]
-        shares += [prior_shares(split, len(e.domain)) for split in splits.parts]
+        sizes += [len(split) for split in splits.parts]
         parts += [(first + a, first + b) for split in splits.parts for a, b in split]
     first_last = np.array(parts, dtype=np.int64)
     return SampleRecords(
@@ -173,12 +160,12 @@ def record_arrays(
         cell_values=values,
         cell_evidence=matrix.data.astype(np.float64),
         value_start=value_start.astype(np.int64),
-        slot_start=np.concatenate([[0], np.cumsum([len(s) for s in shares])]).astype(np.int64),
+        slot_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         slot_first=np.ascontiguousarray(first_last[:, 0]),
         slot_last=np.ascontiguousarray(first_last[:, 1]),
-        slot_share=np.concatenate(shares),
         pool=np.array(pool, dtype=np.int64),
         pool_mean=np.array(means),
+        pool_open=np.array(opens),
     )
 
 
@@ -481,13 +468,19 @@ def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _log_whole(tables: Ints, share: Floats, gamma: float) -> float:
-    """Log-likelihood of ``gamma`` given the tables of a split and its parts' shares."""
+def log_whole(tables: Ints, gamma: float, missed: float) -> float:
+    """Log-likelihood of ``gamma`` and of the number of missed values given a split's tables.
+
+    Which of all values the sample has says nothing: there are ``(k + missed)! / missed!`` ways.
+    """
+    known = len(tables) - (missed > 0.0)
+    each = gamma / (known + missed)
     total = math.lgamma(gamma) - math.lgamma(gamma + tables.sum())
-    for s in range(len(tables)):
-        if tables[s] > 0:
-            own = gamma * share[s]
-            total += math.lgamma(own + tables[s]) - math.lgamma(own)
+    if missed > 0.0:
+        total += math.lgamma(known + missed + 1.0) - math.lgamma(missed + 1.0)
+    for count in tables:
+        if count > 0:
+            total += math.lgamma(each + count) - math.lgamma(each)
     return total
 
 
@@ -498,9 +491,10 @@ def _draw_pooling(
     margin: Floats,
     kappa: Floats,
     gamma: Floats,
+    missed: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Draw each pool's ``log kappa`` and ``log gamma`` by Metropolis steps, and the margins.
+    """Draw ``kappa``, ``gamma`` and missed values of each pool by Metropolis, and the margins.
 
     The prior of ``gamma`` is half a Cauchy distribution. Counts that are no whole numbers (weights)
     are rounded at random for the tables.
@@ -529,15 +523,23 @@ def _draw_pooling(
             proposed = gamma[p] * np.exp(rng.standard_normal())
             ratio = np.log(proposed * (1.0 + gamma[p] ** 2) / gamma[p] / (1.0 + proposed**2))
             for i in range(first_split, last_split):
-                a, b = records.slot_start[i], records.slot_start[i + 1]
-                share = records.slot_share[a:b]
-                ratio += _log_whole(tables[a:b], share, proposed)
-                ratio -= _log_whole(tables[a:b], share, gamma[p])
+                own = tables[records.slot_start[i] : records.slot_start[i + 1]]
+                ratio += log_whole(own, proposed, missed[p])
+                ratio -= log_whole(own, gamma[p], missed[p])
             if rng.standard_exponential() > -ratio:
                 gamma[p] = proposed
+            if missed[p] > 0.0:  # of a single split
+                proposed = missed[p] * np.exp(2.0 * rng.standard_normal())
+                own = tables[records.slot_start[first_split] : records.slot_start[last_split]]
+                ratio = log_whole(own, gamma[p], proposed) - log_whole(own, gamma[p], missed[p])
+                if 1.0 <= proposed <= MOST_MISSED and rng.standard_exponential() > -ratio:
+                    missed[p] = proposed
         for i in range(first_split, last_split):
             a, b = records.slot_start[i], records.slot_start[i + 1]
-            _dirichlet(tables[a:b] + gamma[p] * records.slot_share[a:b], margin[a:b], rng)
+            shapes = tables[a:b] + gamma[p] / (b - a - (missed[p] > 0.0) + missed[p])
+            if missed[p] > 0.0:
+                shapes[b - a - 1] *= missed[p]
+            _dirichlet(shapes, margin[a:b], rng)
     for s in range(len(margin)):
         margin[s] = max(margin[s], 1e-300)  # a share of exactly zero has no logarithm
 
@@ -611,6 +613,7 @@ def sweep(
     concentration: float,
     kappa: Floats,
     gamma: Floats,
+    missed: Floats,
     margin: Floats,
     pooling: bool,
     records: SampleRecords,
@@ -619,8 +622,8 @@ def sweep(
 ) -> tuple[float, float]:
     """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration.
 
-    ``kappa``, ``gamma`` and the margins are drawn where `pooling` is set; classes without rows,
-    which wait for some, are drawn in one of four sweeps.
+    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; classes without
+    rows, which wait for some, are drawn in one of four sweeps.
     """
     shares = cell_shares(theta, records)
     in_class = np.empty(len(weights))
@@ -631,7 +634,7 @@ def sweep(
     parts = _part_counts(counts, records)
     _swap_neighbours(in_class, concentration, parts, theta, rng)
     if pooling:
-        _draw_pooling(parts, records, margin, kappa, gamma, rng)
+        _draw_pooling(parts, records, margin, kappa, gamma, missed, rng)
     kept = (in_class == 0.0) & (rng.random(len(weights)) > 0.25)
     draw_theta(parts, records, margin, kappa, kept, theta, rng)
     return likelihood, _draw_weights(in_class, concentration, weights, rng)
