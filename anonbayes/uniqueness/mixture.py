@@ -622,8 +622,8 @@ def sweep(
 ) -> tuple[float, float]:
     """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration.
 
-    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; classes without
-    rows, which wait for some, are drawn in one of four sweeps.
+    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; classes
+    without rows, which wait for some, are drawn in one of four sweeps.
     """
     shares = cell_shares(theta, records)
     in_class = np.empty(len(weights))
