@@ -183,13 +183,14 @@ class AssessmentLimits(Section):
 
     def check(self) -> Iterator[str]:
         """Yield what the keys contradict each other in."""
-        from anonbayes.risk.measures import check_measure_limits
-
         for name in ("at_most", "at_least"):
-            try:
-                check_measure_limits(getattr(self, name), what=f"@{name}")
-            except AnonbayesError as error:
-                yield str(error)
+            if given := getattr(self, name):
+                from anonbayes.risk.measures import check_measure_limits
+
+                try:
+                    check_measure_limits(given, what=f"@{name}")
+                except AnonbayesError as error:
+                    yield str(error)
 
     @property
     def threats(self) -> dict[str, Any]:

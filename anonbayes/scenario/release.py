@@ -315,10 +315,8 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
             file, release.sensitive_file, sensitive=release.sensitive[0], group=release.group,
             drop=release.left_out, **how,
         )  # fmt: skip
-    return read_arx(
-        file, sensitive=release.sensitive, hierarchies=release.hierarchies, drop=release.left_out,
-        **how,
-    )  # fmt: skip
+    how |= {"hierarchies": trees or release.hierarchies, "drop": release.left_out}
+    return read_arx(file, sensitive=release.sensitive, **how)
 
 
 # -- made from the people in clear -----------------------------------------------------------------
