@@ -79,6 +79,15 @@ def test_every_make_target_that_texts_name_exists():
             assert set(words.split()) <= docs_blocks.make_targets(), (name, words)
 
 
+def test_the_commands_that_a_release_is_tried_with_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    lines = re.findall(r"^ +(anonbayes .*\n)", workflow, re.MULTILINE)
+    assert any(line.startswith("anonbayes assess") for line in lines)
+    run_shell(Block("release.yml", 1, "sh", "".join(lines)))
+    assert (tmp_path / "clinic" / "report.html").is_file()
+
+
 def python(text: str) -> Block:
     return Block("page.md", 1, "python", text)
 

@@ -178,9 +178,7 @@ def test_log_likelihood_does_not_depend_on_the_bookkeeping():
         assert found == pytest.approx(expected, abs=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("make", "step"), [(crossing, "tree"), (crossing, "counts"), (latent, "tree")]
-)
+@pytest.mark.parametrize(("make", "step"), [(crossing, "counts"), (latent, "tree")])
 def test_simulation_based_calibration(make, step):
     """Ranks of the true parameters among posterior draws are uniform (Talts et al. 2018).
 
@@ -188,19 +186,18 @@ def test_simulation_based_calibration(make, step):
     apart, chi-square with 8 bins, level 0.001.
     """
     template = make()
-    layout = HorizontalLayout.of(template)
     rng = np.random.default_rng(17)
     prior = resolve_prior(template)
+    settings = {"draws": 31, "thin": 6, "tune": 30, "chains": 1, "progressbar": False}
     ranks = []
     for _ in range(200):
         table, truth = _simulate(template, prior, rng)
         seed = int(rng.integers(2**31))
-        post = ab.fit(table, draws=31, thin=6, tune=30, chains=1, seed=seed, progressbar=False)
+        post = ab.fit(table, step=step, seed=seed, **settings)
         drawn = post.draws["pi_nat"].to_numpy()[0, :, 0, 0]
         ranks.append(int((drawn < truth[0, 0]).sum()))
     observed = np.bincount(np.asarray(ranks) // 4, minlength=8)
     assert stats.chisquare(observed).pvalue > 0.001
-    assert layout.n_secrets == 2
 
 
 def _simulate(template, prior: Prior, rng):

@@ -282,7 +282,6 @@ def test_nuts_on_the_weights_agrees_with_laplace(released, post):
         drawn = pm.sample(
             draws=150, tune=100, chains=2, cores=1, random_seed=3, progressbar=False,
             step=ab.steps.vertical_steps(table, model=model), compute_convergence_checks=False,
-            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     found = compat.posterior_dataset(drawn)
     fast = post.evidence_weights
