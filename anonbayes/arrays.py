@@ -142,11 +142,12 @@ MOST_CHAINS = 200
 """More chains say no more about convergence, and each has to settle on its own."""
 
 
-def read_chains(value: Any, *, error: type[AnonbayesError] = AnonbayesError) -> int:
+def read_chains(value: object, *, error: type[AnonbayesError] = AnonbayesError) -> int:
     """Return a number of chains; raise `error` for one that nobody can want."""
-    if read_whole("chains", value, least=1, error=error) > MOST_CHAINS:
+    chains = read_whole("chains", value, least=1, error=error)
+    if chains > MOST_CHAINS:
         raise error(f"chains={value!r} is more than {MOST_CHAINS}; ask for more draws= instead.")
-    return int(value)
+    return chains
 
 
 def read_whole(
@@ -170,7 +171,7 @@ def read_whole(
 
 
 def read_numbers(
-    argument: str, values: Any, *, error: type[AnonbayesError] = AnonbayesError
+    argument: str, values: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> Floats:
     """Return numbers as an array of any shape; raise `error` for texts, gaps and ragged lists."""
     try:

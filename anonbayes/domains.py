@@ -360,7 +360,7 @@ def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> Ints
     return np.argsort(codes)
 
 
-def by_value(numbers: Any, domain: Domain, *, what: str) -> Any:
+def by_value(numbers: object, domain: Domain, *, what: str) -> Any:
     """Put a mapping or a pandas Series into the order of a domain; others stay as they are."""
     if isinstance(numbers, Mapping):
         return np.asarray([*numbers.values()])[in_domain_order(numbers, domain, what=what)]
@@ -428,7 +428,7 @@ def is_missing(cell: Any) -> bool:
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a real number; a Boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -455,7 +455,7 @@ def numbers_of(texts: Sequence[Any]) -> list[int | float] | None:
     return numbers if numbers and len(set(numbers)) == len(set(texts)) else None
 
 
-def number_of(text: Any) -> int | float | None:
+def number_of(text: object) -> int | float | None:
     """Return the number whose usual spelling is `text`, or None.
 
     Codes such as ``"007"``, ``"1e3"``, ``"nan"`` or digits too many for a float stay texts.
@@ -466,7 +466,7 @@ def number_of(text: Any) -> int | float | None:
     return number
 
 
-def number_place(value: Any) -> float | None:
+def number_place(value: object) -> float | None:
     """Return the number that a value is, or that its text writes."""
     if is_number(value):
         return float(value)
@@ -474,7 +474,7 @@ def number_place(value: Any) -> float | None:
     return None if number is None else float(number)
 
 
-def date_place(value: Any) -> float | None:
+def date_place(value: object) -> float | None:
     """Return the time of a date in seconds, or None; texts are ISO dates or ``31.12.2024``."""
     if isinstance(value, str):
         day = _GERMAN_DATE.fullmatch(value)
@@ -493,7 +493,7 @@ def date_place(value: Any) -> float | None:
     return since.total_seconds()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Convert NumPy scalars, so that values compare, print and serialise like Python's."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         import pandas as pd

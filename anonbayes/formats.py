@@ -114,7 +114,7 @@ def with_error(value: float, error: float) -> str:
     return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}

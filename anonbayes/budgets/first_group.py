@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special, stats
@@ -195,7 +195,7 @@ def from_confidence(
     domain: Domain,
     n: int,
     gamma: float,
-    reports: Any,
+    reports: object,
     channel: PureChannel,
     alpha: float = 0.05,
     *,
@@ -300,7 +300,7 @@ def exact_lower_counts(
     return np.clip(n * (rate[place] - miss) / gain, 0.0, n)
 
 
-def _read_support(domain: Domain, n: int, reports: Any, channel: PureChannel) -> SupportCounts:
+def _read_support(domain: Domain, n: int, reports: object, channel: PureChannel) -> SupportCounts:
     """Support counts of a first group, after checking that they belong to these users."""
     if channel.domain != domain:
         raise AnonbayesError(f"The channel is for {channel.domain!r}, the budgets for {domain!r}.")
@@ -324,7 +324,7 @@ def from_posterior(
     domain: Domain,
     n: int,
     gamma: float,
-    evidence: Any,
+    evidence: object,
     channel: PureChannel | None = None,
     alpha: float = 0.05,
     *,
@@ -414,7 +414,7 @@ def from_posterior(
 
 
 def _quantiles(
-    domain: Domain, n: int, evidence: Any, channel: PureChannel | None, weight: float
+    domain: Domain, n: int, evidence: object, channel: PureChannel | None, weight: float
 ) -> Callable[[float], Floats]:
     """Lower quantiles of all counts as a function of their level, whatever the evidence is."""
     if channel is not None:
@@ -446,7 +446,7 @@ def _keep_bound(
     return lower, allowed
 
 
-def _survey(domain: Domain, n: int, counts: Any) -> SupportCounts:
+def _survey(domain: Domain, n: int, counts: object) -> SupportCounts:
     held = value_array("evidence", counts, domain, default=0.0)
     check_counts("evidence", held, domain, n)
     respondents = float(held.sum())

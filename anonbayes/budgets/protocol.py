@@ -14,7 +14,7 @@ from anonbayes.budgets.first_group import COVERAGES, from_confidence, from_poste
 from anonbayes.budgets.tuning import Budgets, check_bound, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import generator
+from anonbayes.channels.randomness import Seed, generator
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
@@ -77,7 +77,7 @@ def collect(
     cap: float = 1.0,
     notion: str = "oneid",
     level: float = 0.95,
-    seed: Any = None,
+    seed: Seed = None,
 ) -> Collection:
     """Run the two-phase protocol on the users' true values (OneID Sec. IV-F).
 

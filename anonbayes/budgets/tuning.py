@@ -63,7 +63,7 @@ class Budgets:
         """``gamma/n``, the largest accepted probability of naming a report's sender."""
         return self.gamma / self.n
 
-    def exceeded(self, counts: Any) -> Mask:
+    def exceeded(self, counts: object) -> Mask:
         """Held values whose budget is larger than their true count allows (OneID (7)).
 
         Parameters
@@ -231,7 +231,12 @@ def from_prior(
 
 
 def from_counts(
-    domain: Domain, gamma: float, counts: Any, *, sensitive: Iterable[object] = (), cap: float = 1.0
+    domain: Domain,
+    gamma: float,
+    counts: object,
+    *,
+    sensitive: Iterable[object] = (),
+    cap: float = 1.0,
 ) -> Budgets:
     """Budgets from the true number of users per value (OneID (7)): the most that is allowed.
 

@@ -541,7 +541,7 @@ def budget_second(*old: str) -> Callable[[F], F]:
 
     def understand(make: F) -> F:
         @functools.wraps(make)
-        def call(self: Any, *given: Any, **named: Any) -> Any:
+        def call(self: Any, *given: object, **named: Any) -> Any:
             former = dict(zip(("domain", *old), given, strict=False))
             is_former = len(given) > 2 or (len(given) == 2 and "epsilon" in named)
             if is_former and len(given) == len(former) and not former.keys() & named.keys():

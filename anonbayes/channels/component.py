@@ -16,7 +16,7 @@ from anonbayes.errors import ModelError
 from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
 
-def Released(name: str, channel: Channel, p: Any, *, observed: Any, **kwargs: Any) -> Any:
+def Released(name: str, channel: Channel, p: object, *, observed: Any, **kwargs: Any) -> Any:
     """Likelihood of reports given the distribution `p` of the true values, inside a PyMC model.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ class InputDiscriminativeUE(BitChannel):
 
     @classmethod
     def optimal(
-        cls, domain: Domain, budgets: Any, notion: str = "oneid", *, as_published: bool = False
+        cls, domain: Domain, budgets: object, notion: str = "oneid", *, as_published: bool = False
     ) -> InputDiscriminativeUE:
         """Channel with the least worst-case squared error for given budgets (OneID (5), MODEL 3).
 

@@ -135,7 +135,7 @@ class NumericChannel(Channel):
     def read(self, reports: object) -> Any:
         """Return the reports as an array; raise `ChannelError` for one that cannot be sent."""
 
-    def _numbers(self, argument: str, values: Any) -> Floats:
+    def _numbers(self, argument: str, values: object) -> Floats:
         """Finite numbers in one column."""
         numbers = number_list(argument, values)
         if not np.isfinite(numbers).all():

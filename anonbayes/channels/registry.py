@@ -85,7 +85,7 @@ class MechanismKind:
         return channel
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return isinstance(value, list | tuple | set | dict) and not value
 
 

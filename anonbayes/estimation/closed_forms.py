@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -218,7 +218,7 @@ def share_interval(
     return np.clip((limits - miss[:, None]) / gain[:, None], 0.0, 1.0)
 
 
-def shares_of(p: Any, domain: Domain, argument: str = "p") -> Floats:
+def shares_of(p: object, domain: Domain, argument: str = "p") -> Floats:
     """Distribution on a domain, labelled by its values (else a `DomainError`) or in its order."""
     return check_distribution(by_value(p, domain, what=argument), len(domain), argument)
 

@@ -31,7 +31,7 @@ ROW_SUM = 1e-6
 class Witness(NamedTuple):
     """Pair of values, and the report that distinguishes them best."""
 
-    value: Any
+    value: object
     other: Any
     report: Any
 

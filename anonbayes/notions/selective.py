@@ -170,7 +170,7 @@ class InputDiscriminative(Notion):
 
     name = ""
 
-    def __init__(self, budgets: Any) -> None:
+    def __init__(self, budgets: object) -> None:
         self.budgets = budgets
 
     def epsilon(self, domain: Domain) -> Floats:
@@ -268,7 +268,7 @@ def budget_array(budgets: Any, domain: Domain) -> Floats:
 
 
 def value_array(
-    argument: str, numbers: Any, domain: Domain, *, default: float | None = None
+    argument: str, numbers: object, domain: Domain, *, default: float | None = None
 ) -> Floats:
     """One number for each value, from a number, an array in domain order, or a mapping.
 
@@ -310,14 +310,14 @@ def value_array(
     return array.copy()
 
 
-def _plain(budgets: Any) -> Any:
+def _plain(budgets: object) -> Any:
     """The numbers of a `Budgets`; anything else as it is (a series may have a label "epsilon")."""
     if isinstance(budgets, Mapping) or is_series(budgets) or not hasattr(budgets, "epsilon"):
         return budgets
     return budgets.epsilon
 
 
-def _numbers(budgets: Any) -> Floats:
+def _numbers(budgets: object) -> Floats:
     plain = _plain(budgets)
     return np.asarray(list(plain.values()) if isinstance(plain, Mapping) else plain, dtype=float)
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, read_numbers
 from anonbayes.channels.base import Channel
-from anonbayes.channels.randomness import generator
+from anonbayes.channels.randomness import Seed, generator
 from anonbayes.domains import in_domain_order
 from anonbayes.errors import AnonbayesError
 from anonbayes.notions.ldp import check_matrix
@@ -164,7 +164,7 @@ def information(
     p_ux: npt.ArrayLike | pd.DataFrame | sparse.sparray,
     channel: Channel | npt.ArrayLike,
     *,
-    seed: Any = 0,
+    seed: Seed = 0,
 ) -> Information:
     """Personal information entropy ``I(U;Y)``, exactly, for given knowledge of the users.
 
@@ -305,7 +305,7 @@ def _dense(joint: sparse.csr_array, q: Floats) -> float:
 
 
 def _sampled(
-    joint: sparse.csr_array, diagonal: sparse.csr_array, channel: Channel, own: float, seed: Any
+    joint: sparse.csr_array, diagonal: sparse.csr_array, channel: Channel, own: float, seed: Seed
 ) -> Information:
     """Average over hash functions of the information that a report gives, the function known."""
     rng, noise = generator(seed, "information"), channel.symbols()

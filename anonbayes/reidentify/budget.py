@@ -238,7 +238,7 @@ def budget_attack(
     domain: Domain,
     reports: BitReports,
     values: Iterable[object],
-    budgets: Any,
+    budgets: object,
     *,
     senders: npt.ArrayLike | None = None,
     seed: int | np.random.Generator | None = None,
@@ -353,7 +353,7 @@ class ExpectedAttack:
 
 
 def expected_budget_attack(
-    channel: BitChannel, counts: Any, budgets: Any, *, sensitive: Any = ()
+    channel: BitChannel, counts: object, budgets: object, *, sensitive: Any = ()
 ) -> ExpectedAttack:
     """Success of `budget_attack` in expectation over reports and guesses, without drawing any.
 
@@ -471,11 +471,11 @@ class WorstReport:
     """
 
     accuracy: float
-    value: Any
+    value: object
     raised: bool
 
 
-def worst_report(channel: BitChannel, counts: Any) -> WorstReport:
+def worst_report(channel: BitChannel, counts: object) -> WorstReport:
     """Largest probability, over all reports, of naming the sender (OneID Theorem 1).
 
     Parameters
@@ -513,7 +513,7 @@ def worst_report(channel: BitChannel, counts: Any) -> WorstReport:
     return WorstReport(float(best[x]), channel.domain.values[x], bool(alone[x] >= nothing[x]))
 
 
-def _read_counts(counts: Any, domain: Domain) -> Floats:
+def _read_counts(counts: object, domain: Domain) -> Floats:
     held = value_array("counts", counts, domain, default=0.0)
     if not ((held >= 0) & (held == np.round(held))).all() or not 1 <= held.sum() < np.inf:
         raise AnonbayesError("counts must be whole numbers of users, at least one in total.")

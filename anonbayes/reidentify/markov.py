@@ -74,7 +74,7 @@ def read_traces(*groups: Sequence[Any]) -> list[Traces]:
     return out
 
 
-def _is_list(given: Any) -> bool:
+def _is_list(given: object) -> bool:
     return (
         isinstance(given, Sequence | np.ndarray | pd.Series)
         and not isinstance(given, str)

@@ -114,7 +114,7 @@ def horizontal_parts(
     group: str | None = None,
     channels: Mapping[str, Channel] | None = None,
     missing: str | Mapping[str, str] = "error",
-    missing_label: Any = "missing",
+    missing_label: object = "missing",
     weights: str | Ints | None = None,
 ) -> dict[str, Any]:
     """Fields of a horizontal `ReleasedTable`."""
@@ -197,7 +197,7 @@ def vertical_parts(
     domains: DomainsByColumn | None,
     count: str | None,
     missing: str | Mapping[str, str],
-    missing_label: Any,
+    missing_label: object,
 ) -> dict[str, Any]:
     """Fields of a vertical `ReleasedTable`: both parts sorted by group."""
     qit, st = pandas_frame(qit), pandas_frame(st)

@@ -84,7 +84,7 @@ class CellParser:
         domain: Domain,
         *,
         missing: str = "error",
-        missing_label: Any = "missing",
+        missing_label: object = "missing",
         tells: bool = True,
     ) -> None:
         one_of("missing", missing, MISSING_POLICIES)
@@ -93,7 +93,7 @@ class CellParser:
         self.missing = missing
         self.missing_label = missing_label
 
-    def parse(self, cell: Any, *, row: object = None) -> Ints:
+    def parse(self, cell: object, *, row: object = None) -> Ints:
         """Return the sorted codes of the values that the cell allows; an error names `row`."""
         try:
             codes = self._value_or_missing(cell)
@@ -154,7 +154,7 @@ class CellParser:
 
     # -- from the most to the least specific reading; None when a reading does not fit ---------
 
-    def _value_or_missing(self, cell: Any) -> Ints | None:
+    def _value_or_missing(self, cell: object) -> Ints | None:
         code = self.domain.find(cell)
         if code is not None:
             return np.array([code])
@@ -169,7 +169,7 @@ class CellParser:
             "missing='category' (a value of its own)."
         )
 
-    def _several(self, cell: Any) -> Ints | None:
+    def _several(self, cell: object) -> Ints | None:
         if isinstance(cell, str):
             text = cell.strip()
             match = _SET.fullmatch(text)
@@ -345,7 +345,7 @@ class CellParser:
         shown = ", ".join(repr(text) for text in self.domain.labels[:6])
         return f"{shown}, ..." if len(self.domain) > 6 else shown
 
-    def _unknown(self, cell: Any) -> str:
+    def _unknown(self, cell: object) -> str:
         reads = ""
         if isinstance(cell, str) and not self._has_places and is_pattern(cell.strip()):
             reads = "The domain has no numbers, so ranges do not apply. "
@@ -358,7 +358,7 @@ class _Unreadable(Exception):
     """Why a cell cannot be read, before column and row are known."""
 
 
-def _show(cell: Any, limit: int = 80) -> str:
+def _show(cell: object, limit: int = 80) -> str:
     text = repr(cell)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

@@ -255,7 +255,7 @@ def encode_column(
     hierarchy: Hierarchy | None = None,
     channel: Any = None,
     missing: str = "error",
-    missing_label: Any = "missing",
+    missing_label: object = "missing",
     n_rows: int | None = None,
 ) -> Column:
     """Read a column of cells; equal cells share a code even when they are spelled differently."""
@@ -273,7 +273,7 @@ def encode_column(
     tells = not isinstance(domain, KnownValues)
     parser = CellParser(known, missing=missing, missing_label=missing_label, tells=tells)
 
-    def members(i: int, cell: Any) -> Ints:
+    def members(i: int, cell: object) -> Ints:
         try:
             return parser.parse(cell)
         except CellError:
@@ -312,7 +312,7 @@ def column_of_cells(
     return Column(evidence, lookup.astype(code_dtype(len(kept)))[inverse])
 
 
-def _is_star(label: Any) -> bool:
+def _is_star(label: object) -> bool:
     return isinstance(label, str) and label.strip() == "*"
 
 
@@ -334,7 +334,7 @@ def _is_mixed(series: pd.Series) -> bool:
         return True
 
 
-def _hashable(cell: Any, name: str, position: int, series: pd.Series) -> Any:
+def _hashable(cell: object, name: str, position: int, series: pd.Series) -> Any:
     if isinstance(cell, str):
         return cell
     try:
@@ -365,7 +365,7 @@ class KnownValues:
 
     values: tuple[Any, ...]
 
-    def with_shown(self, name: str, distinct: list[Any], n_rows: int, label: Any) -> list[Any]:
+    def with_shown(self, name: str, distinct: list[Any], n_rows: int, label: object) -> list[Any]:
         """Return all values; `label` stands for missing cells and is no number."""
         shown = [a for cell in distinct if not is_missing(cell) for a in _atoms(cell)]
         patterns: set[Any] = {a for a in shown if isinstance(a, pd.Interval)}
@@ -388,7 +388,7 @@ def _domain(
     domain: Domain | KnownValues | Iterable[Any] | None,
     hierarchy: Hierarchy | None,
     missing: str,
-    missing_label: Any,
+    missing_label: object,
     series: pd.Series,
     n_rows: int,
 ) -> Domain:
@@ -454,7 +454,7 @@ def _refuse_identifier(name: str, values: list[Any], n_rows: int) -> None:
         )
 
 
-def _unknown_domain(name: str, cell: Any) -> DomainError:
+def _unknown_domain(name: str, cell: object) -> DomainError:
     return DomainError(
         f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
         f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
@@ -515,7 +515,7 @@ def _is_open(text: str) -> bool:
     return text != "*" and is_pattern(text) and range_ends(text) is None
 
 
-def _atoms(cell: Any) -> list[Any]:
+def _atoms(cell: object) -> list[Any]:
     if isinstance(cell, str):
         stripped = cell.strip()
         if stripped == "*":

@@ -41,7 +41,7 @@ def read_arx(
     decimal: str = ".",
     drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
-    missing_label: Any = "missing",
+    missing_label: object = "missing",
     engine: str = "auto",
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
@@ -141,7 +141,7 @@ def read_anatomy(
     decimal: str = ".",
     drop: Iterable[str] = (),
     missing: str | Mapping[str, str] = "error",
-    missing_label: Any = "missing",
+    missing_label: object = "missing",
     engine: str = "auto",
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
@@ -345,7 +345,7 @@ def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
     return table
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> Any:
     """JSON form of a value or label; containers are tagged so that they come back as they were."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -367,7 +367,7 @@ def _encode(value: Any) -> Any:
     )
 
 
-def _decode(value: Any) -> Any:
+def _decode(value: object) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

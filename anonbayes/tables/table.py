@@ -128,7 +128,7 @@ class ReleasedTable(Statistics):
         *,
         channels: Mapping[str, Channel] | None = None,
         missing: Missing = "error",
-        missing_label: Any = "missing",
+        missing_label: object = "missing",
         weights: str | None = None,
     ) -> ReleasedTable:
         """Table of generalized rows.
@@ -199,7 +199,7 @@ class ReleasedTable(Statistics):
         drop: Iterable[str] = (),
         channels: Mapping[str, Channel] | None = None,
         missing: Missing = "error",
-        missing_label: Any = "missing",
+        missing_label: object = "missing",
         engine: str = "auto",
         memory_limit: str | None = None,
         temp_directory: str | os.PathLike[str] | None = None,
@@ -279,7 +279,7 @@ class ReleasedTable(Statistics):
         *,
         count: str | None = None,
         missing: Missing = "error",
-        missing_label: Any = "missing",
+        missing_label: object = "missing",
     ) -> ReleasedTable:
         """Table published in two parts, as Anatomy does.
 
