@@ -411,16 +411,14 @@ Sep = Annotated[
 Encoding = Annotated[
     str,
     typer.Option(
-        help="Encoding of delimited text, such as cp1252 for files of Windows programs.",
+        help=choices.ENCODING,
         autocompletion=completer(choices.ENCODINGS),
         rich_help_panel=FILES,
     ),
 ]
 Decimal = Annotated[
     str,
-    typer.Option(
-        help="Decimal mark of numbers in delimited text: a point or a comma.", rich_help_panel=FILES
-    ),
+    typer.Option(help=choices.DECIMAL, rich_help_panel=FILES),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=RESULTS)]
 Force = Annotated[

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from anonbayes.scenario.choices import COVERAGES
+from anonbayes.scenario.choices import COVERAGES, SEPARATOR
 from anonbayes.scenario.keys import File, Section, Several, key, word_of
 from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
-from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from anonbayes.budgets import Collection
     from anonbayes.domains import Domain
@@ -220,7 +220,7 @@ def _words(m: Mapping[str, float]) -> str:
     )
 
 
-def _plot(table: pd.DataFrame) -> Any:
+def _plot(table: pd.DataFrame) -> Axes:
     from anonbayes.figures import SERIES, make_axes, plain_log_axis
 
     ax = make_axes(None, 4.8, 4.4)

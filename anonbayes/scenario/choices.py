@@ -13,6 +13,10 @@ def _words(*plain: str, **explained: str) -> Mapping[str, str]:
     return MappingProxyType(dict.fromkeys(plain, "") | explained)
 
 
+NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
+SEPARATOR = "Separator: a character, tab, or auto to look for it in the header line."
+ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
+DECIMAL = "Decimal mark of numbers in delimited text: a point or a comma."
 SEPARATORS = _words("auto", "tab", ";", ",", "|")
 ENCODINGS = _words("utf-8", "cp1252", "latin-1", "utf-16")
 ENGINES = _words("auto", "exact", "gibbs", "nuts")

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.errors import AnonbayesError, TableError, nearest
+from anonbayes.scenario.choices import DECIMAL, ENCODING, NAMES, SEPARATOR
 from anonbayes.scenario.keys import File, Section, key
-from anonbayes.scenario.release import DECIMAL, ENCODING, NAMES, SEPARATOR, Release
+from anonbayes.scenario.release import Release
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
+from anonbayes.scenario.choices import SEPARATOR
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
-from anonbayes.scenario.people_in_clear import with_numbers
-from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,6 +149,7 @@ def _column(numbers: Numbers) -> list[float]:
     import pandas as pd
 
     from anonbayes.io.text import read_columns
+    from anonbayes.scenario.people_in_clear import with_numbers
 
     assert numbers.file is not None and numbers.column is not None
     texts = read_columns(numbers.file, {"numbers.column": numbers.column}, sep=numbers.sep)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.scenario import choices
-from anonbayes.scenario.choices import MISSING
+from anonbayes.scenario.choices import DECIMAL, ENCODING, MISSING, NAMES, SEPARATOR
 from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key, word_of
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from anonbayes.tables.evidence import KnownValues
     from anonbayes.tables.table import ReleasedTable
 
-
-NAMES = "Name of a table that comes with the package; see anonbayes.datasets."
-SEPARATOR = "Separator: a character, tab, or auto to look for it in the header line."
-ENCODING = "Encoding of delimited text, such as cp1252 for files of Windows programs."
-DECIMAL = "Decimal mark of numbers in delimited text: a point or a comma."
 
 CHANNELS = tuple(name for name, kind in MECHANISMS.items() if not kind.sets)
 NUMERIC = tuple(name for name in CHANNELS if MECHANISMS[name].numeric)

@@ -22,24 +22,22 @@ from anonbayes.scenario.assessment_keys import (
     AssessmentLimits,
     AssessmentOutputs,
     Attacker,
+    Further,
     Model,
     Threats,
     Victim,
+    actors_of,
     all_limits,
+    attackers_of,
     belief_table,
+    check_attackers,
     in_words,
+    limits_of,
     population_shares,
+    read_further,
     risk_plots,
     secret_belief,
     threat_limits,
-)
-from anonbayes.scenario.attack import (
-    Further,
-    actors_of,
-    attackers_of,
-    check_attackers,
-    limits_of,
-    read_further,
 )
 from anonbayes.scenario.keys import Several, key
 from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits, stage

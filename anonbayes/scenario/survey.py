@@ -24,6 +24,8 @@ from anonbayes.scenario.release import MechanismOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
     from anonbayes.arrays import Floats
     from anonbayes.domains import Domain
     from anonbayes.estimation.closed_forms import Estimate
@@ -522,7 +524,7 @@ def _write_draws(estimate: Estimate, path: Path) -> None:
     compat.write_groups(content, path, attrs={})
 
 
-def plot_shares(estimate: Estimate, truth: Floats | None) -> Any:
+def plot_shares(estimate: Estimate, truth: Floats | None) -> Axes:
     """Shares with their intervals, and the truth where it is known."""
     import numpy as np
 

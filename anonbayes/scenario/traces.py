@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from anonbayes.errors import AnonbayesError
+from anonbayes.scenario.choices import SEPARATOR
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
-from anonbayes.scenario.release import SEPARATOR
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    from matplotlib.axes import Axes
     from scipy import sparse
 
     from anonbayes.arrays import Ints
@@ -221,7 +222,7 @@ def _words(m: Mapping[str, float], epsilon: float) -> str:
     )
 
 
-def _plot(table: pd.DataFrame, clear: float) -> Any:
+def _plot(table: pd.DataFrame, clear: float) -> Axes:
     from anonbayes.figures import SERIES, legend_below, make_figure, percent_axis, tidy
 
     above, below = make_figure(5.6, 5.4).subplots(2, 1, sharex=True)
