@@ -193,7 +193,9 @@ def fit(
                 alpha, beta = more.alpha, dict(more.beta)
         else:
             whole = join_register(table, others)
-            evidence = choose_evidence(whole, evidence=evidence, alpha=alpha, beta=beta).evidence
+            if evidence == "auto":
+                taken = choose_evidence(whole, alpha=alpha, beta=beta, errors=False)
+                evidence = taken.evidence
         post = fit(
             table if evidence == "weighted" else whole,
             alpha=alpha,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Floats
-from anonbayes.beliefs.register import Register
+from anonbayes.beliefs.register import Register, join_register
 from anonbayes.errors import AnonbayesError, ConvergenceWarning, TableError, nearest
 from anonbayes.figures import (
     COLOURS,
@@ -595,9 +595,11 @@ class _Chosen(NamedTuple):
             return (
                 post if known is None else replace(post, register=Register.of(post, known.people))
             )
-        if table.is_nested and known is None:
+        if table.is_nested:
             alpha, beta = taken.prior.alpha, dict(taken.prior.beta)
             single = None if taken.weights is None else taken.weights.corrections
+            if known is not None and taken.evidence == "independent":
+                table = join_register(table, known.people)
             again = choose_evidence(
                 table,
                 evidence=taken.evidence,
@@ -612,8 +614,10 @@ class _Chosen(NamedTuple):
                 table, again.prior, *drawn[:2], method="exact", step=None, rows=None,
                 averages=drawn[2], taken=again._replace(weights=None), attrs=attrs, versions=False,
             )  # fmt: skip
-            return replace(post, evidence_weights=again.weights)  # no file needs them as arrays
-        short = {"draws": draws, "tune": draws, "chains": 2}
+            post = replace(post, evidence_weights=again.weights)  # no file needs them as arrays
+            if known is None:
+                return post
+            return replace(post, table=self.table, register=Register.of(post, known.people))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the errors say as much
             return fit(
@@ -624,7 +628,9 @@ class _Chosen(NamedTuple):
                 register=None if known is None else known.people,
                 seed=seed,
                 progressbar=False,
-                **({"draws": 1, "chains": 1} if table.is_nested else short),  # type: ignore[arg-type]
+                draws=draws,
+                tune=draws,
+                chains=2,
             )
 
     def measured(self, post: Posterior) -> tuple[pd.Series, pd.Series]:
