@@ -93,8 +93,8 @@ class InputDiscriminativeUE(BitChannel):
         >>> import anonbayes as ab
         >>> domain = ab.Domain("coin", ["heads", "tails"])
         >>> channel = ab.InputDiscriminativeUE.optimal(domain, np.log(3))
-        >>> channel.a.round(6).tolist(), channel.b.round(6).tolist()
-        ([0.788675, 0.788675], [0.211325, 0.211325])
+        >>> channel.a.round(6).tolist(), channel.b.round(6).tolist()  # (3 - sqrt 3)/2 and the rest
+        ([0.633975, 0.633975], [0.366025, 0.366025])
         """
         one_of("notion", notion, NOTIONS)
         epsilon = budget_array(budgets, domain)
