@@ -194,7 +194,7 @@ def fit(
         else:
             whole = join_register(table, others)
             if evidence == "auto":
-                taken = choose_evidence(whole, alpha=alpha, beta=beta, errors=False)
+                taken = choose_evidence(whole, alpha=alpha, beta=beta, errors=False, variance=0.0)
                 evidence = taken.evidence
         post = fit(
             table if evidence == "weighted" else whole,
