@@ -454,7 +454,7 @@ class Features(NamedTuple):
             np.concatenate([x.step for x in logs]),
             np.ascontiguousarray(records.codes + start),
             records.count.astype(np.float64),
-            records.secret if latent else matrix.indices[records.secret].astype(np.int64),
+            records.secret.copy() if latent else matrix.indices[records.secret].astype(np.int64),
             matrix.toarray() if latent else np.empty((0, size)),
         )
 

@@ -109,6 +109,7 @@ class HorizontalStep(ChainStep):
         self.layout = HorizontalLayout.of(table, collapse=collapse)
         taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
         self.prior = taken.prior
+        self.alpha = np.array(self.prior.alpha)  # writable, as in `CellEngine`: compiled once
         self.beta = self.layout.flatten(self.prior.beta)
         self.urns = Urns.of(table, self.layout, self.beta)
         self.secret = f"pi_{table.sensitive}"
@@ -174,7 +175,7 @@ class HorizontalStep(ChainStep):
             1,
             pi_secret.copy(),
             pi,
-            self.prior.alpha,
+            self.alpha,
             self.beta,
             self.layout.arrays,
             self.urns,

@@ -174,7 +174,7 @@ def draw_urn(
     By value there are rows in clear (`fixed`), `pi` and prior `weights`. Where `pi` has no entry,
     the cells are filled one after the other from the urn: a start.
     """
-    n = 0
+    n = int(np.int64(0))  # a literal would have `_block` and what it calls compiled twice
     work.held[:] = 0.0
     for k in range(len(weights)):
         work.held[k] = fixed[k]
