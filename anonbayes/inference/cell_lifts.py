@@ -73,6 +73,8 @@ SIMULATIONS, SIMULATED_LINES = 10, 20_000
 """Simulated tables that say what a weight looks like, and lines of all of them."""
 
 SWEEPS, STEPS = 2, 3
+ROUGHLY = 1e-7
+"""Change at which shares that only a score needs have settled."""
 TINY = np.finfo(float).tiny
 
 
@@ -137,6 +139,18 @@ class CellLifts(NamedTuple):
         folds, cell = self.problem.lines.n_folds, self.features.cell
         ends = np.cumsum([0, *(a.cells.shape[0] * folds for a in self.problem.attributes)])
         return [cell[i:j].reshape(folds, -1, cell.shape[1]) for i, j in itertools.pairwise(ends)]
+
+    def independent(self, table: ReleasedTable, prior: Prior) -> Features:
+        """Features of independent evidence, learned like these from the rows of other folds."""
+        problem, logs = self.problem, []
+        size, folds = len(problem.share), problem.lines.n_folds
+        for attribute, beta in zip(problem.attributes, prior.beta.values(), strict=True):
+            left, whole = attribute.counts[:, :-size], attribute.counts[:, -size:]
+            pi = np.tile(fixed_point(attribute.cells, whole, beta, exact=ROUGHLY), (folds, 1))
+            again = np.tile(beta, (folds, 1))
+            pi = fixed_point(attribute.cells, left, again, start=pi, exact=ROUGHLY)
+            logs.append(np.log(attribute.cells @ pi.T).reshape(left.shape[0], folds, size))
+        return _features(problem, logs, table, prior)
 
     def folds(self) -> list[Fold]:
         """Every fold as the others see it."""

@@ -122,7 +122,13 @@ def _path_steps(tree: DirichletTree, out: Floats) -> Floats:
     return change
 
 
-def fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats:
+def fixed_point(
+    cells: sparse.csr_array,
+    counts: Floats,
+    beta: Floats,
+    start: Floats | None = None,
+    exact: float = 1e-10,
+) -> Floats:
     """Solve ``(B + n) pi = beta + expected counts``: one mode, since it is that of Dir(beta + 1).
 
     Plain rounds, with an extrapolated one after every two (SQUAREM) that is kept while positive.
@@ -134,7 +140,7 @@ def fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats
         share = counts / np.maximum(cells @ pi.T, np.finfo(float).tiny)
         return np.asarray((beta + pi * (turned @ share).T) / total)
 
-    pi = beta / beta.sum(axis=1, keepdims=True)
+    pi = beta / beta.sum(axis=1, keepdims=True) if start is None else start
     for _ in range(200):
         one = round_of(pi)
         two = round_of(one)
@@ -147,7 +153,7 @@ def fixed_point(cells: sparse.csr_array, counts: Floats, beta: Floats) -> Floats
         new = round_of(np.where(good, ahead, two))
         moved = np.abs(new - pi).max()
         pi = new
-        if moved < 1e-10:
+        if moved < exact:
             break
     return pi
 

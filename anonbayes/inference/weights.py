@@ -323,7 +323,8 @@ def fit_weights(
     EvidenceWeights
         Of `independent` the score is the exact leave-one-out prediction of each row's secret;
         of `weighted`, the weights too are those that the other rows would give, to first order.
-        Where cells cross, `CellLifts.inside` is added to both.
+        Where cells cross, both are predicted from the rows of other groups, and
+        `CellLifts.inside` is added to both.
 
     Examples
     --------
@@ -334,18 +335,20 @@ def fit_weights(
     >>> found.preferred
     'independent'
     """
-    features = Features.of(table, prior) if lifts is None else lifts.features
-    rival = features if lifts is None and plain is None else Features.of(table, plain or prior)
+    if lifts is None:
+        features = Features.of(table, prior)
+        rival = features if plain is None else Features.of(table, plain)
+    else:
+        features, rival = lifts.features, lifts.independent(table, plain or prior)
     eta, precision, gradient = maximise(features)
     size = len(eta)
     free = (eta > 0) | (gradient >= 0)
     covariance = np.zeros((size, size))
     covariance[np.ix_(free, free)] = np.linalg.inv(precision[np.ix_(free, free)])
-    by_record = log_scores(np.ones(size), rival)
     columns = np.stack(
         [
             log_scores(np.zeros(size), features),
-            by_record if lifts is None else by_record[lifts.record],
+            log_scores(np.ones(size), rival),
             left_out_scores(eta, covariance, features),
         ]
     )

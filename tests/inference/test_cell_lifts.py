@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 import anonbayes as ab
 from anonbayes.errors import ModelError
 from anonbayes.inference import cell_lifts
 from anonbayes.inference.cell_lifts import has_crossing_sets, lift_cells
 from anonbayes.inference.dirichlet import resolve_prior
-from anonbayes.inference.features import cell_logs
+from anonbayes.inference.features import cell_groups, cell_logs
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import CENTRE, SPREAD, EvidenceWeights, fit_weights, maximise
 
@@ -80,9 +81,31 @@ def test_lifts_are_those_of_the_rows_of_other_folds(crossing, rounds, monkeypatc
     # Rows of a small group are judged together, by none of their own.
     small = np.bincount(groups) <= lines.n_folds
     assert small.any()
-    by_group = pd.Series(lines.fold).groupby(cell_lifts._groups(problem.codes)[lines.record])
-    size = np.bincount(cell_lifts._groups(problem.codes), table.records.count)
+    by_group = pd.Series(lines.fold).groupby(cell_groups(problem.codes)[lines.record])
+    size = np.bincount(cell_groups(problem.codes), table.records.count)
     assert (by_group.nunique().to_numpy()[size <= lines.n_folds] == 1).all()
+
+
+def test_independent_evidence_is_scored_by_the_same_rows_of_other_folds(crossing):
+    table, _ = crossing
+    found, prior = lifted(table), resolve_prior(table)
+    lines, codes = found.problem.lines, found.problem.codes
+    features = np.empty((len(lines.record), len(table.attributes) + 1, 4))
+    dense_features(found.independent(table, prior), features)
+    for i in range(0, len(lines.record), 97):
+        left = lines.fold != lines.fold[i]
+        for a, column in enumerate(table.columns.values()):
+            count = np.zeros((len(column.evidence), 4))
+            at = codes[lines.record[left], a], found.problem.secret[lines.record[left]]
+            np.add.at(count, at, lines.rows[left])
+            again = cell_logs(column.evidence, count, prior.beta[column.domain.name])
+            own = again.cell[codes[lines.record[i], a]]
+            np.testing.assert_allclose(features[i, a + 1], own, atol=1e-4)
+    weights = fit_weights(table, prior, lifts=found, errors=False)
+    score = logsumexp(features.sum(axis=1), axis=1)
+    score = features.sum(axis=1)[np.arange(len(score)), found.problem.secret[lines.record]] - score
+    score += found.inside[0, lines.record]
+    assert weights.score[1] == pytest.approx(score @ lines.rows / lines.rows.sum(), abs=1e-9)
 
 
 def test_rows_of_large_groups_are_spread_over_the_folds():
