@@ -344,7 +344,7 @@ DATASETS = {
         "horizontal",
         3000,
         _CLINIC,
-        "clinic, globally recoded, k = 4, l = 3, up to 5 % suppressed",
+        "clinic, globally recoded, k = 4, l = 3, up to 5% suppressed",
         lambda: _clinic_recoded("global"),
     ),
     "clinic_local": _entry(

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Calibrated attackers: can a stated belief be believed?
 #
-# An attacker says: "I am 90 % sure that your neighbour has diabetes." If such sentences come true nine times in ten,
+# An attacker says: "I am 90% sure that your neighbour has diabetes." If such sentences come true nine times in ten,
 # the attacker is *calibrated*, and the number can be put in a report. If they come true seven times in ten, the number
 # says more about the attacker's model than about the neighbour.
 #

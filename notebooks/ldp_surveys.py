@@ -90,7 +90,7 @@ assert estimates["empirical"].p.min() < 0 <= estimates["mle"].p.min()
 assert error["bayes"] < error["empirical"]
 
 # %% [markdown]
-# The lines are 95 % credible intervals, and they are wide: with this much noise the rare diagnoses cannot be told from
+# The lines are 95% credible intervals, and they are wide: with this much noise the rare diagnoses cannot be told from
 # nothing. A picture without intervals would have hidden that.
 #
 # ## Protect what needs protection
@@ -147,7 +147,7 @@ assert width["utility-optimized RR"] < 0.5 * width["randomized response"]
 # %% [markdown]
 # ## Do the intervals keep their promise?
 #
-# 95 % should mean: in 95 of 100 surveys the truth lies inside. A simulation can count. Beside the credible interval
+# 95% should mean: in 95 of 100 surveys the truth lies inside. A simulation can count. Beside the credible interval
 # stands Wilson's confidence interval, which the other estimators carry.
 
 # %%

@@ -85,7 +85,7 @@ assert who.summary.loc["unique_in_population", "high"] < once.sum()
 # %% [markdown]
 # ## Person by person
 #
-# Bars hold nine of ten rows. Of the people to whom the model gives a chance of, say, 30 %, about 30 % should be unique.
+# Bars hold nine of ten rows. Of the people to whom the model gives a chance of, say, 30%, about 30% should be unique.
 
 # %%
 who.plot()

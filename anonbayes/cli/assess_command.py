@@ -149,7 +149,7 @@ SHOWN = {
     "GT_L": "guessed by learner (GT_L)",
     "RGT_A": "cost of being in the table (RGT_A)",
     "max_Ti": "largest relative threat (max_Ti)",
-    "Ti_q95": "its 95 % quantile (Ti_q95)",
+    "Ti_q95": "its 95% quantile (Ti_q95)",
     "doubled": "twice as certain (doubled)",
     "two_way_error": "two-way tables off by",
     "margin_error": "margins off by",

@@ -182,7 +182,7 @@ def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
 
 def _of_reports(file: Path, column: str, users: int | None, mechanism: str, asked: Asked) -> _Known:
     if users is None:
-        raise AnonbayesError("Reports are those of a first group: --users, of all, is missing.")
+        raise AnonbayesError("The reports are a first group's: give the number of all --users.")
     first, sep = asked.values["budgets"], asked.values["sep"]
     channel = make_mechanism(
         mechanism, epsilon=asked.values["epsilon"], values=asked.values["values"], sensitive=None,
@@ -198,7 +198,7 @@ def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
     import anonbayes
 
     if users is None:
-        raise AnonbayesError("--users is missing: how many people shall send reports?")
+        raise AnonbayesError("--users is missing: how many people will send reports?")
     post = anonbayes.Posterior.from_netcdf(file)
     domains = post.table.domains
     if column not in domains:

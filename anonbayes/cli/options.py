@@ -352,7 +352,7 @@ THREAT_LIMITS = (
     switch("limits.require_convergence"),
     switch(
         "limits.require_convergence", "--allow-unconverged", sets=False,
-        about="Keep to the other limits even if the chains cannot be trusted.",
+        about="Accept chains that cannot be trusted; other limits still apply.",
     ),
 )  # fmt: skip
 

@@ -257,7 +257,7 @@ def describe(
     population: Annotated[
         Path | None,
         typer.Option(
-            help="Attributes of everybody among whom the people of the table are: adds "
+            help="Attributes of the population that the people of the table belong to: adds "
             "delta-presence.",
             rich_help_panel=FILES,
         ),

@@ -291,7 +291,8 @@ def _read(file: Path, sep: str) -> tuple[list[str], dict[str, list[float]]]:
             number = parse_number(text)
             if number is None or number < 0:
                 raise AnonbayesError(
-                    f"{file.name!r}, column {name!r}, row {row}: {text!r} is no number from 0 on."
+                    f"{file.name!r}, column {name!r}, row {row}: {text!r} is not a number of at "
+                    "least 0."
                 )
             table[name].append(number)
     return frame[first].tolist(), table

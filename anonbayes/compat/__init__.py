@@ -263,7 +263,7 @@ def _brief(error: Exception) -> str:
 def ess(data: Any, *, method: str = "bulk", group: str = "posterior") -> xr.Dataset:
     """Return ArviZ's effective sample sizes as a Dataset.
 
-    The ``"tail"`` size is that of the 5 % and 95 % quantiles (the generations' defaults differ).
+    The ``"tail"`` size is that of the 5% and 95% quantiles (the generations' defaults differ).
     """
     import arviz
 

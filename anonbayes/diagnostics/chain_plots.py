@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 #: Below, the last window of `plot_geweke`, as it is by default, holds less than four draws.
 FEWEST_GEWEKE_DRAWS = 43
-#: More quantities than that are shown by the range that holds 95 % of them.
+#: More quantities than that are shown by the range that holds 95% of them.
 MANY_DOTS = 60
 
 
@@ -43,9 +43,9 @@ def plot_geweke(
 ) -> Axes:
     """Plot Geweke's z over later and later starts, one dot per quantity, chain and start.
 
-    Where a chain has settled, 95 % of the dots lie in the grey band; a start-up phase shows as
+    Where a chain has settled, 95% of the dots lie in the grey band; a start-up phase shows as
     dots outside on the left that come in to the right. Of more than 60 quantities, lines show
-    where the middle 95 % of them end, which should be the edges of the band.
+    where the middle 95% of them end, which should be the edges of the band.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def plot_autocorrelation(
 ) -> Axes:
     """Plot how long draws remember, for one run or for several step methods side by side.
 
-    The line is the median over quantities and chains, the band holds 90 % of them. Categorical
+    The line is the median over quantities and chains, the band holds 90% of them. Categorical
     variables count with the chance of finding the same category again, less what is expected of
     independent draws, so that labels do not matter.
 

@@ -335,7 +335,7 @@ def _sampler(found: Measurements, limits: Limits) -> Iterator[Check]:
             f"rate: {name}",
             "caution" if rates.min() < 0.01 else "ok",
             f"mean {rates.mean():.3g}, by chain {', '.join(f'{r:.3g}' for r in rates)}",
-            advice="A rate below 1 % means that this move hardly ever happens; choose another "
+            advice="A rate below 1% means that this move hardly ever happens; choose another "
             "step.",
         )
     if found.round_trips is not None:
@@ -612,9 +612,9 @@ def _source(found: Measurements, method: str | None, step: str | None) -> str:
 
 def _without_chains(found: Measurements, source: str, method: str) -> DiagnosticReport:
     of = "a posterior in closed form" if method == "exact" else "what the folds of the table teach"
-    none = f"no chains: the draws are independent, from {of}"
-    check = Check("chain", "ok", none)
-    return DiagnosticReport(PASSED, f"there are {none}.", (check,), (), found.table, source)
+    reason = f"the draws are independent, from {of}; there are no chains to compare"
+    check = Check("chain", "ok", reason)
+    return DiagnosticReport(PASSED, f"{reason}.", (check,), (), found.table, source)
 
 
 def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[str, str]:

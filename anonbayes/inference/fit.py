@@ -173,7 +173,7 @@ def fit(
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     if people != "records":
-        raise ModelError("people= says who is who in several releases; fit has got one.")
+        raise ModelError("people= says who is who in several releases; fit got only one.")
     _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
     one_of("method", method, METHODS)
     if client is not None:

@@ -67,7 +67,7 @@ class Ranks:
 
     @property
     def passed(self) -> bool:
-        """Whether no quantity is rejected at 1 %, all of them taken together (Bonferroni)."""
+        """Whether no quantity is rejected at 1%, all of them taken together (Bonferroni)."""
         return bool(self.p_values.min() * len(self.p_values) > 0.01)
 
     def plot(self, name: str | None = None, *, ax: Axes | None = None) -> Axes:

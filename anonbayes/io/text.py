@@ -53,7 +53,7 @@ def read_csv_text(
     encoding. Numbers with a `decimal` comma are returned with points.
     """
     if not isinstance(path, str | Path):
-        raise TableError(f"{path!r} is no file: give its path.")
+        raise TableError(f"{path!r} is not a file; give its path.")
     file = Path(path)
     if header and is_binary(file):
         body = _read_binary(file)

@@ -70,7 +70,7 @@ class ReleaseInformation(Number):
     def summary(self) -> pd.Series:
         """One number for each question, to compare releases by.
 
-        ``bits`` of ``log2 N`` possible ones, with a 95 % interval; the Bayes ``error``, with its
+        ``bits`` of ``log2 N`` possible ones, with a 95% interval; the Bayes ``error``, with its
         own; ``error_bound``, what PIE guarantees from the bits alone (PIE (10)); and ``crowd``,
         ``2^(log2 N - bits)``: a record's owner is hidden among as many people.
         """

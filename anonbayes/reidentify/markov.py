@@ -120,7 +120,7 @@ def synthetic_traces(
     if n_users * max(n_events, favourites) * favourites > MOST_VISITS or n_places > MOST_VISITS:
         raise AnonbayesError(f"That is more than {MOST_VISITS:,} visits or places; give fewer.")
     if not 0 <= read_number("wander", wander) <= 1:
-        raise AnonbayesError(f"wander={wander!r} is no probability.")
+        raise AnonbayesError(f"wander={wander!r} is not a probability.")
     rng = read_generator(seed)
     ladder = np.cumsum(1.0 / np.arange(1, n_places + 1))
     ladder /= ladder[-1]

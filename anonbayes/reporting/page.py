@@ -266,7 +266,14 @@ def _assessed(risk: RiskAssessment, *, labels: pd.Index | None, max_rows: int) -
     """Return what an assessment, its rows numbered, adds; with `labels` the values of people."""
     return {
         "risk": risk,
-        "headings": GROUPS,
+        "headings": {
+            group: dict.fromkeys(
+                risk.cautions[m.name]
+                for m in MEASURES.values()
+                if m.group == group and m.name in risk.cautions
+            )
+            for group in GROUPS
+        },
         "measures": tuple(MEASURES.values()),
         "calibration": sections.calibration_section(risk),
         "prior_range": sections.prior_range(risk),
@@ -452,8 +459,8 @@ RISK_PICTURES = {
     ),
     "plot_group_sizes": (
         "Group sizes",
-        "How many people share a group with how many others; groups with one secret expose all "
-        "their members.",
+        "How many people are in groups of each size; a group with one secret exposes all its "
+        "members.",
     ),
     "plot_top_rows": (
         "Rows with the largest relative threat",

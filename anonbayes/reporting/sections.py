@@ -175,9 +175,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     sentences += [scores.below_text] if scores.below_random_worlds else []
     sentences += [caution.text for caution in scores.cautions.values()]
     if len(sentences) == 2:
-        sentences.append(
-            "Attacker and learner are right as often as they claim, as far as these data can tell."
-        )
+        sentences.append("Attacker and learner are right about as often as they claim.")
     bins = [
         [
             name,
@@ -450,7 +448,7 @@ class PopulationTable(NamedTuple):
 def population_tables(post: Posterior) -> Iterator[PopulationTable]:
     """Yield estimates for the sensitive attribute, then for the others.
 
-    Means and central 90 % intervals of the posterior; an attribute's share is averaged over the
+    Means and central 90% intervals of the posterior; an attribute's share is averaged over the
     sensitive values, draw by draw.
     """
     draws, secret = post.draws, post.table.sensitive
@@ -472,7 +470,7 @@ def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> 
     hidden = np.array([label.startswith(NOT_SHOWN) for label in labels])
     if hidden.any():
         labels = [x for x, away in zip(labels, hidden, strict=True) if not away]
-        labels.append(f"{count(int(hidden.sum()), 'value')} that the release does not show")
+        labels.append(f"{count(int(hidden.sum()), 'value')} that the release does not name")
         shares = np.column_stack([shares[:, ~hidden], shares[:, hidden].sum(axis=1)])
         mean = np.append(mean[~hidden], mean[hidden].sum())
     tail = (1 - INTERVAL) / 2
@@ -484,12 +482,10 @@ def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> 
 
 def model_table(post: Posterior) -> Table:
     """Return engine, draws and prior."""
-    attrs = post.attrs
     rows = [
         ["Engine", post.method + (f", step {post.step}" if post.step else "")],
         ["Evidence", post.evidence + (", pooled prior" if post.pooled else "")],
-        ["Chains", f"{count(post.n_chains)} × {count(post.n_draws, 'draw')}"],
-        ["Sweeps before them", f"{attrs.get('tune', 0)} (thinning {attrs.get('thin', 1)})"],
+        *_draws(post),
         [f"Prior of {post.table.sensitive} (alpha)", _weights(post.prior.alpha)],
     ]
     rows += [
@@ -497,6 +493,16 @@ def model_table(post: Posterior) -> Table:
         for name in post.table.attributes
     ]
     return Table(["Setting", "Value"], rows, "Model and prior", frozenset({1}))
+
+
+def _draws(post: Posterior) -> list[list[str]]:
+    if not post.simulated:
+        return [["Draws", f"{post.n_chains * post.n_draws:,}, independent"]]
+    sweeps = f"{post.attrs.get('tune', 0)} (thinning {post.attrs.get('thin', 1)})"
+    return [
+        ["Chains", f"{count(post.n_chains)} × {count(post.n_draws, 'draw')}"],
+        ["Sweeps before them", sweeps],
+    ]
 
 
 def _weights(values: npt.NDArray[np.float64]) -> str:

@@ -12,8 +12,8 @@ import pandas as pd
 
 from anonbayes.formats import Table, count, number, ratio, share, standard_error, times
 from anonbayes.reporting.sections import lines_table
-from anonbayes.risk.measures import PRESETS, check_preset
-from anonbayes.risk.syntactic import Answer, reidentification_risk
+from anonbayes.risk.measures import PRESETS
+from anonbayes.risk.syntactic import Answer, highest_risk, reidentification_risk
 
 if TYPE_CHECKING:
     from anonbayes.diagnostics import DiagnosticReport
@@ -151,8 +151,8 @@ def _how_certain(risk: RiskAssessment) -> Point:
         who = count(risk.leakage.exposed, "person", "people")
         certain = (
             f"Whoever also knows the group is certain of the secrets of {who}, whose groups show a "
-            f"single value; from attributes alone, no right guess is stated with more than "
-            f"{share(highest)}.",
+            f"single value; from attributes alone, no right guess is held with a belief "
+            f"above {share(highest)}.",
         )
     return Point(
         "How surely?",
@@ -163,10 +163,18 @@ def _how_certain(risk: RiskAssessment) -> Point:
             f"{count(sure, 'person', 'people')}."
             if sure
             else f"The attacker is never as much as {CERTAIN:.0%} sure of a true secret.",
-            risk.belief_scores.worst_bin("A"),
+            _believed(risk),
             _simulation_error(risk),
         ),
     )
+
+
+def _believed(risk: RiskAssessment) -> str:
+    scores = risk.belief_scores
+    if "A" in scores.cautions or scores.below_random_worlds:
+        return scores.worst_bin("A")
+    points = number(100 * float(risk.summary["ece_A"]), 2)
+    return f"The attacker is right about as often as stated (calibration error {points} points)."
 
 
 def _simulation_error(risk: RiskAssessment) -> str:
@@ -218,9 +226,9 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
         "What was released?",
         f"k = {table.k}, l = {table.l}",
         (
-            f"{count(table.n_rows, 'row')}{hidden} in {count(table.n_groups, 'group')}. In the "
-            f"smallest, {count(table.k, 'person shares', 'people share')} the same cells; the "
-            f"least diverse shows {count(table.l, 'sensitive value')}.",
+            f"{count(table.n_rows, 'row')}{hidden} in {count(table.n_groups, 'group')}. The "
+            f"smallest has {count(table.k, 'row')}; the least diverse shows "
+            f"{count(table.l, 'sensitive value')}.",
         ),
     )
     if leakage is not None:
@@ -340,14 +348,13 @@ def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
 
 
 def _presets(post: Posterior) -> Table:
-    """Named thresholds, and whether the smallest group keeps them."""
-    rows = []
-    for name, preset in PRESETS.items():
-        check = check_preset(post.table, name)
-        kept = "exceeded" if check.exceeded else "kept"
-        rows.append(
-            [name, share(preset.threshold), share(check.found), kept, preset.about, preset.source]
-        )
+    """Named thresholds, and whether the prosecutor's highest risk keeps them."""
+    found = highest_risk(post.table)
+    rows = [
+        [name, share(preset.threshold), share(found),
+         "exceeded" if found > preset.threshold else "kept", preset.about, preset.source]
+        for name, preset in PRESETS.items()
+    ]  # fmt: skip
     head = ["Preset", "Threshold", "Highest risk", "Finding", "Who asks for it", "Source"]
     return Table(head, rows, "Named thresholds of the highest risk", frozenset({3, 4, 5}))
 

@@ -46,7 +46,7 @@ SHOWN = {
     "stated": "certainty stated",
     "log_loss": "log loss",
     "doubled": "at least twice as certain",
-    "sure": "sure beyond 90 %",
+    "sure": "sure beyond 90%",
 }
 
 WHOLE = "all attributes of a person"
@@ -143,8 +143,8 @@ class Actor:
         for name in (*(self.knows or ()), *self.coarse, *self.noisy):
             if name not in table.columns:
                 raise AnonbayesError(
-                    f"Attacker {self.name!r} knows {name!r}, which is no attribute of the release. "
-                    f"{nearest(name, table.attributes)}"
+                    f"Attacker {self.name!r} knows {name!r}, which is not an attribute of the "
+                    f"release. {nearest(name, table.attributes)}"
                 )
         for name, level in self.coarse.items():
             if isinstance(level, int):
@@ -221,7 +221,7 @@ class Attackers:
         knows as much of a person but not that they are in the table, ``cost`` the difference (at
         least 0); ``stated`` the mean certainty of the best guess, ``log_loss``, ``doubled`` as in
         `RiskAssessment`; ``sure`` the share of people of whose true secret the attacker is surer
-        than 90 %.
+        than 90%.
         """
         lines = {}
         for actor in self.actors:
@@ -266,7 +266,9 @@ class Attackers:
             gain = more["right"] - less["right"]
             start = "Together the releases of the same people"
             if gain > 2 * more["right_se"]:
-                start = "Warning: the releases of the same people break each other. Together they"
+                start = (
+                    "Warning: the releases of the same people undermine each other. Together they"
+                )
             return (
                 f"{start} give away {share(gain) if gain > 0 else 'none'} of the secrets beyond "
                 f"this release alone: {share(more['right'])} guessed right instead of "

@@ -147,7 +147,7 @@ class RiskAssessment:
         """Stated against observed certainty, per belief and bin of a tenth.
 
         ``stated`` is the mean belief in the best guess, ``observed`` the share of best guesses
-        that are right, ``people`` their number, ``low`` and ``high`` a 95 % interval of the share.
+        that are right, ``people`` their number, ``low`` and ``high`` a 95% interval of the share.
         """
         return self.belief_scores.calibration
 

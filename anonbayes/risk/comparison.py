@@ -532,7 +532,7 @@ def sensitivity(
         The choice around which to look; see `fit`.
     factors : sequence of float, or a distribution of PreliZ
         What the weights are multiplied by; of a distribution (``pz.Gamma``, ``pz.LogNormal``) the
-        quantiles from 5 % to 95 %. 1 is always among them.
+        quantiles from 5% to 95%. 1 is always among them.
     harm, gain, weights, group
         As in `Posterior.assess`.
     draws : int

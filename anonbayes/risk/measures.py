@@ -192,8 +192,8 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             lambda e: max(0.0, e.guessed("A") - e.guessed("L")), "AL", limit="max_cost",
             is_threat=True),
     Measure("RF", "Relative faithfulness", "share", USEFULNESS,
-            "1 if the release teaches as much about the population as the cleartext, 0 if nothing "
-            "of it.",
+            "1 if the release teaches as much about the population as the cleartext, 0 if it "
+            "teaches nothing.",
             lambda e: e.faithfulness.rf, error=lambda e: e.faithfulness.tv_error),
     Measure("ETV", "Empirical total variation", "share", USEFULNESS,
             "Distance between what cleartext and release teach, as in Groups (21); no number where "
@@ -225,16 +225,16 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             subject="The attacker's highest belief in a true secret"),
     _quantile(0.5, "Median relative threat", "Half"),
     _quantile(0.75, "75% quantile", "Three quarters"),
-    _quantile(0.9, "90% quantile", "90 %"),
-    _quantile(0.95, "95% quantile", "95 %"),
-    _quantile(0.99, "99% quantile", "99 %"),
+    _quantile(0.9, "90% quantile", "90%"),
+    _quantile(0.95, "95% quantile", "95%"),
+    _quantile(0.99, "99% quantile", "99%"),
     Measure("doubled", "At least doubled", "share", RELATIVE,
             "Share of the people who are threatened with a relative threat of 2 or more.",
             lambda e: e.at_least(2.0), "AL", stated=True, limit="max_doubled",
             subject="The share of people with a relative threat of 2 or more", is_threat=True),
     Measure("skewness", "Skewness", "number", RELATIVE,
-            "Of log2 of the relative threat: positive if few are threatened much more than the "
-            "rest.",
+            "Asymmetry of log2 of the relative threat: positive if a few people are threatened "
+            "much more than the rest.",
             lambda e: e.skewness, "AL", stated=True),
     Measure("log_loss_A", "Log loss, attacker", "nats", CALIBRATION,
             "Mean surprise of the attacker at the true secrets, in nats: the smaller, the better "
@@ -244,8 +244,8 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             "The same for the learner, who only knows the population.",
             lambda e: e.log_loss("L"), "L"),
     Measure("log_loss_RW", "Log loss, random worlds", "nats", CALIBRATION,
-            "The same when all compatible tables are equally likely: an attacker above this is "
-            "none to report.",
+            "The same when all compatible tables are equally likely: an attacker with a larger log "
+            "loss is not credible.",
             lambda e: e.log_loss("RW")),
     Measure("log_loss_gain", "What being in the table teaches", "nats", CALIBRATION,
             "Log loss of the learner less that of the attacker: what the attacker learns of a "
@@ -436,11 +436,12 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def check_preset(table: ReleasedTable, name: str) -> Limit:
-    """Compare the highest risk of re-identification in a release with a named threshold."""
+    """Compare the prosecutor's highest risk in a release with a named threshold."""
+    from anonbayes.risk.syntactic import highest_risk
+
     if name not in PRESETS:
         raise AnonbayesError(f"preset {name!r} is not known. {nearest(name, PRESETS)}")
-    risk = 1 / table.k if table.n_groups else 0.0
-    return Limit(f"preset.{name}", HIGHEST, PRESETS[name].threshold, risk)
+    return Limit(f"preset.{name}", HIGHEST, PRESETS[name].threshold, highest_risk(table))
 
 
 def check_measure_limits(limits: Mapping[str, float], *, what: str) -> None:

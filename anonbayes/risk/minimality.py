@@ -164,7 +164,7 @@ def downcoding(
     -----
     Cleartexts weigh as in Groups with independent evidence and ``alpha = beta = 1``. Beliefs of
     drawn cleartexts carry an error of simulation; a belief has changed where the difference
-    exceeds it (Student's t over 20 batches, 5 % over all comparisons together). A value that no
+    exceeds it (Student's t over 20 batches, 5% over all comparisons together). A value that no
     kept draw has is only seen to be unlikely; it is ruled out where cleartexts were listed.
 
     References

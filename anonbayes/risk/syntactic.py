@@ -118,6 +118,13 @@ def reidentification_risk(
     return ReidentificationRisk(frame, rows, threshold, table.n_suppressed)
 
 
+def highest_risk(table: ReleasedTable) -> float:
+    """Return the prosecutor's highest risk; 0 where every row is suppressed."""
+    if not (table.group_codes >= 0).any():
+        return 0.0
+    return float(reidentification_risk(table).table.loc["prosecutor", "highest"])
+
+
 def privacy_models(
     table: ReleasedTable, *, population: pd.DataFrame | None = None
 ) -> dict[str, float]:
@@ -278,7 +285,7 @@ def _singling_out(risk: RiskAssessment) -> Answer:
             finding += " Their row can be found; whose secret it goes with is what the groups hide."
     else:
         least = int(risk.rows["candidates"].min())
-        finding = f"Nobody: everyone fits at least {least:,} rows of the release."
+        finding = f"No: everyone fits at least {least:,} rows of the release."
     return Answer("singling out", finding, figures)
 
 
@@ -290,7 +297,8 @@ def _linkability(risk: RiskAssessment) -> Answer:
         "highest probability of a link": float(linked.max()),
     }
     if risk.post.table.n_groups:
-        figures["marketer risk"] = float(risk.reidentification.table["average"]["marketer"])
+        marketer = risk.reidentification.table["average"]["marketer"]
+        figures["marketer risk (overlaps ignored)"] = float(marketer)
     return Answer(
         "linkability",
         f"Somebody who holds the nonsensitive values of all people would link {average:.1%} "

@@ -273,7 +273,7 @@ def plot_reliability(
     """Plot how often best guesses are right against how sure they are stated to be.
 
     On the diagonal stated certainty can be believed; below it, it is exaggerated. Whiskers are
-    95 % intervals, the size of a mark grows with the number of people.
+    95% intervals, the size of a mark grows with the number of people.
 
     Parameters
     ----------

@@ -430,7 +430,7 @@ class Scores:
             if line["ece"] <= max(TOLERANCE, by_chance):
                 continue
             excess = line["stated"] - line["right"]
-            how = "surer than right" if excess > 0 else "less sure than right"
+            how = "overconfident" if excess > 0 else "underconfident"
             if abs(excess) < line["ece"] / 2:
                 how = "too sure about some people and not sure enough about others"
             out[letter] = Caution(
@@ -470,8 +470,9 @@ class Scores:
         who = BELIEFS[letter].replace("_", " ")
         people = count(worst["people"], "person", "people")
         return (
-            f"Of {people} about whom the {who} was {100 * worst['from']:.0f}–"
-            f"{100 * worst['to']:.0f}% sure, the best guess was right for "
+            f"Where it differs most: of {people} about whom the {who} was "
+            f"{100 * worst['from']:.0f}–{100 * worst['to']:.0f}% sure (on average "
+            f"{share(worst['stated'])}), the best guess was right for "
             f"{share(worst['observed'])} (95% interval {share(worst['low'])} to "
             f"{share(worst['high'])})."
         )

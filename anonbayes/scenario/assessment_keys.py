@@ -166,7 +166,7 @@ class AssessmentLimits(Section):
         "needs population.size."
     )
     max_membership_tpr: float | None = _share(
-        "Largest share (0 to 1) of the table's people found by asking who is in it, with 1 % of "
+        "Largest share (0 to 1) of the table's people found by asking who is in it, with 1% of "
         "others found wrongly, at the upper end of the interval; needs population.size and "
         "[others]."
     )
@@ -180,7 +180,7 @@ class AssessmentLimits(Section):
         "Smallest acceptable value of any measure, such as RF=0.9.", dict
     )
     preset: Preset | None = key(
-        "Published threshold for the highest risk of re-identification, 1 over the smallest group: "
+        "Published threshold for the prosecutor's highest risk, 1 over the fewest rows alike: "
         f"{', '.join(PRESETS)}.",
         None,
     )
@@ -394,7 +394,7 @@ def limits_of(asked: Sequence[Attacker], found: Attackers | None) -> Iterator[Li
             known = found.table.drop(columns="about")
             if measure not in known:
                 raise AnonbayesError(
-                    f"attackers.{one.name}.at_most: {measure!r} is no measure of attackers. "
+                    f"attackers.{one.name}.at_most: {measure!r} is not a measure of attackers. "
                     f"{nearest(measure, known.columns)}"
                 )
             name = f"{one.name}: {measure}"

@@ -86,11 +86,11 @@ class People:
         return self.frame.loc[self.frame.index.repeat(self.frame[self.weights])]
 
     def check_number(self, least: int = 100) -> None:
-        """Refuse too few people outside a table for a limit on 1 % of them."""
+        """Refuse too few people outside a table for a limit on 1% of them."""
         if (n := len(self.everybody())) < least:
             raise AnonbayesError(
                 f"others: {n} people are too few for limits.max_membership_tpr, which asks about "
-                f"1 % of them; {least} are needed."
+                f"1% of them; {least} are needed."
             )
 
     def membership(self, table: ReleasedTable, others: People, **how: Any) -> Membership:

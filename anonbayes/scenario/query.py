@@ -44,7 +44,7 @@ class Numbers(Section):
 
 
 class Quality(Section):
-    """How exact the answer shall be."""
+    """How exact the answer must be."""
 
     largest_error: float = key("Largest distance of the answer from the average.", gt=0)
     compare: Several[Annotated[float, Field(gt=0)]] = key(
@@ -64,7 +64,7 @@ class Query(AnyScenario):
 
     kind: Literal["query"] = key("Kind of the scenario.")
     numbers: Numbers = key("The private numbers.")
-    quality: Quality = key("How exact the answer shall be.")
+    quality: Quality = key("How exact the answer must be.")
     limits: QueryLimits = key("What is acceptable.", QueryLimits)
 
     def prepare(self) -> PreparedQuery:

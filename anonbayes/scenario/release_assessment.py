@@ -217,7 +217,7 @@ def _check_cover(settings: Assessment, table: ReleasedTable, truth: Truth) -> No
     raise AnonbayesError(
         f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: it covers {part} "
         "of the release, and a limit that holds for it says nothing about the others. If that is "
-        "meant, allow it by setting cleartext.partial."
+        "meant, set cleartext.partial."
     )
 
 

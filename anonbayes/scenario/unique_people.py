@@ -70,7 +70,7 @@ class IdentityQuestion(AnyScenario):
     kind: Literal["identity"] = key("Kind of the scenario.")
     sample: SampleFile = key("The sample.")
     population: PopulationSize = key("The population.", PopulationSize)
-    model: MixtureSettings = key("How the population is learnt.", MixtureSettings)
+    model: MixtureSettings = key("How the population is learned.", MixtureSettings)
     limits: IdentityLimits = key("What is acceptable.", IdentityLimits)
 
     def check(self) -> Iterator[str]:

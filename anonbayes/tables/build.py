@@ -92,8 +92,8 @@ def multiplicities(frame: pd.DataFrame, name: str) -> Ints:
     if bad.any():
         row = int(bad.argmax())
         raise TableError(
-            f"Column {name!r}, row {frame.index[row]}: {plain(frame[name].iloc[row])!r} is no "
-            "whole number of at least 1."
+            f"Column {name!r}, row {frame.index[row]}: {plain(frame[name].iloc[row])!r} is not "
+            "a whole number of at least 1."
         )
     return numbers.astype(np.int64)
 

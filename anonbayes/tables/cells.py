@@ -227,7 +227,7 @@ class CellParser:
             raise _Unreadable("is a range of dates, but the domain is one of numbers.")
         place = date_place(text)
         if place is None:
-            raise _Unreadable(f"names {text!r}, which is no date.")
+            raise _Unreadable(f"names {text!r}, which is not a date.")
         return place
 
     def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Ints:

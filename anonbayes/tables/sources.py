@@ -293,7 +293,7 @@ def _names(path: Path, kind: str, sep: str, encoding: str) -> list[str]:
 def open_parquet(path: Path, **how: Any) -> Any:
     """Open a parquet file, or say that it is none."""
     module = parquet_module()
-    with no_damage(path, "is no readable parquet file"):
+    with no_damage(path, "is not a readable parquet file"):
         # Checksums are verified where the program that wrote the file has stored them.
         return module.ParquetFile(path, page_checksum_verification=True, **how)
 

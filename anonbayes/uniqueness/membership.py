@@ -48,8 +48,8 @@ __all__ = ["Membership", "RecordTree", "expected_share", "membership", "smallest
 
 MEASURES: Mapping[str, str] = {
     "auc": "chance that a person of the table gets a higher probability than somebody outside",
-    "tpr_at_1_percent": "share of the table's people found, with 1 % of the others found wrongly",
-    "tpr_at_0_1_percent": "the same with 0.1 % of the others",
+    "tpr_at_1_percent": "share of the table's people found, with 1% of the others found wrongly",
+    "tpr_at_0_1_percent": "the same with 0.1% of the others",
     "auc_without_table": "the same chance without the table, from how rare a record is",
     "log_loss": "surprise at who is in the table, in nats per person of the population",
     "log_loss_without_table": "the same for somebody who knows only how many are in it",
@@ -88,7 +88,7 @@ class Membership:
         probability is at least that.
     calibration : pandas.DataFrame
         By tenths of stated probability: ``people`` of the population, mean ``stated``, ``observed``
-        share of members, and ``low`` and ``high`` of its 95 % interval.
+        share of members, and ``low`` and ``high`` of its 95% interval.
     population : int
         People of whom the victim may be any.
     reference : str
@@ -176,13 +176,13 @@ class Membership:
         value = self.summary["estimate"]
         members = int(self.rows["member"].sum())
         words = [
-            f"Somebody who asks whether a person is in the table is right about a member and an "
-            f"outsider in {share(value['auc'])} of such pairs (50% is guessing); without the "
-            f"table, from how rare a record is, in {share(value['auc_without_table'])}.",
+            f"Shown a member and an outsider, somebody tells which is which in "
+            f"{share(value['auc'])} of the cases (50% is guessing); without the table, from how "
+            f"rare a record is, in {share(value['auc_without_table'])}.",
             f"With 1% of the others taken for members, {share(value['tpr_at_1_percent'])} of "
             f"{members:,} people are found (with 0.1%, {share(value['tpr_at_0_1_percent'])}).",
-            f"Of {share(value['surely_members'])} it is at least {SURE:.0%} sure that they are in "
-            "it.",
+            f"{share(value['surely_members'])} of them have a stated probability of at least "
+            f"{SURE:.0%}.",
         ]
         return " ".join([*words, *self.remarks])
 

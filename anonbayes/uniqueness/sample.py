@@ -210,7 +210,7 @@ def _chosen(attributes: Sequence[str] | None, known: Sequence[str]) -> tuple[str
     if not chosen:
         raise TableError("A record needs at least one attribute.")
     if len(set(chosen)) < len(chosen):
-        raise TableError(f"Attributes stand twice in {list(chosen)}.")
+        raise TableError(f"An attribute is named twice in {list(chosen)}.")
     return chosen
 
 
@@ -283,7 +283,7 @@ def _beyond_strata(sample: Sample, population: Any, strata: str) -> Beyond:
     if unknown := [stratum for stratum in population if stratum not in domain.values]:
         raise AnonbayesError(
             f"population: nobody of the sample is of stratum {unknown[0]!r}, of which nothing "
-            f"can be learnt; leave it out, or join it with another in column {strata!r}."
+            f"can be learned; leave it out, or join it with another in column {strata!r}."
         )
     others = np.zeros(len(domain), dtype=np.int64)
     for place, stratum in enumerate(domain.values):

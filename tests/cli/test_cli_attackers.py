@@ -119,7 +119,7 @@ def test_anonymize_says_what_an_earlier_edition_adds(editions, run):
         "--also", f"{editions / 'plain1.csv'}+{editions / 's1.csv'}",
     )  # fmt: skip
     assert "All releases together" in shown
-    assert "Warning: the releases of the same people break each other." in shown
+    assert "Warning: the releases of the same people undermine each other." in shown
 
 
 def test_an_anatomy_beside_a_recoded_release(editions, run):

@@ -172,7 +172,7 @@ def test_beliefs_that_are_too_sure_are_found():
     sure = q**3 / (q**3).sum(axis=1, keepdims=True)
     scores = score(*simulated(rng, 2000, q, sure), Replicates((), 0, 1))
     assert set(scores.cautions) == {"A", "L"}
-    assert scores.cautions["A"].excess > 0.1 and "surer than right" in scores.cautions["A"].text
+    assert scores.cautions["A"].excess > 0.1 and "overconfident" in scores.cautions["A"].text
     honest = score(*simulated(rng, 2000, q, q), Replicates((), 0, 1))
     assert not honest.cautions and not honest.below_random_worlds and honest.below_text == ""
 
