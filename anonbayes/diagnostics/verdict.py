@@ -335,8 +335,7 @@ def _sampler(found: Measurements, limits: Limits) -> Iterator[Check]:
             f"rate: {name}",
             "caution" if rates.min() < 0.01 else "ok",
             f"mean {rates.mean():.3g}, by chain {', '.join(f'{r:.3g}' for r in rates)}",
-            advice="A rate below 1% means that this move hardly ever happens; choose another "
-            "step.",
+            advice="A rate below 1% means that this move hardly ever happens; choose another step.",
         )
     if found.round_trips is not None:
         yield Check(

@@ -122,7 +122,7 @@ def highest_risk(table: ReleasedTable) -> float:
     """Return the prosecutor's highest risk; 0 where every row is suppressed."""
     if not (table.group_codes >= 0).any():
         return 0.0
-    return float(reidentification_risk(table).table.loc["prosecutor", "highest"])
+    return float(reidentification_risk(table).table["highest"]["prosecutor"])
 
 
 def privacy_models(
