@@ -24,7 +24,12 @@ from anonbayes.uniqueness.mixture import (
     log_whole,
     splits_of,
 )
-from anonbayes.uniqueness.people_beyond import QUADRATURE, look_ahead, match_probability
+from anonbayes.uniqueness.people_beyond import (
+    QUADRATURE,
+    MixtureEngine,
+    look_ahead,
+    match_probability,
+)
 from anonbayes.uniqueness.sample import beyond_sample, minimal_uniques, read_sample
 
 QUIET = {"progressbar": False}
@@ -350,8 +355,8 @@ def test_same_seed_same_numbers_and_copies():
     assert "classes_used" not in judged.table.index and "bits" in judged.table.index
 
 
-def test_chains_are_judged_by_answers_and_fail_where_these_differ():
-    """Chains of one sample agree; beside chains of a sample of other people they do not."""
+def test_chains_are_judged_by_answers_and_fail_where_these_differ(monkeypatch):
+    """Chains of one sample agree; those of other people, or one that is stuck, disagree."""
     whos = []
     for seed in (1, 2):
         people = classes_of(np.random.default_rng(seed), 300)
@@ -364,6 +369,24 @@ def test_chains_are_judged_by_answers_and_fail_where_these_differ():
     mixed = {k: np.concatenate([c[k].to_numpy()[:2] for c in chains]) for k in names}
     apart = ab.diagnose(dataclasses.replace(whos[0], idata=compat.make_idata({"posterior": mixed})))
     assert not apart.passed and "do not agree" in apart.text
+    sweep = MixtureEngine.sweep
+
+    def stuck(self, live, rng):
+        known = {name: array.copy() for name, array in live.items()}
+        found = sweep(self, live, rng)
+        if known["n_swept"][0] >= 30:
+            live |= {name: known[name] for name in ("theta", "weights", "kappa", "margin")}
+        return found
+
+    monkeypatch.setattr(MixtureEngine, "sweep", stuck)
+    people = classes_of(np.random.default_rng(1), 300)
+    one = ab.identity(people, population=3000, draws=200, classes=15, chains=1, seed=2, **QUIET)
+    alone = compat.posterior_dataset(one.idata)
+    mixed = {k: np.concatenate([chains[0][k].to_numpy()[:3], alone[k].to_numpy()]) for k in names}
+    judged = ab.diagnose(
+        dataclasses.replace(whos[0], idata=compat.make_idata({"posterior": mixed}))
+    )
+    assert not judged.passed and "do not agree" in judged.text
 
 
 @pytest.mark.parametrize(
