@@ -28,6 +28,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -206,33 +207,49 @@ def auc(score: np.ndarray, hit: np.ndarray) -> float:
     return float((ranks[hit].sum() - n * (n + 1) / 2) / (n * (~hit).sum()))
 
 
-def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws: int) -> None:
-    """Print a line per quantity: errors of all estimators, coverage and AUC of ours."""
+class Asked(NamedTuple):
+    """A sample, what is true of it, and what we say."""
+
+    sample: pd.DataFrame
+    shared: np.ndarray
+    truth: Guess
+    who: ab.Identity
+
+    @property
+    def covers(self) -> dict[str, bool]:
+        """Whether each interval holds the truth."""
+        lines = self.who.summary
+        return {q: bool(lines["low"][q] <= v <= lines["high"][q]) for q, v in self.truth.items()}
+
+
+def ask(people: pd.DataFrame, fraction: float, seed: int, draws: int) -> Asked:
     size = len(people)
     shared = people.groupby(list(people), sort=False)[people.columns[0]].transform("size")
-    shared = shared.to_numpy()
+    places = np.random.default_rng(seed).choice(size, round(fraction * size), replace=False)
+    who = ab.identity(
+        people.iloc[places], population=size, draws=draws, chains=2, seed=seed, progressbar=False
+    )
+    own = shared.to_numpy()[places]
+    once = who.rows["sample_frequency"].to_numpy() == 1
+    real = ((shared == 1).sum(), (own == 1).sum(), (1 / own[once]).sum())
+    truth = dict(zip(QUANTITIES, real, strict=True))
+    return Asked(people.iloc[places], own, truth, who)
+
+
+def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws: int) -> None:
+    """Print a line per quantity: errors of all estimators, coverage and AUC of ours."""
     truth, ours, covers, areas = [], [], [], []
     theirs: dict[str, list[Guess]] = {peer: [] for peer in PEERS}
     for seed in range(samples):
-        rng = np.random.default_rng(seed)
-        places = rng.choice(size, round(fraction * size), replace=False)
-        sample = people.iloc[places]
-        who = ab.identity(
-            sample, population=size, draws=draws, chains=2, seed=seed, progressbar=False
-        )
-        f, alone = who.rows["sample_frequency"].to_numpy(), shared[places] == 1
-        real = {
-            "population_uniques": (shared == 1).sum(),
-            "unique_in_population": alone.sum(),
-            "matches_of_uniques": (1 / shared[places][f == 1]).sum(),
-        }
-        lines = who.summary.loc[list(QUANTITIES)]
-        truth.append(real)
-        ours.append(lines["estimate"].to_dict())
-        covers.append({q: lines["low"][q] <= real[q] <= lines["high"][q] for q in QUANTITIES})
-        areas.append(auc(who.rows["unique"].to_numpy()[f == 1], alone[f == 1]))
+        asked = ask(people, fraction, seed, draws)
+        rows = asked.who.rows
+        f = rows["sample_frequency"].to_numpy()
+        truth.append(asked.truth)
+        ours.append(asked.who.summary["estimate"][list(QUANTITIES)].to_dict())
+        covers.append(asked.covers)
+        areas.append(auc(rows["unique"].to_numpy()[f == 1], asked.shared[f == 1] == 1))
         for peer, estimate in PEERS.items():
-            theirs[peer].append(estimate(f, size, sample))
+            theirs[peer].append(estimate(f, len(people), asked.sample))
     want = pd.DataFrame(truth)
     for quantity in QUANTITIES:
         mean = want[quantity].mean()
@@ -256,24 +273,6 @@ def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws:
             + (f"  closer: {', '.join(ahead)}" if ahead else ""),
             flush=True,
         )
-
-
-def cover(people: pd.DataFrame, seed: int) -> dict[str, bool]:
-    """Whether the intervals of a 5 % sample cover the truth."""
-    size = len(people)
-    shared = people.groupby(list(people), sort=False)[people.columns[0]].transform("size")
-    places = np.random.default_rng(seed).choice(size, round(0.05 * size), replace=False)
-    alone = shared.to_numpy()[places]
-    who = ab.identity(
-        people.iloc[places], population=size, draws=100, chains=2, seed=seed, progressbar=False
-    )
-    once = who.rows["sample_frequency"].to_numpy() == 1
-    real = ((shared == 1).sum(), (alone == 1).sum(), (1 / alone[once]).sum())
-    lines = who.summary.loc[list(QUANTITIES)]
-    return {
-        name: bool(lines["low"][name] <= value <= lines["high"][name])
-        for name, value in zip(QUANTITIES, real, strict=True)
-    }
 
 
 def survey(people: pd.DataFrame, samples: int, draws: int) -> None:
@@ -358,7 +357,7 @@ def speed(people: pd.DataFrame, *, short: bool) -> None:
     begin, wall = time.process_time(), time.perf_counter()
     ab.identity(rows, population=20_000_000, draws=100, chains=2, seed=1, progressbar=False)
     used, passed = time.process_time() - begin, time.perf_counter() - wall
-    print(f"register of 1,000,000 rows ({n_distinct:,} distinct), 2 chains of 300 sweeps: "
+    print(f"register of 1,000,000 rows ({n_distinct:,} distinct), 2 chains of 400 sweeps: "
           f"{used:.0f} CPU s, {passed:.0f} s")  # fmt: skip
 
 
@@ -376,7 +375,9 @@ def main(*, short: bool = False) -> None:
             for fraction in fractions:
                 score(name, people, fraction, 10, 500)
     for family, number in (("ages", 10), ("long lists", 16), ("short lists", 16)):
-        covered = pd.DataFrame([cover(rough(family, seed), seed) for seed in range(number)])
+        covered = pd.DataFrame(
+            [ask(rough(family, seed), 0.05, seed, 100).covers for seed in range(number)]
+        )
         print(f"simulated, {family:11s} 5% intervals of {number} samples cover "
               + ", ".join(f"{name} {n}" for name, n in covered.sum().items()))  # fmt: skip
     homes = eusilc()
