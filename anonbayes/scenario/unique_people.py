@@ -95,7 +95,8 @@ class IdentityQuestion(AnyScenario):
             if name is not None and name not in frame:
                 hint = nearest(name, frame.columns)
                 raise TableError(f"{asked.file.name}: there is no column {name!r}. {hint}")
-        return PreparedIdentity(self, frame.drop(columns=list(asked.drop)))
+        frame = frame.drop(columns=list(asked.drop))
+        return PreparedIdentity(self, frame.mask(frame == ""))  # an empty cell is no value
 
 
 # -------------------------------------------------------------------------------------------------

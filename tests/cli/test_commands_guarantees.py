@@ -275,3 +275,8 @@ def test_identity_is_the_function(run_json, run, sample, tmp_path):
 )
 def test_bad_identity(refused, sample, more, said):
     assert said in refused(*sample[0], *more)
+
+
+def test_an_empty_cell_is_no_value(refused, tmp_path):
+    (tmp_path / "gap.csv").write_text("x;y\na;1\n;2\nb;3\n")
+    assert "'x': row 1" in refused("identity", "gap.csv", "--population", 100)
