@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from anonbayes.errors import AnonbayesError
 
 #: Scalar sampler statistics that follow the log density: chains in different modes differ in them.
 LOG_DENSITIES = ("energy", "lp", "logp", "log_density", "log_posterior", "log_likelihood")
+#: Draws of a closed form, which are made when asked for, that are enough to describe it.
+FEW_DRAWS = 100
 #: R-hat above which it is worth asking whether chance explains it.
 SUSPECT = 1.005
 #: Effective draws of a chain below which it is too slow to say that it differs from others.
@@ -94,7 +96,15 @@ def measure_independent(
     var_names: str | Iterable[str] | None = None,
     coords: Mapping[str, Any] | None = None,
 ) -> Measurements:
-    """Measure draws that are independent by construction: there is no chain to test."""
+    """Measure draws that are independent by construction: there is no chain to test.
+
+    Of draws that nobody has asked for yet, a few are made.
+    """
+    from anonbayes.inference.stored import DrawnLater
+
+    if isinstance(data, DrawnLater):
+        few = measure_independent(data.first(FEW_DRAWS), var_names=var_names, coords=coords)
+        return replace(few, n_chains=data.size[0], n_draws=data.size[1])
     chosen = _chosen(data, var_names, coords)
     real = chosen[[k for k, v in chosen.data_vars.items() if v.dtype.kind == "f"]]
     n = chosen.sizes["chain"] * chosen.sizes["draw"]

@@ -151,22 +151,22 @@ def predictive_check(
         raise ModelError("The check needs sensitive values that are released in clear.")
     if len(table.attributes) < 2:
         raise ModelError("The check compares attributes with each other and needs two of them.")
-    if any(f"pi_{name}" not in post.draws for name in table.attributes):
-        raise ModelError("The check needs draws of the distributions, which this posterior lacks.")
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
     rng = np.random.default_rng(seed)
-    total = post.n_chains * post.n_draws
-    places = np.linspace(0, total - 1, min(draws, total)).round().astype(int)
+    drawn = post.few_draws(draws)
+    try:
+        stacked = np.concatenate([drawn[f"pi_{name}"] for name in table.attributes], axis=-1)
+    except KeyError:
+        raise ModelError(
+            "The check needs draws of the distributions, which this posterior lacks."
+        ) from None
     rows = _Shown.of(post, rng)
     given = rows.secret if table.scheme == "horizontal" else np.zeros_like(rows.secret)
     pairs = list(itertools.combinations(range(len(table.attributes)), 2))
-    stacked = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
-    shared = np.empty((2, len(places), len(pairs)))
+    shared = np.empty((2, len(stacked), len(pairs)))
     classes = np.empty(rows.codes.shape, dtype=np.int64)
-    for t, place in enumerate(places):
-        where = divmod(int(place), post.n_draws)
-        pi = np.concatenate([drawn[where] for drawn in stacked], axis=-1)
+    for t, pi in enumerate(stacked):
         for which, draw in enumerate((_complete, _predict)):
             draw(rows, pi, rng, classes)
             for p, (a, b) in enumerate(pairs):
@@ -179,12 +179,12 @@ def predictive_check(
             "observed": observed,
             "predicted": predicted,
             "excess": observed - predicted,
-            "p_value": (1 + reached) / (1 + len(places)),
+            "p_value": (1 + reached) / (1 + len(stacked)),
         },
         index=pd.MultiIndex.from_tuples(names, names=["one", "other"]),
     ).sort_values("excess", ascending=False, kind="stable")
     return PredictiveCheck(
-        frame, table.sensitive if table.scheme == "horizontal" else "", len(places)
+        frame, table.sensitive if table.scheme == "horizontal" else "", len(stacked)
     )
 
 

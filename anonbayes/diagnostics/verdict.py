@@ -406,7 +406,8 @@ class DiagnosticReport:
         largest over chains), as far as there are chains and draws enough to tell; categorical ones
         ``weiss_between_p``, ``weiss_within_p`` (the smallest over chains), ``chain_share`` (share
         of the variation that lies between chains), ``phi``, ``n_categories``, ``n_moves`` and
-        ``ess_bulk`` (that of a DAR(1) chain).
+        ``ess_bulk`` (that of a DAR(1) chain). A closed form whose draws nobody has asked for is
+        described by the first hundred.
     source : str
         Chains, draws, method and step.
     """

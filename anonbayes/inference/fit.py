@@ -252,6 +252,12 @@ def fit(
         tune = 0 if method == "exact" else (500 if table.scheme == "horizontal" else 1000)
     spare = 1 if client is not None else max(1, (cores or os.cpu_count() or 1) // chains)
     engine = _engine(table, prior, step, rows, kwargs, spare)
+    if method == "exact" and resume is None and rows is None and client is None:
+        return make_posterior(
+            table, prior, {}, {}, size=(chains, draws), method=method, step=None, rows=None,
+            taken=taken,
+            attrs={"entropy": str(entropy), "tune": tune, "thin": thin, "interrupted": 0},
+        )  # fmt: skip
     with contextlib.nullcontext() if resume is None else locked(resume):
         store = None
         if resume is not None:

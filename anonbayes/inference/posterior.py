@@ -22,11 +22,13 @@ from anonbayes.beliefs.belief import (
 )
 from anonbayes.beliefs.editions import Editions
 from anonbayes.beliefs.register import Register
-from anonbayes.inference.dirichlet import CORRECTION, Prior, PriorLike, coords_of, resolve_prior
+from anonbayes.inference.dirichlet import Prior, PriorLike, coords_of, resolve_prior
 from anonbayes.inference.stored import (
     AVERAGES_GROUP,
-    EVIDENCE_GROUP,
+    DrawnLater,
     KeptDraws,
+    known_groups,
+    labelled_draws,
     own_draws,
     plot_weights,
     published_posterior,
@@ -568,6 +570,7 @@ def make_posterior(
     draws: Mapping[str, npt.NDArray[Any]],
     stats: Mapping[str, npt.NDArray[Any]],
     *,
+    size: tuple[int, int] | None = None,
     method: str,
     step: str | None,
     rows: npt.NDArray[np.int64] | None,
@@ -576,21 +579,13 @@ def make_posterior(
     taken: Evidenced | None = None,
     versions: bool = True,
 ) -> Posterior:
-    """Label draws with the table's names and values; `attrs` of a stored run have versions."""
-    secret = table.sensitive
+    """Label draws with the table's names and values; `attrs` of a stored run have versions.
+
+    With a `size`, chains and draws of each, these are made when somebody asks for them.
+    """
     coords: dict[str, Any] = {name: list(labels) for name, labels in coords_of(table).items()}
     if rows is not None:
         coords["row"] = rows
-    dims: dict[str, list[str]] = {f"pi_{secret}": [secret]}
-    dims |= {f"pi_{name}": [secret, name] for name in table.attributes}
-    corrected = [name for name in table.attributes if f"{CORRECTION}{name}" in draws]
-    dims |= {f"{CORRECTION}{name}": [secret, name] for name in corrected}
-    dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
-    weights = xr.Dataset(
-        {"alpha": ((secret,), np.asarray(prior.alpha))}
-        | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
-        coords={k: v for k, v in coords.items() if k != "row"},
-    )
     evidence = "independent" if taken is None else taken.evidence
     named: dict[str, Any] = {"method": method, "step": step or "", "evidence": evidence}
     named |= {
@@ -600,13 +595,16 @@ def make_posterior(
     }
     for package in ("anonbayes", "pymc", "arviz", "numpy", "numba") if versions else ():
         named[f"{package}_version"] = version_of(package)
-    content: dict[str, Any] = {"posterior": draws, "sample_stats": stats, "constant_data": weights}
-    if averages:
-        content[AVERAGES_GROUP] = xr.Dataset(
-            {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
-        )
     known = None if taken is None else taken.weights
-    if known is not None:
-        content[EVIDENCE_GROUP] = known.to_dataset()
-    groups = compat.make_groups(content, coords=coords, dims=dims)
+    groups: Mapping[str, xr.Dataset]
+    if size is not None:
+        assert taken is not None
+        groups = DrawnLater(table, taken, attrs, size, coords)
+    else:
+        groups = labelled_draws(table, draws, stats, coords)
+        groups |= known_groups(table, prior, known, coords)
+        if averages:
+            groups[AVERAGES_GROUP] = xr.Dataset(
+                {k: (("chain", "block", f"{k}_link"), v) for k, v in averages.items()}
+            )
     return Posterior(table, prior, groups, named, method, step, evidence, known)

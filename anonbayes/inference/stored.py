@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from html import escape
 from importlib import metadata
@@ -24,7 +24,7 @@ from anonbayes.beliefs.victims import batch_slices
 from anonbayes.errors import FileError, ModelError, nearest
 from anonbayes.figures import SERIES, legend_below, make_axes
 from anonbayes.formats import Table
-from anonbayes.inference.dirichlet import Prior
+from anonbayes.inference.dirichlet import CORRECTION, Prior
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.stacking import Draws, lift_parts, redraw
 from anonbayes.inference.vertical.group_layout import layout_of
@@ -38,10 +38,102 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
 TABLE_GROUP = "released_table"
+DRAWN_GROUPS = ("posterior", "sample_stats")
 AVERAGES_GROUP = "averages"
 EVIDENCE_GROUP = "evidence"
 REDRAW_CHAINS, REDRAW_DRAWS = "redraw_chains", "redraw_draws"
 """Attributes of a file without draws: how many there were."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Draws of a closed form, which hardly anybody asks for.
+
+
+def labelled_draws(
+    table: ReleasedTable,
+    draws: Mapping[str, npt.NDArray[Any]],
+    stats: Mapping[str, npt.NDArray[Any]],
+    coords: Mapping[str, Any],
+) -> dict[str, xr.Dataset]:
+    """Groups ``posterior`` and ``sample_stats``, with the names and labels of a table."""
+    secret = table.sensitive
+    dims: dict[str, list[str]] = {f"pi_{secret}": [secret]}
+    dims |= {f"pi_{name}": [secret, name] for name in table.attributes}
+    corrected = [name for name in table.attributes if f"{CORRECTION}{name}" in draws]
+    dims |= {f"{CORRECTION}{name}": [secret, name] for name in corrected}
+    dims |= {key: ["row"] for key in draws if key.startswith(("cleartext", "assignment"))}
+    content = {"posterior": draws, "sample_stats": stats}
+    return compat.make_groups(content, coords=coords, dims=dims)
+
+
+def known_groups(
+    table: ReleasedTable,
+    prior: Prior,
+    weights: EvidenceWeights | None,
+    coords: Mapping[str, Any],
+) -> dict[str, xr.Dataset]:
+    """Groups of the prior's weights, and of those of the attributes if there are any."""
+    secret = table.sensitive
+    constant = xr.Dataset(
+        {"alpha": ((secret,), np.asarray(prior.alpha))}
+        | {f"beta_{name}": ((secret, name), np.asarray(beta)) for name, beta in prior.beta.items()},
+        coords={k: v for k, v in coords.items() if k != "row"},
+    )
+    evidence = {} if weights is None else {EVIDENCE_GROUP: weights.to_dataset()}
+    return {"constant_data": constant} | evidence
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnLater(Mapping[str, xr.Dataset]):
+    """Groups of an exact posterior, whose draws are made when somebody asks for them.
+
+    Attributes
+    ----------
+    table, taken, attrs
+        As `redraw` takes them.
+    size : tuple of int
+        Chains, and draws of each.
+    coords : mapping
+        Labels of the draws.
+    """
+
+    table: ReleasedTable
+    taken: Evidenced
+    attrs: Mapping[str, Any]
+    size: tuple[int, int]
+    coords: Mapping[str, Any]
+
+    def first(self, n: int) -> xr.Dataset:
+        """Chains, from the first one on, that hold `n` draws together, or all that there are."""
+        chains, draws = self.size
+        return self._made(min(chains, -(-n // draws)), min(n, draws))["posterior"]
+
+    def relabelled(self, labels: Mapping[str, Any]) -> DrawnLater:
+        """The same draws under other labels."""
+        return replace(self, coords={**self.coords, **labels})
+
+    @cached_property
+    def _known(self) -> dict[str, xr.Dataset]:
+        return known_groups(self.table, self.taken.prior, self.taken.weights, self.coords)
+
+    @cached_property
+    def _all(self) -> dict[str, xr.Dataset]:
+        return self._made(*self.size)
+
+    def _made(self, chains: int, draws: int) -> dict[str, xr.Dataset]:
+        found, stats, _ = redraw(
+            self.table, self.taken, self.attrs, None, chains=chains, draws=draws
+        )
+        return labelled_draws(self.table, found, stats, self.coords)
+
+    def __getitem__(self, name: str) -> xr.Dataset:
+        return (self._all if name in DRAWN_GROUPS else self._known)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*DRAWN_GROUPS, *self._known))
+
+    def __len__(self) -> int:
+        return len(DRAWN_GROUPS) + len(self._known)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -95,14 +187,41 @@ class KeptDraws:
         """The draws, with dimensions chain and draw first."""
         return self.groups["posterior"]
 
+    def few_draws(self, most: int) -> dict[str, Floats]:
+        """At most so many draws of each variable, one after the other.
+
+        Of an exact posterior these are the first ones, which are as good as any; of chains they
+        are spread evenly.
+        """
+        exact = self.method == "exact"
+        draws = self.groups.first(most) if isinstance(self.groups, DrawnLater) else self.draws
+        total = draws.sizes["chain"] * draws.sizes["draw"]
+        n = min(most, total)
+        places = np.arange(n) if exact else np.linspace(0, total - 1, n).round().astype(int)
+        return {
+            str(name): values.to_numpy().reshape(total, *values.shape[2:])[places]
+            for name, values in draws.data_vars.items()
+        }
+
+    @property
+    def one_draw(self) -> xr.Dataset:
+        """A draw of every variable, for its names and labels."""
+        if isinstance(self.groups, DrawnLater):
+            return self.groups.first(1)
+        return self.draws.isel(chain=[0], draw=[0])
+
     @property
     def n_chains(self) -> int:
         """Number of chains."""
+        if isinstance(self.groups, DrawnLater):
+            return self.groups.size[0]
         return int(self.draws.sizes["chain"])
 
     @property
     def n_draws(self) -> int:
         """Draws per chain."""
+        if isinstance(self.groups, DrawnLater):
+            return self.groups.size[1]
         return int(self.draws.sizes["draw"])
 
     @cached_property
@@ -235,14 +354,17 @@ def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) 
         )
     if post.editions is not None:
         raise ModelError("A posterior of several releases is not written; keep the tables.")
-    groups, attrs = dict(post.groups), dict(post.attrs)
-    hidden = any("row" in variable.dims for variable in post.draws.data_vars.values())
-    whole = not (hidden or attrs.get("interrupted", 0) or attrs.get("thinned", 0))
+    attrs = dict(post.attrs)
+    whole = not (attrs.get("interrupted", 0) or attrs.get("thinned", 0))
+    if not isinstance(post.groups, DrawnLater):
+        whole &= not any("row" in variable.dims for variable in post.draws.data_vars.values())
     lifted = post.method == "crossfit"
     if not draws and whole and (post.method == "exact" or lifted):
         kept = ("constant_data", EVIDENCE_GROUP, *([AVERAGES_GROUP] if lifted else []))
-        groups = {k: v for k, v in groups.items() if k in kept}
+        groups = {name: post.groups[name] for name in kept if name in post.groups}
         attrs |= {REDRAW_CHAINS: post.n_chains, REDRAW_DRAWS: post.n_draws}
+    else:
+        groups = dict(post.groups)
     groups[TABLE_GROUP] = table_to_dataset(post.table)
     return str(compat.write_groups(groups, path, attrs=attrs))
 
@@ -264,10 +386,14 @@ def published_posterior(post: Posterior) -> Posterior:
     if table is post.table:
         return post
     labels = {name: list(domain.labels) for name, domain in table.domains.items()}
-    groups = {
-        key: group.assign_coords({k: v for k, v in labels.items() if k in group.coords})
-        for key, group in post.groups.items()
-    }
+    groups: Mapping[str, xr.Dataset]
+    if isinstance(post.groups, DrawnLater):
+        groups = post.groups.relabelled(labels)
+    else:
+        groups = {
+            key: group.assign_coords({k: v for k, v in labels.items() if k in group.coords})
+            for key, group in post.groups.items()
+        }
     attrs = {**post.attrs, "fingerprint": table.fingerprint}
     return replace(post, table=table, groups=groups, attrs=attrs)
 

@@ -223,7 +223,7 @@ def _about(post: Posterior, checks: DiagnosticReport) -> bool:
     """Whether a report names these draws; one made before values were hidden names others."""
     names = {
         label
-        for name, draws in post.draws.data_vars.items()
+        for name, draws in post.one_draw.data_vars.items()
         for label in flat_labels(str(name), draws, compat.SAMPLE_DIMS)
     }
     return all(str(q) in names for q in checks.table.index if str(q).startswith("pi_"))

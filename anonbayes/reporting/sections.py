@@ -451,15 +451,11 @@ def population_tables(post: Posterior) -> Iterator[PopulationTable]:
     Means and central 90% intervals of the posterior; an attribute's share is averaged over the
     sensitive values, draw by draw.
     """
-    draws, secret = post.draws, post.table.sensitive
-    joint = draws[f"pi_{secret}"].stack(sample=("chain", "draw"))
-    step = max(1, joint.sizes["sample"] // MOST_DRAWS)
-    p_secret = joint.transpose("sample", secret).to_numpy()[::step]
-    yield _population(secret, post, p_secret)
+    draws, secret = post.few_draws(MOST_DRAWS), post.table.sensitive
+    yield _population(secret, post, draws[f"pi_{secret}"])
     for name in post.table.attributes:
-        given = draws[f"pi_{name}"].stack(sample=("chain", "draw"))
-        values = given.transpose("sample", secret, name).to_numpy()[::step]
-        yield _population(name, post, np.einsum("ds,dsk->dk", p_secret, values))
+        shares = np.einsum("ds,dsk->dk", draws[f"pi_{secret}"], draws[f"pi_{name}"])
+        yield _population(name, post, shares)
 
 
 def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> PopulationTable:

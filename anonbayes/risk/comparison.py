@@ -33,7 +33,6 @@ from anonbayes.formats import Table, number, share
 from anonbayes.inference.dirichlet import PriorLike
 from anonbayes.inference.fit import crossfit_posterior, fit
 from anonbayes.inference.posterior import Posterior, make_posterior
-from anonbayes.inference.stacking import redraw
 from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.risk.assess import threats_of
 from anonbayes.risk.assessment import RiskAssessment
@@ -609,10 +608,9 @@ class _Chosen(NamedTuple):
                 variance=0.0 if single is None else single.variance,
             )
             attrs = {"entropy": seed, "tune": 0, "thin": 1}
-            drawn = redraw(table, again, attrs, None, chains=1, draws=1)
             post = make_posterior(
-                table, again.prior, *drawn[:2], method="exact", step=None, rows=None,
-                averages=drawn[2], taken=again._replace(weights=None), attrs=attrs, versions=False,
+                table, again.prior, {}, {}, size=(1, 1), method="exact", step=None, rows=None,
+                taken=again._replace(weights=None), attrs=attrs, versions=False,
             )  # fmt: skip
             post = replace(post, evidence_weights=again.weights)  # no file needs them as arrays
             if known is None:

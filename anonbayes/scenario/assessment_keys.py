@@ -439,12 +439,14 @@ def population_shares(post: Posterior) -> pd.DataFrame:
     """Posterior mean and spread of the sensitive values in the population."""
     import pandas as pd
 
-    draws = post.draws[f"pi_{post.table.sensitive}"]
-    over = ("chain", "draw")
-    return pd.DataFrame(
-        {"mean": draws.mean(over).to_numpy(), "sd": draws.std(over).to_numpy()},
-        index=pd.Index(post.table.secret.domain.labels, name=post.table.sensitive),
-    )
+    labels = pd.Index(post.table.secret.domain.labels, name=post.table.sensitive)
+    mean = post.secret_mean
+    if not post.simulated:
+        weight = post.prior.alpha.sum() + post.population.secret_counts.sum()
+        return pd.DataFrame({"mean": mean, "sd": (mean * (1 - mean) / (weight + 1)) ** 0.5}, labels)
+    draws, over = post.draws[f"pi_{post.table.sensitive}"], ("chain", "draw")
+    sd = draws.std(over).to_numpy()
+    return pd.DataFrame({"mean": draws.mean(over).to_numpy(), "sd": sd}, labels)
 
 
 def threat_limits(limits: AssessmentLimits, risk: RiskAssessment | None) -> tuple[Limit, ...]:

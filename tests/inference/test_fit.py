@@ -17,7 +17,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.stacking import redraw
 from anonbayes.inference.weights import choose_evidence
+from anonbayes.scenario.assessment_keys import population_shares
 
 QUIET = {"progressbar": False, "seed": 4}
 
@@ -370,6 +372,38 @@ def test_draws_from_a_closed_form_need_not_be_stored(evidence, tmp_path):
         assert small.groups[name].equals(group), name
     victim = people.iloc[[5]].drop(columns="diagnosis")
     pd.testing.assert_frame_equal(small.attacker(victim), post.attacker(victim), check_exact=True)
+
+
+def test_draws_from_a_closed_form_are_made_when_asked_for(tmp_path, monkeypatch):
+    made = []
+
+    def redraw_noted(*args, **kwargs):
+        made.append(kwargs)
+        return redraw(*args, **kwargs)
+
+    monkeypatch.setattr("anonbayes.inference.stored.redraw", redraw_noted)
+    table, settings = ab.datasets.load("clinic_local"), {"seed": 3, "draws": 40, "chains": 2}
+    post = ab.fit(table, progressbar=False, **settings)
+    at_once = ab.fit(table, progressbar=False, resume=tmp_path / "run", **settings)
+    post.assess(ab.datasets.load("clinic"))
+    assert post.method == "exact" and not made and (post.n_chains, post.n_draws) == (2, 40)
+    assert population_shares(post).equals(population_shares(at_once))
+    for most in (1, 30, 60, 100):
+        few, same = post.few_draws(most), at_once.few_draws(most)
+        assert few.keys() == same.keys() and len(few["pi_diagnosis"]) == min(most, 80)
+        assert all((few[name] == same[name]).all() for name in few)
+    assert [(k["chains"], k["draws"]) for k in made] == [(1, 1), (1, 30), (2, 40), (2, 40)]
+    assert post.draws.equals(at_once.draws)
+    assert post.published().draws.equals(at_once.published().draws)
+
+
+def test_shares_of_secrets_are_those_of_the_draws():
+    post = ab.fit(nested(), seed=1, draws=2000, progressbar=False)
+    draws, shares = post.few_draws(8000)[f"pi_{post.table.sensitive}"], population_shares(post)
+    sd, n = shares["sd"].to_numpy(), len(draws)
+    assert post.method == "exact" and n == 8000
+    assert np.abs(draws.mean(axis=0) - shares["mean"]).max() < (4 * sd / n**0.5).max()
+    assert draws.std(axis=0) == pytest.approx(sd, rel=4 / (2 * n) ** 0.5)
 
 
 def test_draws_of_chains_are_always_stored(tmp_path):
