@@ -144,7 +144,7 @@ def _labelled(
     belief = normalise(weights)[victims.inverse]
     error = np.zeros_like(belief)
     if batches is not None:
-        error = standard_error(normalise(batches), n_chains)[victims.inverse]
+        error = standard_error(batches, n_chains)[victims.inverse]
 
     def labelled(numbers: Floats, title: str) -> pd.Series | pd.DataFrame:
         if victims.index is None:

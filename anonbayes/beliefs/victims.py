@@ -32,8 +32,8 @@ __all__ = [
 
 
 BATCHES = 20
-"""Stretches of successive draws. Beliefs from each scatter around those from all draws: divided by
-the root of their number, that is the standard error, autocorrelation within batches included."""
+"""Stretches of successive draws. Beliefs without each of them scatter around those from all draws,
+which gives the standard error, autocorrelation within batches included."""
 
 
 def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
@@ -48,19 +48,32 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
 
 
 def standard_error(batches: Floats, n_chains: int) -> Floats:
-    """Standard error of the average of batches (first axis, by chain); NaN for a single batch.
+    """Standard error of a belief by the jackknife; NaN for a single batch.
 
-    Chains that sit in different places make the batches of one chain alike; the error is then that
-    of the chains' means, with each chain as one observation.
+    `batches` are unnormalised beliefs on one scale, those of the first chain first. What the
+    release all but rules out may owe its sums to a few draws, without which it is another belief.
+    Chains that sit in different places make the batches of one alike; the error is then theirs.
     """
     n = len(batches)
     if n < 2:
         return np.full(batches.shape[1:], np.nan)
-    error = batches.std(axis=0, ddof=1) / np.sqrt(n)
+    error = _jackknife(batches)
     if n_chains > 1 and n % n_chains == 0:
-        means = batches.reshape(n_chains, -1, *batches.shape[1:]).mean(axis=1)
-        error = np.maximum(error, means.std(axis=0, ddof=1) / np.sqrt(n_chains))
+        chains = batches.reshape(n_chains, -1, *batches.shape[1:]).mean(axis=1)
+        error = np.maximum(error, _jackknife(chains))
     return error
+
+
+def _jackknife(parts: Floats) -> Floats:
+    """Standard error of the normalised sum of parts (first axis)."""
+    # Of equal totals the largest is one, and sums of the others keep their digits.
+    top = np.max(parts, axis=(0, -1), keepdims=True)
+    scaled = parts / np.where(top > 0, top, 1.0)
+    rest = np.empty_like(scaled)
+    for left_out in range(len(parts)):
+        rest[left_out] = scaled[:left_out].sum(axis=0) + scaled[left_out + 1 :].sum(axis=0)
+    rest /= np.maximum(rest.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
+    return np.asarray(np.sqrt(len(parts) - 1) * rest.std(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

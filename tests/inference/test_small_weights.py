@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from enumeration import enumerate_posterior
 from scipy.special import gammaln
-from tables import crossing, soft
+from tables import Response, crossing, soft
 
 import anonbayes as ab
 from anonbayes import compat
@@ -198,6 +198,46 @@ def test_a_saved_state_of_another_shape_is_refused(tmp_path):
     np.testing.assert_array_equal(again.draws["pi_x"], whole.draws["pi_x"])
     cut = [(0, slice(0, 90))]
     np.testing.assert_array_equal(again.averaged("fit_x", cut), whole.averaged("fit_x", cut))
+
+
+def behind_a_channel(name):
+    """Secrets through randomized response."""
+    secrets, columns = LATENT[name]
+    return ab.ReleasedTable.horizontal(
+        pd.DataFrame(columns | {"s": list(secrets)}),
+        "s",
+        domains={"x": list("abc")},
+        channels={"s": Response(tuple("pq"), 0.75)},
+    )
+
+
+LATENT = {
+    "six": ("ppqqpq", {"x": list("aabbcc")}),
+    "two attributes": ("ppqqpqpp", {"x": list("aabbccab"), "y": list("uvuvuvvv")}),
+    "nested": ("pqqp", {"x": ["a", "{a, b}", "*", "c"], "y": ["u", "*", "v", "u"]}),
+    "crossing": ("ppqq", {"x": ["{a, b}", "{b, c}", "{a, c}", "c"]}),
+}
+
+
+@pytest.mark.parametrize("weight", [1e-2, 1e-8])
+@pytest.mark.parametrize("name", LATENT)
+def test_latent_secrets_equal_enumeration(name, weight):
+    """Drawn given each other alone, people with the same values move together and apart."""
+    table = behind_a_channel(name)
+    truth = enumerate_posterior(table, resolve_prior(table, beta=weight))
+    post = ab.fit(table, beta=weight, evidence="independent", draws=600, seed=4, progressbar=False)
+    for record in np.ndindex(*(len(table.domains[a]) for a in table.attributes)):
+        rows = truth.rows[(slice(None), slice(None), *record)].sum(axis=0)
+        if rows.sum() < 0.2:  # who is hardly in the table is not seen by draws
+            continue
+        joint = truth.joint[(slice(None), *record)]
+        victim = {
+            a: table.domains[a].values[k] for a, k in zip(table.attributes, record, strict=True)
+        }
+        for belief, exact in ((post.attacker(victim), rows), (post.learner(victim), joint)):
+            error = belief.attrs["mcse"].to_numpy()
+            off = np.abs(belief.to_numpy() - exact / exact.sum())
+            assert (off < 4 * error + 1e-3).all() and (error < 0.1).all(), (record, off, error)
 
 
 @pytest.mark.filterwarnings("ignore::anonbayes.errors.ConvergenceWarning")

@@ -14,6 +14,7 @@ from anonbayes.domains import code_dtype
 from anonbayes.errors import FileError
 from anonbayes.inference.dirichlet import Prior, dirichlet_rows, draw_forest
 from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
+from anonbayes.inference.horizontal.latent_rows import LatentRows, redraw_rows
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.horizontal.urns import (
     SMALL,
@@ -46,7 +47,7 @@ __all__ = [
 # tree (MODEL 1.2 and 1.3). Its cost depends on the distinct cells, not on the number of rows.
 #
 # Attributes with small weights have an urn instead (`urns`): the values of their rows are drawn
-# with the distributions summed out.
+# with the distributions summed out. So are latent secrets with small weights (`latent_rows`).
 #
 # `d` is a `layout.CellArrays`; flat vectors are laid out as described there.
 
@@ -242,6 +243,7 @@ def sweeps(
     beta: Floats,
     d: CellArrays,
     urns: Urns,
+    latent_rows: LatentRows,
     work: Scratch,
     kept: Record,
     first: bool,
@@ -257,27 +259,24 @@ def sweeps(
     nothing = np.zeros(0)
     for t in range(n):
         counts = np.zeros(len(pi))
-        own, rows, fixed = d.own, urns.rows, urns.fixed
-        secret_counts = d.secret_base.copy()
-        if latent:
+        own, secret_counts = d.own, d.secret_base.copy()
+        if len(latent_rows.record) > 0:
+            probability = cell_probabilities(pi, d, n_secrets)
+            own, secret_counts = redraw_rows(pi_secret, pi, probability, latent_rows, d, first, rng)
+        elif latent:
             log_cell = np.log(cell_probabilities(pi, d, n_secrets))
             if first:
                 log_cell[:] = 0.0
             shown = _draw_secrets(pi_secret, log_cell, d, secret_counts, rng)
-            own, fixed = np.zeros_like(d.own), np.zeros_like(pi)
+            own = np.zeros_like(d.own)
             for cell in range(shown.shape[0]):
-                a = d.attribute[cell]
                 for s in range(n_secrets):
                     if shown[cell, s] == 0:
                         continue
                     if d.cell_node[cell] >= 0:
                         own[s, d.cell_node[cell]] += shown[cell, s]
-                        if d.pointer[cell + 1] - d.pointer[cell] == 1:
-                            value = d.values[d.pointer[cell]]
-                            fixed[d.start[a] + s * d.sizes[a] + value] += shown[cell, s]
-                    elif urns.of_attribute[a] < 0:
+                    else:
                         _allocate(pi, d, cell, s, shown[cell, s], counts, rng)
-            rows = shown[urns.cells]
         else:
             for i in range(d.crossing.shape[0]):
                 cell, s, rows_here = d.crossing[i]
@@ -291,12 +290,12 @@ def sweeps(
                 here = slice(d.start[a] + s * size, d.start[a] + (s + 1) * size)
                 where = nothing if first else pi[here]
                 filled = draw_urn(
-                    u, s, rows[:, s], fixed[here], where, beta[here], d, urns, work, rng
+                    u, s, urns.rows[:, s], urns.fixed[here], where, beta[here], d, urns, work, rng
                 )
                 start = urns.entry_first[u] + s * width
                 record_urn(
                     filled,
-                    rows[:, s],
+                    urns.rows[:, s],
                     beta[here],
                     d,
                     urns,
@@ -448,6 +447,7 @@ class HorizontalEngine:
         self.alpha = np.array(prior.alpha)
         self.beta = self.layout.flatten(prior.beta)
         self.urns = Urns.of(table, self.layout, self.beta)
+        self.latent_rows = LatentRows.of(self.layout, self.alpha, self.beta)
         self.rows = None if rows is None else HiddenRows.of(table, self.layout, rows)
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
@@ -488,6 +488,7 @@ class HorizontalEngine:
             self.beta,
             self.layout.arrays,
             self.urns,
+            self.latent_rows,
             Scratch.of(self.layout, self.urns),
             kept,
             first,

@@ -20,6 +20,7 @@ from anonbayes.inference.dirichlet import (
 from anonbayes.inference.dirichlet_step import check_concentration
 from anonbayes.inference.horizontal.cell_engine import HiddenRows, Record, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
+from anonbayes.inference.horizontal.latent_rows import LatentRows
 from anonbayes.inference.horizontal.urns import Scratch, Urns
 from anonbayes.inference.run import rows_to_keep
 from anonbayes.inference.weights import choose_evidence
@@ -138,6 +139,9 @@ class HorizontalStep(ChainStep):
             )
         self.vars = chosen
         self.updated = {name for name in wanted if self.value_names[name] in _names(chosen)}
+        # Rows can be drawn without the distributions only where all of these are drawn after them.
+        whole = self.updated == set(wanted)
+        self.latent_rows = LatentRows.of(self.layout, self.prior.alpha, self.beta, wanted=whole)
         for name in self.updated - {self.secret}:
             check_concentration(model[name], self.prior.beta[name.removeprefix("pi_")], "beta")
         if self.secret in self.updated:
@@ -179,6 +183,7 @@ class HorizontalStep(ChainStep):
             self.beta,
             self.layout.arrays,
             self.urns,
+            self.latent_rows,
             Scratch.of(self.layout, self.urns),
             kept,
             False,

@@ -55,7 +55,7 @@ class Urns(NamedTuple):
     first: Ints
     cells: Ints
     hard: Mask  # whether a cell is a set
-    rows: Ints  # rows of each cell by sensitive value; zero where it is latent
+    rows: Ints  # rows of each cell by sensitive value
     fixed: Floats  # rows in clear, in the places of the flat distributions
     value_first: Ints
     value_pointer: Ints
@@ -71,7 +71,8 @@ class Urns(NamedTuple):
         chosen: list[int] = [
             a
             for a in range(len(d.sizes))
-            if (d.cell_node[first_cell[a] : first_cell[a + 1]] < 0).any()
+            if table.secrets_known
+            and (d.cell_node[first_cell[a] : first_cell[a + 1]] < 0).any()
             and beta[d.start[a] : d.start[a + 1]].min() < SMALL
         ]
         of_attribute = np.full(len(d.sizes), -1)
@@ -85,13 +86,11 @@ class Urns(NamedTuple):
             name = layout.names[a]
             evidence = table.columns[name].evidence
             own = np.flatnonzero((evidence.sizes > 1) & ~is_flat(evidence))
-            counts = np.zeros((len(evidence), n_secrets), dtype=np.int64)
-            if table.secrets_known:
-                counts = table.counts[name].toarray()
-                single = np.flatnonzero(evidence.sizes == 1)
-                value = evidence.matrix.indices[evidence.matrix.indptr[single]]
-                block = fixed[d.start[a] : d.start[a + 1]].reshape(n_secrets, -1)
-                np.add.at(block.T, value, counts[single])
+            counts = table.counts[name].toarray()
+            single = np.flatnonzero(evidence.sizes == 1)
+            value = evidence.matrix.indices[evidence.matrix.indptr[single]]
+            block = fixed[d.start[a] : d.start[a + 1]].reshape(n_secrets, -1)
+            np.add.at(block.T, value, counts[single])
             by_value = evidence.matrix[own].tocsc()
             inside.append(by_value.indices + sum(map(len, cells)))
             pointer.append(by_value.indptr[1:] + pointer[-1][-1])
