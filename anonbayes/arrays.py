@@ -97,6 +97,11 @@ class Scaled(NamedTuple):
             return np.asarray(_moved(self.number / other.number, self.power - other.power))
 
 
+def starts_of(sizes: npt.ArrayLike) -> Ints:
+    """Where each part begins, and the end, when parts of these sizes stand one after the other."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
 def _moved(number: Floats, power: Ints) -> Floats:
     """``number * 2**(FAR * power)``; far from zero it is zero, or infinite."""
     with np.errstate(over="ignore"):

@@ -5,8 +5,7 @@ a table's model together; the single steps are here for models of one's own. The
 a plain layout, ``layout_of(table)``.
 """
 
-from anonbayes.inference.dirichlet_step import DirichletStep
-from anonbayes.inference.horizontal.cell_step import HorizontalStep
+from anonbayes.inference.dirichlet_step import DirichletStep, HorizontalStep
 from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.vertical.group_steps import (
     AssignmentCounts,

@@ -20,9 +20,9 @@ from anonbayes.beliefs.index import Compatibility, IndexedRecords, pair_values, 
 from anonbayes.beliefs.learner import (
     LEAST_FIT,
     batch_averages,
+    eta_draws,
     learner_weights,
     mean_shares,
-    weight_draws,
 )
 from anonbayes.beliefs.register import PRIOR_ROWS, Register
 from anonbayes.beliefs.victims import Victims, batch_slices, by_secret, in_terms_of
@@ -32,15 +32,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = [
-    "attacker_weights",
-    "candidate_rows",
-    "draw_weights",
-    "matched",
-    "random_world_weights",
-    "told_by",
-    "worlds_apart",
-]
 TINY = np.finfo(float).tiny
 LEAST_DRAWS, MOST_LINES = 400, 40_000_000
 """Least number of draws for latent secrets, and most lines times draws (about ten seconds)."""
@@ -297,7 +288,7 @@ def _latent(post: Posterior, victims: Victims, rows: IndexedRecords) -> tuple[Fl
     """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
     secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
-    eta = weight_draws(post)
+    eta = eta_draws(post)
     records = np.zeros(len(victims), dtype=np.int64)
 
     def of_draw(at: tuple[int, int]) -> Scaled:

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.beliefs.attacker import attacker_weights, draw_weights, matched, worlds_apart
-from anonbayes.beliefs.learner import correction_draws, learner_weights, weight_draws
+from anonbayes.beliefs.learner import correction_draws, eta_draws, learner_weights
 from anonbayes.beliefs.victims import Victims, read_victims, secret_weights, standard_error
 from anonbayes.errors import AnonbayesError, ModelError, TableError, one_of
 from anonbayes.inference.vertical.crossfit import left_out_ownership
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
     from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "attacker_belief",
-    "belief_draws",
-    "belief_intervals",
-    "learner_belief",
-    "normalise",
-    "random_worlds_belief",
-]
 TINY = np.finfo(float).tiny
 Victim = Mapping[str, Any] | pd.Series | pd.DataFrame
 Secret = Mapping[Any, float] | set[Any] | None
@@ -57,17 +49,65 @@ class MonteCarloErrors:
         return self  # which every operation of pandas asks for
 
 
-def learner_belief(post: Posterior, victim: Victim, *, kind: str) -> pd.Series | pd.DataFrame:
-    """See `Posterior.learner`."""
+def learner_belief(
+    post: Posterior, victim: Victim, *, kind: str = "predictive"
+) -> pd.Series | pd.DataFrame:
+    """Belief of a learner: somebody who looks at the population, not at a person.
+
+    Parameters
+    ----------
+    victim : mapping, pandas.Series or pandas.DataFrame
+        What is known of one person or of several; see `read_victims`.
+    kind : {"predictive", "conditional"}
+        Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; or Groups (6), ``E[f(s | r, pi)]``.
+
+    Returns
+    -------
+    pandas.Series or pandas.DataFrame
+        Probability of each sensitive value; ``.attrs["mcse"]`` is its Monte-Carlo standard
+        error (zero where it is exact).
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.learner({"Nat": "M", "ZIP": "45501"}).round(2).to_dict()
+    {'Heart': 0.33, 'Flu': 0.33, 'Stomach': 0.11, 'HIV': 0.11, 'Diabetes': 0.11}
+    """
     victims = read_victims(post.table, victim)
     weights, batches = learner_weights(post, victims, kind)
     return _labelled(post.table, victims, weights, batches, None, "learner", post.n_chains)
 
 
 def attacker_belief(
-    post: Posterior, victim: Victim, *, secret: Secret, group: Any = None
+    post: Posterior, victim: Victim, *, secret: Secret = None, group: Any = None
 ) -> pd.Series | pd.DataFrame:
-    """See `Posterior.attacker`."""
+    """Belief of an attacker, who knows that the victim is in the table (Groups (8), (15)).
+
+    Parameters
+    ----------
+    victim : mapping, pandas.Series or pandas.DataFrame
+        What is known of one victim or of several; see `read_victims`.
+    secret : mapping or set, optional
+        Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
+        set of possible values.
+    group : optional
+        Of a vertical table: the group that the victim is known to be in; for several victims
+        one for all, one each, or the column of the frame that names it. Without it, any group
+        that fits.
+
+    Returns
+    -------
+    pandas.Series or pandas.DataFrame
+        As in `learner`.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(2).to_dict()
+    {'Heart': 0.58, 'Flu': 0.42, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
+    """
     victims = read_victims(post.table, victim, group=group)
     extra = secret_weights(post.table, secret)
     weights, batches, found = attacker_weights(post, victims)
@@ -76,9 +116,19 @@ def attacker_belief(
 
 
 def random_worlds_belief(
-    post: Posterior, victim: Victim, *, secret: Secret, group: Any = None
+    post: Posterior, victim: Victim, *, secret: Secret = None, group: Any = None
 ) -> pd.Series | pd.DataFrame:
-    """See `Posterior.random_worlds`."""
+    """Belief of an attacker to whom all compatible cleartext tables are equally likely.
+
+    Parameters and result are those of `attacker`; the result is always exact.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
+    {'Heart': 0.5, 'Flu': 0.5, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
+    """
     victims = read_victims(post.table, victim, group=group)
     extra = secret_weights(post.table, secret)
     weights, found = worlds_apart(post, victims)
@@ -87,9 +137,41 @@ def random_worlds_belief(
 
 
 def belief_intervals(
-    post: Posterior, victim: Victim, *, who: str, probability: float, draws: int, group: Any = None
+    post: Posterior,
+    victim: Victim,
+    *,
+    who: str = "attacker",
+    probability: float = 0.9,
+    draws: int = 200,
+    group: Any = None,
 ) -> pd.DataFrame:
-    """See `Posterior.intervals`."""
+    """Credible intervals of a belief: what another population, or other weights, would change.
+
+    Parameters
+    ----------
+    victim : mapping, pandas.Series or pandas.DataFrame
+        What is known of one victim or of several; see `read_victims`.
+    who : {"attacker", "learner"}
+        Whose belief.
+    probability : float
+        Of the interval, which leaves the same on both sides.
+    draws : int
+        Draws of populations and weights to take from the posterior's.
+    group : optional
+        Group of the victim in a vertical table, as `attacker` takes it.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``lower`` and ``upper`` by (victim and) sensitive value.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.intervals({"Nat": "M", "ZIP": "45501"}).loc["Heart"].between(0.0, 1.0).all()
+    np.True_
+    """
     one_of("who", who, ("attacker", "learner"))
     if not 0 < probability < 1:
         raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
@@ -141,19 +223,23 @@ def _labelled(
             raise TableError(
                 "secret= rules out every sensitive value that is possible for the victim."
             )
-    belief = normalise(weights)[victims.inverse]
+    belief = normalise(weights)
     error = np.zeros_like(belief)
     if batches is not None:
-        error = standard_error(batches, n_chains)[victims.inverse]
-
-    def labelled(numbers: Floats, title: str) -> pd.Series | pd.DataFrame:
-        if victims.index is None:
-            return pd.Series(numbers[0], index=_secrets(table), name=title)
-        return pd.DataFrame(numbers, index=victims.index, columns=_secrets(table))
-
-    out = labelled(belief, name)
-    out.attrs["mcse"] = MonteCarloErrors(labelled(error, "mcse"))
+        error = standard_error(batches, n_chains)
+    out = labelled(table, victims, belief, name)
+    out.attrs["mcse"] = MonteCarloErrors(labelled(table, victims, error, "mcse"))
     return out
+
+
+def labelled(
+    table: ReleasedTable, victims: Victims, numbers: Floats, name: str
+) -> pd.Series | pd.DataFrame:
+    """Numbers of distinct victims ``(victims, S)`` by the labels of the victims asked for."""
+    asked = numbers[victims.inverse]
+    if victims.index is None:
+        return pd.Series(asked[0], index=_secrets(table), name=name)
+    return pd.DataFrame(asked, index=victims.index, columns=_secrets(table))
 
 
 def _secrets(table: ReleasedTable) -> pd.Index:
@@ -181,7 +267,7 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
     victims, rows = matched(table, asked)
     share = post.draws[f"pi_{table.sensitive}"].to_numpy()
     pi = [post.draws[f"pi_{name}"].to_numpy() for name in table.attributes]
-    eta, corrections = weight_draws(post), correction_draws(post)
+    eta, corrections = eta_draws(post), correction_draws(post)
     owned = _ownership_draws(post, pi, eta) if table.scheme == "vertical" else None
     fit = rows.item_fits(victims)
     for place in places:

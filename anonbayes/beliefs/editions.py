@@ -40,15 +40,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = [
-    "Editions",
-    "People",
-    "join_editions",
-    "link_rows",
-    "merge_by_key",
-    "padded",
-    "person_codes",
-]
 
 TINY = 1e-30
 LEAST_LINK = 1e-9

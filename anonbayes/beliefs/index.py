@@ -15,19 +15,10 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import FAR, SMALL, Floats, Ints, Scaled
+from anonbayes.arrays import FAR, SMALL, Floats, Ints, Scaled, starts_of
 from anonbayes.beliefs.victims import Victims
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = [
-    "Compatibility",
-    "IndexedRecords",
-    "RecordIndex",
-    "add_scaled",
-    "pair_values",
-    "records_of",
-]
 
 
 class Trie(NamedTuple):
@@ -163,9 +154,9 @@ class IndexedRecords:
             victims.codes,
             np.concatenate([c.pointer for c in compatible]),
             np.concatenate([c.cell for c in compatible]),
-            _starts([len(c.pointer) for c in compatible]),
-            _starts([len(c.cell) for c in compatible]),
-            _starts([int(cells.max()) + 1 for cells in index.codes.T]),
+            starts_of([len(c.pointer) for c in compatible]),
+            starts_of([len(c.cell) for c in compatible]),
+            starts_of([int(cells.max()) + 1 for cells in index.codes.T]),
         )
         size = (len(victims), per_record.shape[1])
         powers, records = np.zeros(size, dtype=np.int64), np.zeros(len(victims), dtype=np.int64)
@@ -213,11 +204,6 @@ def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compat
         return np.asarray(product.data)
     # Pairs whose common values all weigh zero are no entries of the product.
     return np.asarray(product[pairs.knowledge, pairs.cell]).ravel()
-
-
-def _starts(sizes: list[int]) -> Ints:
-    """Where each part begins, and the end, when parts of these sizes stand one after the other."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 class _Knowledge(NamedTuple):

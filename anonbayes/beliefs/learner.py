@@ -21,15 +21,6 @@ from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = [
-    "KINDS",
-    "batch_averages",
-    "correction_draws",
-    "learner_joint",
-    "learner_weights",
-    "mean_shares",
-    "weight_draws",
-]
 KINDS = ("predictive", "conditional")
 LEAST_FIT = 1e-200
 """Probability that a compatible value keeps in every draw."""
@@ -101,7 +92,7 @@ def _averaged(
     """Average over draws, batch by batch."""
     secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
-    eta, corrections = weight_draws(post), correction_draws(post)
+    eta, corrections = eta_draws(post), correction_draws(post)
 
     def of_draw(at: tuple[int, int]) -> Scaled:
         # Tiny prior weights leave values without any probability in a draw.
@@ -133,7 +124,7 @@ def batch_averages(
     return out
 
 
-def weight_draws(post: Posterior) -> Floats | None:
+def eta_draws(post: Posterior) -> Floats | None:
     """Draws of the weights, shape ``(chains, draws, A)``; None with independent evidence."""
     if post.eta is None:
         return None
@@ -141,9 +132,7 @@ def weight_draws(post: Posterior) -> Floats | None:
     return np.stack([post.draws[name].to_numpy() for name in names], axis=-1)
 
 
-def correction_draws(
-    post: Posterior,
-) -> Callable[[tuple[int, int]], Sequence[Floats] | None]:
+def correction_draws(post: Posterior) -> Callable[[tuple[int, int]], Sequence[Floats] | None]:
     """Corrections of single values in a draw; those of the mode where they have no draws."""
     names = [f"{CORRECTION}{name}" for name in post.table.attributes]
     if post.corrections is None or not all(name in post.draws for name in names):

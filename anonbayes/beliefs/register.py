@@ -40,11 +40,7 @@ from anonbayes.beliefs.learner import mean_shares
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import CellError, PopulationWarning, TableError, nearest
 from anonbayes.inference.dirichlet import Prior
-from anonbayes.inference.vertical.crossfit import (
-    folds_apart,
-    left_out_ownership,
-    scores_apart,
-)
+from anonbayes.inference.vertical.crossfit import folds_apart, left_out_ownership, scores_apart
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.weight_kernels import weighted_joint
 from anonbayes.io.text import pandas_frame
@@ -54,7 +50,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["RecordLift", "Register", "join_register", "read_register"]
 
 PRIOR_ROWS = 100.0
 """Number of people that the product model counts for; scores hardly depend on it."""

@@ -20,17 +20,6 @@ from anonbayes.tables.cells import CellParser
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "Victims",
-    "batch_slices",
-    "by_secret",
-    "group_codes",
-    "in_terms_of",
-    "read_victims",
-    "standard_error",
-]
-
-
 BATCHES = 20
 """Stretches of successive draws. Beliefs without each of them scatter around those from all draws,
 which gives the standard error, autocorrelation within batches included."""
@@ -121,10 +110,7 @@ class Victims:
 
 
 def read_victims(
-    table: ReleasedTable,
-    victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
-    *,
-    group: Any = None,
+    table: ReleasedTable, victim: Mapping[str, Any] | pd.Series | pd.DataFrame, *, group: Any = None
 ) -> Victims:
     """Read one victim (a mapping, or the row of a frame) or many (a frame).
 

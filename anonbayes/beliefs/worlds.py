@@ -31,7 +31,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["Worlds", "list_worlds", "log_evidence"]
 
 MOST_ROWS, MOST_STATES, MOST_WORLDS = 40, 5_000, 2_000
 """Rows of all releases, and different worlds on the way and in the end, that are listed at most."""

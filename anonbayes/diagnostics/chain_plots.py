@@ -15,14 +15,7 @@ from anonbayes.diagnostics.quantities import draws_of, idata_of, rank_quantities
 from anonbayes.diagnostics.verdict import DiagnosticReport, diagnose
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
-from anonbayes.figures import (
-    SERIES,
-    legend_below,
-    make_axes,
-    make_figure,
-    plain_log_axis,
-    tidy,
-)
+from anonbayes.figures import SERIES, legend_below, make_axes, make_figure, plain_log_axis, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,11 +153,7 @@ def _by_chain(p_value: Any) -> Any:
 
 
 def plot_worst(
-    post: Any,
-    *,
-    report: DiagnosticReport | None = None,
-    n: int = 4,
-    bins: int = 20,
+    post: Any, *, report: DiagnosticReport | None = None, n: int = 4, bins: int = 20
 ) -> npt.NDArray[np.object_]:
     """Plot traces and ranks of the quantities that give most reason to worry.
 

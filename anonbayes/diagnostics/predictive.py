@@ -18,8 +18,8 @@ import pandas as pd
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
-from anonbayes.errors import AnonbayesError, ModelError
+from anonbayes.arrays import Floats, Ints, read_whole, starts_of
+from anonbayes.errors import ModelError
 from anonbayes.figures import make_axes
 from anonbayes.formats import Table, number
 
@@ -151,8 +151,7 @@ def predictive_check(
         raise ModelError("The check needs sensitive values that are released in clear.")
     if len(table.attributes) < 2:
         raise ModelError("The check compares attributes with each other and needs two of them.")
-    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
+    draws = read_whole("draws", draws, least=1)
     rng = np.random.default_rng(seed)
     drawn = post.few_draws(draws)
     try:
@@ -217,8 +216,8 @@ class _Shown(NamedTuple):
             whole.indptr.astype(np.int64),
             whole.indices.astype(np.int64),
             whole.data.astype(np.float64),
-            np.cumsum([0, *(m.shape[0] for m in cells)]),
-            np.cumsum([0, *(m.shape[1] for m in cells)]),
+            starts_of([m.shape[0] for m in cells]),
+            starts_of([m.shape[1] for m in cells]),
             np.concatenate([_classes(m) for m in cells]),
         )
 

@@ -60,9 +60,7 @@ def rank_quantities(table: pd.DataFrame) -> list[str]:
     rankings = [
         _ranking(sound, [("r_hat", -1.0)], [("geweke_z", -1.0)]),
         _ranking(
-            sound,
-            [("weiss_between_p", 1.0), ("chain_share", -1.0)],
-            [("weiss_within_p", 1.0)],
+            sound, [("weiss_between_p", 1.0), ("chain_share", -1.0)], [("weiss_within_p", 1.0)]
         ),
     ]
     longest = max(map(len, rankings))
@@ -174,11 +172,7 @@ class TestSummary:
 
 
 def summarize_tests(
-    p_values: np.ndarray,
-    names: Sequence[str] | None = None,
-    *,
-    level: float = 0.05,
-    worst: int = 5,
+    p_values: np.ndarray, names: Sequence[str] | None = None, *, level: float = 0.05, worst: int = 5
 ) -> TestSummary:
     """Summarise many p-values of one kind.
 

@@ -12,24 +12,11 @@ import numpy.typing as npt
 import pandas as pd
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.domains import Domain, in_domain_order, weights_by_value
 from anonbayes.errors import ModelError, nearest
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = [
-    "Prior",
-    "PriorLike",
-    "coords_of",
-    "dirichlet_rows",
-    "draw_forest",
-    "draw_trees",
-    "from_unconstrained",
-    "resolve_prior",
-    "to_unconstrained",
-]
-
 
 # -------------------------------------------------------------------------------------------------
 # Numba kernels that draw Dirichlet vectors and Dirichlet trees. Plain arrays in and out.
@@ -264,8 +251,7 @@ def _shape(
 
 def simplex_bounds(layout: VerticalLayout) -> Ints:
     """Bounds of the simplexes ``pi_a|s`` in the flat parameter array of a layout."""
-    lengths = np.repeat(layout.sizes, layout.n_secrets)
-    return np.concatenate([[0], np.cumsum(lengths)])
+    return starts_of(np.repeat(layout.sizes, layout.n_secrets))
 
 
 @njit(cache=True, nogil=True)

@@ -1,23 +1,32 @@
-"""The conjugate Gibbs step of Dirichlet parameters, for any model whose counts are known."""
+"""PyMC steps of Dirichlet distributions: of any model with known counts, of a horizontal table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from pymc.model import modelcontext
 from pymc.pytensorf import constant_fold
-from pymc.step_methods.compound import StepMethodState
+from pymc.step_methods.compound import Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
+from anonbayes.arrays import Floats, starts_of
 from anonbayes.compat.chain_step import ChainStep
-from anonbayes.errors import ModelError
-from anonbayes.inference.dirichlet import draw_simplexes
-
-__all__ = ["Counts", "DirichletStep", "check_concentration", "fixed_concentration"]
+from anonbayes.errors import ModelError, nearest
+from anonbayes.inference.dirichlet import (
+    PriorLike,
+    draw_simplexes,
+    from_unconstrained,
+    to_unconstrained,
+)
+from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
+from anonbayes.inference.run import rows_to_keep
+from anonbayes.inference.weights import choose_evidence
+from anonbayes.tables.table import ReleasedTable
 
 Counts = Callable[[dict[str, NDArray]], Sequence[ArrayLike]] | str | Sequence[ArrayLike]
 
@@ -90,7 +99,7 @@ class DirichletStep(ChainStep):
             ]
         )
         lengths = np.concatenate([np.repeat(s[-1], int(np.prod(s[:-1]))) for s in shapes])
-        self._bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._bounds = starts_of(lengths)
         self._cuts = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
         self._counts = counts
 
@@ -137,3 +146,171 @@ def check_concentration(variable: Any, weights: NDArray, what: str) -> None:
             f"The model's {variable.name} has other prior weights than {what}= of the step. Give "
             "the step the alpha= and beta= that the model was built with."
         )
+
+
+def named_variable(name: str, model: Any) -> Any:
+    """Variable of a model that a table needs."""
+    if name not in model:
+        raise ModelError(
+            f"The model has no variable {name!r}, which the table needs. "
+            f"{nearest(name, model.named_vars)}"
+        )
+    return model[name]
+
+
+@dataclass_state
+class HorizontalStepState(StepMethodState):
+    """State of a `HorizontalStep`: its variables, its generator, and that of the hidden rows."""
+
+    row_rng: Any
+
+
+class HorizontalStep(ChainStep):
+    """Gibbs step for the distributions of a horizontal table, on counts (MODEL 1.2).
+
+    One call draws the hidden values behind the released cells, as counts, and then all
+    ``pi_<attribute>`` (and ``pi_<sensitive>``, if among `vars`) given these. Cells that fit into a
+    tree are integrated out; see `HorizontalLayout`. The cost does not depend on the number of rows.
+
+    Parameters
+    ----------
+    vars : variable or list of variables, optional
+        The distributions to update, by default all ``pi_...`` of the table. A distribution left
+        out keeps its value and can be given to another step. The prior of those updated must be the
+        Dirichlet that `alpha` and `beta` describe, and nothing but the released table may depend
+        on them.
+    table : ReleasedTable
+        The horizontal table of the model.
+    alpha, beta, evidence : float, array, mapping or callable; str
+        What the model was built with; with weighted evidence the weights are left to other steps.
+    collapse : bool
+        Whether to integrate out cells that fit into a tree.
+    keep_cleartext : bool or array of int
+        Rows whose hidden values are drawn along: all (True), none, or those listed. They are
+        recorded as the sampling statistics ``cleartext_<attribute>``, codes of the domain with one
+        entry per row, in the smallest integer type. Asking for them does not change the draws of
+        the distributions.
+    model : pymc.Model, optional
+        By default the model of the context.
+    rng : int or Generator, optional
+        PyMC sets it for each chain.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> import pandas as pd
+    >>> import pymc as pm
+    >>> frame = pd.DataFrame({"Nat": ["{M, J}", "{J, C}"], "Dis": ["Heart", "Flu"]})
+    >>> table = ab.ReleasedTable.horizontal(frame, "Dis")
+    >>> with ab.build_model(table):
+    ...     step = ab.steps.HorizontalStep(table=table, keep_cleartext=True)
+    ...     idata = pm.sample(
+    ...         20, tune=0, chains=2, step=step, random_seed=1, progressbar=False, cores=1,
+    ...         compute_convergence_checks=False)
+    >>> idata.posterior["pi_Nat"].shape
+    (2, 20, 2, 3)
+    >>> first = idata.sample_stats["cleartext_Nat"][:, :, 0]  # "C", "J", "M" are 0, 1, 2
+    >>> sorted(set(first.to_numpy().ravel().tolist()))
+    [1, 2]
+    """
+
+    name = "horizontal"
+    default_blocked = True
+    _state_class = HorizontalStepState
+    stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"log_likelihood": (np.float64, [])}
+
+    def __init__(
+        self,
+        vars: Any = None,
+        *,
+        table: ReleasedTable,
+        alpha: PriorLike = 1.0,
+        beta: PriorLike | None = None,
+        evidence: str = "auto",
+        collapse: bool = True,
+        keep_cleartext: bool | ArrayLike = False,
+        model: pm.Model | None = None,
+        rng: Any = None,
+        blocked: bool = True,
+        initial_point: Any = None,
+        compile_kwargs: Any = None,
+    ) -> None:
+        model = modelcontext(model)
+        taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta)
+        self.secret = f"pi_{table.sensitive}"
+        wanted = [self.secret, *(f"pi_{name}" for name in table.attributes)]
+        self.value_names = {}
+        self.transformed = {}
+        for name in wanted:
+            rv = named_variable(name, model)
+            if rv not in model.rvs_to_values:
+                raise ModelError(f"{name!r} is not a free random variable of the model.")
+            self.value_names[name] = model.rvs_to_values[rv].name
+            self.transformed[name] = model.rvs_to_transforms[rv] is not None
+        values = [model.rvs_to_values[model[name]] for name in wanted]
+        given = _as_list(vars)
+        chosen = values if vars is None else [model.rvs_to_values.get(v, v) for v in given]
+        strange = [v.name for v in chosen if v not in values]
+        if strange:
+            raise ModelError(
+                f"{strange[0]!r} is not a distribution of the table; this step updates {wanted}."
+            )
+        self.vars = chosen
+        self.updated = {
+            name for name in wanted if self.value_names[name] in {v.name for v in chosen}
+        }
+        rows = rows_to_keep(table, keep_cleartext)
+        self.engine = HorizontalEngine(
+            table, taken.prior, collapse=collapse, rows=rows, all_drawn=self.updated == set(wanted)
+        )
+        self.layout = self.engine.layout
+        for name in self.updated - {self.secret}:
+            check_concentration(model[name], taken.prior.beta[name.removeprefix("pi_")], "beta")
+        if self.secret in self.updated:
+            check_concentration(model[self.secret], taken.prior.alpha, "alpha")
+        if self.engine.rows is not None:
+            shape = [len(self.engine.rows.secret)]
+            record = {name: (dtype, shape) for name, dtype in self.engine.rows.dtypes.items()}
+            self.stats_dtypes_shapes = self.stats_dtypes_shapes | record  # type: ignore[misc]
+            # PyMC's traces in memory look at the type only; NumPy lets a type carry a shape.
+            self.stats_dtypes = [
+                {name: np.dtype((d, tuple(s))) for name, (d, s) in self.stats_dtypes_shapes.items()}
+            ]
+        self.rng = get_random_generator(rng)
+        self.begin_chain()
+
+    def begin_chain(self) -> None:
+        """Give the hidden rows a generator of their own."""
+        self.row_rng = self.rng.spawn(1)[0]
+
+    @staticmethod
+    def competence(var: Any, has_grad: bool) -> Competence:
+        """Never assigned on its own: the step must be told its table."""
+        return Competence.INCOMPATIBLE
+
+    def step(self, point: Any) -> tuple[Any, list[dict[str, Any]]]:
+        """Draw the distributions once."""
+        pi_secret, pi = self._flat(point)
+        kept = self.engine.sweep({"pi_secret": pi_secret, "pi": pi}, 1, self.rng)
+        drawn = {self.secret: kept.secret[0]}
+        drawn |= {f"pi_{name}": block for name, block in self.layout.split(kept.pi[0]).items()}
+        new = dict(point)
+        for name in self.updated:
+            new[self.value_names[name]] = (
+                to_unconstrained(drawn[name]) if self.transformed[name] else drawn[name]
+            )
+        stats: dict[str, Any] = {"log_likelihood": float(kept.log_likelihood[0])}
+        if self.engine.rows is not None:
+            pi_secret, pi = self._flat(new)
+            hidden = self.engine.rows.draw(pi_secret[None], pi[None], self.row_rng)
+            stats |= {name: codes[0] for name, codes in hidden.items()}
+        return new, [stats]
+
+    def _flat(self, point: Any) -> tuple[Floats, Floats]:
+        """Copies of the distributions at a point, as the layout has them."""
+        blocks = {name: self._read(point, f"pi_{name}") for name in self.layout.names}
+        return self._read(point, self.secret).copy(), self.layout.flatten(blocks)
+
+    def _read(self, point: Any, name: str) -> Floats:
+        value = np.asarray(point[self.value_names[name]], dtype=float)
+        return from_unconstrained(value) if self.transformed[name] else value

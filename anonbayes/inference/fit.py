@@ -7,7 +7,7 @@ import logging
 import os
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import one_thread, read_chains
-from anonbayes.beliefs.editions import (
-    People,
-    join_editions,
-    merge_by_key,
-    padded,
-    person_codes,
-)
+from anonbayes.arrays import one_thread, read_chains, read_whole
+from anonbayes.beliefs.editions import People, join_editions, merge_by_key, padded, person_codes
 from anonbayes.beliefs.register import Register, join_register, prior_with, read_register
 from anonbayes.cluster import check_client
 from anonbayes.errors import ConvergenceWarning, ModelError, one_of
@@ -34,7 +28,7 @@ from anonbayes.inference.horizontal.cell_engine import HorizontalEngine
 from anonbayes.inference.horizontal.tree import not_nested_message
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.run import Engine, RunStore, rows_to_keep, run_chains
-from anonbayes.inference.stacking import crossfit_draws, stack_chains, weight_draws
+from anonbayes.inference.stored import crossfit_draws, stack_chains, weight_draws
 from anonbayes.inference.vertical.chain import STEPS, VerticalEngine, layout_step
 from anonbayes.inference.vertical.crossfit import vertical_spread
 from anonbayes.inference.vertical.group_layout import SHARD_ROWS, layout_of
@@ -42,8 +36,6 @@ from anonbayes.inference.vertical.tempering import tempering_costs
 from anonbayes.inference.weights import EVIDENCE, Evidenced, choose_evidence
 from anonbayes.io.files import locked
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = ["crossfit_posterior", "fit"]
 
 Draws = dict[str, npt.NDArray[Any]]
 log = logging.getLogger("anonbayes")
@@ -159,63 +151,33 @@ def fit(
     >>> post.attacker({"Nat": "M"}).round(3).to_dict()
     {'Flu': 0.4, 'Heart': 0.6}
     """
+    draws, tune, chains, cores, thin = _counts(
+        draws=draws, tune=tune, chains=chains, cores=cores, thin=thin
+    )
+    settings: dict[str, Any] = {
+        "method": method, "step": step, "draws": draws, "tune": tune, "chains": chains,
+        "cores": cores, "client": client, "seed": seed, "thin": thin, "progressbar": progressbar,
+    } | kwargs  # fmt: skip
     if isinstance(table, Sequence):
-        settings: dict[str, Any] = {
-            "alpha": alpha, "beta": beta, "evidence": evidence, "method": method, "step": step,
-            "draws": draws, "tune": tune, "chains": chains, "cores": cores, "client": client,
-            "seed": seed, "thin": thin, "progressbar": progressbar, **kwargs,
-        }  # fmt: skip
         if register is not None or resume is not None or keep_cleartext is not False:
             raise ModelError(
                 "register=, resume= and keep_cleartext= are not available with several releases."
             )
+        settings |= {"alpha": alpha, "beta": beta, "evidence": evidence}
         return _fit_several(table, people, settings)
     if not isinstance(table, ReleasedTable):
         raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
     if people != "records":
         raise ModelError("people= says who is who in several releases; fit got only one.")
-    _check_counts(draws=draws, chains=chains, thin=thin, tune=tune, cores=cores)
     one_of("method", method, METHODS)
     if client is not None:
         check_client(client)
     coords_of(table)  # refuses reserved names before anything runs
     if register is not None:
-        others = read_register(table, register)
         if keep_cleartext is not False:
             raise ModelError("keep_cleartext= is not available with register=.")
-        before = None
-        if table.scheme == "vertical":
-            whole = table
-            taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta, client=client)
-            if (evidence := taken.evidence) == "independent":
-                before = taken.prior
-                more = prior_with(before, others)
-                alpha, beta = more.alpha, dict(more.beta)
-        else:
-            whole = join_register(table, others)
-            if evidence == "auto":
-                taken = choose_evidence(whole, alpha=alpha, beta=beta, errors=False, variance=0.0)
-                evidence = taken.evidence
-        post = fit(
-            table if evidence == "weighted" else whole,
-            alpha=alpha,
-            beta=beta,
-            evidence=evidence,
-            method=method,
-            step=step,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            cores=cores,
-            client=client,
-            seed=seed,
-            thin=thin,
-            resume=resume,
-            progressbar=progressbar,
-            **kwargs,
-        )
-        known = replace(Register.of(post, others), before=before)
-        return replace(post, table=table, register=known)
+        settings |= {"alpha": alpha, "beta": beta, "evidence": evidence, "resume": resume}
+        return _fit_with_register(table, read_register(table, register), settings)
     rows = rows_to_keep(table, keep_cleartext)
     if table.scheme == "vertical":
         chain = [("step", step), ("resume", resume), ("keep_cleartext", rows)]
@@ -311,6 +273,29 @@ def fit(
     )
 
 
+def _fit_with_register(
+    table: ReleasedTable, others: ReleasedTable, settings: dict[str, Any]
+) -> Posterior:
+    """Posterior of a table for those who also hold other people of the population in clear."""
+    evidence, alpha, beta = (settings[name] for name in ("evidence", "alpha", "beta"))
+    before, whole = None, table
+    if table.scheme == "vertical":
+        client = settings["client"]
+        taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta, client=client)
+        if (evidence := taken.evidence) == "independent":
+            before = taken.prior
+            more = prior_with(before, others)
+            settings |= {"alpha": more.alpha, "beta": dict(more.beta)}
+    else:
+        whole = join_register(table, others)
+        if evidence == "auto":
+            taken = choose_evidence(whole, alpha=alpha, beta=beta, errors=False, variance=0.0)
+            evidence = taken.evidence
+    of = table if evidence == "weighted" else whole
+    post = fit(of, **(settings | {"evidence": evidence}))
+    return replace(post, table=table, register=replace(Register.of(post, others), before=before))
+
+
 def _fit_several(
     tables: Sequence[ReleasedTable], people: People, settings: dict[str, Any]
 ) -> Posterior:
@@ -328,17 +313,14 @@ def _fit_several(
     return join_editions(posts, people)
 
 
-def _check_counts(**counts: int | None) -> None:
-    for name, value in counts.items():
-        if name == "chains":
-            read_chains(value, error=ModelError)
-        if value is None and name in ("tune", "cores"):
-            continue
+def _counts(**given: int | None) -> Iterator[Any]:
+    """Read numbers of draws and the like; of `tune` and `cores` there need be none."""
+    read_chains(given["chains"], error=ModelError)
+    for name, value in given.items():
         least = 0 if name == "tune" else 1
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
-        if value > MOST_DRAWS:
-            raise ModelError(f"{name}={value!r} is more than {MOST_DRAWS:,}.")
+        if value is not None or name not in ("tune", "cores"):
+            value = read_whole(name, value, least=least, most=MOST_DRAWS, error=ModelError)
+        yield value
 
 
 def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
@@ -407,9 +389,7 @@ def _entropy(seed: int | np.random.Generator | None, resume: str | os.PathLike[s
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
     if seed is not None:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ModelError(f"seed={seed!r} must be a whole number of at least 0, or a Generator.")
-        return int(seed)
+        return read_whole("seed", seed, error=ModelError)
     existing = None if resume is None else RunStore.read_settings(resume)
     if existing is not None:
         return int(existing["entropy"])

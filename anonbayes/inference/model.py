@@ -32,8 +32,6 @@ from anonbayes.inference.workflow import OTHERS, cell_rates, counted
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["HIDDEN", "add_weights", "build_model", "guard_assignments", "model_of"]
-
 MOST_NUMBERS = 50_000_000
 """Numbers of all features beyond which a model would not fit into memory."""
 
@@ -232,10 +230,7 @@ def vertical_model(
             if crossfit is None
         ]
         secrets = pm.Categorical(
-            f"released_{sensitive}",
-            p=pi_secret,
-            observed=layout.secrets.astype(np.int64),
-            dims=row,
+            f"released_{sensitive}", p=pi_secret, observed=layout.secrets.astype(np.int64), dims=row
         )
         assignment = pm.CustomDist(
             ASSIGNMENT,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +43,8 @@ from anonbayes.inference.workflow import observed_data, with_log_likelihood, wit
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from anonbayes.diagnostics.predictive import PredictiveCheck
     from anonbayes.risk.assessment import RiskAssessment
-
-__all__ = ["Posterior", "make_posterior"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,20 +130,7 @@ class Posterior(KeptDraws):
             return frame
         return frame.assign(weight=1.0, se=0.0, exponent=1.0, meaning="counts in full")
 
-    def plot_weights(self, *, ax: Axes | None = None) -> Axes:
-        """Plot how much each attribute tells alone, and what it adds to the others.
-
-        In nats per row of held-out log score; an attribute whose second bar is much shorter repeats
-        what the others tell. Empty where independent evidence was asked for.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> [label.get_text() for label in post.plot_weights().get_yticklabels()]
-        ['ZIP', 'Nat']
-        """
-        return plot_weights(self, ax)
+    plot_weights = plot_weights
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -186,130 +169,10 @@ class Posterior(KeptDraws):
 
     # -- what is believed --------------------------------------------------------------------
 
-    def learner(
-        self,
-        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
-        *,
-        kind: str = "predictive",
-    ) -> pd.Series | pd.DataFrame:
-        """Belief of a learner: somebody who looks at the population, not at a person.
-
-        Parameters
-        ----------
-        victim : mapping, pandas.Series or pandas.DataFrame
-            What is known of one person or of several; see `read_victims`.
-        kind : {"predictive", "conditional"}
-            Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; or Groups (6), ``E[f(s | r, pi)]``.
-
-        Returns
-        -------
-        pandas.Series or pandas.DataFrame
-            Probability of each sensitive value; ``.attrs["mcse"]`` is its Monte-Carlo standard
-            error (zero where it is exact).
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> post.learner({"Nat": "M", "ZIP": "45501"}).round(2).to_dict()
-        {'Heart': 0.33, 'Flu': 0.33, 'Stomach': 0.11, 'HIV': 0.11, 'Diabetes': 0.11}
-        """
-        return learner_belief(self, victim, kind=kind)
-
-    def attacker(
-        self,
-        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
-        *,
-        secret: Mapping[Any, float] | set[Any] | None = None,
-        group: Any = None,
-    ) -> pd.Series | pd.DataFrame:
-        """Belief of an attacker, who knows that the victim is in the table (Groups (8), (15)).
-
-        Parameters
-        ----------
-        victim : mapping, pandas.Series or pandas.DataFrame
-            What is known of one victim or of several; see `read_victims`.
-        secret : mapping or set, optional
-            Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
-            set of possible values.
-        group : optional
-            Of a vertical table: the group that the victim is known to be in; for several victims
-            one for all, one each, or the column of the frame that names it. Without it, any group
-            that fits.
-
-        Returns
-        -------
-        pandas.Series or pandas.DataFrame
-            As in `learner`.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> post.attacker({"Nat": "M", "ZIP": "45501"}).round(2).to_dict()
-        {'Heart': 0.58, 'Flu': 0.42, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
-        """
-        return attacker_belief(self, victim, secret=secret, group=group)
-
-    def random_worlds(
-        self,
-        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
-        *,
-        secret: Mapping[Any, float] | set[Any] | None = None,
-        group: Any = None,
-    ) -> pd.Series | pd.DataFrame:
-        """Belief of an attacker to whom all compatible cleartext tables are equally likely.
-
-        Parameters and result are those of `attacker`; the result is always exact.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> post.random_worlds({"Nat": "M", "ZIP": "45501"}).to_dict()
-        {'Heart': 0.5, 'Flu': 0.5, 'Stomach': 0.0, 'HIV': 0.0, 'Diabetes': 0.0}
-        """
-        return random_worlds_belief(self, victim, secret=secret, group=group)
-
-    def intervals(
-        self,
-        victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
-        *,
-        who: str = "attacker",
-        probability: float = 0.9,
-        draws: int = 200,
-        group: Any = None,
-    ) -> pd.DataFrame:
-        """Credible intervals of a belief: what another population, or other weights, would change.
-
-        Parameters
-        ----------
-        victim : mapping, pandas.Series or pandas.DataFrame
-            What is known of one victim or of several; see `read_victims`.
-        who : {"attacker", "learner"}
-            Whose belief.
-        probability : float
-            Of the interval, which leaves the same on both sides.
-        draws : int
-            Draws of populations and weights to take from the posterior's.
-        group : optional
-            Group of the victim in a vertical table, as `attacker` takes it.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``lower`` and ``upper`` by (victim and) sensitive value.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> post.intervals({"Nat": "M", "ZIP": "45501"}).loc["Heart"].between(0.0, 1.0).all()
-        np.True_
-        """
-        return belief_intervals(
-            self, victim, who=who, probability=probability, draws=draws, group=group
-        )
+    learner = learner_belief
+    attacker = attacker_belief
+    random_worlds = random_worlds_belief
+    intervals = belief_intervals
 
     # -- what it means -----------------------------------------------------------------------
 
@@ -388,63 +251,8 @@ class Posterior(KeptDraws):
 
     # -- is it any good ----------------------------------------------------------------------
 
-    def with_log_likelihood(
-        self, *, draws: int | None = None, of: Literal["release", "secret"] | None = None
-    ) -> Posterior:
-        """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others ask for.
-
-        The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
-        ten times: so `az.loo` leaves one row out, and `az.compare` compares posteriors of the same
-        table. In a vertical table it stands group by group, since who owns what is summed out;
-        that of groups of more than 12 rows is estimated, with the standard error
-        ``monte_carlo_error`` among the attributes of the group. With weighted evidence it is that
-        of the secrets given the cells, ``secret`` instead of ``release``, where features are those
-        of the other rows or, if they were cross-fitted, of the other folds: ``az.loo`` then agrees
-        with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``,
-        which cannot see that these are different quantities.
-
-        Parameters
-        ----------
-        draws : int, optional
-            Draws of each chain to keep; all, if 20 million numbers hold them, by default.
-        of : {"release", "secret"}, optional
-            Which likelihood you expect: of whole rows (independent evidence), or of secrets given
-            their records (weighted). The other one is refused. Without it, weighted evidence warns
-            that it is not to be compared with that of whole rows.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> post.with_log_likelihood(draws=50).groups["log_likelihood"]["release"].shape
-        (4, 50, 8)
-        """
-        return with_log_likelihood(self, draws=draws, of=of)
-
-    def with_predictive(
-        self, *, draws: int = 100, seed: int | np.random.Generator | None = 0
-    ) -> Posterior:
-        """Add the group ``posterior_predictive``: releases that this posterior would expect.
-
-        Under the names and in the form of ``observed_data``, which are those of `build_model`:
-        how many rows show each cell, by secret; of a vertical table the codes row by row.
-
-        Parameters
-        ----------
-        draws : int
-            Draws of each chain to predict from.
-        seed : int, Generator or None
-            Of the predictions.
-
-        Examples
-        --------
-        >>> import anonbayes as ab
-        >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-        >>> cells = post.with_predictive(draws=25).groups["posterior_predictive"]["released_Nat"]
-        >>> cells.shape, bool((cells.sum(("Dis", "Nat_cell")) == 8).all())
-        ((4, 25, 5, 5), True)
-        """
-        return with_predictive(self, draws=draws, seed=seed)
+    with_log_likelihood = with_log_likelihood
+    with_predictive = with_predictive
 
     def check(
         self, *, draws: int = 200, seed: int | np.random.Generator | None = 0

@@ -32,7 +32,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Ranks", "sbc"]
 
 BINS = 10
 

@@ -13,20 +13,6 @@ from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, Scaled
 
-__all__ = [
-    "dense_features",
-    "derivatives",
-    "fold_error",
-    "fold_spread",
-    "left_out_scores",
-    "lift_spread",
-    "log_scores",
-    "record_tilts",
-    "tempered_fit",
-    "unsettled",
-    "weighted_joint",
-]
-
 
 @njit(cache=True, nogil=True)
 def _record(r, f, x, own):  # type: ignore[no-untyped-def]

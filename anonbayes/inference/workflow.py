@@ -9,15 +9,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from numba import njit
 from scipy.special import gammaln, log_ndtr, logsumexp
 
-from anonbayes.arrays import Floats, Ints
-from anonbayes.errors import AnonbayesError, ModelError
+from anonbayes.arrays import Floats, Ints, read_whole
+from anonbayes.errors import ModelError
 from anonbayes.inference.cell_lifts import has_crossing_sets, lift_cells
 from anonbayes.inference.corrections import cell_shares
 from anonbayes.inference.dirichlet import CORRECTION, WEIGHT, coords_of
@@ -41,17 +41,6 @@ from anonbayes.tables.table import ReleasedTable
 if TYPE_CHECKING:
     from anonbayes.inference.posterior import Posterior
 
-__all__ = [
-    "OTHERS",
-    "CellCounts",
-    "CellRates",
-    "cell_rates",
-    "counted",
-    "draw_codes",
-    "observed_data",
-    "with_log_likelihood",
-    "with_predictive",
-]
 
 OTHERS = "(other cells)"
 """Label of the cells that a release like this one would show, and this one does not."""
@@ -101,9 +90,36 @@ def cell_rates(evidence: Evidence, counts: Ints) -> CellRates:
 
 
 def with_log_likelihood(
-    post: Posterior, *, draws: int | None = None, of: str | None = None
+    post: Posterior, *, draws: int | None = None, of: Literal["release", "secret"] | None = None
 ) -> Posterior:
-    """`Posterior.with_log_likelihood`."""
+    """Add the groups ``log_likelihood`` and ``log_prior``, which `az.loo` and others ask for.
+
+    The likelihood (MODEL 1.2) stands row by row of the release, a line that is there ten times
+    ten times: so `az.loo` leaves one row out, and `az.compare` compares posteriors of the same
+    table. In a vertical table it stands group by group, since who owns what is summed out;
+    that of groups of more than 12 rows is estimated, with the standard error
+    ``monte_carlo_error`` among the attributes of the group. With weighted evidence it is that
+    of the secrets given the cells, ``secret`` instead of ``release``, where features are those
+    of the other rows or, if they were cross-fitted, of the other folds: ``az.loo`` then agrees
+    with `scores`. Compare it with independent evidence by `scores`, not by ``az.compare``,
+    which cannot see that these are different quantities.
+
+    Parameters
+    ----------
+    draws : int, optional
+        Draws of each chain to keep; all, if 20 million numbers hold them, by default.
+    of : {"release", "secret"}, optional
+        Which likelihood you expect: of whole rows (independent evidence), or of secrets given
+        their records (weighted). The other one is refused. Without it, weighted evidence warns
+        that it is not to be compared with that of whole rows.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> post.with_log_likelihood(draws=50).groups["log_likelihood"]["release"].shape
+    (4, 50, 8)
+    """
     table = post.table
     name = "secret" if post.evidence == "weighted" else "release"
     if of not in (None, name):
@@ -116,7 +132,7 @@ def with_log_likelihood(
             "With weighted evidence the likelihood is that of each secret given its record, not of "
             "the whole row: az.compare it with other weighted fits only. post.scores compares it "
             "with independent evidence. with_log_likelihood(of='secret') is the same in silence.",
-            stacklevel=3,
+            stacklevel=2,
         )
     vertical = table.scheme == "vertical"
     units = _work(table) if vertical else table.n_rows
@@ -151,8 +167,7 @@ def _work(table: ReleasedTable) -> int:
 
 def thinned(post: Posterior, draws: int) -> Posterior:
     """Posterior with so many draws of each chain, evenly spaced."""
-    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise AnonbayesError(f"draws={draws!r} must be a whole number of at least 1.")
+    draws = read_whole("draws", draws, least=1)
     if draws >= post.n_draws:
         return post
     places = np.linspace(0, post.n_draws - 1, draws).round().astype(int)
@@ -414,9 +429,28 @@ def observed_data(table: ReleasedTable) -> xr.Dataset:
 
 
 def with_predictive(
-    post: Posterior, *, draws: int, seed: int | np.random.Generator | None
+    post: Posterior, *, draws: int = 100, seed: int | np.random.Generator | None = 0
 ) -> Posterior:
-    """`Posterior.with_predictive`."""
+    """Add the group ``posterior_predictive``: releases that this posterior would expect.
+
+    Under the names and in the form of ``observed_data``, which are those of `build_model`:
+    how many rows show each cell, by secret; of a vertical table the codes row by row.
+
+    Parameters
+    ----------
+    draws : int
+        Draws of each chain to predict from.
+    seed : int, Generator or None
+        Of the predictions.
+
+    Examples
+    --------
+    >>> import anonbayes as ab
+    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
+    >>> cells = post.with_predictive(draws=25).groups["posterior_predictive"]["released_Nat"]
+    >>> cells.shape, bool((cells.sum(("Dis", "Nat_cell")) == 8).all())
+    ((4, 25, 5, 5), True)
+    """
     observed = observed_data(post.table)
     chosen = thinned(post, draws)
     rng = np.random.default_rng(seed)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from anonbayes.channels.base import Channel
     from anonbayes.inference.posterior import Posterior
 
-__all__ = ["Actor", "Attackers", "attackers"]
 
 SHOWN = {
     "right": "secrets guessed right",

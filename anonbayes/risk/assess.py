@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anonbayes.arrays import Floats, Ints, one_thread
+from anonbayes.arrays import Floats, Ints, one_thread, read_whole
 from anonbayes.beliefs.attacker import attacker_weights, candidate_rows, worlds_apart
 from anonbayes.beliefs.belief import normalise
 from anonbayes.beliefs.learner import learner_weights
@@ -226,8 +226,7 @@ def assess(
     """
     if client is not None:
         check_client(client)
-    if not isinstance(samples, int | np.integer) or samples < 2:
-        raise AnonbayesError(f"samples={samples!r} must be a whole number of at least 2.")
+    samples = read_whole("samples", samples, least=2)
     table = post.table
     problem = read_gain(table.secret.domain, harm=harm, gain=gain)
     cleartext = pandas_frame(cleartext)

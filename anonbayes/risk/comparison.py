@@ -430,11 +430,7 @@ class Sensitivity:
     def range(self) -> pd.DataFrame:
         """Smallest, chosen and largest value of each measure."""
         return pd.DataFrame(
-            {
-                "low": self.table.min(),
-                "chosen": self.table.iloc[0],
-                "high": self.table.max(),
-            }
+            {"low": self.table.min(), "chosen": self.table.iloc[0], "high": self.table.max()}
         )
 
     @property

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numba import njit
 
-from anonbayes.arrays import SMALL, Floats, Ints, Scaled
-from anonbayes.beliefs.belief import normalise
+from anonbayes.arrays import SMALL, Floats, Ints, Scaled, starts_of
+from anonbayes.beliefs.belief import labelled, normalise
 from anonbayes.beliefs.index import add_scaled
 from anonbayes.beliefs.learner import learner_joint
 from anonbayes.beliefs.victims import Victims, batch_slices, read_victims
@@ -78,13 +78,8 @@ class Ideal:
         Victims are described as in `Posterior.learner`; the result is exact.
         """
         victims = read_victims(self.table, victim)
-        found = normalise(self.weights(victims))[victims.inverse]
-        values = pd.Index(
-            self.table.secret.domain.values, name=self.table.sensitive, tupleize_cols=False
-        )
-        if victims.index is None:
-            return pd.Series(found[0], index=values, name="ideal")
-        return pd.DataFrame(found, index=victims.index, columns=values)
+        found = normalise(self.weights(victims))
+        return labelled(self.table, victims, found, "ideal")
 
     def weights(self, victims: Victims) -> Floats:
         """``p_I(s, what is known)`` of each distinct victim, ``(victims, S)``, on its own scale."""
@@ -92,13 +87,9 @@ class Ideal:
 
     def joint(self, victims: Victims) -> Scaled:
         """``p_I(s, what is known)`` of each distinct victim, shape ``(victims, S)``."""
-        known = [
-            (weight @ mean.T)[code]
-            for weight, mean, code in zip(victims.weights, self.means, victims.codes.T, strict=True)
-        ]
         share = self.secret_mean
         tilt = record_tilts(self.corrections, share, self.means, victims.weights, victims.codes)
-        return weighted_joint(share, known, self.eta, tilt)
+        return weighted_joint(share, victims.shares(self.means), self.eta, tilt)
 
     def __repr__(self) -> str:
         return f"Ideal({self.table.n_rows:,} rows, sensitive={self.table.sensitive!r})"
@@ -309,11 +300,8 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
     if best.eta is None:
         return secret, codes
     # The record of the product model, and a secret given the record.
-    known = [mean.T[codes[:, a]] for a, mean in enumerate(best.means)]
     clear = Victims.of_records(codes, [mean.shape[1] for mean in best.means])
-    tilt = record_tilts(best.corrections, best.secret_mean, best.means, clear.weights, clear.codes)
-    joint = weighted_joint(best.secret_mean, known, best.eta, tilt).relative()[0]
-    below = np.cumsum(normalise(joint), axis=1)
+    below = np.cumsum(normalise(best.weights(clear)), axis=1)
     drawn = (rng.random(samples)[:, None] > below).sum(axis=1)
     return np.minimum(drawn, len(best.secret_mean) - 1), codes
 
@@ -344,7 +332,7 @@ def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Scaled, list[S
         return _product(post.secret_mean, means, secret, codes), batches
     of_secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     step = max(1, post.n_chains * post.n_draws // MOST_DRAWS)
-    start = np.concatenate([[0], np.cumsum([d.shape[-1] for d in draws])[:-1]]).astype(np.int64)
+    start = starts_of([d.shape[-1] for d in draws])[:-1]
     whole = Scaled(np.zeros(len(secret)), np.zeros(len(secret), dtype=np.int64))
     batches = []
     for c, cut in cuts:

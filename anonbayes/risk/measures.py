@@ -274,9 +274,7 @@ LIMITS: dict[str, Measure] = {m.limit: m for m in MEASURES.values() if m.limit i
 
 
 def evaluate(
-    evaluation: Evaluation,
-    replicates: Replicates,
-    measures: Mapping[str, Measure] = MEASURES,
+    evaluation: Evaluation, replicates: Replicates, measures: Mapping[str, Measure] = MEASURES
 ) -> tuple[pd.Series, pd.Series]:
     """Every measure, and its error of simulation."""
     value = {name: float(measure.of(evaluation)) for name, measure in measures.items()}

@@ -30,8 +30,6 @@ from anonbayes.risk.people import read_truth
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["Downcoding", "downcoding"]
-
 MEASURES: Mapping[str, str] = {
     "acceptance": "share of the compatible cleartexts from which just this release is made",
     "kept": "cleartexts that it rests on",

@@ -56,10 +56,7 @@ class ReidentificationRisk:
 
 
 def reidentification_risk(
-    table: ReleasedTable,
-    *,
-    population: pd.DataFrame | None = None,
-    threshold: float = 0.2,
+    table: ReleasedTable, *, population: pd.DataFrame | None = None, threshold: float = 0.2
 ) -> ReidentificationRisk:
     """Prosecutor, journalist and marketer risk of a released table.
 

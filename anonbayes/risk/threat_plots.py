@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from anonbayes.arrays import Floats, Mask
 from anonbayes.errors import one_of
 from anonbayes.figures import (
     COLOURS,
@@ -23,9 +24,9 @@ from anonbayes.figures import (
 )
 from anonbayes.formats import number
 from anonbayes.risk.threats import weighted_skewness
-from anonbayes.tables.groups import tally
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from anonbayes.risk.assessment import RiskAssessment
@@ -323,18 +324,18 @@ def plot_reliability(
     return ax
 
 
-def _threatened(risk: RiskAssessment, under: str) -> tuple[Any, Any]:
+def _threatened(risk: RiskAssessment, under: str) -> tuple[pd.DataFrame, Floats]:
     """Threatened rows, and how many people each stands for; ties count in part, as in `GT_A`."""
     one_of("under", under, WHO)
     threatened = risk.rows[f"threatened_{under}"].to_numpy(float)
     return risk.rows[threatened > 0], (threatened * risk.people.to_numpy())[threatened > 0]
 
 
-def _title(weight: Any, under: str) -> str:
+def _title(weight: Floats, under: str) -> str:
     return f"{weight.sum():,.0f} secrets that the {WHO[under]} guesses right"
 
 
-def _sides(weight: Any, more: Any) -> tuple[tuple[Any, str, str, str], ...]:
+def _sides(weight: Floats, more: Mask) -> tuple[tuple[Mask, str, str, str], ...]:
     """Who is surer: whom it concerns, colour, mark, and words with numbers that add up."""
     surer = round(float(weight[more].sum()))
     others = round(float(weight.sum())) - surer
@@ -344,7 +345,7 @@ def _sides(weight: Any, more: Any) -> tuple[tuple[Any, str, str, str], ...]:
     )
 
 
-def _distinct(x: Any, y: Any, people: Any) -> tuple[Any, Any]:
+def _distinct(x: Floats, y: Floats, people: Floats) -> tuple[Floats, Floats]:
     """Distinct points and how many people each stands for."""
     points, which = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
-    return points, tally(which.ravel(), people, len(points))
+    return points, np.bincount(which.ravel(), people, len(points)).astype(np.float64)

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.inference.dirichlet import resolve_prior
-from anonbayes.inference.stacking import redraw
+from anonbayes.inference.stored import redraw
 from anonbayes.inference.weights import choose_evidence
 from anonbayes.scenario.assessment_keys import population_shares
 

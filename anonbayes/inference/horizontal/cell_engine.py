@@ -28,17 +28,6 @@ from anonbayes.inference.run import ChainState
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = [
-    "HiddenRows",
-    "HorizontalEngine",
-    "Record",
-    "cell_probabilities",
-    "draw_distributions",
-    "log_likelihood",
-    "sweeps",
-]
-
-
 # -------------------------------------------------------------------------------------------------
 # Numba kernels of the horizontal Gibbs sampler. Plain arrays in and out.
 #
@@ -73,13 +62,7 @@ class Record(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _allocate(
-    pi: Floats,
-    d: CellArrays,
-    cell: int,
-    s: int,
-    n: int,
-    counts: Floats,
-    rng: np.random.Generator,
+    pi: Floats, d: CellArrays, cell: int, s: int, n: int, counts: Floats, rng: np.random.Generator
 ) -> None:
     """Share n rows of one cell among its values: a multinomial by successive binomials."""
     a = d.attribute[cell]
@@ -441,13 +424,15 @@ class HorizontalEngine:
         *,
         collapse: bool = True,
         rows: npt.NDArray[np.int64] | None = None,
+        all_drawn: bool = True,
     ) -> None:
         self.table = table
         self.layout = HorizontalLayout.of(table, collapse=collapse)
         self.alpha = np.array(prior.alpha)
         self.beta = self.layout.flatten(prior.beta)
         self.urns = Urns.of(table, self.layout, self.beta)
-        self.latent_rows = LatentRows.of(self.layout, self.alpha, self.beta)
+        # Rows can be drawn without the distributions only where all of these are drawn after them.
+        self.latent_rows = LatentRows.of(self.layout, self.alpha, self.beta, wanted=all_drawn)
         self.rows = None if rows is None else HiddenRows.of(table, self.layout, rows)
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
@@ -462,23 +447,18 @@ class HorizontalEngine:
         pi = np.empty(layout.length)
         nothing = np.zeros_like(layout.arrays.own)
         draw_distributions(
-            self.beta,
-            np.zeros(layout.length),
-            nothing,
-            layout.arrays,
-            layout.n_secrets,
-            pi,
-            rng,
+            self.beta, np.zeros(layout.length), nothing, layout.arrays, layout.n_secrets, pi, rng
         )
         live = {"pi_secret": pi_secret[0], "pi": pi}
         if len(self.urns.attribute) or layout.is_latent:
-            self._sweep(live, 1, rng, first=True)
+            self.sweep(live, 1, rng, first=True)
         width = int(self.urns.entry_first[-1])
         return live | {"sum": np.zeros(width), "n": np.zeros(1), "blocks": np.zeros((0, width))}
 
-    def _sweep(
+    def sweep(
         self, live: Draws, n: int, rng: np.random.Generator, *, first: bool = False
     ) -> Record:
+        """Make n sweeps from the distributions in `live`, which are changed."""
         kept = Record.of(n, self.layout, self.urns)
         sweeps(
             n,
@@ -502,7 +482,7 @@ class HorizontalEngine:
         parts, left = [], n
         while left:
             most = left if tuning else min(left, BLOCK - int(live["n"][0]))
-            parts.append(self._sweep(live, most, state.generators[0]))
+            parts.append(self.sweep(live, most, state.generators[0]))
             left -= most
             if not tuning:
                 self._add(live, parts[-1], most)

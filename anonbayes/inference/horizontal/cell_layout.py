@@ -9,13 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.errors import ModelError
 from anonbayes.inference.horizontal.tree import CellTree
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = ["CellArrays", "HorizontalLayout"]
 
 
 class CellArrays(NamedTuple):
@@ -78,10 +76,10 @@ class HorizontalLayout:
         n_secrets = len(table.secret.domain)
         evidence = [c.evidence for c in table.columns.values()]
         sizes = np.array([len(e.domain) for e in evidence], dtype=np.int64)
-        first_cell = _offsets([len(e) for e in evidence])
+        first_cell = starts_of([len(e) for e in evidence])
         weights = [table.tally(c.codes, len(c.evidence)) for c in table.columns.values()]
         trees = [_tree(e, w if collapse else None) for e, w in zip(evidence, weights, strict=True)]
-        node_start = _offsets([tree.n_nodes for tree, _ in trees])
+        node_start = starts_of([tree.n_nodes for tree, _ in trees])
         cell_node = np.concatenate(
             [
                 np.where(nodes >= 0, nodes + first, -1)
@@ -107,9 +105,7 @@ class HorizontalLayout:
             )
             inside = cell_node[triplets[:, 0]] >= 0
             np.add.at(
-                own,
-                (triplets[inside, 1], cell_node[triplets[inside, 0]]),
-                triplets[inside, 2],
+                own, (triplets[inside, 1], cell_node[triplets[inside, 0]]), triplets[inside, 2]
             )
             crossing = triplets[~inside]
         else:
@@ -122,9 +118,9 @@ class HorizontalLayout:
             )
         arrays = CellArrays(
             sizes=sizes,
-            start=_offsets(sizes * n_secrets),
+            start=starts_of(sizes * n_secrets),
             attribute=np.repeat(np.arange(len(evidence)), np.diff(first_cell)),
-            pointer=_offsets(np.concatenate([e.sizes for e in evidence])),
+            pointer=starts_of(np.concatenate([e.sizes for e in evidence])),
             values=np.concatenate([e.matrix.indices for e in evidence]).astype(np.int64),
             likelihood=np.concatenate([e.matrix.data for e in evidence]),
             node_start=node_start,
@@ -140,7 +136,7 @@ class HorizontalLayout:
                     for (tree, _), first in zip(trees, node_start[:-1], strict=True)
                 ]
             ),
-            first_leaf=_offsets(sizes),
+            first_leaf=starts_of(sizes),
             cell_node=cell_node,
             own=own,
             crossing=crossing,
@@ -167,10 +163,6 @@ class HorizontalLayout:
             )
             for a, name in enumerate(self.names)
         }
-
-
-def _offsets(sizes: npt.ArrayLike) -> Ints:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _triplets(counts: npt.ArrayLike, first: int) -> Ints:

@@ -2,7 +2,7 @@
 
 If any two cells of an attribute are nested or disjoint, the posterior of its distribution given a
 sensitive value factorises over the tree of the cells: each node splits its probability among its
-children with an independent Dirichlet. Means, covariances and independent draws follow in closed
+children with an independent Dirichlet. Means and independent draws follow in closed
 form; no Markov chain is involved.
 
 All arrays here carry the sensitive value as an axis of size S.
@@ -21,8 +21,6 @@ from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.dirichlet import draw_trees
 from anonbayes.tables.evidence import Evidence
-
-__all__ = ["CellTree", "DirichletTree"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,63 +149,8 @@ class DirichletTree:
         """``E[pi(k)]``, shape ``(S, K)``."""
         return np.exp(self.node_log_mean[:, self.tree.leaf_node])
 
-    @cached_property
-    def node_log_square(self) -> Floats:
-        """``log E[pi(v)^2]`` of every node."""
-        out = np.zeros_like(self.weight)
-        m = self.weight[:, 1:]
-        total = self._total[:, self.tree.parent[1:]]
-        out[:, 1:] = np.log(m) + np.log1p(m) - np.log(total) - np.log1p(total)
-        return self.tree.accumulate_down(out)
-
-    @cached_property
-    def variance(self) -> Floats:
-        """``Var[pi(k)]``, shape ``(S, K)``."""
-        return np.exp(self.node_log_square[:, self.tree.leaf_node]) - self.mean**2
-
-    def covariance(self, s: int) -> Floats:
-        """Covariance matrix of ``pi_a|s`` for one sensitive value, shape ``(K, K)``.
-
-        Values whose paths part at node v share ``E[pi(v)^2]``, the cross moment ``m(u) m(u') / (M
-        (M + 1))`` of v's split, and the means of the paths below.
-        """
-        tree, leaf = self.tree, self.tree.leaf_node
-        size = len(leaf)
-        moment = np.zeros((size, size))
-        ancestor = np.full((int(tree.depth.max()) + 1, size), -1)
-        node = leaf.copy()
-        for k in range(size):
-            v = node[k]
-            while v >= 0:
-                ancestor[tree.depth[v], k] = v
-                v = tree.parent[v]
-        mean = np.exp(self.node_log_mean[s])
-        square = np.exp(self.node_log_square[s])
-        m, total = self.weight[s], self._total[s]
-        for d in range(len(ancestor) - 1):
-            above, below = ancestor[d], ancestor[d + 1]
-            inside = np.flatnonzero(below >= 0)
-            pairs = above[inside][:, None] == above[inside][None, :]
-            pairs &= below[inside][:, None] != below[inside][None, :]
-            rows, cols = (inside[i] for i in np.nonzero(pairs))
-            v, u, w = above[rows], below[rows], below[cols]
-            cross = square[v] * m[u] * m[w] / (total[v] * (total[v] + 1))
-            moment[rows, cols] = cross * mean[leaf[rows]] / mean[u] * mean[leaf[cols]] / mean[w]
-        moment[np.arange(size), np.arange(size)] = square[leaf]
-        return moment - np.outer(self.mean[s], self.mean[s])
-
-    def row_probabilities(self) -> Floats:
-        """``P(R_j = k | cell y, s) = E[pi(k) / pi(y)]`` for k in y, else 0; ``(cells, S, K)``.
-
-        The product over the path from y to k only (MODEL 1.3).
-        """
-        inside = (self.evidence.matrix.toarray() > 0)[:, None, :]
-        leaf = self.node_log_mean[None, :, self.tree.leaf_node]
-        cell = self.cell_log_mean.T[:, :, None]
-        return np.where(inside, np.exp(np.minimum(leaf - cell, 0.0)), 0.0)
-
     def entry_probabilities(self) -> Floats:
-        """Return the same for the entries of the evidence matrix only, shape ``(S, entries)``."""
+        """``P(R_j = k | cell y, s) = E[pi(k) / pi(y)]`` of the evidence's entries, by secret."""
         leaf = self.node_log_mean[:, self.tree.leaf_node[self.evidence.matrix.indices]]
         cell = np.repeat(self.cell_log_mean, self.evidence.sizes, axis=1)
         return np.exp(np.minimum(leaf - cell, 0.0))

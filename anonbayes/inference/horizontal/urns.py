@@ -22,13 +22,11 @@ import numpy as np
 from numba import njit
 from scipy.sparse.csgraph import connected_components
 
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, starts_of
 from anonbayes.inference.dirichlet import log_gamma_draw
 from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLayout, is_flat
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
-
-__all__ = ["SMALL", "Scratch", "Urns", "draw_urn", "listed_rows", "record_urn"]
 
 SMALL = 0.05
 """Weights below this make the plain sampler sticky; above it, that one tells more per second."""
@@ -103,21 +101,17 @@ class Urns(NamedTuple):
         return cls(
             attribute=np.array(chosen, dtype=np.int64),
             of_attribute=of_attribute.astype(np.int64),
-            first=_offsets(list(map(len, cells))),
+            first=starts_of(list(map(len, cells))),
             cells=joined.astype(np.int64),
             hard=np.array(hard, dtype=bool),
             rows=np.concatenate([np.zeros((0, n_secrets)), *rows]).astype(np.int64),
             fixed=fixed,
-            value_first=_offsets(sizes),
+            value_first=starts_of(sizes),
             value_pointer=np.concatenate(pointer).astype(np.int64),
             value_cells=np.concatenate([np.zeros(0), *inside]).astype(np.int64),
             entry=entry[chosen].astype(np.int64),
-            entry_first=_offsets(n_secrets * np.diff(entry)[chosen]),
+            entry_first=starts_of(n_secrets * np.diff(entry)[chosen]),
         )
-
-
-def _offsets(sizes: Ints | list[int]) -> Ints:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 class Scratch(NamedTuple):
@@ -485,7 +479,7 @@ def listed_rows(
         rows = counts[cells].astype(np.int64)
         total = _list(
             rows,
-            _offsets(evidence.sizes[cells]),
+            starts_of(evidence.sizes[cells]),
             matrix.indices[entries].astype(np.int64),
             np.log(matrix.data[entries]),
             weights + fixed,

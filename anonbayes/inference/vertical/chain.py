@@ -17,12 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, nearest, one_of
-from anonbayes.inference.dirichlet import (
-    Prior,
-    draw_log_simplexes,
-    draw_simplexes,
-    simplex_bounds,
-)
+from anonbayes.inference.dirichlet import Prior, draw_log_simplexes, draw_simplexes, simplex_bounds
 from anonbayes.inference.run import ChainState, Draws
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
 from anonbayes.inference.vertical.group_layout import Arrays, Shards, VerticalLayout, layout_of
@@ -103,10 +98,7 @@ def sweep_given_parameters(
         shards.sweep(redraw, rng)
     before = assignment.copy()
     tried, accepted = map(sum, zip(*shards.sweep(propose, rng), strict=True))
-    return {
-        "acceptance": accepted / max(tried, 1),
-        "moved": float(np.mean(before != assignment)),
-    }
+    return {"acceptance": accepted / max(tried, 1), "moved": float(np.mean(before != assignment))}
 
 
 class VerticalChain:

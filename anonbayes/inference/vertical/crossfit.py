@@ -39,15 +39,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
-from anonbayes.inference.vertical.group_layout import (
-    CellShape,
-    Threads,
-    VerticalLayout,
-    shard_cuts,
-)
+from anonbayes.inference.vertical.group_layout import CellShape, Threads, VerticalLayout, shard_cuts
 from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold, spread
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
@@ -472,10 +467,8 @@ def check_folds(n_groups: int, cells: CellShape, folds: int | None, rounds: int)
             "Weighted evidence needs at least one attribute besides the sensitive one."
         )
     for name, value, least in (("folds", folds, 2), ("rounds", rounds, 1)):
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ModelError(f"{name}={value!r} must be a whole number of at least {least}.")
+        if value is not None:
+            read_whole(name, value, least=least, error=ModelError)
     return default_folds(n_groups, cells.n_cells) if folds is None else min(folds, n_groups)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.errors import ModelError, TableError
 from anonbayes.tables.table import ReleasedTable
 
@@ -62,7 +62,7 @@ class CellShape:
     @cached_property
     def starts(self) -> Ints:
         """Where each attribute's block begins in the flat parameter array; the end comes last."""
-        return np.concatenate([[0], np.cumsum(self.n_secrets * self.sizes)])
+        return starts_of(self.n_secrets * self.sizes)
 
     @property
     def n_cells(self) -> int:
@@ -87,10 +87,7 @@ class CellShape:
         `beta` is a scalar or a flat array in the layout of the parameters.
         """
         spread = []
-        for name, value, length in (
-            ("alpha", alpha, self.n_secrets),
-            ("beta", beta, self.n_cells),
-        ):
+        for name, value, length in (("alpha", alpha, self.n_secrets), ("beta", beta, self.n_cells)):
             array = np.asarray(value, dtype=float)
             if array.ndim and array.shape != (length,):
                 raise ModelError(
@@ -219,7 +216,7 @@ class VerticalLayout(CellShape):
             starts=self.starts,
             secrets=self.secrets.astype(np.uint32),
             offsets=self.offsets,
-            links=np.concatenate([[0], np.cumsum(width[self.groups])]),
+            links=starts_of(width[self.groups]),
             ranks=ranks,
             repeats=width < self.group_sizes,
         )
@@ -291,13 +288,6 @@ class VerticalLayout(CellShape):
         """Number of (item, sensitive value of its group) pairs."""
         return int(self.arrays.links[-1])
 
-    def slot_item(self, data: NDArray, group: int) -> NDArray:
-        """``P(slot l gets item m)`` inside one group; slots of equal value are exchangeable."""
-        lo, hi = self.offsets[group], self.offsets[group + 1]
-        ranks = self.arrays.ranks[lo:hi]
-        shares = data[self.arrays.links[lo:hi][None, :] + ranks[:, None]]
-        return shares / np.bincount(ranks)[ranks][:, None]
-
 
 def layout_of(table: ReleasedTable) -> VerticalLayout:
     """Plain-array layout of a vertical table, as the samplers and step methods take it.
@@ -318,7 +308,7 @@ def layout_of(table: ReleasedTable) -> VerticalLayout:
     return VerticalLayout(
         items=np.stack([c.codes for c in table.columns.values()], axis=1),
         secrets=table.secret_codes,
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        offsets=starts_of(sizes),
         sizes=np.array([len(c.domain) for c in table.columns.values()]),
         n_secrets=len(table.secret.domain),
     )

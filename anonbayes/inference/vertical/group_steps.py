@@ -19,12 +19,13 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.compat.chain_step import ChainStep
-from anonbayes.errors import ModelError, nearest, one_of
+from anonbayes.errors import ModelError, one_of
 from anonbayes.inference.dirichlet import ASSIGNMENT, WEIGHT
 from anonbayes.inference.dirichlet_step import (
     DirichletStep,
     check_concentration,
     fixed_concentration,
+    named_variable,
 )
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK
 from anonbayes.inference.vertical.chain import (
@@ -344,8 +345,8 @@ def vertical_steps(
         table, layout = layout, layout_of(layout)
         if table.attributes and f"{WEIGHT}{table.attributes[0]}" in model:
             return _weighted_steps(table, layout, model, step, settings)
-        pi_secret = _named(f"pi_{table.sensitive}", model)
-        pi = [_named(f"pi_{name}", model) for name in table.attributes]
+        pi_secret = named_variable(f"pi_{table.sensitive}", model)
+        pi = [named_variable(f"pi_{name}", model) for name in table.attributes]
     else:
         pi_secret, pi = _secret_variable(layout, model), None
     pi = _parameter_variables(layout, pi, model)
@@ -370,8 +371,8 @@ def _weighted_steps(
     apart, lifts = crossfit.features(layout)
     step = "block" if step == "auto" else step
     one_of("step", step, tuple(k for k, s in BY_NAME.items() if issubclass(s, VerticalStep)))
-    weights = [_named(f"{WEIGHT}{name}", model) for name in table.attributes]
-    pi_secret = _named(f"pi_{table.sensitive}", model)
+    weights = [named_variable(f"{WEIGHT}{name}", model) for name in table.attributes]
+    pi_secret = named_variable(f"pi_{table.sensitive}", model)
     assignment = _assignment_variable(None, model)
     return [
         DirichletStep([pi_secret], counts=[layout.secret_counts], model=model),
@@ -432,17 +433,8 @@ def _assignment_variable(given: Any, model: Any) -> Any:
     if isinstance(given, list | tuple):
         (given,) = given
     if given is None:
-        given = _named(ASSIGNMENT, model)
+        given = named_variable(ASSIGNMENT, model)
     return given
-
-
-def _named(name: str, model: Any) -> Any:
-    if name not in model:
-        raise ModelError(
-            f"The model has no variable {name!r}, which the table needs. "
-            f"{nearest(name, model.named_vars)}"
-        )
-    return model[name]
 
 
 def _candidates(ndim: int, model: Any) -> list[Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.errors import TableError
 from anonbayes.inference.vertical.block import (
     MAX_BLOCK,
@@ -152,7 +152,7 @@ def _items(edition: Edition, people: Ints) -> tuple[Ints, Ints]:
     order = np.argsort(edition.person, kind="stable")
     codes = edition.person[order]
     start, stop = (np.searchsorted(codes, people, side=side) for side in ("left", "right"))
-    pointer = np.concatenate([[0], np.cumsum(stop - start)])
+    pointer = starts_of(stop - start)
     return pointer, order[np.arange(pointer[-1]) + np.repeat(start - pointer[:-1], stop - start)]
 
 
@@ -233,11 +233,10 @@ def _propagate(editions: Sequence[Edition], sides: list[LinkSide], matches: list
         pieces: list[_Match], of_one: Floats, to_one: Floats, of_two: Floats, to_two: Floats
     ) -> None:
         def work(i: int) -> None:
-            m = pieces[i]
+            one, two = sides[pieces[i].one], sides[pieces[i].two]
             match_people(
-                m.pointer_one, m.item_one, m.pointer_two, m.item_two, MOST_ALIKE, steps,
-                sides[m.one], of_one, to_one, sides[m.two], of_two, to_two, unused,
-            )  # fmt: skip
+                pieces[i], MOST_ALIKE, steps, one, of_one, to_one, two, of_two, to_two, unused
+            )
 
         threads.run(work, range(len(pieces)))
 
@@ -323,9 +322,8 @@ def average(
 
 @njit(cache=True, nogil=True)
 def match_people(
-    pointer_one: Ints, item_one: Ints, pointer_two: Ints, item_two: Ints, most_alike: int,
-    lattice: Lattice, one: LinkSide, told_one: Floats, to_one: Floats,
-    two: LinkSide, told_two: Floats, to_two: Floats, rng: np.random.Generator,
+    match: _Match, most_alike: int, lattice: Lattice, one: LinkSide, told_one: Floats,
+    to_one: Floats, two: LinkSide, told_two: Floats, to_two: Floats, rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Set what the counterparts of each item say, summed over who may be whom.
 
@@ -333,6 +331,8 @@ def match_people(
     ``W[i, j] = sum_s told_one(i, s) told_two(j, s)`` is the probability that they agree. Who is in
     one release only is matched with somebody of whom nothing is told.
     """
+    pointer_one, item_one = match.pointer_one, match.item_one
+    pointer_two, item_two = match.pointer_two, match.item_two
     widest = 1
     for p in range(len(pointer_one) - 1):
         n = max(pointer_one[p + 1] - pointer_one[p], pointer_two[p + 1] - pointer_two[p])

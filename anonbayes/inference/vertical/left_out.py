@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.cluster import Tasks
 from anonbayes.inference.vertical.block import (
     Lattice,
@@ -245,8 +245,8 @@ def _small(codes: Ints) -> Ints:
 
 def _unpack(shared: tuple[Any, ...], packed: Packed) -> Stretch:
     sizes, n_secrets, *rest = shared
-    offsets = np.concatenate([[0], np.cumsum(packed.sizes, dtype=np.int64)])
-    layout = VerticalLayout(packed.items, packed.secrets, offsets, sizes, n_secrets)
+    bounds = starts_of(packed.sizes)
+    layout = VerticalLayout(packed.items, packed.secrets, bounds, sizes, n_secrets)
     fold = packed.fold.astype(np.int64)
     return Stretch(layout.arrays, fold, packed.blocks, packed.shift, *rest)
 

@@ -17,17 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.cluster import Tasks, check_client
 from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
-from anonbayes.inference.vertical.crossfit import (
-    CANDIDATES,
-    ROUNDS,
-    Folds,
-    check_folds,
-    fit_folds,
-)
+from anonbayes.inference.vertical.crossfit import CANDIDATES, ROUNDS, Folds, check_folds, fit_folds
 from anonbayes.inference.vertical.group_layout import (
     CellShape,
     VerticalLayout,
@@ -288,7 +282,7 @@ def fit_parts(
         base = np.log((counts[-1] + 1.0) / (counts[-1].sum() + len(counts[-1])))
         block = min(MAX_BLOCK, max(s.widest for s in summaries))
         plan = _Plan(known, base, block, n_folds, seed)
-        before = np.concatenate([[0], np.cumsum(groups)])
+        before = starts_of(groups)
         held = [
             tasks.hold(f"groups {i}", _stretch, table, plan, i, int(before[i]))
             for i, table in enumerate(tables)

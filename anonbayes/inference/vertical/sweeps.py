@@ -27,7 +27,7 @@ import numpy as np
 from numba import njit
 from scipy.special import gammaln
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.inference.vertical.block import (
     TINY,
     Lattice,
@@ -326,7 +326,7 @@ def powers(layout: VerticalLayout, beta: Floats, power: float = 1.0) -> Powers:
     )
     length = np.zeros(len(kinds), dtype=np.int64)
     np.maximum.at(length, kind, reach + 1)
-    start = np.concatenate([[0], np.cumsum(length)])
+    start = starts_of(length)
     scale = float((beta + reach).max())
     if start[-1] > LARGEST_TABLE:
         empty = np.empty(0)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from anonbayes.arrays import Floats, Ints
+from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, SUB_BLOCK, lattice
 from anonbayes.inference.vertical.group_layout import Threads, VerticalLayout
@@ -125,10 +125,8 @@ class Ladder:
             raise ModelError(f"hottest={hottest} must lie in [0, 1).")
         counts = {"temperatures": temperatures, "most": most, "threads": threads}
         for name, value in counts.items():
-            if value is not None and not isinstance(value, int | np.integer):
-                raise ModelError(f"{name}={value!r} must be a whole number.")
-        if (temperatures is not None and temperatures < 2) or most < 2 or threads < 1:
-            raise ModelError("A ladder needs at least two temperatures and one thread.")
+            if value is not None:
+                read_whole(name, value, least=1 if name == "threads" else 2, error=ModelError)
         self.layout, self.block, self.sub_block = layout, block, sub_block
         self.threads = threads
         self.fixed_size = temperatures is not None
