@@ -590,7 +590,7 @@ def _latent(post: Any) -> Iterator[Check]:
     if least < 0.05 and table.n_rows > 12:
         yield Check(
             "latent secrets",
-            "caution",
+            "failed" if least <= 1e-3 else "caution",
             f"prior weights of {least:.2g} let secrets behind a channel move in crowds only, so "
             "that chains can agree in one of several modes",
             advice="Use prior weights (beta=) of at least 0.05, or compare several seeds.",

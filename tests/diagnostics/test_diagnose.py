@@ -431,7 +431,8 @@ def test_no_draws_are_no_diagnosis():
 
 
 @pytest.mark.parametrize(
-    ("beta", "rows", "status"), [(1.0, 14, None), (1e-3, 6, None), (1e-3, 14, "caution")]
+    ("beta", "rows", "status"),
+    [(1.0, 14, None), (1e-3, 6, None), (0.02, 14, "caution"), (1e-3, 14, "failed")],
 )
 def test_crowds_of_secrets_behind_a_channel_with_tiny_weights_are_not_trusted(beta, rows, status):
     """Few people's are held against enumeration in `test_small_weights`."""

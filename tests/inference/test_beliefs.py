@@ -255,9 +255,10 @@ def test_errors_of_averages_are_those_of_chains_that_disagree(between, low, high
     """
     rng = np.random.default_rng(3)
     places = between * rng.normal(size=(4, 1, 4000))
-    batches = (places + rng.normal(size=(4, 10, 4000))).reshape(40, 4000)
-    truth = np.sqrt(between**2 / 4 + 1 / 40)
+    away = 0.01 * (places + rng.normal(size=(4, 10, 4000))).reshape(40, 4000)
+    batches = np.stack([0.5 + away, 0.5 - away], axis=-1)  # beliefs in two secrets
+    truth = 0.01 * np.sqrt(between**2 / 4 + 1 / 40)
     stated = np.sqrt((standard_error(batches, 4) ** 2).mean())
     assert low < stated / truth < high
-    spread = batches.mean(axis=0).std()
+    spread = away.mean(axis=0).std()
     assert abs(spread / truth - 1) < 0.05
