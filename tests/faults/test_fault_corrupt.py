@@ -291,7 +291,7 @@ FRAME = pd.DataFrame(PEOPLE)
         (lambda good: b"", "is empty"),
         (lambda good: good[:30] + b"\xff" + good[31:], "not UTF-8 text"),
         (lambda good: np.random.default_rng(1).bytes(3000), "UTF-8|zero byte"),
-        (lambda good: b"PAR1" + bytes(200) + b"PAR1", "zero byte|no readable parquet"),
+        (lambda good: b"PAR1" + bytes(200) + b"PAR1", "zero byte|not a readable parquet"),
     ],
     ids=["truncated", "zeroed", "empty", "flipped", "random", "parquet"],
 )

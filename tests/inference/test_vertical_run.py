@@ -101,7 +101,7 @@ def test_choice_by_group_size():
         ({"alpha": [1.0, np.nan, 1.0]}, "alpha must be positive"),
         ({"block": 40}, "2 to 20"),
         ({"step": "tempered", "ladder": {"hottest": 1.5}}, "hottest=1.5"),
-        ({"step": "tempered", "ladder": {"temperatures": 1}}, "two temperatures"),
+        ({"step": "tempered", "ladder": {"temperatures": 1}}, "temperatures=1 must be"),
         ({"step": "tempered", "ladder": {"temperatures": [1.0, 0.5]}}, "must be a whole number"),
     ],
 )

@@ -100,8 +100,8 @@ COUNTED = ST.assign(n=[1, 1, 1])
         (QIT, ST, {"count": "n"}, "count column 'n'"),
         (QIT, COUNTED, {"count": "s"}, "multiplicities as well"),
         (QIT, COUNTED.assign(n=[1, 0, 1]), {"count": "n"}, "'n', row 1: .*whole number"),
-        (QIT, COUNTED.assign(n=[1, 1.5, 1]), {"count": "n"}, "1.5 is no whole"),
-        (QIT, COUNTED.assign(n=["1", "x", "1"]), {"count": "n"}, "'x' is no whole"),
+        (QIT, COUNTED.assign(n=[1, 1.5, 1]), {"count": "n"}, "1.5 is not a whole"),
+        (QIT, COUNTED.assign(n=["1", "x", "1"]), {"count": "n"}, "'x' is not a whole"),
         (QIT, COUNTED.assign(n=[1, 10**15, 1]), {"count": "n"}, "add up to 1,000,000,000,000,002"),
     ],
 )  # fmt: skip

@@ -108,7 +108,7 @@ def test_damaged_files(engine, tmp_path):
     ):
         bad = tmp_path / f"{name}.parquet"
         bad.write_bytes(content)
-        with pytest.raises(TableError, match=rf"{name}\.parquet' is no readable parquet file"):
+        with pytest.raises(TableError, match=rf"{name}\.parquet' is not a readable parquet file"):
             read([tmp_path / "a.parquet", bad], engine)
         bad.unlink()
 
