@@ -34,8 +34,8 @@ from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 # Largest number of values for which the quadratic expansion is written down, K x K numbers.
 MOST_VALUES = 3000
 
-# Largest number of values with a learnt prior; beyond, its weight is the square root of K.
-MOST_LEARNT = 20_000
+# Largest number of values with a learned prior; beyond, its weight is the square root of K.
+MOST_LEARNED = 20_000
 
 # Most draws, which are held in memory.
 MOST_DRAWS = 10_000_000
@@ -43,7 +43,7 @@ MOST_DRAWS = 10_000_000
 # Steps of a slice at most: 20 outwards, and halvings down to the last digit.
 MOST_STEPS = 200
 
-# The learnt weight of the prior lies between the first of these and the second times K.
+# The learned weight of the prior lies between the first of these and the second times K.
 LEAST_WEIGHT, MOST_WEIGHT = 0.5, 10.0
 
 
@@ -87,7 +87,7 @@ def sample(
     tune = read_whole("tune", tune, most=MOST_DRAWS, error=ModelError)
     if alpha is not None and prior_weight is not None:
         raise ModelError("Give alpha or prior_weight, not both.")
-    learnt = alpha is None and prior_weight is None and 1 < size <= MOST_LEARNT
+    learned = alpha is None and prior_weight is None and 1 < size <= MOST_LEARNED
     if alpha is None:
         weight = math.sqrt(size) if prior_weight is None else prior_weight
         if not (isinstance(weight, int | float) and 0 < weight < math.inf):
@@ -97,7 +97,7 @@ def sample(
     split = _split(likelihood)
     out, weights = np.empty((chains, draws, size)), np.empty((chains, draws))
     for chain, rng in enumerate(read_generator(seed, error=ModelError).spawn(chains)):
-        state = _Chain.start(likelihood, split, prior, learnt, rng)
+        state = _Chain.start(likelihood, split, prior, learned, rng)
         for draw in range(-tune, draws):
             # The first draws only look for where the expansion is good.
             exact = draw >= -(3 * tune) // 4
@@ -195,7 +195,7 @@ class _Chain:
     likelihood: MixtureLikelihood | MatrixLikelihood
     split: _Split | _Partition | None
     alpha: Floats
-    learnt: bool
+    learned: bool
     rng: np.random.Generator
     p: Floats
     log_p: Floats
@@ -208,13 +208,13 @@ class _Chain:
         likelihood: MixtureLikelihood | MatrixLikelihood,
         split: _Split | _Partition | None,
         prior: Floats,
-        learnt: bool,
+        learned: bool,
         rng: np.random.Generator,
     ) -> _Chain:
         size = likelihood.size
         p = dirichlet(prior + 1.0, rng)
         return cls(
-            likelihood, split, prior.copy(), learnt, rng, p, np.log(p), likelihood.log(p), 4 * size
+            likelihood, split, prior.copy(), learned, rng, p, np.log(p), likelihood.log(p), 4 * size
         )
 
     def move(self, *, exact: bool, adapt: bool) -> None:
@@ -234,7 +234,7 @@ class _Chain:
         before = self.p, self.log_p, self.alpha, self.value
         # There and back again, so that the way is as likely in either direction.
         self._sweep()
-        if self.learnt:
+        if self.learned:
             self._learn()
         self._sweep()
         if self.split.is_exact:
@@ -293,7 +293,7 @@ class _Chain:
 
     def _slice_weight(self, density: Callable[[float], float]) -> None:
         """Draw another weight of a learned prior, given the log-density of its logarithm."""
-        if not self.learnt:
+        if not self.learned:
             return
         size = len(self.p)
         low, high = math.log(LEAST_WEIGHT / size), math.log(MOST_WEIGHT)

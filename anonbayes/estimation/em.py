@@ -309,7 +309,7 @@ AROUND = 3
 # Standard deviations between a count and a share beyond which the one excludes the other.
 REACH = 9.0
 
-# A prior of their own is learnt from at least so many values.
+# A prior of their own is learned from at least so many values.
 ENOUGH = 20
 
 

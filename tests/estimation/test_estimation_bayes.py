@@ -57,7 +57,7 @@ def test_draws_agree_with_enumeration(channel):
 
 
 @pytest.mark.parametrize("name", ["RR", "RAPPOR", "tilted"])
-def test_the_learnt_prior_agrees_with_enumeration_over_its_weight(name):
+def test_the_learned_prior_agrees_with_enumeration_over_its_weight(name):
     """The weight is integrated out on a fine grid of its logarithm."""
     channel = {
         "RR": ab.RandomizedResponse(DOMAIN, 1.0),

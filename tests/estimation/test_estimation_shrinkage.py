@@ -153,7 +153,7 @@ def test_rare_kinds_share_a_prior_and_large_kinds_have_their_own():
     hit, miss = np.full(60, 0.5), np.repeat([0.2, 0.1], 30)
     counts = rng.binomial(1000, miss)
     both = shrink(counts, 1000, hit, miss)
-    # What is learnt from one kind does not reach the other, but through the sum.
+    # What is learned from one kind does not reach the other, but through the sum.
     other = counts.copy()
     other[30:] = rng.permutation(counts[30:])
     np.testing.assert_allclose(shrink(other, 1000, hit, miss)[:30], both[:30], rtol=1e-12)
