@@ -3,9 +3,9 @@
 A record has probability ``p(x) = sum_c w_c prod_a theta_ca(x_a)`` (MODEL 1.10): classes make
 attributes depend on each other, which products alone cannot. The weights are a truncated
 stick; ``theta_ca ~ Dir(kappa_a m_a)`` and ``m_a ~ Dir(gamma_a / L_a)``: classes borrow from the
-whole, the more the larger ``kappa_a``; how much, and the whole itself, are learned. Where the domain
-is not given, so is the number of values that the sample has missed, which stand together as one:
-the more values occur once, the more are missed.
+whole, the more the larger ``kappa_a``; how much, and the whole itself, are learned. Where the
+domain is not given, so is the number of values that the sample has missed, which stand together as
+one: the more values occur once, the more are missed.
 
 Numbers are halved again and again instead (a Pólya tree): each half of each range has such a prior,
 with a ``kappa`` for each depth. Classes may then differ in their ages without being ragged, as
