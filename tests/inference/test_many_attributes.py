@@ -90,8 +90,9 @@ def test_scaled_sums_and_ratios_against_logarithms():
 def test_errors_of_beliefs_see_chains_that_disagree():
     """Chains in different places: their means are what varies, not the batches within them."""
     means = np.array([0.1, 0.2, 0.8, 0.9])
-    batches = np.repeat(means, 5)[:, None]
+    first = np.repeat(means, 5)
+    batches = np.column_stack([first, 1.0 - first])  # beliefs in two secrets
     assert standard_error(batches, 4) == pytest.approx(means.std(ddof=1) / 2)
-    draws = np.random.default_rng(1).normal(size=(4000, 20, 1)).swapaxes(0, 1)
-    usual = np.median(standard_error(draws[:, :, 0], 4))
-    assert usual == pytest.approx(1 / np.sqrt(20), rel=0.2)  # and costs little where they agree
+    first = 0.5 + 0.01 * np.random.default_rng(1).normal(size=(20, 4000))
+    usual = np.median(standard_error(np.stack([first, 1.0 - first], axis=-1), 4))
+    assert usual == pytest.approx(0.01 / np.sqrt(20), rel=0.2)  # and costs little where they agree

@@ -21,7 +21,7 @@ def frames(draw):
         items = draw(st.lists(cells, min_size=n, max_size=n))
         return pd.Series(np.fromiter(items, dtype=object, count=n))
 
-    ages = st.one_of(st.integers(20, 39), st.sampled_from([*TREE.labels, ">=30", "21-33", "3*"]))
+    ages = st.one_of(st.integers(20, 39), st.sampled_from([*TREE, ">=30", "21-33", "3*"]))
     return pd.DataFrame(
         {
             "set": column(st.one_of(sets, st.just("*"), st.sampled_from(VALUES))),
