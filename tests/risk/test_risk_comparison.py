@@ -10,6 +10,7 @@ import pytest
 
 import anonbayes as ab
 from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.risk.measures import check_preset
 from anonbayes.risk.syntactic import privacy_models
 from anonbayes.risk.threat_plots import plot_relative_threat
 
@@ -317,3 +318,12 @@ def test_other_stakes_cannot_be_compared(risks):
     assert (
         len(ab.compare([one, post.assess(CLEAR, gain=np.diag(np.arange(1.0, n + 1)))]).table) == 2
     )
+
+
+@pytest.mark.parametrize(("name", "highest"), [("clinic_local", 0.25), ("clinic_anatomy", 1.0)])
+def test_presets_ask_for_the_chance_to_pick_a_row(name, highest):
+    """An Anatomy shows records in clear: groups of three do not make its highest risk a third."""
+    table = ab.datasets.load(name)
+    rows = table.to_frame()[list(table.attributes)].astype(str).value_counts()
+    assert highest == (1 / table.k if table.scheme == "horizontal" else 1 / rows.min())
+    assert check_preset(table, "group_of_5").found == pytest.approx(highest)
