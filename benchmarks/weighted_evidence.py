@@ -14,9 +14,9 @@ An outsider, scikit-learn's multinomial logistic regression, learns from the sam
 their values by the marginal) and predicts the same people; random worlds are the simplest rival.
 Columns: log loss (beliefs cut at 1e-4), ECE in ten bins, the difference to random worlds (attacker)
 or to the logistic regression (learner) with its standard error on the same people, and the CPU time
-of the fit and its draws over that of independent evidence, both with the settings that `fit` has by default. The
-people of the table are those that learners learned from; where there are others (Adult), who tell a
-good memory from a good prediction, they are scored, too.
+of the fit and its draws over that of independent evidence, both with the settings that `fit` has by
+default. The people of the table are those that learners learned from; where there are others
+(Adult), who tell a good memory from a good prediction, they are scored, too.
 """
 
 from __future__ import annotations
