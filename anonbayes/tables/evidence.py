@@ -499,12 +499,10 @@ def _with_ranges(
     if not grid:
         raise _unknown_domain(name, next(iter(ranges)))
     _log.warning(
-        "Column %r: no domain is given; its ranges are read as %d values from %s to %s. "
-        "Pass domains={%r: [...]} if there are others.",
+        "Column %r: no domain is given; its ranges are read as %s. "
+        "Pass domains={%r: [...]} if there are other values.",
         name,
-        len(grid),
-        grid[0],
-        grid[-1],
+        f"{len(grid)} values from {grid[0]} to {grid[-1]}" if len(grid) > 1 else f"{grid[0]} alone",
         name,
     )
     return sorted_values(list(dict.fromkeys([*grid, *values])))
