@@ -12,7 +12,9 @@ from tables import ALL, PRIOR, crossing, latent, nested
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.inference.dirichlet import Prior, resolve_prior
+from anonbayes.inference.horizontal.cell_engine import HorizontalEngine, Record, sweeps
 from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
+from anonbayes.inference.horizontal.urns import Scratch
 
 
 def mcse(post):
@@ -232,3 +234,24 @@ def _simulate(template, prior: Prior, rng):
             frame, "ill", domains=domains, channels={"ill": Response(secret_values, 0.75)}
         )
     return table, pi_nat
+
+
+def test_independent_draws_are_those_of_sweeps_that_have_nothing_else_to_draw():
+    table = ab.datasets.load("clinic_local")
+    engine = HorizontalEngine(table, resolve_prior(table))
+    d = engine.layout.arrays
+    found = []
+    for short in (True, False):
+        rng = np.random.default_rng(1)
+        live = engine.start([rng])
+        if short:
+            found.append(engine.sweep(live, 5, rng))
+            continue
+        kept = Record.of(5, engine.layout, engine.urns)
+        sweeps(
+            5, live["pi_secret"], live["pi"], engine.alpha, engine.beta, d, engine.urns,
+            engine.latent_rows, Scratch.of(engine.layout, engine.urns), kept, False, rng,
+        )  # fmt: skip
+        found.append(kept)
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)

@@ -64,6 +64,11 @@ class HorizontalLayout:
         return len(self.arrays.record_count) > 0
 
     @property
+    def is_exact(self) -> bool:
+        """Whether every cell is integrated out, so that only distributions are drawn."""
+        return not self.is_latent and len(self.arrays.crossing) == 0
+
+    @property
     def length(self) -> int:
         """Length of a flat vector of distributions."""
         return int(self.arrays.start[-1])
