@@ -168,8 +168,7 @@ def predictive_check(
     for t, pi in enumerate(stacked):
         for which, draw in enumerate((_complete, _predict)):
             draw(rows, pi, rng, classes)
-            for p, (a, b) in enumerate(pairs):
-                shared[which, t, p] = _information(classes[:, a], classes[:, b], given)
+            shared[which, t] = _information(classes, given, pairs)
     names = [(table.attributes[a], table.attributes[b]) for a, b in pairs]
     observed, predicted = shared.mean(axis=1)
     reached = (shared[1] >= shared[0] - 1e-12).sum(axis=0)
@@ -262,42 +261,42 @@ def _predict(rows: _Shown, pi: Floats, rng: np.random.Generator, out: Ints) -> N
     for s in range(len(pi)):
         for a in range(rows.codes.shape[1]):
             first, last = rows.value_start[a], rows.value_start[a + 1]
-            below[s, first:last] = np.cumsum(pi[s, first:last])
+            below[s, first] = pi[s, first]
+            for k in range(first + 1, last):
+                below[s, k] = below[s, k - 1] + pi[s, k]
     for j in range(len(rows.secret)):
         for a in range(rows.codes.shape[1]):
-            first, last = rows.value_start[a], rows.value_start[a + 1]
-            part = below[rows.secret[j], first:last]
-            k = np.searchsorted(part, rng.random() * part[-1], side="right")
-            out[j, a] = rows.class_of[first + min(k, last - first - 1)]
+            low, high = rows.value_start[a], rows.value_start[a + 1] - 1
+            part = below[rows.secret[j]]
+            level = rng.random() * part[high]
+            while low < high:  # the first value above the level
+                middle = (low + high) // 2
+                if part[middle] > level:
+                    high = middle
+                else:
+                    low = middle + 1
+            out[j, a] = rows.class_of[low]
 
 
-@njit(cache=True, nogil=True)
-def _information(one: Ints, two: Ints, given: Ints) -> float:
-    """Mutual information of two columns given a third, in nats per row."""
-    n_one, n_two, n_given = one.max() + 1, two.max() + 1, given.max() + 1
-    both = _repeats((given * n_one + one) * n_two + two, n_given * n_one * n_two)
-    left = _repeats(given * n_one + one, n_given * n_one)
-    right = _repeats(given * n_two + two, n_given * n_two)
-    return (both - left - right + _repeats(given, n_given)) / len(one)
+def _information(classes: Ints, given: Ints, pairs: list[tuple[int, int]]) -> list[float]:
+    """Mutual information of pairs of columns given the secret, in nats per row."""
+    n, columns = len(classes), np.ascontiguousarray(classes.T)
+    sizes = columns.max(axis=1) + 1
+    n_given = int(given.max()) + 1
+    alone = _repeats(given, n_given)
+    single = [given * k + column for k, column in zip(sizes, columns, strict=True)]
+    one = [_repeats(keys, n_given * k) for k, keys in zip(sizes, single, strict=True)]
+    both = [
+        _repeats(single[a] * sizes[b] + columns[b], n_given * sizes[a] * sizes[b]) for a, b in pairs
+    ]
+    return [(x - one[a] - one[b] + alone) / n for x, (a, b) in zip(both, pairs, strict=True)]
 
 
-@njit(cache=True, nogil=True)
 def _repeats(keys: Ints, size: int) -> float:
     """``sum c log c`` over the counts of equal keys, which lie below `size`."""
-    n, out = len(keys), 0.0
-    if size <= 8 * n:
-        counts = np.zeros(size, dtype=np.int64)
-        for key in keys:
-            counts[key] += 1
-        for c in counts:
-            if c > 1:
-                out += c * np.log(c)
-        return out
-    ordered = np.sort(keys)  # a table of all pairs would be mostly empty
-    first = 0
-    for j in range(1, n + 1):
-        if j == n or ordered[j] != ordered[first]:
-            if j - first > 1:
-                out += (j - first) * np.log(j - first)
-            first = j
-    return out
+    if size <= 8 * len(keys):
+        counts = np.bincount(keys)
+    else:  # a table of all pairs would be mostly empty
+        counts = np.unique(keys, return_counts=True)[1]
+    counts = counts[counts > 1]
+    return float(counts @ np.log(counts))
