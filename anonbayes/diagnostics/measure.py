@@ -12,8 +12,8 @@ import xarray as xr
 from scipy import special
 
 from anonbayes import compat
-from anonbayes.diagnostics.geweke import geweke
-from anonbayes.diagnostics.quantities import flat_labels, two_sided
+from anonbayes.diagnostics.geweke import geweke_array, windows
+from anonbayes.diagnostics.quantities import flat_labels
 from anonbayes.diagnostics.weiss import weiss
 from anonbayes.errors import AnonbayesError
 
@@ -206,13 +206,14 @@ def _measure_real(
     sound = finite & moves
     if n_draws >= 4 and sound.any():  # ArviZ needs as many draws
         frame = frame.join(_arviz_statistics(draws[..., sound], frame.index[sound]))
+    p_values = np.full((n_chains, len(names)), np.nan)
     if n_draws >= 40:  # below, Geweke's first tenth holds less than four draws
-        z = _flatten(geweke(dataset))[2]
-        frame["geweke_z"] = _largest(z)
-    else:
-        z = np.full((n_chains, len(names)), np.nan)
+        series = draws.transpose(0, 2, 1).reshape(-1, n_draws).astype(float)
+        compared = geweke_array(series, windows(n_draws, 0.1, 0.5, 1, "discard"))
+        frame["geweke_z"] = _largest(compared.z.reshape(p_values.shape))
+        p_values = compared.p_values.reshape(p_values.shape)
     means = pd.DataFrame(draws.mean(axis=1).T, index=frame.index)
-    return frame, Family(names, two_sided(z)), means
+    return frame, Family(names, p_values), means
 
 
 def _arviz_statistics(draws: np.ndarray, names: pd.Index) -> pd.DataFrame:

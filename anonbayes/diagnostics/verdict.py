@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,15 +57,16 @@ class Limits:
     r_hat_caution, r_hat_failed : float
         Largest R-hat; for categorical quantities the same share of variation between chains.
     disagreement : float
-        Probability, over all quantities, that good chains fail by an R-hat between the two, and,
-        over all chains, by a family of a `few` tests or less: twice the median of p-values is one
-        itself, however these depend on each other (Rüschendorf 1982).
+        Probability, over all quantities, that good chains fail by an R-hat between the two; and,
+        over all chains, that they fail by the tests of a family.
     ess_caution, ess_failed : float
         Smallest effective sample size per chain.
-    share_caution, share_failed : float
-        Share of p-values below `level`, for each family of tests; the second for each chain.
-    few : int
-        Tests of a chain up to which `share_failed` proves nothing: they may be one and the same.
+    share_settled : float
+        Share of a chain's p-values that may be below `level` where it looks settled by itself.
+    share_failed : float
+        Share of a chain's tests of a family that have to be small for it to fail. The p-value at
+        that place among them, over the share, is a p-value itself, however the tests depend on
+        each other (Rüschendorf 1982).
     rejected_caution : float
         Share of tests within chains that Benjamini-Hochberg may reject before caution is due:
         means of skewed quantities over short windows are not quite normal.
@@ -76,9 +78,8 @@ class Limits:
     r_hat_failed: float = 1.1
     ess_caution: float = 100.0
     ess_failed: float = 10.0
-    share_caution: float = 0.10
-    share_failed: float = 0.50
-    few: int = 20
+    share_settled: float = 0.20
+    share_failed: float = 0.25
     rejected_caution: float = 0.01
     level: float = 0.05
     disagreement: float = 0.01
@@ -187,11 +188,11 @@ def _family(p_values: np.ndarray, summary: TestSummary, limits: Limits, tolerate
         return "not assessed"
     tested = [p[~np.isnan(p)] for p in np.atleast_2d(p_values)]
     for p in filter(len, tested):  # a good chain does not make up for a bad one
-        alike = 2.0 * np.median(p) * len(tested) < limits.disagreement
-        if alike or (len(p) > limits.few and (p < limits.level).mean() > limits.share_failed):
+        place = math.ceil(limits.share_failed * len(p))
+        together = np.sort(p)[place - 1] * len(p) / place
+        if together * len(tested) < limits.disagreement:
             return "failed"
-    above = summary.share_below > limits.share_caution
-    return "caution" if above or summary.n_rejected / summary.n_tests > tolerated else "ok"
+    return "caution" if summary.n_rejected / summary.n_tests > tolerated else "ok"
 
 
 def _rows_differ(found: Measurements, limits: Limits, *, much: bool = False) -> pd.Series:
@@ -312,7 +313,7 @@ def settled_chains(found: Measurements, limits: Limits) -> list[int]:
     return [
         chain
         for chain in range(found.n_chains)
-        if shares and all(share[chain] <= 2 * limits.share_caution for share in shares)
+        if shares and all(share[chain] <= limits.share_settled for share in shares)
     ]
 
 

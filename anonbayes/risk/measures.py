@@ -151,6 +151,11 @@ class Measure:
         """Return the standard error as people read it."""
         return standard_error(error, of_share=self.kind == "share")
 
+    def range(self, people: float) -> tuple[float, float]:
+        """Return the smallest and the largest value that the measure can have."""
+        least = -np.inf if self.name in ("skewness", "log_loss_gain") else 0.0
+        return least, {"share": 1.0, "count": people}.get(self.kind, np.inf)
+
     def check_limit(self, limit: float) -> None:
         """Refuse a largest acceptable value that the measure could not be compared with."""
         read_number(str(self.limit), limit)

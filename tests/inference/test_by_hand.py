@@ -131,7 +131,7 @@ def test_a_run_is_continued_with_its_settings(tmp_path):
 
 def test_diagnostics_of_arrays():
     draws = np.vstack([np.ones(100), np.arange(100.0) % 7, np.full(100, np.nan)])
-    _, missing, constant = geweke_array(draws, [(slice(0, 10), slice(50, 100))])
+    _, _, missing, constant = geweke_array(draws, [(slice(0, 10), slice(50, 100))])
     assert missing.tolist() == [False, False, True]
     assert constant.tolist() == [True, False, False]
     halves = np.array([[0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0]])

@@ -182,7 +182,7 @@ def test_intervals_hold_the_belief_and_grow_with_doubt():
         ).all()
     risk = post.assess(people())
     wide = risk.intervals(draws=50)
-    assert (wide["lower"] <= wide["upper"]).all()
+    assert ((wide["lower"] <= wide["value"]) & (wide["value"] <= wide["upper"])).all()
     assert wide.loc["GT_A", "upper"] - wide.loc["GT_A", "lower"] < 0.3
     with pytest.raises(AnonbayesError, match="between 0 and 1"):
         post.intervals(some, probability=2.0)
