@@ -1,6 +1,8 @@
 """Other tools on the same releases and the same people: pycanon, anonymeter, ARX's tables.
 
 * pycanon reads k, l and t off a release, and so do we: the same numbers, and how long each takes.
+  It holds NumPy and pandas back, so it comes with an extra of its own, `peers`; without it its
+  lines say so.
 * anonymeter's inference attack guesses the secret of each person from the release; the attacker
   here states a belief. `right` is the share of right guesses. A guess is no belief, so anonymeter
   is given the best that anybody could make of it: its own share of right guesses as probability of
@@ -17,6 +19,7 @@ Seconds are those of the processor.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import tempfile
@@ -59,6 +62,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def syntactic(name: str, table: ab.ReleasedTable) -> None:
     """Print k, l, t by pycanon and by the release's own counts."""
+    if importlib.util.find_spec("pycanon") is None:
+        print(f"{name:28}pycanon not run: pip install 'anonbayes[peers]' on Python 3.11")
+        return
     from pycanon import anonymity
 
     frame, secret = table.to_frame().astype(str), table.sensitive

@@ -56,3 +56,10 @@ def test_names():
     check_names(["a", "b"], "here")
     with pytest.raises(TableError, match="3 is not text"):
         check_names(["a", 3], "here")
+
+
+@pytest.mark.parametrize("encoding", ["no such", None, 8, "utf-8\0"])
+def test_an_unknown_encoding(encoding, tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1;2\n")
+    with pytest.raises(TableError, match="encoding=.* is not known"):
+        read_csv_text(tmp_path / "t.csv", encoding=encoding)

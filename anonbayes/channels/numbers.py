@@ -663,8 +663,8 @@ class SquareWave(WindowChannel):
                 f"The mean of {len(numbers)} numbers that are not evenly spaced takes too long; "
                 f"use at most {MOST_BINS}, or bins of equal width."
             )
-        weights: Floats = np.linalg.lstsq(self.matrix(), numbers, rcond=None)[0]
-        return weights
+        weights = np.linalg.lstsq(self.matrix(), numbers, rcond=None)[0]
+        return np.asarray(weights, dtype=np.float64)
 
     def _telling(self, x: int, other: int) -> int:
         return x if x < other else x + 2 * self.b

@@ -176,7 +176,7 @@ class SecureSource:
 
     def random(self, size: int) -> npt.NDArray[np.float64]:
         """Uniform numbers in [0, 1), multiples of 2^-53."""
-        return (self.bits(size) >> np.uint64(11)) * 2.0**-53
+        return (self.bits(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, low: int, high: int, size: int) -> Ints:
         """Uniform integers ``low <= i < high``, without the bias of a plain remainder."""

@@ -55,6 +55,8 @@ def _digest(content: memoryview) -> bytes:
 SAMPLE_DIMS = ("chain", "draw")
 DIVISION_SLASH = "\u2215"
 REMAKE = "Take it from a backup, or make it again."
+OWN_FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
+"""Filters of HDF5 itself, and h5py's LZF; for any other it loads a library of that name."""
 
 
 def has_inference_data() -> bool:
@@ -242,6 +244,7 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], di
     check_seal(path)
     loaded: dict[str, xr.Dataset] = {}
     try:
+        _check_alone(path)
         stored = xr.open_groups(path, engine="h5netcdf")
         try:
             for name, dataset in stored.items():
@@ -249,10 +252,38 @@ def read_groups(path: str | os.PathLike[str]) -> tuple[dict[str, xr.Dataset], di
         finally:
             for dataset in stored.values():
                 dataset.close()
+    except FileError:
+        raise
     except Exception as error:  # what HDF5 and its readers say of damaged files is without bounds
         raise FileError(f"path={str(path)!r} is damaged ({_brief(error)}). {REMAKE}") from error
     root = loaded.pop("", xr.Dataset())
     return {name: with_slashes(d) for name, d in loaded.items()}, dict(root.attrs)
+
+
+def _check_alone(path: Path) -> None:
+    """Raise `FileError` if a file would have HDF5 read other files or load a plugin of filters.
+
+    Its links and data can lie in any file of the computer, whose content would pass as draws.
+    """
+    import h5py
+
+    def link_elsewhere(name: str, link: object) -> str | None:
+        return None if isinstance(link, h5py.HardLink) else name
+
+    def data_elsewhere(name: str, item: object) -> str | None:
+        if not isinstance(item, h5py.Dataset):
+            return None
+        made = item.id.get_create_plist()
+        filters = {made.get_filter(i)[0] for i in range(made.get_nfilters())}
+        return name if item.external or item.is_virtual or not filters <= OWN_FILTERS else None
+
+    with h5py.File(path, "r") as file:  # what a visitor returns ends the visit
+        name = file.visititems_links(link_elsewhere) or file.visititems(data_elsewhere)
+    if name is not None:
+        raise FileError(
+            f"path={str(path)!r}: {name!r} lies in another file, or needs a plugin to be read; "
+            "Posterior.to_netcdf writes neither, so it is not opened."
+        )
 
 
 def _brief(error: Exception) -> str:

@@ -94,9 +94,8 @@ def cell_shares(table: ReleasedTable) -> list[sparse.csr_array]:
     """``m(k) E_y(k) / m(y)`` of the cells of each attribute."""
     out = []
     for column in table.columns.values():
-        marginal = marginal_of(
-            column.evidence, table.tally(column.codes, len(column.evidence)) * 1.0
-        )
+        rows = table.tally(column.codes, len(column.evidence)).astype(np.float64)
+        marginal = marginal_of(column.evidence, rows)
         inside = column.evidence.matrix.multiply(marginal[None, :]).tocsr()
         out.append(sparse.csr_array(inside.multiply(1.0 / inside.sum(axis=1)[:, None])))
     return out

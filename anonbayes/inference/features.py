@@ -383,7 +383,7 @@ def covariance_of_means(scores: Floats, rows: Floats, group: Ints) -> Floats:
     """
     away = (scores - (scores @ rows / rows.sum())[:, None]) * rows
     by_group = np.stack([np.bincount(group, one) for one in away])
-    seen = np.count_nonzero(np.bincount(group, rows))
+    seen = int(np.count_nonzero(np.bincount(group, rows)))
     few = seen / max(seen - 1, 1)
     return np.asarray(few * by_group @ by_group.T / rows.sum() ** 2)
 

@@ -141,7 +141,7 @@ def _encoding(file: Path, encoding: str) -> str:
 def _codec(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-    except LookupError:
+    except (LookupError, TypeError, ValueError):  # unknown, no text, a text with a zero byte
         raise TableError(
             f"encoding={encoding!r} is not known; the usual ones are utf-8, latin-1 and cp1252."
         ) from None

@@ -23,6 +23,7 @@ from anonbayes.tables.cells import MISSING_POLICIES
 from anonbayes.tables.counting import count_partitions, count_with_dask, count_with_duckdb
 from anonbayes.tables.evidence import Column, Evidence, encode_column
 from anonbayes.tables.groups import (
+    checked_weights,
     derived_groups,
     distinct_rows,
     given_groups,
@@ -122,6 +123,7 @@ def horizontal_parts(
     check_frame(frame)
     numbers = None
     if isinstance(weights, np.ndarray):
+        checked_weights(weights, len(frame), "horizontal")
         numbers = weights
     elif weights is not None:
         check_column(frame, weights, "weights")

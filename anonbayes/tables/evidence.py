@@ -113,7 +113,7 @@ class Evidence:
         out.setflags(write=False)
         return out
 
-    def members(self, cell: int) -> npt.NDArray[np.int32]:
+    def members(self, cell: int | np.integer[Any]) -> npt.NDArray[np.int32]:
         """Codes of the values that are possible under a cell, ascending."""
         return self.matrix.indices[self.matrix.indptr[cell] : self.matrix.indptr[cell + 1]]
 

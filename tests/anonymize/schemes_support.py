@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import strategies as st
 
 import anonbayes as ab
@@ -70,17 +69,6 @@ def assert_private(table, k, l):  # noqa: E741
     groups = frame[~hidden].groupby(cells)[table.sensitive]
     assert groups.size().min() >= k
     assert groups.nunique().min() >= l
-
-
-def assert_private_by_pycanon(table, k, l):  # noqa: E741
-    """The same by another tool."""
-    anonymity = pytest.importorskip(
-        "pycanon.anonymity", reason="pycanon has no release for this NumPy"
-    )
-    frame = table.to_frame().astype(str)[table.group_codes >= 0].reset_index(drop=True)
-    cells = list(table.attributes)
-    assert anonymity.k_anonymity(frame, cells) >= k
-    assert anonymity.l_diversity(frame, cells, [table.sensitive]) >= l
 
 
 def read_back(table):

@@ -50,16 +50,6 @@ def test_reads_back_from_its_two_parts():
     assert back == table
 
 
-def test_l_by_pycanon():
-    anonymity = pytest.importorskip(
-        "pycanon.anonymity", reason="pycanon has no release for this NumPy"
-    )
-    df = random_frame(300, 5)
-    l = _largest_l(df)  # noqa: E741
-    _, secrets = anatomy(df, "ill", l, seed=1).to_frames()
-    assert anonymity.l_diversity(secrets, ["group"], ["ill"]) >= l
-
-
 def test_residue_assigned_reported_or_refused(caplog):
     df = pd.DataFrame({"x": range(7), "ill": list("aabbccd")}, index=list("tuvwxyz"))
     table, truth = anatomy(df, "ill", 2, seed=0, return_truth=True)

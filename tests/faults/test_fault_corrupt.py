@@ -51,6 +51,34 @@ def same(one, other):
     )
 
 
+@pytest.mark.parametrize("way", ["link", "external", "virtual", "soft", "filter"])
+def test_a_file_that_would_have_others_read_or_loaded_is_not_opened(way, whole, copy, tmp_path):
+    copy.write_bytes(whole.read_bytes()[: -compat.LENGTH])  # whoever writes it needs no seal
+    other = tmp_path / "private.h5"
+    with h5py.File(other, "w") as file:
+        file["numbers"] = np.arange(4)
+    with h5py.File(copy, "r+") as file:
+        group = file["posterior"]
+        if way == "link":
+            group["more"] = h5py.ExternalLink(str(other), "numbers")
+        elif way == "soft":
+            group["more"] = h5py.SoftLink("/released_table")
+        elif way == "external":
+            parts = [(str(other), 0, 16)]
+            group.create_dataset("more", shape=(16,), dtype="u1", external=parts)
+        elif way == "virtual":
+            layout = h5py.VirtualLayout(shape=(4,), dtype="i8")
+            layout[:] = h5py.VirtualSource(str(other), "numbers", shape=(4,))
+            group.create_virtual_dataset("more", layout)
+        else:
+            made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            made.set_chunk((4,))
+            made.set_filter(32015, h5py.h5z.FLAG_OPTIONAL)  # Zstandard, a plugin
+            space = h5py.h5s.create_simple((4,))
+            h5py.h5d.create(group.id, b"more", h5py.h5t.NATIVE_INT64, space, made)
+    refused(copy, "posterior/more' lies in another file, or needs a plugin")
+
+
 @pytest.mark.parametrize("share", [0.0001, 0.1, 0.5, 0.9, 0.998])
 def test_truncated(share, whole, copy):
     copy.write_bytes(whole.read_bytes()[: int(share * whole.stat().st_size)])

@@ -2,11 +2,12 @@
 
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from anonbayes import ReleasedTable, anonymize
-from anonbayes.errors import AnonbayesError, CellError
+from anonbayes import ReleasedTable, anonymize, read_arx
+from anonbayes.errors import AnonbayesError, CellError, TableError
 
 GOOD = pd.DataFrame({"x": ["a", "b", "a"], "y": [1, 2, 2], "s": ["u", "v", "u"]})
 
@@ -133,6 +134,19 @@ SIGNALLING = GOOD.assign(y=[Decimal("1.5"), Decimal("sNaN"), Decimal("1.5")])
 def test_signalling_nan(read):
     with pytest.raises(AnonbayesError, match="signalling NaN"):
         read()
+
+
+def test_weights_that_are_no_whole_numbers():
+    with pytest.raises(TableError, match="weights must be a whole number of at least 1"):
+        ReleasedTable.horizontal(GOOD, "s", weights=np.array(["a", "b", "c"]))
+
+
+@pytest.mark.parametrize("sep", ["§", "→", "😀"])
+def test_a_separator_of_several_bytes_is_read_alike_by_every_engine(sep, tmp_path):
+    file = tmp_path / "t.csv"
+    GOOD.to_csv(file, sep=sep, index=False)
+    tables = [read_arx(file, sensitive="s", sep=sep, engine=e) for e in ("pandas", "duckdb")]
+    assert tables[0] == tables[1]
 
 
 def test_whole_number_that_no_float_holds():

@@ -219,7 +219,7 @@ def _choose(
     if rng.integers(0, 3) == 0:
         size = n
         if n > 64 or rng.integers(0, 2) == 0:
-            size = min(2 ** rng.integers(0, 7), n)
+            size = min(int(2 ** rng.integers(0, 7)), n)
         for i in range(size):
             k = rng.integers(i, n)
             order[i], order[k] = order[k], order[i]

@@ -174,9 +174,9 @@ def draw_urn(
     for c in range(urns.first[u], urns.first[u + 1]):
         if rows[c] > 0:
             # A random place among those so far: all orders are equally likely.
-            i = rng.integers(0, n + 1)
-            work.order[n] = work.order[i]
-            work.order[i] = c
+            place = rng.integers(0, n + 1)
+            work.order[n] = work.order[place]
+            work.order[place] = c
             n += 1
     for j in range(n):
         c = work.order[j]
