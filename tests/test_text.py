@@ -61,5 +61,5 @@ def test_names():
 @pytest.mark.parametrize("encoding", ["no such", None, 8, "utf-8\0"])
 def test_an_unknown_encoding(encoding, tmp_path):
     (tmp_path / "t.csv").write_text("a;b\n1;2\n")
-    with pytest.raises(TableError, match="encoding=.* is not known"):
+    with pytest.raises(TableError, match=r"encoding=.* is not known"):
         read_csv_text(tmp_path / "t.csv", encoding=encoding)

@@ -37,6 +37,11 @@ ROW = "row"
 Other labels of a cleartext may be names of people."""
 
 
+def _how(sep: str) -> dict[str, Any]:
+    """How pandas reads a file: its parser in C knows separators of one byte only."""
+    return {**_AS_TEXT, "sep": sep, "engine": "c" if sep.isascii() else "python"}
+
+
 def read_csv_text(
     path: str | Path,
     *,
@@ -64,7 +69,7 @@ def read_csv_text(
     encoding = _encoding(file, encoding)
     sep = separator(file, sep, encoding=encoding)
     with _clear_errors(file, sep, encoding):
-        frame = pd.read_csv(file, sep=sep, encoding=_codec(encoding), **_AS_TEXT)
+        frame = pd.read_csv(file, encoding=_codec(encoding), **_how(sep))
     if (frame.iloc[:, -1] == "").any():  # pandas fills short lines with empty cells
         _check_lengths(file, sep, frame.shape[1], encoding)
     if not header:
@@ -256,7 +261,7 @@ def read_csv_parts(path: str | Path, *, sep: str = ";", rows: int) -> Iterator[p
     sep = separator(file, sep)
     with (
         _clear_errors(file, sep),
-        pd.read_csv(file, sep=sep, chunksize=rows, encoding=encoding, **_AS_TEXT) as parts,
+        pd.read_csv(file, chunksize=rows, encoding=encoding, **_how(sep)) as parts,
     ):
         for part in parts:
             if not checked and (part.iloc[:, -1] == "").any():
@@ -280,7 +285,7 @@ def read_csv_names(path: str | Path, *, sep: str = ";", encoding: str = UTF_8) -
     encoding = _encoding(file, encoding)
     sep = separator(file, sep, encoding=encoding)
     with _clear_errors(file, sep, encoding):
-        first = pd.read_csv(file, sep=sep, nrows=1, encoding=_codec(encoding), **_AS_TEXT)
+        first = pd.read_csv(file, nrows=1, encoding=_codec(encoding), **_how(sep))
     names: list[str] = first.iloc[0].tolist()
     check_names(names, str(file))
     return names
