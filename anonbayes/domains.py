@@ -30,6 +30,8 @@ EPOCH = datetime(1970, 1, 1)
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?")
 _GERMAN_DATE = re.compile(r"(\d{2})\.(\d{2})\.(\d{4})")
 _USUAL_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+_SMALL_NUMBER = re.compile(r"-?[1-9](?:\.[0-9]{1,15})?e-[0-9]{2}")
+"""How numbers below 0.0001 are written by Python, and so in our releases."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -460,7 +462,9 @@ def number_of(text: object) -> int | float | None:
 
     Codes such as ``"007"``, ``"1e3"``, ``"nan"`` or digits too many for a float stay texts.
     """
-    if not isinstance(text, str) or not _USUAL_NUMBER.fullmatch(text) or text == "-0":
+    if not isinstance(text, str) or text == "-0":
+        return None
+    if not (_USUAL_NUMBER.fullmatch(text) or _SMALL_NUMBER.fullmatch(text)):
         return None
     number: int | float = plain(float(text))
     return number

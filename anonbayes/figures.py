@@ -154,8 +154,10 @@ def _power(value: float) -> str:
 def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
     """Write names beside points, each where it hides no other name and no point."""
     import numpy as np
+    from matplotlib.figure import Figure
 
-    ax.figure.canvas.draw()
+    if isinstance(figure := ax.figure, Figure):
+        figure.draw_without_rendering()  # lays out; drawing on no screen does nothing
     points = ax.transData.transform(np.column_stack([x, np.nan_to_num(y)]))
     scale = ax.figure.dpi / 72
     room = ax.get_window_extent()

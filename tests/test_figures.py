@@ -118,6 +118,19 @@ def test_names_of_points_hide_neither_each_other_nor_the_frame():
     plt.close("all")
 
 
+def test_names_of_points_are_placed_without_a_screen():
+    """A figure of a report has no renderer until it is saved."""
+    with apart():
+        ax = make_axes(None, 5.6, 4.4)
+        x, y = np.array([78.2, 75.25, 74.98, 71.99]), np.array([1.5, 3.0, 3.17, 12.2])
+        ax.plot(x, y, "x")
+        ax.margins(0.2)
+        name_points(ax, x, y, ["k=40 l=3", "k=10 l=3", "k=10 l=1", "k=3 l=1"])
+        ax.figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in ax.texts]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
 @pytest.fixture(scope="module")
 def risk():
     post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)

@@ -467,7 +467,8 @@ def _print_answer(question: str, result: Result, files: list[Path]) -> None:
         show_comparison(result, title=question)
     elif is_terminal():
         show_figures(result.measures, title=question)
-    say(*result.text.splitlines(), *(limit.text for limit in result.limits))
+    said = result.text.splitlines()
+    say(*said, *(limit.text for limit in result.limits if limit.text not in said))
     say(*map(str, files))
 
 

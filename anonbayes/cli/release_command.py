@@ -33,14 +33,12 @@ from anonbayes.cli.shared import (
 )
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.files import write_files
-from anonbayes.scenario.choices import ENCODINGS, EVIDENCE, MISSING, SCHEMES, SEPARATORS
+from anonbayes.scenario.choices import ENCODINGS, EVIDENCE, GROUP, MISSING, SCHEMES, SEPARATORS
 
 if TYPE_CHECKING:
     from anonbayes.anonymize.recode import Recoding
     from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.tables.table import ReleasedTable
-
-GROUP = "group"
 
 
 @asks(

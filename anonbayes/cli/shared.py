@@ -15,7 +15,7 @@ from anonbayes.cli.options import Asked, parse_number
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.figures import apart
 from anonbayes.io.files import Writer, save_plot, write_frame
-from anonbayes.scenario.choices import ACTORS
+from anonbayes.scenario.choices import ACTORS, GROUP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[s
     if missing is not None:
         common["missing"] = missing
     return [
-        common | source.keys(given.get("hierarchies"), given.get("group", "group"))
+        common | source.keys(given.get("hierarchies"), given.get("group", GROUP))
         for source in map(ReleaseSource.of, asked.values["also"] or ())
     ]
 

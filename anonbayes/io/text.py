@@ -6,7 +6,7 @@ import codecs
 import csv
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ AUTO = "auto"
 """Separator that is looked for in the first line."""
 SEPARATORS = (";", ",", "\t", "|")
 UTF_8 = "utf-8"
-EXCEL, SPSS, STATA = (".xlsx", ".xls", ".ods"), (".sav", ".zsav"), (".dta",)
+SHEET_READERS = {".xlsx": "openpyxl", ".xls": "xlrd", ".ods": "odf"}
+"""Packages that read spreadsheets."""
+EXCEL, SPSS, STATA = tuple(SHEET_READERS), (".sav", ".zsav"), (".dta",)
 PARQUET = (".parquet", ".pq")
 # Every cell is text: nothing is guessed or dropped.
 _AS_TEXT: dict[str, Any] = {
@@ -166,8 +168,13 @@ def _read_binary(file: Path) -> pd.DataFrame:
     kind = file.suffix.lower()
     if not file.exists():
         raise TableError(f"There is no file {str(file)!r}.")
-    readers: dict[tuple[str, ...], tuple[Any, str, str]] = {
-        EXCEL: (pd.read_excel, "openpyxl", "An Excel file"),
+
+    # Excel's texts stay texts: 01067 is a code, NA may be a value.
+    def excel(sheet: Path) -> pd.DataFrame:
+        return pd.read_excel(sheet, dtype=object, keep_default_na=False, na_values=[""])
+
+    readers: dict[tuple[str, ...], tuple[Callable[..., pd.DataFrame], str, str]] = {
+        EXCEL: (excel, SHEET_READERS.get(kind, ""), "A spreadsheet"),
         SPSS: (pd.read_spss, "pyreadstat", "An SPSS file"),
         STATA: (pd.read_stata, "", "A Stata file"),
         PARQUET: (pd.read_parquet, "pyarrow", "A parquet file"),
@@ -179,8 +186,8 @@ def _read_binary(file: Path) -> pd.DataFrame:
         frame = read(file)
     except ImportError:
         raise TableError(
-            f"{what} ({str(file)!r}) is read with {package}: pip install {package}. Or save the "
-            "table as CSV (UTF-8)."
+            f"{what} ({str(file)!r}) is read with {package}: pip install "
+            f"{'odfpy' if package == 'odf' else package}. Or save the table as CSV (UTF-8)."
         ) from None
     except Exception as error:  # each reader has errors of its own
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
@@ -216,11 +223,11 @@ def pandas_frame(frame: Any) -> Any:
 
 
 def _column_text(column: pd.Series) -> pd.Series:
-    full = column.dropna()
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+    full = column.dropna().infer_objects()
+    if pd.api.types.is_datetime64_any_dtype(full.dtype):
         days = bool((full == full.dt.normalize()).all())
         texts = full.dt.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S")
-    elif pd.api.types.is_float_dtype(column.dtype) and bool((full % 1 == 0).all()):
+    elif pd.api.types.is_float_dtype(full.dtype) and bool((full % 1 == 0).all()):
         texts = full.astype("int64").astype(str)
     else:
         texts = full.map(str)

@@ -248,7 +248,7 @@ def comparison_report(
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             headline="No release keeps all limits."
             if chosen is None
-            else f"Publish {chosen.best}.",
+            else f"Recommended: {' or '.join([chosen.best, *chosen.ties])}",
             sentences=text.splitlines(),
             comparison=sections.comparison_table(compared, table, threat),
             picture=draw(

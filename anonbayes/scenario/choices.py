@@ -70,6 +70,8 @@ RULES = _words(
     posterior="a posterior quantile (ours)",
     counts="the counts themselves: the most that is allowed",
 )
+GROUP = "group"
+"""Column of groups in the Anatomies that are made here."""
 ACTORS: Mapping[str, dict[str, bool]] = {
     "stranger": {},
     "insider": {"group": True},

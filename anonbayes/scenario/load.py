@@ -89,7 +89,7 @@ def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
         said = "has no kind" if kind is None else f"has kind = {kind!r}"
         hint = f"Kinds: {', '.join(KINDS)}." if kind is None else nearest(kind, KINDS)
         raise ScenarioError(f"{file.name} {said}. {hint}")
-    settings = build(KINDS[kind], content, base=file.parent, source=file.name)
+    settings = build(KINDS[kind], _completed(content), base=file.parent, source=file.name)
     return Scenario(file, content, settings, _variants(file, content, KINDS[kind]))
 
 
@@ -154,6 +154,25 @@ def _assign(content: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(place, dict):
             raise ScenarioError(f"{name!r} cannot be set: {part!r} is not a table.")
     place[part] = value
+
+
+def _completed(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Content in which keys that only a sweep sets have the first value they get there."""
+    sweep = content.get("sweep")
+    completed = copy.deepcopy(dict(content))
+    for name, values in sweep.items() if isinstance(sweep, dict) else ():
+        if isinstance(values, list) and values and not _has(content, name):
+            _assign(completed, name, values[0])
+    return completed
+
+
+def _has(content: Mapping[str, Any], name: str) -> bool:
+    place: Any = content
+    for part in name.split("."):
+        if not isinstance(place, Mapping) or part not in place:
+            return False
+        place = place[part]
+    return True
 
 
 def _variants(file: Path, content: Mapping[str, Any], section: type) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFram
     missing = "error" if source.missing == "as_released" else source.missing
     names = [name for name in used if name in frame] or frame.columns.tolist()
     first = np.arange(len(frame), dtype=np.int64)
-    kept = _settled(Counted(frame[names], np.ones_like(first), first), str(file), missing)
+    kept = _settled(Counted(frame[names], np.ones_like(first), first), repr(str(file)), missing)
     whole = frame.iloc[kept.first].assign(**{name: kept.frame[name] for name in names})
     if len(whole) < len(frame):
         whole = whole.rename_axis(ROW)
@@ -285,7 +285,8 @@ def _settled(counted: Counted, where: str, missing: str) -> Counted:
         raise TableError(
             f"{where}: cells are empty, the first in column {bad[0]!r}, row {row} (the first is "
             f"0); empty cells by column: {counts}. Say what they mean with cleartext.missing: "
-            "'category' (a value of its own) or 'drop' (their rows are left out)."
+            "'category' (a value of its own), 'drop' (their rows are left out) or, where no "
+            "release is made, 'unknown' (any value; these people are not assessed)."
         )
     return counted
 

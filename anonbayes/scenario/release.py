@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anonbayes.channels.registry import MECHANISMS, OPTIONS, make_channel
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.scenario import choices
-from anonbayes.scenario.choices import DECIMAL, ENCODING, MISSING, NAMES, SEPARATOR
+from anonbayes.scenario.choices import DECIMAL, ENCODING, GROUP, MISSING, NAMES, SEPARATOR
 from anonbayes.scenario.keys import Directory, File, OneOrMore, Section, Several, key, word_of
 
 if TYPE_CHECKING:
@@ -317,7 +317,6 @@ def _read(release: Release, file: Path, known: Mapping[str, KnownValues]) -> Rel
 # -- made from the people in clear -----------------------------------------------------------------
 
 Trees = Mapping[str, "Hierarchy"] | None
-GROUP = "group"
 
 
 def _anonymized(

@@ -163,7 +163,7 @@ def _rows(settings: Assessment, variants: Iterable[Assessment]) -> People | None
         return None
     chosen = [(*one.quasi_identifiers, *one.sensitive) for one in asked]
     everything = any(one.scheme and not one.quasi_identifiers for one in asked)
-    used = () if everything else {name for names in chosen for name in names}
+    used = () if everything else dict.fromkeys(name for names in chosen for name in names)
     return read_people(settings.cleartext, used=used)
 
 
@@ -433,7 +433,9 @@ class PreparedAssessment:
             yield check_preset(self.table, asked.preset)
         if asked.max_belief is not None and "max_belief" in measures:
             yield Limit("max_belief", "max_belief", asked.max_belief, measures["max_belief"])
-        if asked.require_convergence or (asked.needs_convergence and not judged.passed):
+        limited = any(one.at_most for one in self.settings.attackers)
+        needed = asked.needs_convergence or (limited and asked.require_convergence is None)
+        if asked.require_convergence or (needed and not judged.passed):
             passed = float(judged.passed)
             yield Limit("require_convergence", "converged", 1.0, passed, least=True)
 
@@ -579,7 +581,7 @@ class AssessmentSweep:
             "no other is as good in threat and usefulness and clearly better in one."
         ]
         if chosen is None:
-            lines.append("None keeps all limits.")
+            lines.append("No release keeps all limits. The least threatening:")
         else:
             measure = MEASURES[self.settings.threats.measure]
             line: dict[Hashable, Any] = table.to_dict("index")[chosen.best]
@@ -597,9 +599,13 @@ class AssessmentSweep:
                 f"{share(line['GT_L'])} (from the cleartext {share(line['ideal'])}); loss "
                 f"{number(line['loss'])}."
             )
-            if chosen.ties:
-                ties = ", ".join(chosen.ties)
-                lines.append(f"As good, within the error of these numbers: {ties}.")
+        least = table.sort_values(self.settings.threats.measure, kind="stable").index[0]
+        named = str(least) if chosen is None else chosen.best
+        limits = all_limits(self.settings.limits, compared.assessments[named])
+        lines += [f"{named}: {limit.text}" for limit in limits]
+        if chosen is not None and chosen.ties:
+            ties = ", ".join(chosen.ties)
+            lines.append(f"As good, within the error of these numbers: {ties}.")
         lines += [f"{name}: {reason}" for name, reason in self.impossible.items()]
         return "\n".join(lines)
 

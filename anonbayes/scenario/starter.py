@@ -17,6 +17,7 @@ from anonbayes.domains import date_place, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_text
 from anonbayes.io.text import AUTO, has_decimal_commas, read_csv_text
+from anonbayes.scenario.choices import GROUP
 from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
 from anonbayes.tables.cells import is_pattern
@@ -27,6 +28,8 @@ from anonbayes.tables.cells import is_pattern
 NAME_LIKE = 0.9
 """Share of distinct values from which on a column of texts names people rather than traits."""
 SHOWN = 6
+FEWEST_GROUPS = 10
+"""Groups from which on a column of that name is one of an Anatomy, not of a treatment."""
 MANY = 20
 """Sensitive values from which on a remark is made, unless there are ten rows of each."""
 
@@ -67,15 +70,25 @@ def starter(
 
 
 def _refuse_release(frame: pd.DataFrame, file: Path) -> None:
-    """Notice a table that is a release already: cells that stand for several values."""
+    """Notice a table that is a release already: groups, or cells that stand for several values."""
+    advice = (
+        f"Assess it with: anonbayes assess {file} --sensitive COLUMN --cleartext FILE --out "
+        "results (anonbayes assess --help has the options for an Anatomy); init starts from the "
+        "table in clear."
+    )
+    groups = frame[GROUP].value_counts() if GROUP in frame else pd.Series(dtype=int)
+    if len(groups) >= FEWEST_GROUPS and groups.min() > 1:
+        raise TableError(
+            f"{str(file)!r} looks like a table of an Anatomy, not one in clear: column {GROUP!r} "
+            f"has {len(groups):,} groups of {groups.min()} rows or more. {advice}"
+        )
     for name in frame.columns:
         texts = frame[name].unique().tolist()
         wide = [t for t in texts if t == "*" or (is_pattern(t) and date_place(t) is None)]
         if wide and (wide != ["*"] or len(texts) > 1) and len(wide) >= max(1, len(texts) / 10):
             raise TableError(
                 f"{str(file)!r} looks like a released table, not one in clear: column {name!r} "
-                f"shows {wide[0]!r}. Assess it with: anonbayes assess {file} --sensitive COLUMN "
-                "--cleartext FILE --out results; init starts from the table in clear."
+                f"shows {wide[0]!r}. {advice}"
             )
 
 
@@ -141,10 +154,14 @@ def _lines(
 
 
 def _look(column: pd.Series) -> _Column:
-    texts = column.unique().tolist()
-    numbers = numbers_of([t for t in texts if t])
+    texts = [text for text in column.unique().tolist() if text]
+    numbers = numbers_of(texts)
     gaps = int((column == "").sum())
-    if numbers is not None and len(numbers) > 2:
+    dates = sorted((place, text) for text in texts if (place := date_place(text)) is not None)
+    if len(dates) == len(texts) > 2:
+        about = f"{len(texts):,} dates from {dates[0][1]} to {dates[-1][1]}"
+        people = False
+    elif numbers is not None and len(numbers) > 2:
         about = f"{len(numbers):,} numbers from {min(numbers):g} to {max(numbers):g}"
         whole = all(isinstance(number, int) for number in numbers)
         # Row numbers and the like: every row its own, without gaps.

@@ -164,7 +164,7 @@ def test_compare_limits_decide_the_exit_code(run_json, run, released):
     assert kept == {"two": False, "twelve": True}
     none = run_json(*both, "--max-threatened", "0.001", code=3)
     assert none["best"] is None and none["exceeded"]
-    assert "None keeps all limits." in run(*both, "--max-threatened", "0.001", code=3)
+    assert "No release keeps all limits." in run(*both, "--max-threatened", "0.001", code=3)
     costs = {line["release"]: line["RGT_A"] for line in found["releases"]}
     between = run_json(*both, "--max-cost", sum(costs.values()) / 2)
     assert between["best"] == min(costs, key=costs.get)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import anonbayes as ab
+from anonbayes.io.text import as_text, read_csv_text
 from anonbayes.scenario.load import prepare, request
 
 SCHEMES = {
@@ -105,6 +106,36 @@ def test_every_release_is_read_back_from_files_alone(run, tmp_path, scheme, miss
             assert (mine == other.evidence.sizes[other.codes]).all(), name
 
 
+@pytest.mark.parametrize("scheme", ["mondrian", "anatomy"])
+@pytest.mark.parametrize("kind", ["small", "negative", "german days", "moments", "bands", "odd"])
+def test_columns_of_any_type_are_read_back(run, tmp_path, kind, scheme):
+    """As an attribute and, by Mondrian, as the secret too."""
+    rng, n = np.random.default_rng(0), 60
+    moment = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 99999, n), unit="min")
+    column = {
+        "small": [f"{x:.9f}" for x in rng.random(n) * 1e-4],
+        "negative": [f"{x:.2f}" for x in rng.normal(0, 3, n)],
+        "german days": moment.strftime("%d.%m.%Y"),
+        "moments": moment.strftime("%Y-%m-%d %H:%M:%S"),
+        "bands": rng.choice(["0-9", "10-19", "20-29"], n),
+        "odd": rng.choice(["a b", "c;d", 'say "e"', "1 & 2", "1e3", "007"], n),
+    }[kind]
+    frame = pd.DataFrame({"x": column, "y": rng.integers(0, 5, n), "s": rng.choice([*"pqrt"], n)})
+    frame.to_csv(tmp_path / "c.csv", sep=";", index=False)
+    how = ["--l", "2", "--scheme", scheme, "--anatomy", "a.csv"]
+    if scheme == "mondrian":
+        run("anonymize", "c.csv", "--sensitive", "x", "--k", "3", "--out", "secret.csv")
+        ask = {"question": "?", "release.file": "secret.csv", "release.sensitive": ["x"]}
+        prepare(request("assessment", ask | {"cleartext.file": "c.csv"}, name="x"))
+        how = ["--k", "4"]
+    run("anonymize", "c.csv", "--sensitive", "s", "--out", "o.csv", *how)
+    more = {"sensitive_file": "a.csv", "group": "group"} if scheme == "anatomy" else {}
+    ask = {"question": "?", "release.file": "o.csv", "release.sensitive": ["s"]}
+    ask |= {f"release.{name}": value for name, value in more.items()}
+    again = prepare(request("assessment", ask | {"cleartext.file": "c.csv"}, name="x"))
+    assert again.truth.n_rows == n
+
+
 @pytest.mark.parametrize("kind", ["tab", "comma", "parquet", "stata", "spss", "german"])
 def test_tables_of_other_programs(run, tmp_path, kind):
     frame = hospital()
@@ -148,6 +179,50 @@ def test_excel_is_read_or_its_reader_is_named(refused, tmp_path):
         assert "people.xlsx" in refused("init", "people.xlsx")
 
 
+def test_texts_of_a_spreadsheet_stay_texts(run, tmp_path):
+    pytest.importorskip("openpyxl")
+    typed = hospital().astype({"Alter": int, "BMI": float})
+    typed["Aufnahme"] = pd.to_datetime(typed["Aufnahme"])
+    typed.loc[typed.index[::9], ["BMI", "Aufnahme"]] = None
+    typed.loc[typed.index[1], "Diagnose"] = "NA"
+    typed.to_excel(tmp_path / "people.xlsx", index=False)
+    read = read_csv_text(tmp_path / "people.xlsx")
+    plain = hospital()
+    plain.loc[::9, ["BMI", "Aufnahme"]] = ""
+    plain.loc[1, "Diagnose"] = "NA"
+    assert read.equals(plain)
+
+
+def test_cells_of_any_type_become_the_texts_of_a_file():
+    frame = pd.DataFrame(
+        {
+            "code": ["01067", None, "NA"],
+            "mixed": [7, "7a", 7.5],
+            "gaps": pd.Series([20.0, None, 30.0], dtype=object),
+            "day": pd.Series(
+                [pd.Timestamp("2023-05-01"), None, pd.Timestamp("2023-06-02")], dtype=object
+            ),
+        }
+    )
+    assert as_text(frame).to_dict("list") == {
+        "code": ["01067", "", "NA"],
+        "mixed": ["7", "7a", "7.5"],
+        "gaps": ["20", "", "30"],
+        "day": ["2023-05-01", "", "2023-06-02"],
+    }
+
+
+def test_a_frame_of_polars_is_one_of_pandas():
+    pl = pytest.importorskip("polars")
+    people = ab.datasets.load("table1")
+    frame = pl.from_pandas(people)
+    table = ab.anonymize.mondrian(frame, "Dis", 2)
+    assert table == ab.anonymize.mondrian(people, "Dis", 2)
+    assert table == ab.anonymize.mondrian(frame.lazy(), "Dis", 2)
+    post = ab.fit(table, seed=1, progressbar=False)
+    assert post.assess(frame).summary.equals(post.assess(people).summary)
+
+
 def test_what_is_dropped_is_said_and_only_used_columns_count(run, tmp_path, caplog):
     frame = with_gaps(hospital()).assign(Notiz="")
     frame.to_csv(tmp_path / "people.csv", sep=";", index=False)
@@ -173,6 +248,25 @@ def test_a_released_table_is_noticed_by_init(run, refused, tmp_path):
     hospital().to_csv(tmp_path / "people.csv", sep=";", index=False)
     run("anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "out.csv")
     assert "anonbayes assess" in refused("init", "out.csv")
+    run("anonymize", "people.csv", "--sensitive", "Diagnose", "--scheme", "anatomy", "--l", "2",
+        "--out", "qit.csv", "--anatomy", "st.csv")  # fmt: skip
+    for file in ("qit.csv", "st.csv"):
+        assert "table of an Anatomy" in refused("init", file)
+
+
+def test_init_counts_values_and_knows_dates(run, tmp_path):
+    with_gaps(hospital()).to_csv(tmp_path / "people.csv", sep=";", index=False)
+    run("init", "people.csv")
+    text = (tmp_path / "people.toml").read_text(encoding="utf-8")
+    assert re.search(r"2 values: (männlich, weiblich|weiblich, männlich); 8 EMPTY CELLS", text)
+    assert re.search(r"\d+ dates from 2023-01-\d\d to 2023-07-\d\d; 7 EMPTY CELLS", text)
+
+
+def test_an_identifier_is_refused_with_advice_that_the_command_has(refused, tmp_path):
+    people = hospital(120).assign(Nummer=[f"A{i}" for i in range(120)])
+    people.to_csv(tmp_path / "people.csv", sep=";", index=False)
+    said = refused("anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "o")
+    assert "'Nummer'" in said and "--drop" in said and "--domain" not in said
 
 
 def test_frames_of_other_libraries():

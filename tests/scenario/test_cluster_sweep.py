@@ -57,7 +57,7 @@ def test_a_cluster_finds_the_same(client, write, text):
 def test_limits_of_a_sweep_hold_on_a_cluster(client, write):
     text = SWEEP.replace("[sweep]", "[limits]\nmax_threatened = 0.01\n[sweep]")
     found = run(write(text), client=client)
-    assert found.exceeded and "None keeps all limits." in found.text
+    assert found.exceeded and "No release keeps all limits." in found.text
 
 
 def test_the_command_line_starts_workers_when_asked(tmp_path, write, client, monkeypatch):

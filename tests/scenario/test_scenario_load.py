@@ -110,3 +110,10 @@ def test_files_that_are_no_scenarios(tmp_path):
 def test_columns_that_spell_numbers_become_numbers():
     frame = with_numbers(pd.DataFrame({"age": ["30", "41"], "zip": ["04104", "1"]}))
     assert frame.to_dict("list") == {"age": [30, 41], "zip": ["04104", "1"]}
+
+
+def test_keys_that_only_a_sweep_sets_need_not_stand_twice(file):
+    text = TEXT.replace("k = 2", "")
+    assert text != TEXT
+    file.write_text(text + '[sweep]\n"release.k" = [2, 4]\n')
+    assert [v.release.k for v in load(file).variants.values()] == [2, 4]

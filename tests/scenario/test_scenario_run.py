@@ -78,7 +78,7 @@ def test_sweep_compares_and_notes_what_does_not_exist(write):
     assert not found.limits
     strict = run(write(text + '"release.k" = [2, 4]\n[limits]\nmax_threatened = 0.01\n'))
     assert strict.exceeded
-    assert "None keeps all limits." in strict.text
+    assert "No release keeps all limits." in strict.text
     with pytest.raises(AnonbayesError, match="sweep"):
         run(write(text + '"release.l" = [9]\n'))
 
