@@ -22,11 +22,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from scipy.linalg import block_diag
-from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.features import (
@@ -44,7 +41,11 @@ VARIANCES = (0.01, 0.03, 0.1, 0.3)
 MOST_PARAMETERS, MOST_NUMBERS = 1500, 20_000_000
 """Values (or cells) of all attributes, and records times secrets, beyond which nothing is done.
 Draws of more numbers are not made, either: corrections are then taken as known."""
-SEARCH = {"maxiter": 60, "ftol": 1e-7, "gtol": 1e-2}
+AT_ONCE = 4_000_000
+"""Numbers of folds that are worked on together."""
+STEPS, INNER, STEEP, ROUGHLY = 30, 60, 1e-2, 0.1
+"""Steps of Newton's method, and of conjugate gradients within each; slope, in units of standard
+deviations, below which a mode is found; share of the slope that a step may leave."""
 
 
 class Corrections(NamedTuple):
@@ -76,11 +77,16 @@ class Corrections(NamedTuple):
         steep, turn = np.linalg.eigh(np.diag(share) - np.outer(share, share))
         narrow = 1.0 / np.sqrt(1.0 + self.variance * np.outer(np.maximum(steep, 0.0), seen.stretch))
         # Along the eigenvectors of the secrets (rows) and of the cells; the rest is the prior's.
-        drawn = rng.standard_normal((*size, *whole.shape))
-        drawn += ((narrow - 1.0) * (drawn @ seen.spread.T)) @ seen.spread
-        drawn = whole + np.sqrt(self.variance) * (turn @ drawn)
+        turn *= np.sqrt(self.variance)
         ends = np.cumsum([values.shape[1] for values in self.values])[:-1]
-        return np.split(drawn, ends, axis=-1)
+        out = [np.empty((*size, *values.shape)) for values in self.values]
+        for at in np.ndindex(*size):  # one by one, so that a draw stays in the cache
+            drawn = rng.standard_normal(whole.shape)
+            drawn += ((narrow - 1.0) * (drawn @ seen.spread.T)) @ seen.spread
+            drawn = whole + turn @ drawn
+            for values, part in zip(out, np.split(drawn, ends, axis=-1), strict=True):
+                values[at] = part
+        return out
 
 
 class Fold(NamedTuple):
@@ -165,43 +171,81 @@ def learn_corrections(
     if ranks > MOST_PARAMETERS or len(rows) * size > MOST_NUMBERS:
         return None
     basis, spread, stretch = _directions(table)
-    cells = _indicators(codes, len(basis))
     common = np.exp(features.share - np.logaddexp.reduce(features.share))
-    rival = _Ridge(codes, secret, basis, stretch[:, None] * (common * (1.0 - common)))
-    nothing = np.zeros((len(stretch), size))
-    points = [nothing] * len(folds)
-    levels = [_level(features.share, eta, [fold.cell[c] for c in codes.T]) for fold in folds]
-    before = [_own_scores(level, secret) for level in levels]
-    best: tuple[float, float | None, Floats] = (0.0, variance, np.zeros(len(rows)))
-    before_it = -np.inf
-    for tried in VARIANCES if variance is None else ():
-        gain = np.zeros(len(rows))
-        for f, fold in enumerate(folds):
-            points[f] = rival.maximise(levels[f], rows - fold.held, tried, points[f])
-            after = _own_scores(levels[f] + cells @ (basis @ points[f]), secret)
-            gain += fold.held * (after - before[f])
-        if gain.sum() > best[0]:
-            best = (float(gain.sum()), tried, gain / rows)
-        if gain.sum() < before_it:  # beyond the best one, scores only fall
-            break
-        before_it = float(gain.sum())
-    total, chosen, gain = best
-    if chosen is None:
-        return None
+    curve = stretch[:, None] * (common * (1.0 - common))
+    gain = np.zeros(len(rows))
     if variance is None:
-        error = rows.sum() * np.sqrt(
-            covariance_of_means(gain[None], rows, cell_groups(codes))[0, 0]
-        )
-        if total <= error:
+        found = _search(features, codes, eta, folds, basis, curve)
+        if found is None:
             return None
-    variance = chosen
+        variance, gain = found
     level = _level(features.share, eta, [features.cell[c] for c in features.codes.T])
     step = features.share_step[secret] + features.step[features.codes, secret[:, None]] @ eta
     level[np.arange(len(level)), secret] += step
-    point = rival.maximise(level, rows, variance, nothing)
+    count = np.zeros_like(level)
+    count[np.arange(len(level)), secret] = rows
+    cells = _indicators(codes, len(basis))
+    ridge = _Ridge(cells, sparse.csr_array(cells.T), basis, curve[:, None], variance)
+    point = ridge.maximise(level[:, None], count[:, None], np.zeros((len(stretch), 1, size)))
     ends = np.cumsum([width for _, width in shapes])[:-1]
-    values = tuple(np.ascontiguousarray(c) for c in np.split(point.T @ spread, ends, axis=1))
-    return Corrections(values, variance, float(gain @ rows / rows.sum())), gain
+    values = np.split(point[:, 0].T @ spread, ends, axis=1)
+    mean = float(gain @ rows / rows.sum())
+    return Corrections(tuple(map(np.ascontiguousarray, values)), variance, mean), gain
+
+
+def _search(
+    features: Features,
+    codes: Ints,
+    eta: Floats,
+    folds: list[Fold],
+    basis: Floats,
+    curve: Floats,
+) -> tuple[float, Floats] | None:
+    """``tau^2`` with the best score of rows held out, and what each record gains by it.
+
+    Rows with the same cells have the same beliefs, so that only their number by secret counts.
+    """
+    size, rows, group = len(features.share), features.rows, cell_groups(codes)
+    first = np.unique(group, return_index=True)[1]
+    place = group * size + features.secret
+    cells = _indicators(codes[first], len(basis))
+    turned = sparse.csr_array(cells.T)
+
+    def by_group(of_records: Floats) -> Floats:
+        rows = np.bincount(place, of_records, minlength=len(first) * size)
+        return np.asarray(rows, dtype=float).reshape(-1, size)
+
+    total = by_group(rows)
+    at_once = int(np.clip(AT_ONCE // total.size, 1, max(len(folds), 1)))
+    parts = []
+    for start in range(0, len(folds), at_once):
+        some = folds[start : start + at_once]
+        level = np.stack(
+            [_level(features.share, eta, [f.cell[c] for c in codes[first].T]) for f in some], axis=1
+        )
+        held = np.stack([by_group(f.held) for f in some], axis=1)
+        parts.append((level, held, _log_beliefs(level)))
+    middle = sum(level.sum(axis=1, keepdims=True) for level, _, _ in parts) / max(len(folds), 1)
+    common = np.zeros((len(curve), 1, size))
+    points: list[Floats] = []
+    best, chosen, of_best, last = 0.0, None, np.zeros_like(total), -np.inf
+    for tried in VARIANCES if folds else ():
+        ridge = _Ridge(cells, turned, basis, curve[:, None], tried)
+        if not points:  # the folds' modes lie close to that of all rows
+            common = ridge.maximise(middle, total[:, None], common)
+            points = [np.repeat(common, held.shape[1], axis=1) for _, held, _ in parts]
+        gain = np.zeros_like(total)
+        for i, (level, held, before) in enumerate(parts):
+            points[i] = ridge.maximise(level, total[:, None] - held, points[i])
+            gain += (held * (_log_beliefs(level + ridge.tilt(points[i])) - before)).sum(axis=1)
+        if gain.sum() > best:
+            best, chosen, of_best = float(gain.sum()), tried, gain
+        if gain.sum() < last:  # beyond the best one, scores only fall
+            break
+        last = float(gain.sum())
+    each = (of_best / np.where(total > 0, total, 1.0)).ravel()[place]
+    error = rows.sum() * np.sqrt(covariance_of_means(each[None], rows, group)[0, 0])
+    return None if chosen is None or best <= error else (chosen, each)
 
 
 def _level(share: Floats, eta: Floats, logs: list[Floats]) -> Floats:
@@ -211,62 +255,74 @@ def _level(share: Floats, eta: Floats, logs: list[Floats]) -> Floats:
     )
 
 
-def _own_scores(level: Floats, secret: Ints) -> Floats:
-    """Log probability of each record's own secret."""
-    return np.asarray(level[np.arange(len(level)), secret] - logsumexp(level, axis=1))
+def _log_beliefs(level: Floats) -> Floats:
+    """Log probability of each secret."""
+    away = level - level.max(axis=-1, keepdims=True)
+    return np.asarray(away - np.log(np.exp(away).sum(axis=-1, keepdims=True)))
 
 
 class _Ridge(NamedTuple):
-    """Penalised logit of corrections beside a given level, in the eigenvectors of its curvature.
+    """Penalised logits of corrections beside given levels, for several folds at once.
 
-    With the records' shares in place of their beliefs, the curvature of the score is `curve` along
-    the columns of `basis`: in its units a few steps of L-BFGS are enough.
+    Arrays are ``(records or parameters, folds, S)``. With the records' shares in place of their
+    beliefs, the curvature of the score is `curve` along the columns of `basis`: in its units a few
+    conjugate gradients make a step of Newton's method.
     """
 
-    codes: Ints
-    secret: Ints
+    cells: sparse.csr_array
+    turned: sparse.csr_array
     basis: Floats
     curve: Floats
+    variance: float
 
-    def maximise(self, level: Floats, rows: Floats, variance: float, start: Floats) -> Floats:
+    def tilt(self, point: Floats) -> Floats:
+        """Corrections of the records."""
+        flat = self.cells @ (self.basis @ point.reshape(len(point), -1))
+        return flat.reshape(-1, *point.shape[1:])
+
+    def slope(self, pull: Floats) -> Floats:
+        """Transpose of `tilt`."""
+        flat = self.basis.T @ (self.turned @ pull.reshape(len(pull), -1))
+        return flat.reshape(-1, *pull.shape[1:])
+
+    def maximise(self, level: Floats, count: Floats, start: Floats) -> Floats:
         """Mode of the corrections along the columns of `basis`."""
-        unit = 1.0 / np.sqrt(self.curve + 1.0 / variance)
-        slope = np.empty((len(self.basis), level.shape[1]))
+        unit = 1.0 / (self.curve + 1.0 / self.variance)
+        rows = count.sum(axis=-1, keepdims=True)
+        point, step, value = start, np.zeros_like(start), np.full(start.shape[1], -np.inf)
+        for _ in range(STEPS):
+            while True:  # a step that overshoots is halved
+                ahead = point + step
+                logs = _log_beliefs(level + self.tilt(ahead))
+                new = (count * logs).sum(axis=(0, 2))
+                new -= 0.5 * (ahead**2).sum(axis=(0, 2)) / self.variance
+                worse = new < value - 1e-10 * np.abs(value)
+                if not worse.any():
+                    break
+                step = np.where(worse[:, None], step / 2, step)
+            point, value = ahead, new
+            belief = np.exp(logs)
+            slope = self.slope(count - rows * belief) - point / self.variance
+            if np.abs(np.sqrt(unit) * slope).max(initial=0.0) < STEEP:
+                break
+            step = self._newton(belief, rows, slope, unit)
+        return point
 
-        def loss(x: Floats) -> tuple[float, Floats]:
-            point = unit * x.reshape(unit.shape)
-            tilt = self.basis @ point
-            value = _score_slope(level, self.codes, self.secret, rows, tilt, slope)
-            value -= 0.5 * float((point**2).sum()) / variance
-            return -value, -(unit * (self.basis.T @ slope - point / variance)).ravel()
-
-        best = minimize(loss, (start / unit).ravel(), jac=True, method="L-BFGS-B", options=SEARCH)
-        return np.asarray(unit * best.x.reshape(unit.shape))
-
-
-@njit(cache=True, nogil=True)
-def _score_slope(level, codes, secret, rows, tilt, slope):  # type: ignore[no-untyped-def]
-    """Log score of all rows, and its slope by cell and secret."""
-    n_secrets = level.shape[1]
-    p = np.empty(n_secrets)
-    slope[:] = 0.0
-    value = 0.0
-    for r in range(len(rows)):
-        if rows[r] == 0.0:
-            continue
-        top = -np.inf
-        for s in range(n_secrets):
-            p[s] = level[r, s]
-            for a in range(codes.shape[1]):
-                p[s] += tilt[codes[r, a], s]
-            top = max(top, p[s])
-        own, total = p[secret[r]] - top, 0.0
-        for s in range(n_secrets):
-            p[s] = np.exp(p[s] - top)
-            total += p[s]
-        value += rows[r] * (own - np.log(total))
-        for s in range(n_secrets):
-            pull = rows[r] * ((1.0 if s == secret[r] else 0.0) - p[s] / total)
-            for a in range(codes.shape[1]):
-                slope[codes[r, a], s] += pull
-    return value
+    def _newton(self, belief: Floats, rows: Floats, slope: Floats, unit: Floats) -> Floats:
+        """Solve for Newton's step by conjugate gradients in the units of `curve`."""
+        step, left = np.zeros_like(slope), slope
+        along = ahead = unit * left
+        size = first = (left * ahead).sum(axis=(0, 2))
+        for _ in range(INNER):
+            tilt = self.tilt(along)
+            tilt -= (belief * tilt).sum(axis=-1, keepdims=True)
+            bent = self.slope(rows * belief * tilt) + along / self.variance
+            curved = (along * bent).sum(axis=(0, 2))
+            pace = (size / np.where(curved > 0, curved, 1.0))[:, None]
+            step, left = step + pace * along, left - pace * bent
+            ahead = unit * left
+            before, size = size, (left * ahead).sum(axis=(0, 2))
+            if (size <= ROUGHLY**2 * first).all():
+                break
+            along = ahead + (size / np.where(before > 0, before, 1.0))[:, None] * along
+        return step

@@ -6,7 +6,6 @@ taking one row out makes; and pooling, ``pi_a|s ~ Dir(kappa_a m_a)`` (MODEL 1.9)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -334,11 +333,10 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
     size = rows.shape[1]
     low, high = np.log(KAPPA_RANGE)
     if evidence.is_nested:
-        counts = sparse.csr_array(rows)
+        whole = DirichletTree(evidence, sparse.csr_array(rows), np.tile(marginal, (size, 1)))
 
         def loss(log_kappa: float) -> float:
-            beta = np.tile(np.exp(log_kappa) * marginal, (size, 1))
-            return -float(DirichletTree(evidence, counts, beta).log_evidence.sum())
+            return -float(whole.log_evidence(np.exp(log_kappa)).sum())
 
     else:
         share = rows / (evidence.matrix @ marginal[0])[:, None]
@@ -478,22 +476,27 @@ class Features(NamedTuple):
         seen = np.flatnonzero(rows)
         return self._replace(codes=(seen // width)[:, None], rows=rows[seen], secret=seen % width)
 
-    def without_folds(self, table: ReleasedTable, prior: Prior, folds: int) -> Iterator[Features]:
+    def without_folds(self, table: ReleasedTable, prior: Prior, folds: int) -> list[Features]:
         """The features that are left when one fold of the rows after the other is taken away.
 
         For nested cells and known secrets, where counts give features in closed form.
         """
         size = len(self.share)
-        for taken in random_folds(self.rows, folds, np.random.default_rng(0)).T:
-            left, logs, start = self.rows - taken, [], 0
-            for a, (name, column) in enumerate(table.columns.items()):
-                cells = len(column.evidence)
-                keys = (self.codes[:, a] - start) * size + self.secret
-                rows = np.bincount(keys, left, minlength=cells * size).astype(np.float64)
-                logs.append(cell_logs(column.evidence, rows.reshape(cells, size), prior.beta[name]))
-                start += cells
-            yield self._replace(
-                cell=np.concatenate([x.cell for x in logs]),
-                step=np.concatenate([x.step for x in logs]),
-                rows=left,
+        left = (self.rows[:, None] - random_folds(self.rows, folds, np.random.default_rng(0))).T
+        cells, steps, start = [], [], 0
+        for a, (name, column) in enumerate(table.columns.items()):
+            n_cells = len(column.evidence)
+            keys = (self.codes[:, a] - start) * size + self.secret
+            rows = [np.bincount(keys, one, minlength=n_cells * size) for one in left]
+            # A fold's secrets are, to the tree, so many secrets more.
+            logs = cell_logs(
+                column.evidence,
+                np.concatenate([one.reshape(n_cells, size) for one in rows], axis=1),
+                np.tile(prior.beta[name], (folds, 1)),
             )
+            cells.append(logs.cell.reshape(n_cells, folds, size))
+            steps.append(logs.step.reshape(n_cells, folds, size))
+            start += n_cells
+        cell, step = (np.concatenate(x).transpose(1, 0, 2).copy() for x in (cells, steps))
+        parts = zip(cell, step, left, strict=True)
+        return [self._replace(cell=c, step=d, rows=rows) for c, d, rows in parts]

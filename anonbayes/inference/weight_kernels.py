@@ -45,11 +45,13 @@ def _record(r, f, x, own):  # type: ignore[no-untyped-def]
 def _log_score(r, f, x, eta, p, w):  # type: ignore[no-untyped-def]
     """Log score of record r; its belief into `p`, and given its own report into `w`."""
     n_secrets = len(p)
-    top = -np.inf
     for s in range(n_secrets):
         p[s] = x[0, s]
-        for a in range(len(eta)):
+    for a in range(len(eta)):
+        for s in range(n_secrets):
             p[s] += eta[a] * x[a + 1, s]
+    top = -np.inf
+    for s in range(n_secrets):
         top = max(top, p[s])
     total = 0.0
     for s in range(n_secrets):
@@ -91,37 +93,44 @@ def derivatives(eta, f, gradient, fisher, observed):  # type: ignore[no-untyped-
     n_secrets, size = len(f.share), len(eta)
     x, own = np.empty((size + 1, n_secrets)), np.empty(n_secrets)
     p, w = np.empty(n_secrets), np.empty(n_secrets)
-    before, after = np.empty(size), np.empty(size)
+    g, away = np.empty(size), np.empty((n_secrets, size))
+    latent = len(f.likelihood) > 0
     value = 0.0
     gradient[:] = 0.0
     fisher[:] = 0.0
     observed[:] = 0.0
-    latent = len(f.likelihood) > 0
     for r in range(len(f.rows)):
         n = f.rows[r]
         _record(r, f, x, own)
         value += n * _log_score(r, f, x, eta, p, w)
+        _gradient(x, p, w, g)
         for a in range(size):
-            before[a] = 0.0
-            after[a] = 0.0
-            for s in range(n_secrets):
-                before[a] += p[s] * x[a + 1, s]
-                after[a] += w[s] * x[a + 1, s]
-            gradient[a] += n * (after[a] - before[a])
-        for a in range(size):
-            for b in range(a + 1):
-                spread, inside = 0.0, 0.0
-                for s in range(n_secrets):
-                    spread += p[s] * (x[a + 1, s] - before[a]) * (x[b + 1, s] - before[b])
-                    if latent:
-                        inside += w[s] * (x[a + 1, s] - after[a]) * (x[b + 1, s] - after[b])
-                fisher[a, b] += n * spread
-                observed[a, b] += n * (spread - inside)
+            gradient[a] += n * g[a]
+        _add_spread(n, p, x, away, fisher)
+        if latent:
+            _add_spread(-n, w, x, away, observed)
     for a in range(size):
         for b in range(a):
             fisher[b, a] = fisher[a, b]
             observed[b, a] = observed[a, b]
+    observed += fisher
     return value
+
+
+@njit(cache=True, nogil=True)
+def _add_spread(n, p, x, away, out):  # type: ignore[no-untyped-def]
+    """Add n times the covariance of the features under the belief p, below the diagonal."""
+    for a in range(len(out)):
+        mean = 0.0
+        for s in range(len(p)):
+            mean += p[s] * x[a + 1, s]
+        for s in range(len(p)):
+            away[s, a] = x[a + 1, s] - mean
+    for s in range(len(p)):
+        for a in range(len(out)):
+            here = n * p[s] * away[s, a]
+            for b in range(a + 1):
+                out[a, b] += here * away[s, b]
 
 
 @njit(cache=True, nogil=True)

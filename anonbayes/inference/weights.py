@@ -373,7 +373,8 @@ def fit_weights(
     whole = float(log_scores(eta, features) @ features.rows) / n
     telling = features.telling
     for a in np.flatnonzero(telling):
-        alone[a] = float(log_scores(np.eye(size)[a], features) @ features.rows) / n - score[0]
+        lone = features.alone(a)
+        alone[a] = float(log_scores(np.ones(1), lone) @ lone.rows) / n - score[0]
         if eta[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
             moved = eta - covariance[:, a] / covariance[a, a] * eta[a]
@@ -433,10 +434,6 @@ def _relative(
     belongs to the error.
     """
     size = len(eta)
-
-    def alone(one: Features) -> Floats:
-        return np.array([maximise(one.alone(a))[0][0] for a in range(size)])
-
     doubt = np.zeros(size)
     if lifts is not None:
         both = []
@@ -451,21 +448,75 @@ def _relative(
         weights, doubt = np.mean(both, axis=0), np.abs(both[0] - both[1]) / 2
         unit = np.where(weights > 0, eta / np.where(weights > 0, weights, 1.0), 1.0)
     else:
-        unit = alone(features)
+        unit = np.array([maximise(features.alone(a))[0][0] for a in range(size)])
     unit = np.maximum(unit, LEAST_UNIT)
     if not parts:
         return unit, np.full(size, np.nan)
     moved, free = [], eta > 0
     prior_part = unsettled(precision, SPREAD) / unit
-    for part in parts:
+    own = np.tile(unit, (len(parts), 1))
+    if lifts is None:
+        own = np.maximum([_alone(parts, a) for a in range(size)], LEAST_UNIT).T
+    for part, of_part in zip(parts, own, strict=True):
         gradient, observed = np.empty(size), np.empty((size, size))
         derivatives(eta, part, gradient, np.empty((size, size)), observed)
         step = np.zeros(size)
         curve = (observed + np.eye(size) / SPREAD**2)[np.ix_(free, free)]
         step[free] = np.linalg.solve(curve, (gradient - (eta - CENTRE) / SPREAD**2)[free])
-        own = unit if lifts is not None else np.maximum(alone(part), LEAST_UNIT)
-        moved.append((eta + step) / own)
+        moved.append((eta + step) / of_part)
     return unit, np.sqrt(fold_error(np.array(moved)) ** 2 + doubt**2 + prior_part**2)
+
+
+def _alone(parts: list[Features], a: int) -> Floats:
+    """What `maximise` gives for one attribute by itself, for features that differ by fold only.
+
+    Secrets are known. A row is judged by the sums over all other secrets, and its own without it.
+    """
+    one = parts[0]
+    n_secrets = len(one.share)
+    cells, code = np.unique(one.codes[:, a], return_inverse=True)
+    place, shape = code * n_secrets + one.secret, (len(cells), n_secrets)
+    rows = np.stack(
+        [np.bincount(place, f.rows, minlength=shape[0] * n_secrets).reshape(shape) for f in parts]
+    )
+    x = np.stack([f.cell[cells] for f in parts])
+    left = x + np.stack([f.step[cells] for f in parts])
+
+    def look(eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Value, slope and curvature of each fold's score."""
+        weight = eta[:, None, None]
+        level, own = one.share + weight * x, one.share + one.share_step + weight * left
+        top = level.max(axis=-1, keepdims=True)
+        level, mine = np.exp(level - top), np.exp(own - top)
+        sums = []
+        for power in range(3):
+            each = level * x**power
+            sums.append(each.sum(axis=-1, keepdims=True) - each + mine * left**power)
+        total = np.maximum(sums[0], np.finfo(float).tiny)
+        mean, square = sums[1] / total, sums[2] / total
+        away = (eta - CENTRE) / SPREAD**2
+        value = (rows * (own - top - np.log(total))).sum(axis=(1, 2))
+        return (
+            value - 0.5 * away * (eta - CENTRE),
+            (rows * (left - mean)).sum(axis=(1, 2)) - away,
+            (rows * (square - mean**2)).sum(axis=(1, 2)) + SPREAD**-2,
+        )
+
+    eta = np.full(len(parts), CENTRE)
+    value, slope, bend = look(eta)
+    for _ in range(STEPS):
+        pace = np.ones(len(parts))
+        if np.abs(np.maximum(eta + slope / bend, 0.0) - eta).max() < 1e-8:
+            break
+        while True:
+            new = np.maximum(eta + pace * slope / bend, 0.0)
+            found = look(new)
+            worse = found[0] < value - 1e-12 * np.abs(value)
+            if not worse.any() or pace.min() < 1e-6:
+                break
+            pace = np.where(worse, pace / 2, pace)
+        eta, (value, slope, bend) = new, found
+    return eta
 
 
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:

@@ -59,7 +59,7 @@ def test_corrections_are_the_mode_of_a_penalised_logit(table: ab.ReleasedTable) 
     pull = np.eye(4)[features.secret] - np.exp(level - logsumexp(level, axis=1, keepdims=True))
     for share, c in zip(spread, values, strict=True):
         slope = (pull * features.rows[:, None]).T @ share - c / variance
-        assert np.abs(slope).max() < 0.3  # rows, of 3000; L-BFGS stops at about 0.1
+        assert np.abs(slope).max() < 0.3  # rows, of 3000; the search stops at about 0.1
 
 
 def test_single_values_are_corrected_where_one_weight_is_not_enough(

@@ -335,9 +335,9 @@ def test_pooling_takes_the_marginal_likelihood_on_trees():
         marginal = beta[name][0] / kappa[a]
         assert marginal.sum() == pytest.approx(1.0)
         at = [
-            DirichletTree(
-                column.evidence, table.counts[name], np.tile(k * marginal, (3, 1))
-            ).log_evidence.sum()
+            DirichletTree(column.evidence, table.counts[name], np.tile(k * marginal, (3, 1)))
+            .log_evidence()
+            .sum()
             for k in (kappa[a] / 2, kappa[a], 2 * kappa[a])
         ]
         assert at[1] >= max(at[0], at[2]) - 1e-9

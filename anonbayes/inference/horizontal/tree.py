@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy import sparse
@@ -34,7 +35,13 @@ class CellTree:
 
     @classmethod
     def of(cls, evidence: Evidence) -> CellTree:
-        """Build the tree, or name two cells that overlap."""
+        """Tree of the cells, built once; an error that names two cells that overlap."""
+        if evidence not in _KNOWN:
+            _KNOWN[evidence] = cls._built(evidence)
+        return _KNOWN[evidence]
+
+    @classmethod
+    def _built(cls, evidence: Evidence) -> CellTree:
         if not evidence.is_nested:
             raise ModelError(not_nested_message(evidence))
         size = len(evidence.domain)
@@ -88,6 +95,9 @@ class CellTree:
         for layer in self.layers:
             total[..., layer] += total[..., self.parent[layer]]
         return total
+
+
+_KNOWN: WeakKeyDictionary[Evidence, CellTree] = WeakKeyDictionary()
 
 
 def add_at(total: Floats, where: Ints, values: Floats) -> None:
@@ -167,15 +177,27 @@ class DirichletTree:
         return out
 
     @cached_property
-    def log_evidence(self) -> Floats:
-        """Log marginal likelihood of the released cells per sensitive value, shape ``(S,)``.
+    def _splits(self) -> tuple[Floats, Floats, Floats, Ints]:
+        """Prior weight, rows, sign and secret of all nodes and all sums of children with rows.
 
-        Each split adds its normalising constant under the posterior over that under the prior.
+        Without rows, posterior and prior cancel in the marginal likelihood.
         """
         inner = np.unique(self.tree.parent[1:])
-        out = np.zeros(len(self.weight))
-        for weight, sign in ((self.weight, 1.0), (self.prior_weight, -1.0)):
-            total = self.tree.sum_children(weight)
-            out += sign * gammaln(weight[:, 1:]).sum(axis=1)
-            out -= sign * gammaln(total[:, inner]).sum(axis=1)
-        return out
+        before, after = (
+            np.concatenate([weight[:, 1:], self.tree.sum_children(weight)[:, inner]], axis=1)
+            for weight in (self.prior_weight, self.weight)
+        )
+        secret, place = np.nonzero(after > before)
+        sign = np.where(place < self.tree.n_nodes - 1, 1.0, -1.0)
+        prior = before[secret, place]
+        return prior, after[secret, place] - prior, sign, secret
+
+    def log_evidence(self, factor: float = 1.0) -> Floats:
+        """Log marginal likelihood of the released cells per sensitive value, shape ``(S,)``.
+
+        Each split adds its normalising constant under the posterior over that under the prior,
+        whose weights are multiplied by the factor.
+        """
+        prior, rows, sign, secret = self._splits
+        each = sign * (gammaln(factor * prior + rows) - gammaln(factor * prior))
+        return np.asarray(np.bincount(secret, each, minlength=len(self.weight)), dtype=float)
