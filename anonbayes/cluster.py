@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,7 +71,10 @@ def slots(client: Any) -> int:
 
 @contextlib.contextmanager
 def local_client(workers: int) -> Iterator[Any]:
-    """Start worker processes on this machine, one task each, reachable only from here."""
+    """Start worker processes on this machine, one task each, reachable only from here.
+
+    What they put aside when memory is short goes to a folder that only the user may enter.
+    """
     if isinstance(workers, bool) or workers < 1:
         raise ClusterError(f"workers={workers!r} must be a whole number of at least 1.")
     try:
@@ -80,8 +84,10 @@ def local_client(workers: int) -> Iterator[Any]:
             "Several workers need Dask; install it with: pip install 'anonbayes[big]'."
         ) from None
     with (
+        tempfile.TemporaryDirectory(prefix="anonbayes-", ignore_cleanup_errors=True) as folder,
         LocalCluster(
             n_workers=workers,
+            local_directory=folder,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from multiprocessing import forkserver
 from typing import Any
@@ -27,7 +27,8 @@ import numpy as np
 import pandas as pd
 
 import anonbayes as ab
-from anonbayes.cluster import Tasks, local_client
+from anonbayes import cluster
+from anonbayes.cluster import Tasks
 from anonbayes.errors import AnonbayesError
 from anonbayes.inference import run as running
 
@@ -78,9 +79,9 @@ class Killer(threading.Thread):
     faster than that sees no work at all, let alone all of its moments.
     """
 
-    def __init__(self, client: Any, kills: int, seed: int) -> None:
+    def __init__(self, kills: int, seed: int) -> None:
         super().__init__(daemon=True)
-        self.workers = client.cluster.scheduler.workers
+        self.workers: dict[str, Any] = {}  # of the cluster that works now
         self.wanted, self.done = kills, 0
         self.rng, self.over, self.ended = random.Random(seed), threading.Event(), threading.Event()
 
@@ -90,7 +91,7 @@ class Killer(threading.Thread):
                 self.ended.clear()
                 self.ended.wait(20)
             self.over.wait(self.rng.choice([0.0, self.rng.uniform(0, 0.1), self.rng.random()]))
-            # One that is still starting would take its nanny along: Dask gives it up for good.
+            # One that is still starting takes its nanny along: Dask gives it up for good.
             pids = [worker.pid for worker in list(self.workers.values())]
             if pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -99,7 +100,10 @@ class Killer(threading.Thread):
 
 
 def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str], int]:
-    """Work until so many workers have died; count how the pieces of work ended."""
+    """Work until so many workers have died; count how the pieces of work ended.
+
+    Where Dask has given up all workers of a cluster, another cluster takes over.
+    """
     import dask
     import distributed  # noqa: F401  its settings must be there before one of them is changed
 
@@ -109,7 +113,24 @@ def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str]
     todo = works()
     expected = {name: work(None) for name, work in todo.items()}
     counts: Counter[str] = Counter()
-    end = time.monotonic() + seconds
+    killer, collect = Killer(kills, seed), Tasks.collect
+
+    def tell(self: Tasks) -> tuple[str, Any]:
+        ended = collect(self)
+        killer.ended.set()
+        return ended
+
+    def outcome(name: str, client: Any) -> str:
+        try:
+            same = np.array_equal(todo[name](client), expected[name])
+            return "result" if same else f"other numbers in {name}"
+        except AnonbayesError:
+            return "our error"
+        except Exception as error:
+            return f"foreign {type(error).__name__} in {name}: {error}"[:200]
+
+    alarm = threading.Timer(seconds, killer.over.set)  # work that is under way may end then
+    alarm.daemon = True
     with (
         dask.config.set(
             {
@@ -117,34 +138,22 @@ def run(kills: int, seed: int, *, seconds: float = 1500.0) -> tuple[Counter[str]
                 "distributed.worker.multiprocessing-method": "forkserver",
             }
         ),
-        local_client(2) as some,
         mock.patch.object(running, "TASK_SECONDS", 0.02),
+        mock.patch.object(cluster, "WORKER_SECONDS", 20.0),
+        mock.patch.object(Tasks, "collect", tell),
     ):
-        killer, collect = Killer(some, kills, seed), Tasks.collect
-
-        def tell(self: Tasks) -> tuple[str, Any]:
-            ended = collect(self)
-            killer.ended.set()
-            return ended
-
-        patch = mock.patch.object(Tasks, "collect", tell)
-        patch.start()
         killer.start()
-        alarm = threading.Timer(seconds, killer.over.set)  # work that is under way may end then
-        alarm.daemon = True
         alarm.start()
-        while killer.done < kills and time.monotonic() < end:
-            for name, work in todo.items():
-                try:
-                    same = np.array_equal(work(some), expected[name])
-                    counts["result" if same else f"other numbers in {name}"] += 1
-                except AnonbayesError:
-                    counts["our error"] += 1
-                except Exception as error:
-                    counts[f"foreign {type(error).__name__} in {name}: {error}"[:200]] += 1
+        names = itertools.cycle(todo)
+        while killer.is_alive() and not killer.over.is_set():
+            with cluster.local_client(2) as some:
+                killer.workers = some.cluster.scheduler.workers
+                ended = "result"
+                while killer.is_alive() and (killer.workers or ended != "our error"):
+                    ended = outcome(next(names), some)
+                    counts[ended] += 1
         killer.over.set()
         killer.join(60)
-        patch.stop()
     return counts, killer.done
 
 

@@ -156,6 +156,15 @@ def assert_same_plain(found, expected):
         np.testing.assert_array_equal(one.averages["seen"], two.averages["seen"])
 
 
+@pytest.mark.skipif(os.name == "nt", reason="permissions")
+def test_what_workers_put_aside_is_private():
+    with local_client(1) as client:
+        (place,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
+        own = next(p for p in Path(place).parents if p.name.startswith("anonbayes-"))
+        assert own.stat().st_mode & 0o777 == 0o700
+    assert not own.exists()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_worker_killed_in_the_middle_of_a_fit_changes_no_draw(monkeypatch):
     """More chains than workers, and a ladder of temperatures that tunes itself on the way."""
