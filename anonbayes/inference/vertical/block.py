@@ -297,29 +297,6 @@ def _exact_marginals(lattice: Lattice, space: Space, n: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def direct_marginals(
-    lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator
-) -> float:
-    """`group_marginals` of weights above `TINY`, of which most groups need no logs."""
-    weight, shift = space.weight, 0.0
-    for x in range(n):
-        top = 0.0
-        for m in range(n):
-            top = max(top, weight[x, m])
-        shift += np.log(top)
-        for m in range(n):
-            weight[x, m] /= top
-    if n <= lattice.block:
-        total = _exact_marginals(lattice, space, n)
-        if total > TINY:
-            return shift + np.log(total)
-    for x in range(n):
-        for m in range(n):
-            weight[x, m] = np.log(weight[x, m])
-    return shift + group_marginals(lattice, space, n, sweeps, rng)
-
-
 @njit(cache=True, nogil=True)
 def piecewise_marginals(
     lattice: Lattice, space: Space, n: int, sweeps: int, rng: np.random.Generator

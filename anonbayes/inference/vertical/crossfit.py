@@ -43,7 +43,13 @@ from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
 from anonbayes.inference.vertical.group_layout import CellShape, Threads, VerticalLayout, shard_cuts
-from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold, spread
+from anonbayes.inference.vertical.left_out import (
+    Stretch,
+    Workers,
+    rows_by_fold,
+    spread,
+    sum_in_order,
+)
 from anonbayes.inference.weight_kernels import fold_error, lift_spread, unsettled
 
 CANDIDATES = ("independent", "weighted", "random_worlds")
@@ -195,7 +201,7 @@ class Folds:
         most = min(max(most, LEAST_STRETCHES), MOST_STRETCHES, len(cuts) - 1)
         ends = np.linspace(0, len(cuts) - 1, most + 1).astype(int)
         block = min(MAX_BLOCK, int(layout.group_sizes.max()))
-        sums = self.base, self.n, layout.n_cells
+        sums = self.base, layout.n_cells
         return [
             Stretch(layout.arrays, self.fold, cuts[a : b + 1], 0, block, *sums)
             for a, b in itertools.pairwise(ends.tolist())
@@ -246,20 +252,24 @@ class Folds:
         """E-step: for each fold, expected counts of the groups of all others."""
         if self.workers is not None:
             return self.workers.count(score)
-        return self._reduce(lambda stretch, job: stretch.expect(job, score))
+        return self._reduce(score.shape, lambda stretch, job: stretch.expect(job, score))
 
     def judge(
-        self, score: Floats, owner: Floats | None = None, *, each: bool = True
-    ) -> tuple[Floats, Floats]:
+        self, score: Floats, owner: Floats | None = None, *, each: bool = True,
+        only: int | None = None,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
         """Log likelihood of each left-out group, and its gradient by the score, fold by fold.
 
         Where only the sum of the scores is wanted (not of `each`), workers send those of stretches.
+        With `only` one attribute speaks, and the score has its cells alone.
         """
         if self.workers is not None:
-            return self.workers.judge(score, each=each, owner=owner)
+            return self.workers.judge(score, each=each, owner=owner, only=only)
         scores = np.empty(self.layout.n_groups)
         owned = np.empty(0) if owner is None else owner
-        return scores, self._reduce(lambda stretch, job: stretch.judge(job, score, scores, owned))
+        return scores, self._reduce(
+            score.shape, lambda stretch, job: stretch.judge(job, score, scores, owned, only)
+        )
 
     @property
     def random_worlds(self) -> Floats:
@@ -281,14 +291,20 @@ class Folds:
             scores = np.array([scores[first:last].sum() for first, last in cuts])
         return float(scores.sum())
 
-    def _reduce(self, work: Callable[[Stretch, tuple[int, int, int]], Floats]) -> Floats:
+    def _reduce(
+        self, shape: tuple[int, ...], work: Callable[[Stretch, tuple[int, int]], Floats]
+    ) -> Floats:
         """Share jobs out over threads; add what they find in the order of the stretches."""
-        jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs()]
+        jobs = [(stretch, job) for stretch in self.stretches for job in stretch.jobs]
         found = self.threads.each(lambda i: work(*jobs[i]), range(len(jobs)))
-        total = np.zeros((self.n, self.cells.n_cells))
+        total = np.zeros(shape)
         for stretch in self.stretches:
-            total += stretch.add(itertools.islice(found, len(stretch.jobs())))
+            total += sum_in_order(itertools.islice(found, len(stretch.jobs)))
         return total
+
+    def alone(self, values: Floats, a: int) -> Floats:
+        """Cells of one attribute, one line per fold."""
+        return np.ascontiguousarray(values[:, self.cells.starts[a] : self.cells.starts[a + 1]])
 
     # -- EM ---------------------------------------------------------------------------------
     def learn(self, start: Floats, weights: Floats, pooling: Floats, rounds: int) -> Floats:
@@ -495,18 +511,18 @@ def _result(
     independent, _ = dealt.judge(dealt.independent_lifts(counts, beta))
     random_worlds = dealt.random_worlds
 
-    def score_with(at: Floats) -> float:
-        return dealt.in_all(dealt.judge(lift * at[dealt.attribute], each=False)[0])
+    def score_with(score: Floats, only: int | None = None) -> float:
+        return dealt.in_all(dealt.judge(score, each=False, only=only)[0])
 
-    whole = score_with(weights)
+    whole = score_with(lift * weights[dealt.attribute])
     alone, added, inverse = np.empty(n), np.zeros(n), np.linalg.inv(precision)
     for a in range(n):
-        alone[a] = score_with(np.eye(n)[a])
+        alone[a] = score_with(dealt.alone(lift, a), a)
         if weights[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
             others = np.maximum(weights - inverse[:, a] / inverse[a, a] * weights[a], 0.0)
             others[a] = 0.0
-            added[a] = whole - score_with(others)
+            added[a] = whole - score_with(lift * others[dealt.attribute])
     unit, error = _relative(dealt, lift, weights, precision)
     return CrossFit(
         weights=weights,
@@ -537,16 +553,17 @@ def _relative(
     n, folds = len(weights), dealt.n
     mean, deviation = WEIGHT_PRIOR
 
-    def slope(at: Floats, lifts: Floats, fold: int = -1) -> Floats:
-        _, residual = dealt.judge(lifts * at[dealt.attribute], each=False)
-        kept = dealt.by_attribute(residual * lifts)[np.arange(folds) != fold]
-        return np.asarray(kept.sum(axis=0) - (at - mean) / deviation**2)
+    def slope_alone(at: float, a: int, lifts: Floats, fold: int = -1) -> float:
+        own = dealt.alone(lifts, a)
+        _, residual = dealt.judge(own * at, each=False, only=a)
+        kept = (residual * own).sum(axis=1)[np.arange(folds) != fold]
+        return float(kept.sum() - (at - mean) / deviation**2)
 
     unit, bend = np.ones(n), np.empty(n)
-    for a, one in enumerate(np.eye(n)):
+    for a in range(n):
         for _ in range(ALONE_STEPS):
-            now = slope(unit[a] * one, lift)[a]
-            rise = (now - slope((unit[a] + STEP) * one, lift)[a]) / STEP
+            now = slope_alone(unit[a], a, lift)
+            rise = (now - slope_alone(unit[a] + STEP, a, lift)) / STEP
             bend[a] = max(rise, deviation**-2.0)
             step = np.clip(now / bend[a], -0.5, 0.5)
             unit[a] = np.clip(unit[a] + step, *UNIT_BOUNDS)
@@ -555,11 +572,11 @@ def _relative(
     moved = np.empty((folds, n))
     for f in range(folds):
         lifts, rest = lift + lift[f] - lift.mean(axis=0), (folds - 1) / folds
-        without = weights + np.linalg.solve(rest * precision, slope(weights, lifts, f))
-        alone = [
-            unit[a] + slope(unit[a] * one, lifts, f)[a] / (rest * bend[a])
-            for a, one in enumerate(np.eye(n))
-        ]
+        _, residual = dealt.judge(lifts * weights[dealt.attribute], each=False)
+        kept = dealt.by_attribute(residual * lifts)[np.arange(folds) != f].sum(axis=0)
+        slope = kept - (weights - mean) / deviation**2
+        without = weights + np.linalg.solve(rest * precision, slope)
+        alone = [unit[a] + slope_alone(unit[a], a, lifts, f) / (rest * bend[a]) for a in range(n)]
         moved[f] = without / np.maximum(alone, UNIT_BOUNDS[0])
     return unit, np.hypot(fold_error(moved), unsettled(precision, deviation) / unit)
 

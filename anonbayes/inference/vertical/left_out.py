@@ -6,7 +6,8 @@ fold of each. Given the scores of the folds it answers with sums; nothing else n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,14 @@ from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.cluster import Tasks
 from anonbayes.inference.vertical.block import (
     Lattice,
-    direct_marginals,
+    Space,
     group_marginals,
     lattice,
     marginal_space,
     widest_group,
 )
 from anonbayes.inference.vertical.group_layout import Arrays, VerticalLayout
+from anonbayes.inference.vertical.lanes import lane_marginals, lane_space
 
 SAFE_SCORE = 300.0
 """Products of exponentials are numbers up to this sum of logs, and so are their ratios."""
@@ -31,15 +33,25 @@ LARGE_SWEEPS, BELIEF_SWEEPS = 15, 150
 """Sweeps over the pieces of a group that is too large for the recursion: in EM, and for beliefs."""
 
 
+VECTOR = 16
+"""Compiled loops go over so many numbers at a time; left-overs go one by one."""
+
+GROUPS_AT_ONCE = 16
+"""Left-out groups of one size that are judged side by side."""
+
+
 @njit(cache=True, nogil=True)
 def products_are_safe(arrays: Arrays, score: Floats) -> bool:
     """Tell whether no product of one exponential per attribute, or of its inverse, is too small."""
-    stop, total = len(score), 0.0
-    for a in range(len(arrays.strides) - 1, -1, -1):
-        start = arrays.starts[a]
-        total += np.abs(score[start:stop]).max()
-        stop = start
-    return total < SAFE_SCORE
+    for f in range(len(score)):
+        stop, total = score.shape[1], 0.0
+        for a in range(len(arrays.strides) - 1, -1, -1):
+            start = arrays.starts[a]
+            total += np.abs(score[f, start:stop]).max()
+            stop = start
+        if total >= SAFE_SCORE:
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -48,46 +60,103 @@ def training_counts(
     lattice: Lattice,
     score: Floats,
     fold: Ints,
-    left_out: int,
     first: int,
     last: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """E-step of a block of groups: for each fold, expected counts of the groups not in it.
+
+    `score` (folds, n_cells) has weighted log lifts: the weight of a pairing is the exponential of
+    their sum. Folds are lanes.
+    """
+    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
+    offsets, folds, block = arrays.offsets, len(score), lattice.block
+    spare = marginal_space(block, widest_group(offsets[first : last + 1]))
+    room = lane_space(block, folds)
+    safe = products_are_safe(arrays, score)
+    factor = np.ascontiguousarray((np.exp(score) if safe else score).T)
+    weight, marginal = room.weight, room.marginal
+    counts = np.zeros(factor.shape)
+    for g in range(first, last):
+        lo = offsets[g]
+        n = offsets[g + 1] - lo
+        if n > block:
+            _count_large(arrays, lattice, spare, score, fold[g], lo, n, counts, rng)
+            continue
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                pair = x * block + m
+                for f in range(folds):
+                    weight[pair, f] = factor[cells[lo + m, 0] + s * strides[0], f]
+                for a in range(1, len(strides)):
+                    cell = cells[lo + m, a] + s * strides[a]
+                    if safe:
+                        for f in range(folds):
+                            weight[pair, f] *= factor[cell, f]
+                    else:
+                        for f in range(folds):
+                            weight[pair, f] += factor[cell, f]
+        lane_marginals(lattice, room, n, folds, safe, False, spare, rng)
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                pair = x * block + m
+                marginal[pair, fold[g]] = 0.0
+                for a in range(len(strides)):
+                    cell = cells[lo + m, a] + s * strides[a]
+                    for f in range(folds):
+                        counts[cell, f] += marginal[pair, f]
+    return counts.T.copy()
+
+
+@njit(cache=True, nogil=True)
+def _count_large(
+    arrays: Arrays,
+    lattice: Lattice,
+    space: Space,
+    score: Floats,
+    own: int,
+    lo: int,
+    n: int,
     counts: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """E-step of a block of groups: add expected counts of those not in fold `left_out`.
-
-    `score` has weighted log lifts: the weight of a pairing is the exponential of their sum.
-    """
+    """Add the expected counts of a group that is too large for the recursion, fold by fold."""
     cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets = arrays.offsets
-    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
-    safe, factor = products_are_safe(arrays, score), np.exp(score)
-    for g in range(first, last):
-        if fold[g] == left_out:
+    for f in range(len(score)):
+        if f == own:
             continue
-        lo = offsets[g]
-        n = offsets[g + 1] - lo
         for x in range(n):
             s = secrets[lo + x]
             for m in range(n):
-                total, product = 0.0, 1.0
-                if safe:
-                    for a in range(len(strides)):
-                        product *= factor[cells[lo + m, a] + s * strides[a]]
-                else:
-                    for a in range(len(strides)):
-                        total += score[cells[lo + m, a] + s * strides[a]]
-                space.weight[x, m] = product if safe else total
-        if safe:
-            direct_marginals(lattice, space, n, LARGE_SWEEPS, rng)
-        else:
-            group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
-        for x in range(n):
-            s = secrets[lo + x]
-            for m in range(n):
-                p = space.marginal[x, m]
+                total = 0.0
                 for a in range(len(strides)):
-                    counts[cells[lo + m, a] + s * strides[a]] += p
+                    total += score[f, cells[lo + m, a] + s * strides[a]]
+                space.weight[x, m] = total
+        group_marginals(lattice, space, n, LARGE_SWEEPS, rng)
+        for x in range(n):
+            s = secrets[lo + x]
+            for m in range(n):
+                for a in range(len(strides)):
+                    cell = cells[lo + m, a] + s * strides[a]
+                    counts[cell, f] += space.marginal[x, m]
+
+
+@njit(cache=True, nogil=True)
+def _turned(arrays: Arrays, flat: Floats, width: int) -> Floats:
+    """Flat cells of each fold with the sensitive values last, so that those of a category meet."""
+    folds, n_cells = flat.shape
+    secrets = n_cells // arrays.strides.sum()
+    out = np.zeros((folds * (n_cells // secrets), width))
+    row = 0
+    for f in range(folds):
+        for a in range(len(arrays.strides)):
+            for k in range(arrays.strides[a]):
+                for s in range(secrets):
+                    out[row, s] = flat[f, arrays.starts[a] + s * arrays.strides[a] + k]
+                row += 1
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -97,70 +166,172 @@ def held_out(
     score: Floats,
     base: Floats,
     fold: Ints,
-    mine: int,
     first: int,
     last: int,
+    group_score: Floats,
+    owner: Floats,
+    rng: np.random.Generator,
+) -> Floats:
+    """Judge a block of groups, each with the lifts that the other folds gave.
+
+    Sets `group_score`, the log likelihood of each group; returns its gradient by the score, fold by
+    fold: expected rows given the group's sensitive values minus those under ``p(s | r)``. Adds to
+    `owner`, unless of length 0, ``P(item belongs to value)``. Without `owner` large groups go by
+    Bethe, as scores do, where value and gradient belong together. Groups of one size are lanes.
+    """
+    offsets, block, values = arrays.offsets, lattice.block, len(base)
+    widest = widest_group(offsets[first : last + 1])
+    spare, room = marginal_space(block, widest), lane_space(block, GROUPS_AT_ONCE)
+    safe = products_are_safe(arrays, score)
+    width = (values + VECTOR - 1) // VECTOR * VECTOR
+    factor = _turned(arrays, np.exp(score) if safe else score, width)
+    prior = np.full(width, 0.0 if safe else -np.inf)
+    prior[:values] = np.exp(base) if safe else base
+    rows, shift, row = len(factor) // len(score), np.empty(len(arrays.strides), dtype=np.int64), 0
+    for a in range(len(shift)):  # from a cell to its category's row
+        shift[a] = row - arrays.starts[a]
+        row += arrays.strides[a]
+    chance, minus = np.empty((max(block, widest), len(prior))), np.zeros(factor.shape)
+    weight, marginal = room.weight, room.marginal
+    residual, chosen = np.zeros(score.shape), np.empty(GROUPS_AT_ONCE, dtype=np.int64)
+    for n in range(1, widest + 1):
+        held = 0
+        for g in range(first, last + 1):
+            if g < last and offsets[g + 1] - offsets[g] == n:
+                if safe:
+                    _chances(arrays, shift + fold[g] * rows, factor, prior, g, chance, minus)
+                else:
+                    _log_chances(arrays, shift + fold[g] * rows, factor, prior, g, chance, minus)
+                if n > block:
+                    _judge_large(
+                        arrays, lattice, spare, chance, safe, fold[g], g, n, residual, group_score,
+                        owner, rng,
+                    )  # fmt: skip
+                    continue
+                for x in range(n):
+                    s = arrays.secrets[offsets[g] + x]
+                    for m in range(n):
+                        weight[x * block + m, held] = chance[m, s]
+                chosen[held] = g
+                held += 1
+            if held == GROUPS_AT_ONCE or (g == last and held > 0):
+                lane_marginals(lattice, room, n, held, safe, True, spare, rng)
+                for lane in range(held):
+                    h = chosen[lane]
+                    group_score[h] = room.value[lane]
+                    for x in range(n):
+                        for m in range(n):
+                            p = marginal[x * block + m, lane]
+                            _credit(arrays, fold[h], offsets[h], x, m, p, residual, owner)
+                held = 0
+    row = 0
+    for f in range(len(score)):
+        for a in range(len(shift)):
+            for k in range(arrays.strides[a]):
+                for s in range(values):
+                    residual[f, arrays.starts[a] + s * arrays.strides[a] + k] -= minus[row, s]
+                row += 1
+    return residual
+
+
+@njit(cache=True, nogil=True)
+def _chances(
+    arrays: Arrays, shift: Ints, factor: Floats, prior: Floats, g: int, chance: Floats,
+    minus: Floats,
+) -> None:  # fmt: skip
+    """Set ``p(s | r)`` of a group's items, and add it to the rows of their categories."""
+    lo, values = arrays.offsets[g], len(prior)
+    for m in range(arrays.offsets[g + 1] - lo):
+        for s in range(values):
+            chance[m, s] = prior[s]
+        for a in range(len(shift)):
+            row = shift[a] + arrays.cells[lo + m, a]
+            for s in range(values):
+                chance[m, s] *= factor[row, s]
+        mass = 0.0
+        for s in range(values):
+            mass += chance[m, s]
+        mass = 1.0 / mass
+        for s in range(values):
+            chance[m, s] *= mass
+        for a in range(len(shift)):
+            row = shift[a] + arrays.cells[lo + m, a]
+            for s in range(values):
+                minus[row, s] += chance[m, s]
+
+
+@njit(cache=True, nogil=True)
+def _log_chances(
+    arrays: Arrays, shift: Ints, factor: Floats, prior: Floats, g: int, chance: Floats,
+    minus: Floats,
+) -> None:  # fmt: skip
+    """`_chances` from logs; ``log p(s | r)`` is set."""
+    lo, values = arrays.offsets[g], len(prior)
+    for m in range(arrays.offsets[g + 1] - lo):
+        for s in range(values):
+            chance[m, s] = prior[s]
+        for a in range(len(shift)):
+            row = shift[a] + arrays.cells[lo + m, a]
+            for s in range(values):
+                chance[m, s] += factor[row, s]
+        top, mass = chance[m].max(), 0.0
+        for s in range(values):
+            mass += np.exp(chance[m, s] - top)
+        level = top + np.log(mass)
+        for s in range(values):
+            chance[m, s] -= level
+        share = np.exp(chance[m])
+        for a in range(len(shift)):
+            row = shift[a] + arrays.cells[lo + m, a]
+            for s in range(values):
+                minus[row, s] += share[s]
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _credit(
+    arrays: Arrays,
+    own: int,
+    lo: int,
+    x: int,
+    m: int,
+    p: float,
+    residual: Floats,
+    owner: Floats,
+) -> None:
+    """Count item `m` of a group as that of slot `x` with probability `p`."""
+    s = arrays.secrets[lo + x]
+    for a in range(len(arrays.strides)):
+        residual[own, arrays.cells[lo + m, a] + s * arrays.strides[a]] += p
+    if len(owner):
+        owner[arrays.links[lo + m] + arrays.ranks[lo + x]] += p
+
+
+@njit(cache=True, nogil=True)
+def _judge_large(
+    arrays: Arrays,
+    lattice: Lattice,
+    space: Space,
+    chance: Floats,
+    safe: bool,
+    own: int,
+    g: int,
+    n: int,
     residual: Floats,
     group_score: Floats,
     owner: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Judge the groups of fold `mine` in a block, with the lifts that the other folds gave.
-
-    Sets `group_score`, the log likelihood of each group; adds to `residual`, its gradient by the
-    score, expected rows given the group's sensitive values minus those under ``p(s | r)``; to
-    `owner`, unless of length 0, ``P(item belongs to value)``. Without `owner` large groups go by
-    Bethe, as scores do, where value and gradient belong together.
-    """
-    cells, strides, secrets = arrays.cells, arrays.strides, arrays.secrets
-    offsets, links, ranks = arrays.offsets, arrays.links, arrays.ranks
-    space = marginal_space(lattice.block, widest_group(offsets[first : last + 1]))
-    safe, factor, share = products_are_safe(arrays, score), np.exp(score), np.exp(base)
-    level, chance = np.empty(len(base)), np.empty(len(base))
-    for g in range(first, last):
-        if fold[g] != mine:
-            continue
-        lo = offsets[g]
-        n = offsets[g + 1] - lo
+    """Judge a group that is too large for the recursion."""
+    lo = arrays.offsets[g]
+    for x in range(n):
+        s = arrays.secrets[lo + x]
         for m in range(n):
-            mass = 0.0
-            if safe:
-                for s in range(len(base)):
-                    product = share[s]
-                    for a in range(len(strides)):
-                        product *= factor[cells[lo + m, a] + s * strides[a]]
-                    chance[s] = product
-                    mass += product
-            else:
-                for s in range(len(base)):
-                    level[s] = base[s]
-                    for a in range(len(strides)):
-                        level[s] += score[cells[lo + m, a] + s * strides[a]]
-                top = level.max()
-                for s in range(len(base)):
-                    chance[s] = np.exp(level[s] - top)
-                    mass += chance[s]
-                level -= top + np.log(mass)
-            for s in range(len(base)):
-                chance[s] /= mass
-                for a in range(len(strides)):
-                    residual[cells[lo + m, a] + s * strides[a]] -= chance[s]
-            for x in range(n):
-                s = secrets[lo + x]
-                space.weight[x, m] = chance[s] if safe else level[s]
-        sweeps = BELIEF_SWEEPS if len(owner) else 0
-        if safe:
-            group_score[g] = direct_marginals(lattice, space, n, sweeps, rng)
-        else:
-            group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
-        for x in range(n):
-            s = secrets[lo + x]
-            for m in range(n):
-                p = space.marginal[x, m]
-                for a in range(len(strides)):
-                    residual[cells[lo + m, a] + s * strides[a]] += p
-                if len(owner):
-                    owner[links[lo + m] + ranks[lo + x]] += p
+            space.weight[x, m] = np.log(chance[m, s]) if safe else chance[m, s]
+    sweeps = BELIEF_SWEEPS if len(owner) else 0
+    group_score[g] = group_marginals(lattice, space, n, sweeps, rng)
+    for x in range(n):
+        for m in range(n):
+            _credit(arrays, own, lo, x, m, space.marginal[x, m], residual, owner)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -187,45 +358,47 @@ class Stretch(NamedTuple):
     shift: int
     block: int
     base: Floats
-    folds: int
     n_cells: int
 
-    def jobs(self) -> list[tuple[int, int, int]]:
-        """Fold, first and last group of every job: those of a fold stand together."""
-        pairs = list(zip(self.blocks[:-1], self.blocks[1:], strict=True))
-        return [(f, *pair) for f in range(self.folds) for pair in pairs]
+    @property
+    def jobs(self) -> list[tuple[int, int]]:
+        """First and last group of every job."""
+        return list(itertools.pairwise(self.blocks))
 
-    def _generator(self, fold: int, first: int, last: int) -> np.random.Generator:
-        return np.random.default_rng((fold, first + self.shift, last + self.shift))
+    def _generator(self, first: int, last: int) -> np.random.Generator:
+        return np.random.default_rng((first + self.shift, last + self.shift))
 
-    def expect(self, job: tuple[int, int, int], score: Floats) -> Floats:
-        """E-step of one job: expected counts of its groups that are not in the fold."""
-        f, first, last = job
-        counts = np.zeros(self.n_cells)
-        training_counts(
-            self.arrays, lattice(self.block), score[f], self.fold, f, first, last, counts,
-            self._generator(*job),
-        )  # fmt: skip
-        return counts
+    def expect(self, job: tuple[int, int], score: Floats) -> Floats:
+        """E-step of one job: for each fold, expected counts of its groups that are not in it."""
+        steps, rng = lattice(self.block), self._generator(*job)
+        return training_counts(self.arrays, steps, score, self.fold, *job, rng)
 
     def judge(
-        self, job: tuple[int, int, int], score: Floats, group_score: Floats, owner: Floats
-    ) -> Floats:
-        """Residual of one job's left-out groups; their scores, and owners, are set."""
-        f, first, last = job
-        residual = np.zeros(self.n_cells)
-        held_out(
-            self.arrays, lattice(self.block), score[f], self.base, self.fold, f, first, last,
-            residual, group_score, owner, self._generator(*job),
-        )  # fmt: skip
-        return residual
+        self, job: tuple[int, int], score: Floats, group_score: Floats, owner: Floats,
+        only: int | None = None,
+    ) -> Floats:  # fmt: skip
+        """Residual of one job's groups, fold by fold; their scores, and owners, are set."""
+        arrays, steps, rng = self.arrays, lattice(self.block), self._generator(*job)
+        if only is not None:
+            arrays = _one_attribute(arrays, only, *arrays.offsets[[*job]])
+        return held_out(arrays, steps, score, self.base, self.fold, *job, group_score, owner, rng)
 
-    def add(self, parts: Iterator[Floats]) -> Floats:
-        """Sums by fold, shape ``(folds, n_cells)``, in the order of `jobs`."""
-        total = np.zeros((self.folds, self.n_cells))
-        for (f, *_), part in zip(self.jobs(), parts, strict=True):
-            total[f] += part
-        return total
+
+def sum_in_order(arrays: Iterable[Floats]) -> Floats:
+    """Sum of arrays, one after the other."""
+    parts = iter(arrays)
+    total = np.copy(next(parts))
+    for part in parts:
+        total += part
+    return total
+
+
+def _one_attribute(arrays: Arrays, a: int, first: int, last: int) -> Arrays:
+    """What kernels read of one attribute in some rows."""
+    cells = np.empty((len(arrays.cells), 1), dtype=np.uint32)  # the other rows are never read
+    cells[first:last, 0] = arrays.cells[first:last, a] - np.uint32(arrays.starts[a])
+    starts = arrays.starts[a : a + 2] - arrays.starts[a]
+    return arrays._replace(cells=cells, strides=arrays.strides[a : a + 1], starts=starts)
 
 
 class Packed(NamedTuple):
@@ -254,7 +427,7 @@ def _unpack(shared: tuple[Any, ...], packed: Packed) -> Stretch:
 def spread(client: Any, layout: VerticalLayout, stretches: list[Stretch]) -> Workers:
     """Send the stretches of a table to the workers of a cluster."""
     one = stretches[0]
-    shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.folds, one.n_cells)
+    shared = (layout.sizes, layout.n_secrets, one.block, one.base, one.n_cells)
     tasks, held = Tasks(client, shared, label="cross-fit"), []
     for i, stretch in enumerate(stretches):
         first, last = stretch.blocks[0], stretch.blocks[-1]
@@ -272,15 +445,16 @@ def _score(_: Any, score: Floats) -> Floats:
 
 
 def _count(_: Any, stretch: Stretch, score: Floats) -> Floats:
-    return stretch.add(stretch.expect(job, score) for job in stretch.jobs())
+    return sum_in_order(stretch.expect(job, score) for job in stretch.jobs)
 
 
 def _judge(
-    _: Any, stretch: Stretch, score: Floats, each: bool, owned: bool
+    _: Any, stretch: Stretch, score: Floats, each: bool, owned: bool, only: int | None
 ) -> tuple[Floats, Floats, Floats]:
     scores = np.empty(len(stretch.fold))
     owner = np.zeros(int(stretch.arrays.links[-1]) if owned else 0)
-    residual = stretch.add(stretch.judge(job, score, scores, owner) for job in stretch.jobs())
+    jobs = stretch.jobs
+    residual = sum_in_order(stretch.judge(job, score, scores, owner, only) for job in jobs)
     return scores if each else scores.sum()[None], residual, owner
 
 
@@ -303,18 +477,16 @@ class Workers:
         self, function: Callable[..., Floats], score: Floats, given: Sequence[tuple[Any, ...]] = ()
     ) -> Floats:
         """Sum of what a function says of the stretches, each with what is given of its own."""
-        answers = self._round(function, score, given or [()] * len(self.held))
-        total = np.copy(next(answers))
-        for part in answers:
-            total += part
-        return total
+        return sum_in_order(self._round(function, score, given or [()] * len(self.held)))
 
     def judge(
-        self, score: Floats, *, each: bool = False, owner: Floats | None = None
-    ) -> tuple[Floats, Floats]:
+        self, score: Floats, *, each: bool = False, owner: Floats | None = None,
+        only: int | None = None,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
         """Scores of the stretches, or of `each` group, and the residual; fills `owner`."""
         total, scores, owned = np.zeros_like(score), [], []
-        for part in self._round(_judge, score, [(each, owner is not None)] * len(self.held)):
+        wanted = each, owner is not None, only
+        for part in self._round(_judge, score, [wanted] * len(self.held)):
             scores.append(part[0])
             total += part[1]
             owned.append(part[2])

@@ -120,7 +120,7 @@ def _stretch(_: Any, table: ReleasedTable, plan: _Plan, number: int, shift: int)
     deal = np.random.default_rng((plan.seed, number)).permutation
     return Stretch(
         layout.arrays, deal(np.arange(layout.n_groups) % plan.folds), shard_cuts(layout.offsets),
-        shift, plan.block, plan.base, plan.folds, layout.n_cells,
+        shift, plan.block, plan.base, layout.n_cells,
     )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def _owned(
 ) -> Floats:
     """Counts to be expected of a part; who owns what goes to a file of its own."""
     owner, scores = np.zeros(int(stretch.arrays.links[-1])), np.empty(len(stretch.fold))
-    for job in stretch.jobs():
+    for job in stretch.jobs:
         stretch.judge(job, score, scores, owner)
     if path is not None:
         owned = _layout(table, plan.domains).ownership(owner).tocoo()
@@ -169,9 +169,10 @@ class _PartFolds(Folds):
         return self._worlds
 
     def judge(
-        self, score: Floats, owner: Floats | None = None, *, each: bool = True
-    ) -> tuple[Floats, Floats]:
-        return super().judge(score, owner, each=False)
+        self, score: Floats, owner: Floats | None = None, *, each: bool = True,
+        only: int | None = None,
+    ) -> tuple[Floats, Floats]:  # fmt: skip
+        return super().judge(score, owner, each=False, only=only)
 
     def owned(self, score: Floats) -> tuple[Floats, Floats]:
         assert self.workers is not None
