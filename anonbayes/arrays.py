@@ -143,6 +143,9 @@ def read_number(
     raise error(f"{argument}={value!r} must be a number.")
 
 
+HUGE = 2**62
+"""Larger whole numbers do not fit into arrays."""
+
 MOST_CHAINS = 200
 """More chains say no more about convergence, and each has to settle on its own."""
 
@@ -163,16 +166,21 @@ def read_whole(
     most: int | None = None,
     error: type[AnonbayesError] = AnonbayesError,
 ) -> int:
-    """Return a whole number from `least` to `most`; raise `error` for anything else."""
+    """Return a whole number from `least` to `most`; raise `error` for anything else.
+
+    Without `most`, what does not fit into 64 bits is refused.
+    """
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
         number: Any = value  # the abstract type has no comparison for type checkers
         try:
-            if least <= number == int(number) and (most is None or number <= most):
+            if least <= number == int(number) and number <= (HUGE if most is None else most):
                 return int(number)
         except (OverflowError, TypeError, ValueError):
             pass
     above = "" if most is None else f" and at most {most:,}"
-    raise error(f"{argument}={value!r} must be a whole number of at least {least}{above}.")
+    huge = isinstance(value, int) and abs(value) > HUGE
+    shown = f"a number of {value.bit_length()} bits" if huge else repr(value)
+    raise error(f"{argument}={shown} must be a whole number of at least {least}{above}.")
 
 
 def read_numbers(
@@ -201,7 +209,7 @@ def read_generator(
     if seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence):
         return np.random.default_rng(seed)
     try:
-        return np.random.default_rng(read_whole("seed", seed))
+        return np.random.default_rng(read_whole("seed", seed, most=2**1024))
     except AnonbayesError:
         raise error(
             f"seed={seed!r} must be a whole number of at least 0, a Generator or None."

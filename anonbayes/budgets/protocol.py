@@ -16,7 +16,7 @@ from anonbayes.channels.discriminative import InputDiscriminativeUE
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Seed, generator
 from anonbayes.channels.reports import SupportCounts
-from anonbayes.domains import Domain
+from anonbayes.domains import Domain, list_of
 from anonbayes.errors import AnonbayesError, one_of
 from anonbayes.estimation.closed_forms import Estimate, inverse_variance, score_interval
 from anonbayes.notions.ldp import sensitive_mask
@@ -178,7 +178,8 @@ def combine(parts: Sequence[tuple[PureChannel, Any]], *, level: float = 0.95) ->
     >>> ab.budgets.combine([(weak, reports[0]), (strong, reports[1])]).p.round(1)
     array([0.7, 0.3])
     """
-    if not parts:
+    parts = list_of("parts", parts)
+    if not parts or any(not isinstance(part, tuple | list) or len(part) != 2 for part in parts):
         raise AnonbayesError("Give at least one group, as (channel, reports).")
     domain = parts[0][0].domain
     for channel, _ in parts:

@@ -9,7 +9,7 @@ Writing a channel
 -----------------
 Subclass `PureChannel` (`anonbayes.channels.pure`) when a report *supports* each value with two
 probabilities, ``hit`` for the value held and ``miss`` for any other; give these two,
-``release_codes``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases
+``_draw``, ``counts``, ``likelihood`` and ``evidence``, and estimators, losses, worst cases
 and audits follow. Bit channels with probabilities per value subclass `BitChannel`
 (`anonbayes.channels.unary`) and need ``hit`` (``a``) and ``miss`` (``b``) only. Deterministic
 channels subclass `Generalization`. Others subclass `Channel` and give the abstract methods and,
@@ -35,6 +35,7 @@ import numpy.typing as npt
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.randomness import Seed, Source, generator, randomness
+from anonbayes.channels.reports import whole_numbers
 from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import (
     AnonbayesError,
@@ -158,9 +159,6 @@ class Channel(ABC):
 
     # -- the user's device -------------------------------------------------------------------
 
-    #: Reports of an array of codes: what most channels give instead of `release`.
-    release_codes: Callable[..., Any]
-
     def release(self, values: Iterable[object], *, seed: Seed = None) -> Any:
         """Release one report per value.
 
@@ -171,7 +169,15 @@ class Channel(ABC):
         seed : int, numpy.random.Generator or None
             None draws from the operating system's secure source.
         """
-        return self.release_codes(self._encode(values), seed=seed)
+        return self._draw(self._encode(values), self._source(seed))
+
+    def release_codes(self, codes: npt.ArrayLike, *, seed: Seed = None) -> Any:
+        """As `release`, of codes of the domain instead of values; reports may be codes, too."""
+        return self._draw(check_codes(codes, len(self.domain)), self._source(seed))
+
+    def _draw(self, codes: Ints, source: Source) -> Any:
+        """Reports of codes: what most channels give instead of `release`."""
+        raise ChannelError(f"{type(self).__name__} has no reports of codes; use release.")
 
     def reporter(self, *, seed: Seed = None) -> Callable[[object], Any]:
         """Return a function that turns one true value into one report, to run on a device.
@@ -512,6 +518,21 @@ class Channel(ABC):
             f"{type(self).__name__}({self.domain.name!r}, {len(self.domain)} values, "
             f"epsilon={self.epsilon:.6g})"
         )
+
+
+def check_codes(codes: npt.ArrayLike, size: int) -> Ints:
+    """Return codes of values; raise `ChannelError` unless all are whole numbers below `size`."""
+    array = whole_numbers("codes", codes)
+    if array.ndim != 1 or (len(array) and not 0 <= array.min() <= array.max() < size):
+        raise ChannelError(f"Codes must be a list of whole numbers from 0 to {size - 1}.")
+    return array
+
+
+def check_channel(channel: object) -> Channel:
+    """Return the channel; raise `ChannelError` for anything else."""
+    if not isinstance(channel, Channel):
+        raise ChannelError(f"A {type(channel).__name__} is not a channel of single values.")
+    return channel
 
 
 def known_value(domain: Domain, text: str, where: str) -> None:

@@ -444,7 +444,7 @@ def number_list(argument: str, values: object) -> Floats:
     try:
         listed = values if hasattr(values, "__array__") else list(values)
         numbers = np.asarray(listed, dtype=float)
-    except (TypeError, ValueError) as reason:
+    except (TypeError, ValueError, OverflowError) as reason:
         raise ChannelError(f"{argument} must be a list of numbers: {reason}.") from None
     if numbers.ndim != 1:
         raise ChannelError(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, SmallCodes
+from anonbayes.arrays import Floats, Ints
 from anonbayes.channels.base import (
     Naming,
     ReportEvidence,
@@ -24,8 +24,8 @@ from anonbayes.channels.base import (
     usable,
 )
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import Codes, Seed, below, limit, words
-from anonbayes.channels.reports import single
+from anonbayes.channels.randomness import Codes, Seed, Source, below, limit, words
+from anonbayes.channels.reports import single, whole_numbers
 from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import closed_forms
@@ -70,10 +70,10 @@ class HashReports:
 
     def __post_init__(self) -> None:
         for name in ("a", "b", "y"):
-            array = np.asarray(getattr(self, name))
-            if array.ndim != 1 or array.dtype.kind not in "iu":
+            array = whole_numbers(f"{name} of hash reports", getattr(self, name))
+            if array.ndim != 1:
                 raise ChannelError(f"{name} of hash reports must be a list of whole numbers.")
-            object.__setattr__(self, name, array.astype(np.int64, copy=False))
+            object.__setattr__(self, name, array)
         if not len(self.a) == len(self.b) == len(self.y):
             raise ChannelError(
                 f"Hash reports need one a, b and y each; got {len(self.a)}, {len(self.b)} and "
@@ -194,9 +194,8 @@ class LocalHashing(PureChannel):
 
     # -- the user's device -------------------------------------------------------------------
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> HashReports:
-        """Hash function and noisy hash of each value (codes)."""
-        source, n = self._source(seed), len(codes)
+    def _draw(self, codes: Ints, source: Source) -> HashReports:
+        n = len(codes)
         a, b = source.integers(0, self.prime, n), source.integers(0, self.prime, n)
         y = hash_pairs(a, b, codes, self.prime, self.g)
         noisy = np.flatnonzero(source.random(n) >= self.theta)
@@ -284,7 +283,7 @@ class LocalHashing(PureChannel):
         if values is None:
             return super().estimate(reports, method=method, **settings)
         one_of("method", method, ("empirical", "threshold"))
-        chosen = list(values)
+        chosen = list_of("values", values)
         return self._estimate_candidates(reports, chosen, method, **settings)
 
     def _estimate_candidates(

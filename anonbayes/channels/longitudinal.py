@@ -105,8 +105,7 @@ class LongitudinalUE(BitChannel):
 
     def memoize(self, values: Iterable[object], *, seed: Seed = None) -> BitReports:
         """Draw the permanent bits of each value, which its device keeps to itself."""
-        codes = self._encode(values)
-        return self.permanent.release_codes(codes, seed=seed)
+        return self.permanent.release(values, seed=seed)
 
     def report(self, memory: BitReports, *, seed: Seed = None) -> BitReports:
         """One report from the permanent bits of each user.

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, SmallCodes, read_number, read_whole
+from anonbayes.arrays import Floats, Ints, read_number, read_whole
 from anonbayes.channels.base import (
     MAX_MATRIX,
     Channel,
@@ -32,7 +32,7 @@ from anonbayes.channels.base import (
     whole_reports,
 )
 from anonbayes.channels.coarsening import BinnedDomain, number_list
-from anonbayes.channels.randomness import Seed
+from anonbayes.channels.randomness import Seed, Source
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.closed_forms import Estimate, check_level, share_interval, shares_of
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 # Steps between the least and the largest report of the piecewise mechanism. The last digits of a
 # floating-point sum of value and noise could tell the value; whole steps cannot.
 STEPS = 1 << 20
+
+# With less of it, the noise is larger than floats can tell from no report at all.
+LEAST_BUDGET = 1e-9
 
 # Bins up to which smoothing is chosen and limits are computed, by matrices of this order.
 MOST_BINS = 1024
@@ -223,9 +226,10 @@ class UnbiasedChannel(NumericChannel):
 
     def _set_range(self, domain: Domain, epsilon: float) -> None:
         super()._set_range(domain, epsilon)
-        if self.epsilon == 0 or self.lower == self.upper:
+        if self.epsilon < LEAST_BUDGET or self.lower == self.upper:
             raise ChannelError(
-                f"{type(self).__name__} needs a budget above 0 and a range of more than one number."
+                f"{type(self).__name__} needs a budget of at least {LEAST_BUDGET:g} and a range of "
+                "more than one number."
             )
 
     def scaled(self, numbers: npt.ArrayLike) -> Floats:
@@ -561,9 +565,9 @@ class SquareWave(WindowChannel):
         """Number of different reports, ``K + 2b``."""
         return len(self.domain) + 2 * self.b
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
+    def _draw(self, own: Ints, source: Source) -> Ints:
         """Report each bin (codes) as a whole number from 0 to ``K + 2b - 1``."""
-        source, n, own = self._source(seed), len(codes), np.asarray(codes, dtype=np.int64)
+        n = len(own)
         wide = 2 * self.b + 1
         near = source.random(n) < self.high * wide
         report = own + source.integers(0, wide, n)

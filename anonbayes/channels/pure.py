@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, SmallCodes
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.channels.base import (
     Channel,
     Naming,
@@ -32,8 +32,8 @@ from anonbayes.channels.base import (
     check_some,
     usable,
 )
-from anonbayes.channels.randomness import Codes, Seed, below, limit, words
-from anonbayes.channels.reports import SupportCounts
+from anonbayes.channels.randomness import Codes, Seed, Source, below, limit, words
+from anonbayes.channels.reports import SupportCounts, whole_numbers
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, DomainError
 from anonbayes.estimation import closed_forms
@@ -109,7 +109,11 @@ class PureChannel(Channel):
         >>> channel.simulate([10**9, 0, 0], seed=1).n
         1000000000
         """
-        users = np.asarray(held, dtype=np.int64)
+        users = whole_numbers("held", held)
+        if users.shape != (len(self.domain),) or (users < 0).any():
+            raise ChannelError(
+                f"held needs one number of users for each of the {len(self.domain)} values."
+            )
         counts = self._simulated(users, self._noise(seed, "simulate"))
         return SupportCounts(counts, int(users.sum()))
 
@@ -309,16 +313,14 @@ class UtilityOptimizedRR(PureChannel):
 
     def release(self, values: Iterable[object], *, seed: Seed = None) -> npt.NDArray[Any]:
         """Report each value: with probability ``c3`` itself, else a random sensitive value."""
-        return self.domain.decode(self.release_codes(self._encode(values), seed=seed))
+        return self.domain.decode(super().release(values, seed=seed))
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
-        """Release on codes instead of values: the inner loop of `release`."""
-        source = self._source(seed)
+    def _draw(self, codes: Ints, source: Source) -> Ints:
         pool = np.flatnonzero(self.sensitive)
         # A uniform draw among the sensitive values also covers the own value, since
         # c1 = c3 + c2: the report is true with probability c3 and pure noise otherwise.
         noisy = np.flatnonzero(source.random(len(codes)) >= self._kept)
-        reports = np.array(codes, dtype=np.int64)
+        reports = codes.copy()
         if len(noisy):
             reports[noisy] = pool[source.integers(0, len(pool), len(noisy))]
         return reports

@@ -318,11 +318,12 @@ def choose_channel(
     'utility_optimized_rr'
     """
     from anonbayes.arrays import read_whole
+    from anonbayes.domains import list_of
     from anonbayes.notions.ldp import LDP
     from anonbayes.notions.selective import ULDP
 
     read_whole("n", n, least=1, error=ChannelError)
-    chosen = None if sensitive is None else list(sensitive)
+    chosen = None if sensitive is None else list_of("sensitive", sensitive)
     notion: Notion = LDP(epsilon) if chosen is None else ULDP(chosen, epsilon)
     rows = []
     for name, mechanism in MECHANISMS.items():

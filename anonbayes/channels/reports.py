@@ -41,7 +41,7 @@ class BitReports:
 
     def __init__(self, indptr: npt.ArrayLike, indices: npt.ArrayLike, size: int) -> None:
         size = read_whole("size", size, error=ChannelError)
-        pointers, ones = _whole_numbers("indptr", indptr), _whole_numbers("indices", indices)
+        pointers, ones = whole_numbers("indptr", indptr), whole_numbers("indices", indices)
         if pointers.ndim != 1 or len(pointers) < 1 or pointers[0] != 0:
             raise ChannelError("The row pointers of bit reports must start with 0.")
         if ones.ndim != 1:
@@ -103,7 +103,7 @@ class BitReports:
         >>> BitReports.from_ones([[0, 2], []], 3).to_dense().tolist()
         [[1, 0, 1], [0, 0, 0]]
         """
-        rows = [_whole_numbers("ones", row).ravel() for row in list_of("ones", ones)]
+        rows = [whole_numbers("ones", row).ravel() for row in list_of("ones", ones)]
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         return cls(indptr, np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), size)
 
@@ -229,7 +229,7 @@ def is_one_by_one(reports: object) -> TypeGuard[Iterable[bytes]]:
 
 def bit_matrix(rows: Iterable[bytes], size: int) -> npt.NDArray[np.uint8]:
     r"""Matrix of the bits of each report; raise `ChannelError` for anything but bit reports."""
-    reports = list(rows)
+    reports = list_of("reports", rows)
     for i, row in enumerate(reports):
         if not isinstance(row, bytes) or len(row) != size:
             raise ChannelError(f"Report {i} must be {size} bytes, one per value, got {row!r}.")
@@ -260,7 +260,7 @@ class SupportCounts:
     n: int
 
     def __post_init__(self) -> None:
-        counts = _whole_numbers("counts", self.counts)
+        counts = whole_numbers("counts", self.counts)
         if counts.ndim != 1:
             raise ChannelError("Support counts must be a list of whole numbers.")
         object.__setattr__(self, "n", read_whole("n", self.n, error=ChannelError))
@@ -282,7 +282,7 @@ class SupportCounts:
         return self.counts
 
 
-def _whole_numbers(argument: str, values: npt.ArrayLike) -> Ints:
+def whole_numbers(argument: str, values: npt.ArrayLike) -> Ints:
     """Return whole numbers as an array; raise `ChannelError` for anything else."""
     array = np.asarray(values) if isinstance(values, np.ndarray) else None
     if array is not None and array.dtype.kind in "iu":

@@ -17,7 +17,7 @@ from anonbayes.channels.pure import PureChannel, RandomizedResponse
 from anonbayes.channels.randomness import Seed, below, generator, randomness, words
 from anonbayes.channels.registry import make_channel
 from anonbayes.channels.unary import UnaryEncoding
-from anonbayes.domains import Domain, by_value
+from anonbayes.domains import Domain, by_value, list_of
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.closed_forms import (
     Estimate,
@@ -95,13 +95,16 @@ class Attributes:
     ) -> None:
         one_of("how", how, ("sample", "split"))
         self.epsilon, self.how = check_epsilon(epsilon), how
-        names = [domain.name for domain in domains]
+        for domain in (listed := list_of("domains", domains)):
+            if not isinstance(domain, Domain):
+                raise ChannelError(f"domains must be a list of Domain; {domain!r} is none.")
+        names = [domain.name for domain in listed]
         if not names or len(set(names)) < len(names):
             raise ChannelError(f"Attributes must have different names, got {names}.")
         each = self.epsilon / len(names) if how == "split" else self.epsilon
         self.channels: dict[str, PureChannel] = {
             domain.name: make_channel(mechanism or _usual(len(domain), each), domain, each)
-            for domain in domains
+            for domain in listed
         }
 
     # -- the user's device -----------------------------------------------------------------------
@@ -395,7 +398,7 @@ class PaddedSets:
     def _drawn(self, sets: Iterable[Iterable[object]], seed: Seed) -> Any:
         """One member of each padded set."""
         held = []
-        for place, each in enumerate(sets):
+        for place, each in enumerate(list_of("sets", sets)):
             if isinstance(each, str) or not isinstance(each, Iterable):
                 raise ChannelError(
                     f"Column {self.domain.name!r}, row {place}: {each!r} is not a set; give a "

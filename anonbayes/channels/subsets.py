@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, read_numbers
 from anonbayes.channels.base import (
     MAX_MATRIX,
     ReportEvidence,
@@ -86,14 +86,14 @@ class SubsetSelection(OnesChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> BitReports:
+    def _draw(self, codes: Ints, source: Source) -> BitReports:
         """Draw a set for each value (codes), as the raised bits of a report."""
-        source, size, n = self._source(seed), len(self.domain), len(codes)
+        size, n = len(self.domain), len(codes)
         chosen = np.empty((n, self.d), dtype=code_dtype(size))
         step = max(1, CHUNK // size)
         for start in range(0, n, step):
-            own = codes[start : start + step].astype(np.int64)
-            inside, others = self._draw(len(own), source)
+            own = codes[start : start + step]
+            inside, others = self._sets_of(len(own), source)
             row, member = np.nonzero(others)
             bits = np.zeros((len(own), size), dtype=bool)
             bits[row, member + (member >= own[row])] = True
@@ -101,7 +101,7 @@ class SubsetSelection(OnesChannel):
             chosen[start : start + step] = np.nonzero(bits)[1].reshape(-1, self.d)
         return BitReports.trusted(np.arange(n + 1) * self.d, chosen.ravel(), size)
 
-    def _draw(self, n: int, source: Source) -> tuple[Mask, Mask]:
+    def _sets_of(self, n: int, source: Source) -> tuple[Mask, Mask]:
         """Whether each of `n` sets has the true value, and bits of all others (Floyd's method)."""
         inside = source.random(n) < self.hit[0]
         others = len(self.domain) - 1
@@ -120,7 +120,7 @@ class SubsetSelection(OnesChannel):
         def draw() -> list[tuple[bytes, bytes]]:
             nonlocal many  # more each time: most devices report once
             many = min(2 * many, 2048, max(1, CHUNK // len(self.domain)))
-            drawn = zip(*self._draw(many, source), strict=True)
+            drawn = zip(*self._sets_of(many, source), strict=True)
             return [(b"\1" if own else b"\0", row.tobytes()) for own, row in drawn]
 
         rows = stream(draw)
@@ -255,9 +255,9 @@ class HadamardResponse(PureChannel):
 
     # -- the user's device -----------------------------------------------------------------------
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> Ints:
+    def _draw(self, codes: Ints, source: Source) -> Ints:
         """Draw a column for each value (codes), a number from 0 to ``B - 1``."""
-        source, rows = self._source(seed), codes.astype(np.int64) + 1
+        rows = codes + 1
         column = source.integers(0, self.columns, len(rows))
         inside = source.random(len(rows)) < self._own
         # Flipping a bit that the row has takes one half of the columns one-to-one to the other.

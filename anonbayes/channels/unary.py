@@ -11,10 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, SmallCodes, read_number, read_numbers
-from anonbayes.channels.base import ReportEvidence, budget_second, check_matrix_size
+from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
+from anonbayes.channels.base import (
+    ReportEvidence,
+    budget_second,
+    check_codes,
+    check_matrix_size,
+)
 from anonbayes.channels.pure import PureChannel
-from anonbayes.channels.randomness import Codes, Seed, draw_bits, limit, noise_rows, words
+from anonbayes.channels.randomness import Codes, Seed, Source, draw_bits, limit, noise_rows, words
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one, single
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
@@ -128,13 +133,13 @@ class BitChannel(OnesChannel):
             )
         self.epsilon = largest_ratio(*self.log_ratios())
 
-    def release_codes(self, codes: SmallCodes, *, seed: Seed = None) -> BitReports:
+    def _draw(self, codes: Ints, source: Source) -> BitReports:
         """Draw a sparse bit report for each value (codes).
 
         Only the ones are drawn, by the gaps between them, and only they take time and memory:
         about ``n sum(miss)`` of them. With ``miss`` near 1/2 or above, that is most of the bits.
         """
-        return draw_bits(codes.astype(np.int64), self.hit, self.miss, self._source(seed))
+        return draw_bits(codes, self.hit, self.miss, source)
 
     def reporter(self, *, seed: Seed = None) -> Callable[[object], bytes]:
         """Return a function that reports one value, a byte 0 or 1 per bit; see `Channel.reporter`.
@@ -164,7 +169,7 @@ class BitChannel(OnesChannel):
     def _simulated(self, users: Ints, rng: np.random.Generator) -> Ints:
         return rng.binomial(users, self.hit) + rng.binomial(users.sum() - users, self.miss)
 
-    def collect(self, codes: SmallCodes, *, seed: Seed = None) -> SupportCounts:
+    def collect(self, codes: npt.ArrayLike, *, seed: Seed = None) -> SupportCounts:
         """Release every user's report and keep only the counts, in bounded memory.
 
         Examples
@@ -174,12 +179,12 @@ class BitChannel(OnesChannel):
         >>> channel.collect(np.array([0, 2, 2])).counts.tolist()
         [1, 0, 2]
         """
-        source = None if seed is None else self._noise(seed, "reporter")
+        held, source = check_codes(codes, len(self.domain)), self._source(seed, "reporter")
         step = max(1, int(COLLECTED / (1.0 + float(self.miss.sum()))))
         total = np.zeros(len(self.domain), dtype=np.int64)
-        for start in range(0, len(codes), step):
-            total += self.release_codes(codes[start : start + step], seed=source).counts()
-        return SupportCounts(total, len(codes))
+        for start in range(0, len(held), step):
+            total += self._draw(held[start : start + step], source).counts()
+        return SupportCounts(total, len(held))
 
     def all_reports(self) -> BitReports:
         """Every report, the first bit changing slowest: the columns of `matrix`."""
@@ -242,7 +247,7 @@ class BitChannel(OnesChannel):
         if not decoy.all():
             is_proof = ~decoy[indices]
             n_proofs = mixture(0.0, (~decoy).astype(float), none, bits.indptr, bits.indices)
-            self._check_proofs(bits, n_proofs)
+            self._check_possible(bits, n_proofs)
             proven = n_proofs > 0
             value = indices[is_proof]
             with np.errstate(divide="ignore"):
@@ -262,7 +267,14 @@ class BitChannel(OnesChannel):
             indices=indices,
         )
 
-    def _check_proofs(self, bits: BitReports, n_proofs: Floats) -> None:
+    def _check_possible(self, bits: BitReports, n_proofs: Floats) -> None:
+        never = np.flatnonzero(self.hit[bits.indices] == 0)
+        if len(never):
+            row = int(np.searchsorted(bits.indptr, never[0], side="right")) - 1
+            raise ChannelError(
+                f"{self!r} cannot produce report {row}: it raises the bit of "
+                f"{self.domain.values[bits.indices[never[0]]]!r}, which nobody raises."
+            )
         bad = np.flatnonzero(n_proofs > 1)
         if len(bad):
             row = int(bad[0])

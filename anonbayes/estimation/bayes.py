@@ -26,12 +26,12 @@ import numpy.typing as npt
 from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats, read_chains, read_generator, read_whole
+from anonbayes.arrays import Floats, read_chains, read_generator, read_numbers, read_whole
 from anonbayes.errors import ModelError
 from anonbayes.estimation import em
 from anonbayes.estimation.likelihood import MatrixLikelihood, MixtureLikelihood
 
-# Largest number of values for which the quadratic expansion is written down, K x K numbers.
+# Largest number of values for which the quadratic expansion is written down, up to K x K numbers.
 MOST_VALUES = 3000
 
 # Largest number of values with a learned prior; beyond, its weight is the square root of K.
@@ -154,17 +154,17 @@ class _Split(NamedTuple):
     """Log-likelihood of the split of a pair: by counts, or by the expansion around `centre`.
 
     By counts it is ``count log(floor + gain p)`` for each value, with these three in a row of
-    `terms`. Otherwise ``slope (p - centre) - (p - centre)' curve (p - centre) / 2``.
+    `terms`. Otherwise ``slope (p - centre) - |root' (p - centre)|^2 / 2``.
     """
 
     terms: Floats = np.zeros((0, 3))
     centre: Floats = np.zeros(0)
     slope: Floats = np.zeros(0)
-    curve: Floats = np.zeros((0, 0))
+    root: Floats = np.zeros((0, 0))
 
     @property
     def is_exact(self) -> bool:
-        return self.curve.size == 0
+        return self.root.size == 0
 
 
 def _split(likelihood: MixtureLikelihood | MatrixLikelihood) -> _Split | _Partition | None:
@@ -185,7 +185,7 @@ def _split(likelihood: MixtureLikelihood | MatrixLikelihood) -> _Split | _Partit
     highest = em.maximize(likelihood, np.full(size, 1.0 / size), iterations=400, tolerance=1e-4).p
     centre = em.starting_point(highest, size)
     slope, _ = likelihood.gradient(centre)
-    return _Split(centre=centre, slope=slope, curve=likelihood.curvature(centre))
+    return _Split(centre=centre, slope=slope, root=likelihood.curvature_root(centre))
 
 
 @dataclass
@@ -248,15 +248,16 @@ class _Chain:
             # About two in three sweeps shall be accepted.
             chance = math.exp(min(gain, 0.0))
             size = self.likelihood.size
-            self.pairs = int(np.clip(self.pairs * math.exp(chance - 0.65), 1, 16 * size)) + 1
+            self.pairs = int(np.clip(self.pairs * math.exp(chance - 0.65), 1, 4 * size)) + 1
 
     def _sweep(self) -> None:
         assert isinstance(self.split, _Split)
         p, log_p = self.p.copy(), self.log_p.copy()
-        terms, curve = self.split.terms, self.split.curve
+        terms, root = self.split.terms, self.split.root
+        pulled = np.zeros(0)
         if not self.split.is_exact:
-            terms = (self.split.slope - curve @ (p - self.split.centre))[:, None]
-        split_pairs(self.rng, p, log_p, self.alpha, terms, curve, self.pairs)
+            terms, pulled = self.split.slope[:, None], root.T @ (p - self.split.centre)
+        split_pairs(self.rng, p, log_p, self.alpha, terms, root, pulled, self.pairs)
         total = p.sum()  # one, up to rounding
         self.p, self.log_p = p / total, log_p - math.log(total)
 
@@ -313,7 +314,8 @@ class _Chain:
 
 def _expansion(p: Floats, split: _Split) -> float:
     change = p - split.centre
-    return float(split.slope @ change - 0.5 * change @ split.curve @ change)
+    pulled = split.root.T @ change
+    return float(split.slope @ change - 0.5 * pulled @ pulled)
 
 
 def _same_place(log_g: Floats, old: float, new: float) -> Floats:
@@ -426,14 +428,16 @@ def split_pairs(
     log_p: Floats,
     alpha: Floats,
     terms: Floats,
-    curve: Floats,
+    root: Floats,
+    pulled: Floats,
     updates: int,
 ) -> None:
     """Redraw the splits of `updates` random pairs of two values or more, in place.
 
-    `terms` has (count, floor, gain) for each value; with a `curve`, only the slope.
+    `terms` has (count, floor, gain) for each value; with a `root` of the curvature, the slope at
+    the centre, and `pulled` is ``root' (p - centre)``.
     """
-    size, by_counts = len(p), curve.size == 0
+    size, by_counts = len(p), root.size == 0
     own, other = np.empty(3), np.empty(3)
     for _ in range(updates):
         j = int(rng.random() * size)
@@ -444,8 +448,11 @@ def split_pairs(
             for i in range(3):
                 own[i], other[i] = terms[j, i], terms[k, i]
         else:
-            own[0], own[1] = p[j], terms[j, 0] - terms[k, 0]
-            own[2] = curve[j, j] + curve[k, k] - 2.0 * curve[j, k]
+            own[0], own[1], own[2] = p[j], terms[j, 0] - terms[k, 0], 0.0
+            for r in range(len(pulled)):
+                apart = root[j, r] - root[k, r]
+                own[1] -= apart * pulled[r]
+                own[2] += apart * apart
         shares = log_p[j] - total, log_p[k] - total
         f, g = _draw_pair(
             rng, shares[0], shares[1], alpha[j], alpha[k], np.exp(total), by_counts, own, other
@@ -453,9 +460,8 @@ def split_pairs(
         log_p[j], log_p[k] = total + f, total + g
         change = np.exp(log_p[j]) - p[j]
         p[j], p[k] = np.exp(log_p[j]), np.exp(log_p[k])
-        if not by_counts:
-            for i in range(size):
-                terms[i, 0] -= change * (curve[i, j] - curve[i, k])
+        for r in range(len(pulled)):
+            pulled[r] += change * (root[j, r] - root[k, r])
 
 
 # -------------------------------------------------------------------------------------------------
@@ -515,7 +521,7 @@ def dirichlet(alpha: Floats, rng: np.random.Generator) -> Floats:
 
 def check_prior(alpha: npt.ArrayLike, size: int) -> Floats:
     """Return the prior parameters as an array of that size; raise `ModelError` if they are not."""
-    array = np.asarray(alpha, dtype=float)
+    array = read_numbers("alpha", alpha, error=ModelError)
     if array.ndim == 0:
         array = np.full(size, float(array))
     if array.shape != (size,):

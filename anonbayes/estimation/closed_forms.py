@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, read_number
+from anonbayes.arrays import Floats, read_number, read_numbers, read_whole
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+
+# Smaller differences of probabilities, squared, would make estimates overflow.
+LEAST_GAIN = 1e-100
 
 # -------------------------------------------------------------------------------------------------
 # The result of estimating a distribution from reports.
@@ -145,7 +148,7 @@ def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 
     ``z(1 - alpha/K)`` standard deviations of the estimate of a value that nobody holds; zero for a
     value whose support is proof (``miss = 0``).
     """
-    if not 0 < alpha < 1:
+    if not 0 < read_number("alpha", alpha, error=ChannelError) < 1:
         raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
     quantile = -NormalDist().inv_cdf(alpha / len(hit))
     return quantile * np.sqrt(miss * (1 - miss) / n) / check_informative(hit, miss)
@@ -191,7 +194,7 @@ def water_filling(counts: npt.ArrayLike, floor: Floats, gain: Floats) -> Floats:
     shares = np.asarray(counts, dtype=float)
     shares = shares / shares.sum()
     ratio = floor / gain
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         key = np.where(shares > 0, np.where(ratio > 0, shares / ratio, np.inf), -np.inf)
     order = np.argsort(-key, kind="stable")
     levels = np.cumsum(shares[order]) / (1.0 + np.cumsum(ratio[order]))
@@ -246,20 +249,18 @@ def misfit(counts: npt.ArrayLike, n: int, hit: Floats, miss: Floats) -> float:
     high = np.maximum(share - hit, 0.0) / np.sqrt(np.maximum(hit * (1 - hit), 1e-12) / n)
     outside = float(special.chdtrc(len(hit), float(low @ low + high @ high)))
     gain = hit - miss
-    if not (gain > 0).all():
+    if not (gain > LEAST_GAIN).all():
         return min(1.0, outside)
     # The sum of a user's unbiased shares is one plus noise of every bit but the own.
     noise = float(np.sum(miss * (1 - miss) / gain**2)) + float(np.max(hit * (1 - hit) / gain**2))
-    score = abs(float(np.sum((share - miss) / gain)) - 1.0) / sqrt(noise / n) if noise else 0.0
+    spread = sqrt(noise / n)
+    score = abs(float(np.sum((share - miss) / gain)) - 1.0) / spread if spread else 0.0
     return min(1.0, 2.0 * min(outside, erfc(score / sqrt(2.0))))
 
 
 def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floats:
     """Return `p` as an array; raise `ChannelError` unless it is a distribution of that size."""
-    try:
-        array = np.asarray(p, dtype=float)
-    except (TypeError, ValueError):
-        raise ChannelError(f"{argument} must hold numbers, got {p!r}.") from None
+    array = read_numbers(argument, p, error=ChannelError)
     if array.shape != (size,):
         raise ChannelError(
             f"{argument} must hold one probability for each of the {size} values, "
@@ -280,9 +281,9 @@ def check_level(level: float) -> None:
 
 
 def check_informative(hit: Floats, miss: Floats) -> Floats:
-    """Return ``hit - miss``; raise `ChannelError` when it is zero for some value."""
+    """Return ``hit - miss``; raise `ChannelError` when it is zero for some value, or next to it."""
     gain = hit - miss
-    if not (gain > 0).all():
+    if not (gain > LEAST_GAIN).all():
         raise ChannelError(
             "The reports carry no information about some value (its report is just as likely from "
             "another value, as with epsilon = 0); only method='bayes' can answer, with the prior."
@@ -386,12 +387,11 @@ def variances(p: Floats, n: int, hit: Floats, miss: Floats, *, sampled: bool = T
     With ``sampled=False``, `p` holds the frequencies among the `n` users themselves: the error of
     drawing them, ``p (1 - p) / n``, is left out (PIE Props. 15 and 16).
     """
-    if not read_number("n", n, error=ChannelError) >= 1:
-        raise ChannelError(f"n={n!r}: at least one report is needed.")
+    number = read_whole("n", n, least=1, error=ChannelError)
     gain = check_informative(hit, miss)
     rate = miss + gain * p
     spread = rate * (1 - rate) if sampled else p * hit * (1 - hit) + (1 - p) * miss * (1 - miss)
-    return np.maximum(spread, 0.0) / gain**2 / n
+    return np.maximum(spread, 0.0) / gain**2 / number
 
 
 def expected_loss(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse, special
 
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers, read_whole
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.closed_forms import (
     around,
@@ -41,7 +41,7 @@ def starting_point(p: npt.ArrayLike | None, size: int) -> Floats:
     uniform = np.full(size, 1.0 / size)
     if p is None:
         return uniform
-    array = np.asarray(p, dtype=float)
+    array = read_numbers("start", p, error=ChannelError)
     if array.shape != (size,) or not np.isfinite(array).all():
         raise ChannelError(f"start= needs one finite number for each of the {size} values.")
     positive = np.maximum(array, 0.0)
@@ -164,9 +164,8 @@ def _climb(likelihood: SimplexLikelihood, p: Floats, iterations: int, target: fl
 
 
 def _check_limits(iterations: int, tolerance: float) -> None:
-    if iterations < 1:
-        raise ChannelError(f"iterations={iterations!r}: EM needs at least one iteration.")
-    if not tolerance >= 0:
+    read_whole("iterations", iterations, least=1, error=ChannelError)
+    if not read_number("tolerance", tolerance, error=ChannelError) >= 0:
         raise ChannelError(f"tolerance={tolerance!r} must not be negative.")
 
 
@@ -216,6 +215,7 @@ def smoothed_em(
     Stop when the log-likelihood changes by less than `tolerance` from one iteration to the next.
     There is no bound on how much it could still increase: the maximum is not the aim.
     """
+    _check_limits(iterations, tolerance)
     p, path = start, [likelihood.log(start)]
     converged = False
     for _ in range(iterations):

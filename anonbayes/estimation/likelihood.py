@@ -9,6 +9,7 @@ full where structure makes that needless (`MixtureLikelihood`, `HadamardLikeliho
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +26,8 @@ from anonbayes.estimation.kernels import allocate, expectation, mixture
 LEAST_FACTOR = 1e-100
 # Entries of the largest full matrix that is written down.
 MAX_FULL = 50_000_000
+# Entries of the rows that are written in full at a time.
+BLOCK = 4_000_000
 
 
 class SimplexLikelihood(ABC):
@@ -52,6 +55,24 @@ class SimplexLikelihood(ABC):
     @abstractmethod
     def restrict(self, keep: Mask) -> SimplexLikelihood:
         """Likelihood of distributions on the entries in `keep`, all others being zero."""
+
+    def slopes(self, p: Floats) -> Iterator[Floats]:
+        """Rows ``sqrt(w_r) Q(r|k) / P(r)``, in parts; only `curvature_root` asks for them."""
+        raise NotImplementedError
+
+    def curvature_root(self, p: Floats) -> Floats:
+        """``C`` with ``C C'`` minus the second derivatives of the log-likelihood at `p`.
+
+        Of shape (K, R): a column for each distinct report, but no more of them than values.
+        """
+        if len(self.weights) <= self.size:
+            return np.ascontiguousarray(np.concatenate(list(self.slopes(p))).T)
+        square = np.zeros((self.size, self.size))
+        for block in self.slopes(p):
+            square += block.T @ block
+        # Values that the reports do not tell apart make it singular, up to rounding.
+        square[np.diag_indices(self.size)] *= 1.0 + 1e-9
+        return np.linalg.cholesky(square)
 
     @cached_property
     def n(self) -> int:
@@ -190,8 +211,8 @@ class MixtureLikelihood(SimplexLikelihood):
         total, floor_pull = expectation(base, weighted, self.weights, *rows, pull)
         return self.gain * pull + self.tilt * floor_pull, total + self.constant
 
-    def curvature(self, p: Floats) -> Floats:
-        """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
+    def slopes(self, p: Floats) -> Iterator[Floats]:
+        """Rows ``sqrt(w_r) Q(r|k) / P(r)``, some at a time; see `curvature_root`."""
         total = self.probabilities(p)
         seen = (self.weights > 0) & (total > 0)
         share = np.zeros(len(total))
@@ -202,14 +223,11 @@ class MixtureLikelihood(SimplexLikelihood):
             (np.repeat(share, lengths) * self.gain[self.indices], self.indices, self.indptr),
             shape=(len(total), self.size),
         )
-        # Blocks of rows written in full: their products cost less than those of sparse rows.
-        square = np.zeros((self.size, self.size))
-        step = max(1, 4_000_000 // self.size)
+        # Written in full: products of blocks cost less than those of sparse rows.
+        step = max(1, BLOCK // self.size)
         for start in range(0, len(total), step):
-            block = rows[start : start + step].toarray()
-            block += np.outer(common[start : start + step], self.tilt)
-            square += block.T @ block
-        return square
+            part = slice(start, start + step)
+            yield rows[part].toarray() + np.outer(common[part], self.tilt)
 
     def restrict(self, keep: npt.NDArray[np.bool_]) -> MixtureLikelihood:
         """Likelihood of distributions on the values in `keep`, with all others zero."""
@@ -303,12 +321,11 @@ class MatrixLikelihood(SimplexLikelihood):
     def _columns(self) -> Any:
         return self.rows.T
 
-    def curvature(self, p: Floats) -> Floats:
-        """Minus the matrix of second derivatives of the log-likelihood at `p`, shape (K, K)."""
+    def slopes(self, p: Floats) -> Iterator[Floats]:
+        """Rows ``sqrt(w_r) Q(r|k) / P(r)``; see `curvature_root`."""
         total = self.probabilities(p)
         share = np.divide(np.sqrt(self.weights), total, out=np.zeros(len(total)), where=total > 0)
-        scaled = self.rows * share[:, None]
-        return np.asarray(scaled.T @ scaled)
+        yield np.asarray(self.rows * share[:, None])
 
     def restrict(self, keep: Mask) -> MatrixLikelihood:
         """Likelihood of distributions on the values in `keep`, with all others zero."""

@@ -24,6 +24,8 @@ from scipy.sparse.csgraph import connected_components
 
 from anonbayes.arrays import Codes, Floats, read_numbers, read_whole
 from anonbayes.channels.coarsening import UniformQuantizer
+from anonbayes.channels.reports import whole_numbers
+from anonbayes.domains import list_of
 from anonbayes.errors import ChannelError, TableError, one_of
 from anonbayes.nonstochastic.geometry import Box
 from anonbayes.tables.table import ReleasedTable
@@ -138,7 +140,7 @@ class Relation(Uncertain):
         >>> Relation.from_pairs([0, 1, 1], [0, 0, 1], shape=(3, 2))
         Relation(2 secrets, 2 releases, 3 pairs, 1 component)
         """
-        rows, columns = np.asarray(x, dtype=np.intp), np.asarray(y, dtype=np.intp)
+        rows, columns = whole_numbers("x", x), whole_numbers("y", y)
         if rows.shape != columns.shape or rows.ndim != 1:
             raise ChannelError(
                 f"x has shape {rows.shape} and y {columns.shape}; give two lists of equal length."
@@ -158,8 +160,11 @@ class Relation(Uncertain):
         dimension: int | None = None,
     ) -> Relation:
         """Relation of a deterministic release: ``answers[x]`` is what secret ``x`` publishes."""
-        items = list(answers)
-        codes = {answer: code for code, answer in enumerate(dict.fromkeys(items))}
+        items = list_of("answers", answers)
+        try:
+            codes = {answer: code for code, answer in enumerate(dict.fromkeys(items))}
+        except TypeError as error:
+            raise ChannelError(f"answers must be plain values: {error}.") from None
         y = np.fromiter((codes[answer] for answer in items), dtype=np.intp, count=len(items))
         return cls.from_pairs(np.arange(len(items)), y, measure=measure, dimension=dimension)
 

@@ -125,6 +125,8 @@ def post_process(
 
 # Halvings of the interval that holds the budget: to the last digits of a float.
 HALVINGS = 60
+# Beyond it a report excludes all values but one, as far as floats can tell.
+MOST_LOCAL = 700.0
 
 
 @dataclass(frozen=True)
@@ -212,10 +214,10 @@ def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled
         local, apart = channel.ldp_budget(), channel.total_variation()
     else:
         local, apart = check_epsilon(read_number("channel", channel, error=ChannelError)), None
-    if not math.isfinite(local):
+    if local > MOST_LOCAL:
         raise ChannelError(
-            f"{channel!r} does not satisfy LDP: some report excludes a value, and shuffling does "
-            "not change that."
+            f"{channel!r} has a local budget of {local:.4g}: reports exclude values, and shuffling "
+            f"does not change that. Give a budget of at most {MOST_LOCAL:g}."
         )
     low, high = 0.0, local
     for _ in range(HALVINGS):

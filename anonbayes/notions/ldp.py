@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, Ints, Mask, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.formats import Table, number
@@ -206,12 +206,9 @@ class LDP(Notion):
         return LDP(self.epsilon + other.epsilon)
 
 
-def check_epsilon(epsilon: Any, argument: str = "epsilon") -> float:
+def check_epsilon(epsilon: object, argument: str = "epsilon") -> float:
     """Return the budget as a float; raise `AnonbayesError` unless it is finite and at least 0."""
-    try:
-        number = float(epsilon)
-    except (TypeError, ValueError):
-        raise AnonbayesError(f"{argument}={epsilon!r} is not a number.") from None
+    number = read_number(argument, epsilon)
     if not np.isfinite(number) or number < 0:
         raise AnonbayesError(
             f"{argument}={epsilon!r} is not a privacy budget; give a finite number of at least 0 "

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from anonbayes.arrays import Floats, Mask
+from anonbayes.arrays import Floats, Mask, read_number, read_numbers
 from anonbayes.domains import Domain, is_series
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.notions.ldp import (
@@ -172,6 +172,8 @@ class InputDiscriminative(Notion):
 
     def __init__(self, budgets: object) -> None:
         self.budgets = budgets
+        if _numbers(budgets).size == 0:
+            raise AnonbayesError(f"{self.name} needs at least one budget.")
 
     def epsilon(self, domain: Domain) -> Floats:
         """Budget of each value, in domain order."""
@@ -278,12 +280,7 @@ def value_array(
         codes = [domain.index(value) for value in numbers.keys()]
         array = np.full(len(domain), np.nan if default is None else float(default))
         for code, (value, number) in zip(codes, numbers.items(), strict=True):
-            try:
-                array[code] = number
-            except (TypeError, ValueError):
-                raise AnonbayesError(
-                    f"{argument}: {number!r}, given for {value!r}, is not a number."
-                ) from None
+            array[code] = read_number(f"{argument} of {value!r}", number)
         missing = np.setdiff1d(np.arange(len(domain)), codes)
         if default is None and len(missing):
             gone = domain.values[int(missing[0])]
@@ -293,13 +290,7 @@ def value_array(
                 f"{nearest(gone, numbers.keys())}"
             )
         return array
-    try:
-        array = np.asarray(numbers, dtype=float)
-    except (TypeError, ValueError):
-        hint = " For a posterior call budgets.from_posterior." if hasattr(numbers, "draws") else ""
-        raise AnonbayesError(
-            f"{argument}={numbers!r} does not give a number for each value.{hint}"
-        ) from None
+    array = read_numbers(argument, numbers)
     if array.ndim == 0:
         return np.full(len(domain), float(array))
     if array.shape != (len(domain),):
@@ -307,7 +298,7 @@ def value_array(
             f"{argument} must be one number, or one for each of the {len(domain)} values of "
             f"{domain.name!r}; got shape {array.shape}."
         )
-    return array.copy()
+    return array
 
 
 def _plain(budgets: object) -> Any:
@@ -319,14 +310,14 @@ def _plain(budgets: object) -> Any:
 
 def _numbers(budgets: object) -> Floats:
     plain = _plain(budgets)
-    return np.asarray(list(plain.values()) if isinstance(plain, Mapping) else plain, dtype=float)
+    return read_numbers("budgets", list(plain.values()) if isinstance(plain, Mapping) else plain)
 
 
 def _sum(first: InputDiscriminative, second: InputDiscriminative) -> Any:
     one, two = _plain(first.budgets), _plain(second.budgets)
     keyed = [isinstance(b, Mapping) or is_series(b) for b in (one, two)]
     if not any(keyed):
-        return np.asarray(one, dtype=float) + np.asarray(two, dtype=float)
+        return _numbers(first.budgets) + _numbers(second.budgets)
     if not all(keyed) or set(one.keys()) != set(two.keys()):
         raise AnonbayesError(
             "Budgets given by value compose only with budgets for the same values."

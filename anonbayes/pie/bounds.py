@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import read_number, read_numbers, read_whole
-from anonbayes.channels.base import Channel, Symbols
+from anonbayes.channels.base import Channel, Symbols, check_channel
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
 from anonbayes.figures import SERIES, legend_below, make_axes, plain_log_axis
-from anonbayes.notions.ldp import check_matrix
+from anonbayes.notions.ldp import check_epsilon, check_matrix
 from anonbayes.pie.information import LOG2E, Number, divergence_terms, excess
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def bound(channel: Channel, n_users: int, t: int = 1, *, kind: str = "best") -> 
     ['1.44', '3.34e-06', '1.37e-07']
     """
     one_of("kind", kind, KINDS)
+    check_channel(channel)
     n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
     return min(reports * _one_report(channel, channel.symbols(), n, kind), math.log2(n))
 
@@ -148,7 +149,7 @@ def contraction(channel: Channel) -> float:
     >>> round(ab.pie.contraction(ab.UnaryEncoding.optimal(domain, 1.0)), 6)
     0.2932
     """
-    if (symbols := channel.symbols()) is not None:
+    if (symbols := check_channel(channel).symbols()) is not None:
         return symbols.theta
     return float(np.clip(1.0 - channel.common_mass(), 0.0, 1.0))
 
@@ -295,8 +296,7 @@ def worst_case(
     >>> round(worst.error, 3), round(worst.error_of_every_report, 3)
     (0.969, 0.804)
     """
-    if not isinstance(channel, Channel):
-        raise ChannelError(f"worst_case needs a channel of single values, not {channel!r}.")
+    check_channel(channel)
     top = _largest_prior(n_users if prior is None else None, prior)
     if n_users is not None:
         people = read_whole("n_users", n_users, least=1)
@@ -392,7 +392,7 @@ def choose(
     """
     one_of("kind", kind, KINDS)
     n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
-    family = channel.with_epsilon if isinstance(channel, Channel) else channel
+    family = channel if callable(channel) else check_channel(channel).with_epsilon
     likeliest = _largest_prior(n if prior is None else None, prior)
     allowed = information_for(target_error, prior=likeliest)
     if allowed < 0:
@@ -476,7 +476,7 @@ def bounds_by_budget(
     """
     for kind in kinds:
         one_of("kinds", kind, KINDS)
-    budgets = read_numbers("epsilons", epsilons).ravel()
+    budgets = [check_epsilon(number) for number in read_numbers("epsilons", epsilons).ravel()]
     n, reports = read_whole("n_users", n_users, least=1), read_whole("t", t, least=1)
     rows = {
         kind: [_family_bits(channel, epsilon, n, reports, kind) for epsilon in budgets]

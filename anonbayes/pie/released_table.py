@@ -164,6 +164,8 @@ def release_information(
         bits, matches = (drawn[name].to_numpy().ravel() for name in ("bits", "matches"))
         error = 1.0 - matches / post.sample_size
         return ReleaseInformation(bits, error, post.population, "population")
+    if not isinstance(post, Posterior):
+        raise AnonbayesError(f"A {type(post).__name__} is no posterior; give what fit returned.")
     if post.table.weights is not None and post.table.n_rows > MOST_ROWS:
         raise AnonbayesError(
             f"Everybody's hidden values are drawn, for {post.table.n_rows:,} people too many; take "

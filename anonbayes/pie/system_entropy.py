@@ -12,7 +12,7 @@ import pandas as pd
 from numba import njit
 from scipy import special
 
-from anonbayes.arrays import Floats, Ints, read_numbers, read_whole
+from anonbayes.arrays import Floats, Ints, read_number, read_numbers, read_whole
 from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import SERIES, legend_below, make_axes, next_colour, plain_log_axis
@@ -133,6 +133,13 @@ class DetCurve:
     far: Floats = field(repr=False)
     frr: Floats = field(repr=False)
 
+    def __post_init__(self) -> None:
+        columns = [read_numbers(name, getattr(self, name)) for name in ("threshold", "far", "frr")]
+        if columns[0].ndim != 1 or not len(columns[0]) or len({x.shape for x in columns}) > 1:
+            raise AnonbayesError("A curve needs as many thresholds as rates far and frr, in lists.")
+        for name, column in zip(("threshold", "far", "frr"), columns, strict=True):
+            object.__setattr__(self, name, column)
+
     @property
     def equal_error_rate(self) -> float:
         """Rate at which both errors are the same, between two thresholds by a straight line."""
@@ -248,6 +255,12 @@ class SystemEntropy(Number):
     n_impostor: int
     k: int
     beyond: float
+
+    def __post_init__(self) -> None:
+        for name in ("bits", "standard_error", "beyond"):
+            object.__setattr__(self, name, read_number(name, getattr(self, name)))
+        for name in ("n_genuine", "n_impostor", "k"):
+            object.__setattr__(self, name, read_whole(name, getattr(self, name)))
 
     def __float__(self) -> float:
         return self.bits

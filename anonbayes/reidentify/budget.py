@@ -381,7 +381,7 @@ def expected_budget_attack(
     >>> round(attack.rate / tuned.bound, 3), attack.outlier_rate
     (0.505, nan)
     """
-    held = _read_counts(counts, channel.domain)
+    held = _read_counts(counts, _bits_of(channel).domain)
     epsilon = budget_array(budgets, channel.domain)
     is_open = ~sensitive_mask(channel.domain, sensitive)
     hit, miss = channel.hit, channel.miss
@@ -497,7 +497,7 @@ def worst_report(channel: BitChannel, counts: object) -> WorstReport:
     >>> round(worst.accuracy, 9), tuned.bound
     (0.04, 0.04)
     """
-    held = _read_counts(counts, channel.domain)
+    held = _read_counts(counts, _bits_of(channel).domain)
     with np.errstate(divide="ignore", invalid="ignore"):
         # A bit that nobody raises tells nothing.
         raised = np.where(channel.hit > 0, channel.hit / channel.miss, 1.0)
@@ -511,6 +511,12 @@ def worst_report(channel: BitChannel, counts: object) -> WorstReport:
     best = np.maximum(alone, nothing)
     x = int(np.argmax(best))
     return WorstReport(float(best[x]), channel.domain.values[x], bool(alone[x] >= nothing[x]))
+
+
+def _bits_of(channel: BitChannel) -> BitChannel:
+    if not isinstance(channel, BitChannel):
+        raise AnonbayesError(f"The attack is on bits; a {type(channel).__name__} is no BitChannel.")
+    return channel
 
 
 def _read_counts(counts: object, domain: Domain) -> Floats:

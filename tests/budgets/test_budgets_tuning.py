@@ -282,7 +282,7 @@ def test_from_a_survey():
         (lambda b, c: b.from_prior(DOMAIN, 100, 5, [1, -1, 0, 0]), "at_least of 'park' is -1"),
         (
             lambda b, c: b.from_prior(DOMAIN, 100, 5, {"park": "many"}),
-            "'many', given for 'park', is not",
+            "'park'='many'",
         ),
         (lambda b, c: b.worst_case(DOMAIN, 100, 5, sensitive=None), "sensitive=None is not a list"),
         (lambda b, c: b.from_counts(DOMAIN, 5, [0, 0, 0, 0]), "sum to 0"),

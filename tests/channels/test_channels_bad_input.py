@@ -1,11 +1,13 @@
 """Bad input: errors that name the value, or a defined result."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.errors import ChannelError
+from anonbayes.errors import ChannelError, MisfitWarning
 
 DOMAIN = ab.Domain("x", list("abc"))
 MAKERS = [
@@ -193,3 +195,112 @@ def test_reports_that_a_channel_made_cannot_be_changed():
     for array in (bits.indices, bits.indptr, bits[0]):
         with pytest.raises(ValueError, match="read-only"):
             array[:] = 9
+
+
+# -------------------------------------------------------------------------------------------------
+# Nothing reaches compiled code without bounds that hold.
+
+
+@pytest.mark.parametrize("codes", [[-1], [5], [-7, 2], [2.5], ["a"], None, [[0, 1]]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda domain: ab.RandomizedResponse(domain, 1.0),
+        lambda domain: ab.UnaryEncoding.optimal(domain, 1.0),
+        lambda domain: ab.SubsetSelection(domain, 1.0),
+        lambda domain: ab.HadamardResponse(domain, 1.0),
+        lambda domain: ab.LocalHashing(domain, 1.0),
+    ],
+)
+def test_codes_outside_the_domain_are_refused(make, codes):
+    """A code of -1 used to make a report whose count wrote beyond the end of an array."""
+    channel = make(ab.Domain("x", "abcde"))
+    with pytest.raises(ab.AnonbayesError, match=r"(?i)codes"):
+        channel.release_codes(codes, seed=1)
+    if isinstance(channel, ab.BitChannel):
+        with pytest.raises(ab.AnonbayesError, match=r"(?i)codes"):
+            channel.collect(codes, seed=1)
+
+
+def test_bits_that_nobody_raises_are_impossible():
+    channel = ab.BitChannel(ab.Domain("x", "abc"), [0.5, 0.0, 1.0], [0.5, 0.0, 0.0])
+    reports = ab.BitReports.from_dense([[1, 0, 0], [1, 1, 0]])
+    for method in ("mle", "bayes"):
+        with pytest.raises(ab.AnonbayesError, match=r"report 1.*'b', which nobody raises"):
+            channel.estimate(reports, method=method)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 1e-9, 744.0, 746.0, 1e300])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda domain, e: ab.RAPPOR(domain, e, theta=1e-300),
+        lambda domain, e: ab.UtilityOptimizedRR(domain, e, sensitive=["a"]),
+        lambda domain, e: ab.UtilityOptimizedRAPPOR.optimal(domain, e, sensitive=["a", "b"]),
+        lambda domain, e: ab.SubsetSelection(domain, e),
+        lambda domain, e: ab.Duchi(ab.BinnedDomain("x", 0, 1, 5), e),
+        lambda domain, e: ab.Piecewise(ab.BinnedDomain("x", 0, 1, 5), e),
+    ],
+)
+def test_extreme_budgets_give_distributions_or_our_errors(make, epsilon):
+    """No infinite or missing number, no division by zero, whatever the budget."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        try:
+            channel = make(ab.Domain("x", "abcde"), epsilon)
+            values = [0.1, 0.5, 0.9] if channel.domain.labels[0].startswith("[") else list("ace")
+            reports = channel.release(values, seed=1)
+        except ab.AnonbayesError:
+            return
+        for method in channel.methods:
+            short = {"draws": 6, "tune": 4, "chains": 2, "seed": 1} if method == "bayes" else {}
+            try:
+                p = channel.estimate(reports, method=method, **short).p
+            except ab.AnonbayesError:
+                continue
+            assert np.isfinite(p).all(), method
+
+
+ODD = [None, object(), "abc", "", b"x", [], [[1], [1, 2]], ["a"], float("nan"), 10**400, 1e308, {}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])
+def test_odd_arguments_give_our_errors(odd):
+    domain = ab.Domain("x", "abc")
+    channel = ab.UnaryEncoding.optimal(domain, 1.0)
+    numbers = [1.0, 2.0, 3.5, 4.0]
+    for ask in (
+        lambda: ab.pie.SystemEntropy(odd, 1, 1, 1, 1, 1),
+        lambda: ab.pie.DetCurve(odd, odd, odd),
+        lambda: ab.pie.system_entropy(odd, numbers),
+        lambda: ab.pie.system_entropy(numbers, odd),
+        lambda: ab.pie.system_entropy(numbers, numbers[:3], k=odd),
+        lambda: ab.pie.det_curve(odd, numbers),
+        lambda: ab.pie.convergence(numbers, odd),
+        lambda: ab.pie.convergence(numbers, numbers, users=odd),
+        lambda: ab.pie.capacity(odd),
+        lambda: ab.pie.bound(odd, 10),
+        lambda: ab.pie.bound(channel, 10, odd),
+        lambda: ab.pie.contraction(odd),
+        lambda: ab.pie.choose(odd, 10, 0.5),
+        lambda: ab.pie.bounds_by_budget(channel, 10, odd),
+        lambda: ab.pie.release_information(odd),
+        lambda: ab.reidentify.expected_budget_attack(odd, [1, 2, 3], 1.0),
+        lambda: ab.reidentify.worst_report(odd, [1, 2, 3]),
+        lambda: ab.budgets.combine(odd),
+        lambda: ab.shuffled(odd, 10),
+        lambda: ab.OneID(odd).epsilon(domain),
+        lambda: channel.estimate(np.eye(3), method="em", iterations=odd),
+        lambda: channel.estimate(np.eye(3), method="em", tolerance=odd),
+        lambda: channel.estimate(np.eye(3), method="em", start=odd),
+        lambda: channel.estimate(np.eye(3), method="threshold", alpha=odd),
+        lambda: channel.simulate(odd),
+        lambda: ab.Attributes(odd, 1.0),
+        lambda: ab.PaddedSets(domain, 1.0, length=2).release(odd),
+        lambda: ab.choose_channel(domain, 1.0, 10, sensitive=odd),
+        lambda: ab.nonstochastic.Relation.from_pairs(odd, odd),
+    ):
+        try:
+            ask()
+        except ab.AnonbayesError:
+            pass

@@ -139,3 +139,15 @@ def test_a_million_reports_of_a_large_domain_take_little_memory(kind):
     finally:
         tracemalloc.stop()
     assert peak < 12_800**2
+
+
+def test_evidence_of_three_thousand_bits_keeps_its_ratios():
+    """A report of so many bits is too improbable for a float; ratios are those of its bits."""
+    channel = ab.UnaryEncoding.optimal(ab.Domain("x", range(3000)), 1.0)
+    reports = channel.release([1, 2, 2999], seed=1)
+    rows = channel.evidence(reports).matrix.toarray()
+    ratio = channel.hit[0] / channel.miss[0] * (1 - channel.miss[0]) / (1 - channel.hit[0])
+    for row, ones in zip(rows, reports, strict=True):
+        raised = np.isin(np.arange(3000), ones)
+        np.testing.assert_allclose(row[raised], row[~raised][0] * ratio, rtol=1e-12)
+        assert np.ptp(row[~raised]) == 0

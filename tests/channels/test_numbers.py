@@ -227,7 +227,7 @@ def test_what_they_cannot_use_is_named():
         ab.SquareWave(ab.Domain("x", [3, 1, 2]), 1.0)
     with pytest.raises(ab.AnonbayesError, match="not numeric"):
         ab.SquareWave(ab.Domain("x", ["a", "b"]), 1.0)
-    with pytest.raises(ab.AnonbayesError, match="budget above 0"):
+    with pytest.raises(ab.AnonbayesError, match="budget of at least"):
         ab.Duchi(BINS, 0.0)
     with pytest.raises(ab.AnonbayesError, match=r"Report 1 is 99; .*0 to"):
         ab.SquareWave(BINS, 1.0).estimate([1, 99])

@@ -144,7 +144,7 @@ def test_budgets_in_every_form():
         ([1.0, 2.0], "shape"),
         ([1.0, -2.0, 1.0, 1.0], "budget of 'b' is"),
         ([1.0, np.nan, 1.0, 1.0], "budget of 'b' is"),
-        ("much", "a number for each value"),
+        ("much", "must be numbers"),
     ],
 )
 def test_wrong_budgets_are_named(budgets, words):
