@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.intp]
 """Places of values in their domain."""
 
-SmallCodes = npt.NDArray[np.integer[Any]]
+SmallCodes = npt.NDArray[np.integer]
 """Codes of many rows, in the smallest type that holds them."""
 
 Mask = npt.NDArray[np.bool_]
@@ -130,7 +130,7 @@ def _libraries() -> Any:
 
 
 def read_number(
-    argument: str, value: Any, *, error: type[AnonbayesError] = AnonbayesError
+    argument: str, value: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> float:
     """Return a real number; raise `error` for texts, truth values, arrays and the like."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -160,7 +160,7 @@ def read_chains(value: object, *, error: type[AnonbayesError] = AnonbayesError) 
 
 def read_whole(
     argument: str,
-    value: Any,
+    value: object,
     *,
     least: int = 0,
     most: int | None = None,
@@ -203,7 +203,7 @@ def read_numbers(
 
 
 def read_generator(
-    seed: Any, *, error: type[AnonbayesError] = AnonbayesError
+    seed: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> np.random.Generator:
     """Return a generator from a seed: a whole number, a generator (itself), or None for chance."""
     if seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence):

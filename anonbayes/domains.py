@@ -89,7 +89,7 @@ class Domain:
     def _check_distinct(self) -> None:
         if len(self.by_label) == len(self) == len(self._index):
             return
-        seen: dict[str, Any] = {}
+        seen: dict[str, object] = {}
         for value, label in zip(self.values, self.labels, strict=True):
             if label in seen and type(value) is type(seen[label]):
                 raise DomainError(
@@ -130,7 +130,7 @@ class Domain:
         return f"Domain({self.name!r}, [{shown}{dots}], size={len(self)})"
 
     @cached_property
-    def _index(self) -> dict[Any, int]:
+    def _index(self) -> dict[object, int]:
         return {v: i for i, v in enumerate(self.values)}
 
     @cached_property
@@ -326,7 +326,7 @@ def list_of(what: str, values: Any) -> list[Any]:
         raise DomainError(f"{what}: give a list, not {values!r}.") from None
 
 
-def object_array(items: Sequence[Any]) -> npt.NDArray[Any]:
+def object_array(items: Sequence[object]) -> npt.NDArray[np.object_]:
     """One-dimensional array of arbitrary objects; tuples and arrays are kept whole."""
     return np.fromiter(items, dtype=object, count=len(items))
 
@@ -345,7 +345,7 @@ def weights_by_value(weights: Mapping[Any, Any], domain: Domain, *, what: str) -
     return vector
 
 
-def in_domain_order(labels: Iterable[Any], domain: Domain, *, what: str) -> Ints:
+def in_domain_order(labels: Iterable[object], domain: Domain, *, what: str) -> Ints:
     """Positions that put labelled numbers into the order of a domain.
 
     Default pandas labels that are not values of the domain leave the order unchanged.
@@ -435,7 +435,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def sorted_values(values: Sequence[Any]) -> list[Any]:
+def sorted_values(values: Sequence[object]) -> list[Any]:
     """Sort values of possibly mixed types: numbers first, then everything else by its text."""
     try:
         return sorted(values)
@@ -446,7 +446,7 @@ def sorted_values(values: Sequence[Any]) -> list[Any]:
         )
 
 
-def numbers_of(texts: Sequence[Any]) -> list[int | float] | None:
+def numbers_of(texts: Sequence[object]) -> list[int | float] | None:
     """Numbers that texts write, or None unless each is the usual spelling of a different one."""
     numbers: list[int | float] = []
     for text in texts:
@@ -513,7 +513,7 @@ def plain(value: object) -> Any:
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
-def _check_value(name: str, value: Any) -> None:
+def _check_value(name: str, value: object) -> None:
     try:
         hash(value)
     except TypeError:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -159,7 +158,7 @@ def _check_filled(series: pd.Series, name: str) -> None:
 def _domain(
     name: str,
     series: pd.Series,
-    given: Domain | Iterable[Any] | None,
+    given: Domain | Iterable[Hashable] | None,
     hierarchy: Hierarchy | None,
     *,
     discrete: bool = False,
@@ -241,7 +240,7 @@ class Levels:
         """Codes of the values in a cell."""
         return np.flatnonzero(self.cells[level] == cell)
 
-    def label(self, level: int, codes: SmallCodes) -> Any:
+    def label(self, level: int, codes: SmallCodes) -> object:
         """Label of a cell of the level, given its members."""
         if len(codes) == len(self.domain):
             return whole_label(self.domain)
@@ -279,7 +278,7 @@ def cell_column(
     domain: Domain,
     ids: SmallCodes,
     members: Callable[[int], SmallCodes],
-    label: Callable[[int, SmallCodes], Any],
+    label: Callable[[int, SmallCodes], object],
 ) -> Column:
     """Column from a cell number per row, what each number contains and how it is spelled."""
     inverse, distinct = pd.factorize(ids)
@@ -319,7 +318,7 @@ def spell_out_stars(columns: dict[str, Column]) -> dict[str, Column]:
     return {**columns, name: Column(replace(column.evidence, labels=tuple(labels)), column.codes)}
 
 
-def whole_label(domain: Domain) -> Any:
+def whole_label(domain: Domain) -> object:
     """How a cell that allows every value is spelled: a star, unless a star means something else."""
     tree = domain.hierarchy
     taken = "*" in domain.by_label or (
@@ -328,7 +327,7 @@ def whole_label(domain: Domain) -> Any:
     return tuple(domain.values) if taken else "*"
 
 
-def set_labels(domain: Domain) -> Callable[[SmallCodes], Any]:
+def set_labels(domain: Domain) -> Callable[[SmallCodes], object]:
     """How sets of values are spelled.
 
     Neighbours on a line of numbers or dates are a range; other values are listed, ``{a, b}``, or
@@ -340,7 +339,7 @@ def set_labels(domain: Domain) -> Callable[[SmallCodes], Any]:
     rank[order] = np.arange(len(domain))
     misread = any(_MISREAD.search(label) or label != label.strip() for label in domain.labels)
 
-    def spell(codes: SmallCodes) -> Any:
+    def spell(codes: SmallCodes) -> object:
         placed = codes[~np.isnan(places[codes])]
         placed = placed[np.argsort(rank[placed])]
         runs = np.split(placed, np.flatnonzero(np.diff(rank[placed]) > 1) + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -398,7 +397,7 @@ class _Axis:
         def members(cell: int) -> Ints:
             return self.order[cell // size : cell % size + 1]
 
-        def label(cell: int, codes: SmallCodes) -> Any:
+        def label(cell: int, codes: SmallCodes) -> object:
             if len(codes) == size:
                 return whole_label(self.domain)
             if self.levels is not None:

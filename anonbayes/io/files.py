@@ -24,7 +24,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from anonbayes.errors import AnonbayesError, FileError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 # -------------------------------------------------------------------------------------------------
@@ -117,9 +120,9 @@ def save_figure(path: str | os.PathLike[str], figure: Any, **settings: Any) -> N
     write_bytes(path, content.getvalue())
 
 
-def save_plot(path: str | os.PathLike[str], axes: Any) -> None:
+def save_plot(path: str | os.PathLike[str], axes: Axes | npt.NDArray[np.object_]) -> None:
     """Write the figure of axes, or of an array of axes, as PNG."""
-    first = axes.flat[0] if hasattr(axes, "flat") else axes
+    first: Axes = getattr(axes, "flat", [axes])[0]
     save_figure(path, first.figure, dpi=150)
 
 

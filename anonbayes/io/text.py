@@ -237,7 +237,7 @@ def _column_text(column: pd.Series) -> pd.Series:
 _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?")
 
 
-def has_decimal_commas(values: Iterable[Any]) -> bool:
+def has_decimal_commas(values: Iterable[object]) -> bool:
     """Whether filled cells, nearly all, are numbers of which some have a decimal comma."""
     texts = [text for value in values if (text := str(value).strip())]
     numbers = [text for text in texts if _COMMA.fullmatch(text)]

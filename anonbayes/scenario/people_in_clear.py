@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anonbayes.risk.people import Truth
     from anonbayes.tables.build import Reading
     from anonbayes.tables.evidence import KnownValues
-    from anonbayes.tables.sources import Counted
+    from anonbayes.tables.sources import Counted, TextFormat
     from anonbayes.tables.table import ReleasedTable
     from anonbayes.uniqueness.membership import Membership
 
@@ -58,7 +58,7 @@ class PeopleInClear(Section):
     )
 
     @property
-    def text(self) -> dict[str, str]:
+    def text(self) -> TextFormat:
         """How the file is spelled."""
         return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 
@@ -204,8 +204,7 @@ def _rows(source: PeopleInClear, file: Path, used: Iterable[str]) -> pd.DataFram
     from anonbayes.io.text import ROW, read_csv_text
     from anonbayes.tables.sources import Counted
 
-    how: dict[str, Any] = source.text
-    frame = read_csv_text(file, **how)
+    frame = read_csv_text(file, **source.text)
     missing = "error" if source.missing == "as_released" else source.missing
     names = [name for name in used if name in frame] or frame.columns.tolist()
     first = np.arange(len(frame), dtype=np.int64)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anonbayes.hierarchies import Hierarchy
     from anonbayes.risk.minimality import Downcoding
     from anonbayes.tables.evidence import KnownValues
+    from anonbayes.tables.sources import TextFormat
     from anonbayes.tables.table import ReleasedTable
 
 
@@ -187,7 +188,7 @@ class Release(Section):
                 yield f"@{name} has no meaning with {where}."
 
     @property
-    def text(self) -> dict[str, str]:
+    def text(self) -> TextFormat:
         """How the files are spelled."""
         return {"sep": self.sep, "encoding": self.encoding, "decimal": self.decimal}
 

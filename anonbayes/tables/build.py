@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeGuard, Unpack
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Ints
@@ -42,11 +42,40 @@ from anonbayes.tables.sources import (
 )
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
+    from distributed import Client
+
     from anonbayes.channels.base import Channel
 
 
+Scheme = Literal["horizontal", "vertical"]
+Missing = str | Mapping[str, str]
 JOIN = " & "
 _log = logging.getLogger(__name__)
+
+
+class Parts(TypedDict):
+    """Fields of a `ReleasedTable`."""
+
+    scheme: Scheme
+    sensitive: str
+    columns: Mapping[str, Column]
+    secret: Column
+    group_codes: npt.NDArray[np.int32]
+    group_labels: pd.Index
+    group_name: str | None
+    weights: NotRequired[Ints | None]
+
+
+class Meaning(TypedDict, total=False):
+    """What the cells of a horizontal table mean; see `ReleasedTable.horizontal`."""
+
+    domains: DomainsByColumn | None
+    hierarchies: Mapping[str, Hierarchy] | None
+    group: str | None
+    channels: Mapping[str, Channel] | None
+    missing: Missing
+    missing_label: object
 
 
 def check_frame(frame: pd.DataFrame, what: str = "The table") -> None:
@@ -68,7 +97,7 @@ def check_column(frame: pd.DataFrame, name: str, role: str) -> None:
         )
 
 
-def check_known(mapping: Mapping[str, Any] | None, names: Iterable[str], argument: str) -> None:
+def check_known(mapping: Mapping[str, object] | None, names: Iterable[str], argument: str) -> None:
     """Raise `TableError` when a mapping by column names a column that is not there."""
     known = list(dict.fromkeys(names))
     if mapping is not None and not isinstance(mapping, Mapping):
@@ -99,7 +128,7 @@ def multiplicities(frame: pd.DataFrame, name: str) -> Ints:
     return numbers.astype(np.int64)
 
 
-def policy_of(missing: str | Mapping[str, str], name: str) -> str:
+def policy_of(missing: Missing, name: str) -> str:
     """What a missing cell of a column means."""
     policy = missing.get(name, "error") if isinstance(missing, Mapping) else missing
     one_of("missing", policy, MISSING_POLICIES)
@@ -114,10 +143,10 @@ def horizontal_parts(
     hierarchies: Mapping[str, Hierarchy] | None = None,
     group: str | None = None,
     channels: Mapping[str, Channel] | None = None,
-    missing: str | Mapping[str, str] = "error",
+    missing: Missing = "error",
     missing_label: object = "missing",
     weights: str | Ints | None = None,
-) -> dict[str, Any]:
+) -> Parts:
     """Fields of a horizontal `ReleasedTable`."""
     frame = pandas_frame(frame)
     check_frame(frame)
@@ -198,9 +227,9 @@ def vertical_parts(
     sensitive: str,
     domains: DomainsByColumn | None,
     count: str | None,
-    missing: str | Mapping[str, str],
+    missing: Missing,
     missing_label: object,
-) -> dict[str, Any]:
+) -> Parts:
     """Fields of a vertical `ReleasedTable`: both parts sorted by group."""
     qit, st = pandas_frame(qit), pandas_frame(st)
     check_frame(qit, "The quasi-identifier table")
@@ -279,7 +308,9 @@ def sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list
     return names
 
 
-def joined_column(parts: Sequence[Column], name: str, domain: Any = None) -> Column:
+def joined_column(
+    parts: Sequence[Column], name: str, domain: Domain | Iterable[Hashable] | None = None
+) -> Column:
     """One column of tuples from several; its domain are the combinations shown, or the given."""
     clear = [_in_clear(part, "columns that are joined must show values in clear") for part in parts]
     inverse, first, _ = distinct_rows([part.codes for part in clear])
@@ -344,12 +375,12 @@ LARGE_BYTES = 100_000_000
 class Reading:
     """A source that was looked at, and how it will be read."""
 
-    source: Any
+    source: TableFiles | dd.DataFrame
     names: tuple[str, ...]
     engine: str
     memory_limit: str | None = None
-    temp_directory: str | Path | None = None
-    client: Any = None
+    temp_directory: str | os.PathLike[str] | None = None
+    client: Client | None = None
     progressbar: bool = True
 
     def only(self, names: Iterable[str]) -> Reading:
@@ -391,7 +422,7 @@ class Reading:
             )
         return count_frame(*all_rows(self.source))
 
-    def parts(self, sensitive: str | Iterable[str], **how: Any) -> dict[str, Any]:
+    def parts(self, sensitive: str | Iterable[str], **meaning: Unpack[Meaning]) -> Parts:
         """Fields of the released table; an error names file and row."""
         weights = None
         if self.engine == "pandas":
@@ -400,14 +431,18 @@ class Reading:
         else:
             counted = self.count()
             weights = counted.rows
-        if how.get("missing") == "drop":
-            counted, how = without_gaps(counted, str(self.source)), how | {"missing": "error"}
+        if meaning.get("missing") == "drop":
+            counted = without_gaps(counted, str(self.source))
+            meaning["missing"] = "error"
             weights = weights if weights is None else counted.rows
-        settings = how | {"sensitive": sensitive, "weights": weights}
+
+        def read(frame: pd.DataFrame) -> Parts:
+            return horizontal_parts(frame, sensitive=sensitive, weights=weights, **meaning)
+
         try:
-            return horizontal_parts(counted.frame, **settings)
+            return read(counted.frame)
         except AnonbayesError:
-            horizontal_parts(counted.labelled(self.place), **settings)  # the same, with its place
+            read(counted.labelled(self.place))  # the same, with its place
             raise
 
 
@@ -432,7 +467,7 @@ def without_gaps(counted: Counted, where: str) -> Counted:
 
 
 def open_source(
-    source: Any,
+    source: Source | dd.DataFrame,
     *,
     engine: str = "auto",
     sep: str = ";",
@@ -440,8 +475,10 @@ def open_source(
     encoding: str = "utf-8",
     decimal: str = ".",
     drop: Iterable[str] = (),
-    client: Any = None,
-    **how: Any,
+    client: Client | None = None,
+    memory_limit: str | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    progressbar: bool = True,
 ) -> Reading:
     """Look at a source, and choose the engine."""
     one_of("engine", engine, ENGINES)
@@ -451,12 +488,12 @@ def open_source(
             raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
     if isinstance(source, pd.DataFrame):
         raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
-    if hasattr(source, "to_delayed") and hasattr(source, "npartitions"):
+    if is_dask(source):
         if engine not in ("auto", "dask"):
             raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
         check_names(list(source.columns), "The Dask dataframe")
         names = tuple(source.columns)
-        return Reading(source, names, "dask", client=client, **how).without(drop)
+        return Reading(source, names, "dask", client=client, progressbar=progressbar).without(drop)
     files = find_files(source, sep=sep, kind=kind, encoding=encoding, decimal=decimal)
     if not files.is_plain:
         if engine not in ("auto", "pandas") or client is not None:
@@ -469,7 +506,13 @@ def open_source(
         engine = "dask" if client is not None else "pandas"
         if client is None and is_large(files):
             engine = "duckdb" if importlib.util.find_spec("duckdb") else "pandas"
-    return Reading(files, files.names, engine, client=client, **how).without(drop)
+    reading = Reading(files, files.names, engine, memory_limit, temp_directory, client, progressbar)
+    return reading.without(drop)
+
+
+def is_dask(source: object) -> TypeGuard[dd.DataFrame]:
+    """Whether a source is a Dask dataframe, without loading Dask."""
+    return hasattr(source, "to_delayed") and hasattr(source, "npartitions")
 
 
 def is_large(files: TableFiles) -> bool:
@@ -480,15 +523,15 @@ def is_large(files: TableFiles) -> bool:
 
 
 def count_records(
-    source: Source | Any,
+    source: Source | dd.DataFrame | pd.DataFrame,
     columns: Iterable[str] | None = None,
     *,
     weights: str = "rows",
     engine: str = "auto",
     sep: str = ";",
     memory_limit: str | None = None,
-    temp_directory: str | Path | None = None,
-    client: Any = None,
+    temp_directory: str | os.PathLike[str] | None = None,
+    client: Client | None = None,
     progressbar: bool = True,
 ) -> pd.DataFrame:
     """Distinct records of a table of any size, and how many rows show each.

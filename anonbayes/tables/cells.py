@@ -258,7 +258,7 @@ class CellParser:
                 fitting.append(code)
         return np.sort(np.array(fitting, dtype=np.int64))
 
-    def _members(self, members: Iterable[Any]) -> Ints:
+    def _members(self, members: Iterable[object]) -> Ints:
         """Union of the members of a Python collection: values, labels, texts or intervals."""
         parts = []
         for member in members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,14 @@ from anonbayes.tables.sources import (
     reading,
 )
 
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pyarrow
+    from distributed import Client
+    from duckdb import DuckDBPyConnection
+
+P = TypeVar("P")
+
 # -------------------------------------------------------------------------------------------------
 # DuckDB: distinct rows of files larger than memory, on one machine.
 #
@@ -56,7 +65,7 @@ def count_with_duckdb(
     files: TableFiles,
     *,
     memory_limit: str | None = None,
-    temp_directory: str | Path | None = None,
+    temp_directory: str | os.PathLike[str] | None = None,
     progressbar: bool = True,
 ) -> Counted:
     """Distinct rows of parquet or delimited files, by one ``GROUP BY`` that spills to disk."""
@@ -110,8 +119,8 @@ def duckdb_module() -> Any:
 
 @contextmanager
 def open_duckdb(
-    memory_limit: str | None = None, temp_directory: str | Path | None = None
-) -> Iterator[tuple[Any, Path]]:
+    memory_limit: str | None = None, temp_directory: str | os.PathLike[str] | None = None
+) -> Iterator[tuple[DuckDBPyConnection, Path]]:
     """Connect to a database in memory, with a folder for temporary files that goes with it."""
     duckdb = duckdb_module()
     if temp_directory is not None and not Path(temp_directory).is_dir():
@@ -160,7 +169,9 @@ def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> Any:
+def _run(
+    con: DuckDBPyConnection, work: Callable[[], pyarrow.Table], label: str, progressbar: bool
+) -> pyarrow.Table:
     """Run a query in a thread of its own, so that progress is shown and Ctrl-C works."""
     outcome: dict[str, Any] = {}
 
@@ -189,7 +200,7 @@ def _run(con: Any, work: Callable[[], Any], label: str, progressbar: bool) -> An
 # -- results ----------------------------------------------------------------------------------
 
 
-def _frame(rows: Any, fields: Sequence[Any], parts: TableFiles) -> pd.DataFrame:
+def _frame(rows: pyarrow.Table, fields: Sequence[pyarrow.Field], parts: TableFiles) -> pd.DataFrame:
     """Distinct rows with the types that pandas would have given to the columns of the file."""
     import pyarrow as pa
 
@@ -270,7 +281,10 @@ class ColumnFrame(FrameLike):
 
 @contextmanager
 def open_columns(
-    files: TableFiles, engine: str, memory_limit: str | None, temp_directory: str | Path | None
+    files: TableFiles,
+    engine: str,
+    memory_limit: str | None,
+    temp_directory: str | os.PathLike[str] | None,
 ) -> Iterator[Any]:
     """Open a source as a data frame, or as a `ColumnFrame` where the engine says so.
 
@@ -336,7 +350,9 @@ def count_part(part: Part) -> Counted:
     return counted[0]
 
 
-def count_with_dask(files: TableFiles, *, client: Any = None, progressbar: bool = True) -> Counted:
+def count_with_dask(
+    files: TableFiles, *, client: Client | None = None, progressbar: bool = True
+) -> Counted:
     """Distinct rows of files that every worker of a cluster can read."""
     parts = parts_of(files)
     if not parts:
@@ -345,7 +361,11 @@ def count_with_dask(files: TableFiles, *, client: Any = None, progressbar: bool 
 
 
 def count_partitions(
-    frame: Any, names: Sequence[str], *, client: Any = None, progressbar: bool = True
+    frame: dd.DataFrame,
+    names: Sequence[str],
+    *,
+    client: Client | None = None,
+    progressbar: bool = True,
 ) -> Counted:
     """Distinct rows of a Dask dataframe; partitions are counted where they are."""
     numbered = list(enumerate(frame[list(names)].to_delayed()))
@@ -355,11 +375,11 @@ def count_partitions(
     return counted
 
 
-def categories(files: TableFiles, name: str) -> Any:
+def categories(files: TableFiles, name: str) -> pyarrow.Array:
     """Categories of a column that was written as categorical, unseen ones included, in order."""
     import pyarrow as pa
 
-    chunks: list[Any] = []
+    chunks: list[pyarrow.Array] = []
     for path in files.paths:
         for batch in open_parquet(path).iter_batches(columns=[name], batch_size=BATCH):
             chunk = getattr(batch.column(0), "dictionary", None)
@@ -408,7 +428,7 @@ def _count_partition(numbered: tuple[int, pd.DataFrame]) -> Counted:
 
 
 def _tree(
-    count: Callable[[Any], Counted], parts: Sequence[Any], client: Any, progressbar: bool
+    count: Callable[[P], Counted], parts: Sequence[P], client: Client | None, progressbar: bool
 ) -> Counted:
     """Count parts and merge the results, as tasks of a Dask scheduler.
 
@@ -440,7 +460,7 @@ def _tree(
     return whole
 
 
-def _current_client() -> Any:
+def _current_client() -> Client | None:
     try:
         from distributed import get_client
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,9 @@ from anonbayes.errors import CellError, DomainError, TableError
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.cells import CellParser, is_pattern, is_set_text, range_ends, split_set
 
+if TYPE_CHECKING:
+    from anonbayes.channels.base import Channel
+
 # -------------------------------------------------------------------------------------------------
 # Evidence: the distinct released cells of one attribute and what each says about the truth.
 
@@ -55,7 +58,7 @@ class Evidence:
     """
 
     domain: Domain
-    labels: tuple[Any, ...]
+    labels: tuple[object, ...]
     matrix: sparse.csr_array
 
     def __post_init__(self) -> None:
@@ -84,7 +87,7 @@ class Evidence:
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "matrix", matrix)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Evidence, (self.domain, self.labels, self.matrix)
 
     def __len__(self) -> int:
@@ -113,7 +116,7 @@ class Evidence:
         out.setflags(write=False)
         return out
 
-    def members(self, cell: int | np.integer[Any]) -> npt.NDArray[np.int32]:
+    def members(self, cell: int | np.integer) -> npt.NDArray[np.int32]:
         """Codes of the values that are possible under a cell, ascending."""
         return self.matrix.indices[self.matrix.indptr[cell] : self.matrix.indptr[cell + 1]]
 
@@ -159,7 +162,7 @@ class Evidence:
 
     @classmethod
     def from_members(
-        cls, domain: Domain, members: Sequence[npt.ArrayLike], labels: Iterable[Any]
+        cls, domain: Domain, members: Sequence[npt.ArrayLike], labels: Iterable[object]
     ) -> Evidence:
         """Hard evidence from the codes that each cell allows."""
         arrays = [np.sort(np.asarray(m, dtype=np.int32)) for m in members]
@@ -180,6 +183,7 @@ class Evidence:
 # -------------------------------------------------------------------------------------------------
 # From a column of released cells to codes and evidence.
 
+Array = TypeVar("Array", bound=npt.NDArray[np.generic])
 IDENTIFIER_SIZE = 1000
 DAY = 86_400
 MOST_INFERRED = 10_000
@@ -187,7 +191,7 @@ MOST_INFERRED = 10_000
 _log = logging.getLogger("anonbayes")
 
 
-def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: Array) -> Array:
     """Read-only array that nobody else can write to either: a copy unless it is one already."""
     if array.flags.writeable or array.base is not None:
         array = array.copy()
@@ -217,7 +221,7 @@ class Column:
         small = codes.astype(code_dtype(len(self.evidence)), copy=False)
         object.__setattr__(self, "codes", frozen(small))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Column, (self.evidence, self.codes)
 
     @property
@@ -242,7 +246,7 @@ class Column:
         """Return the column with other rows, and the same cells."""
         return Column(self.evidence, self.codes[rows])
 
-    def labels(self) -> npt.NDArray[Any]:
+    def labels(self) -> npt.NDArray[np.object_]:
         """Return what was released, row by row."""
         return object_array(self.evidence.labels)[self.codes]
 
@@ -251,9 +255,9 @@ def encode_column(
     series: pd.Series,
     *,
     name: str,
-    domain: Domain | KnownValues | Iterable[Any] | None = None,
+    domain: Domain | KnownValues | Iterable[object] | None = None,
     hierarchy: Hierarchy | None = None,
-    channel: Any = None,
+    channel: Channel | None = None,
     missing: str = "error",
     missing_label: object = "missing",
     n_rows: int | None = None,
@@ -280,7 +284,7 @@ def encode_column(
             parser.parse(cell, row=series.index[int(np.argmax(inverse == i))])  # with its row
             raise
 
-    def label(i: int, _: Ints) -> Any:
+    def label(i: int, _: Ints) -> object:
         if is_missing(distinct[i]):  # read as "unknown"
             return "*" if "*" not in known else frozenset(known.values)
         return distinct[i]
@@ -290,7 +294,7 @@ def encode_column(
 
 
 def column_of_cells(
-    domain: Domain, inverse: Ints, members: Sequence[Ints], label: Callable[[int, Ints], Any]
+    domain: Domain, inverse: Ints, members: Sequence[Ints], label: Callable[[int, Ints], object]
 ) -> Column:
     """Column from the cell of each row, what each cell contains and how it is spelled.
 
@@ -299,7 +303,7 @@ def column_of_cells(
     """
     position: dict[bytes, int] = {}
     kept: list[Ints] = []
-    labels: list[Any] = []
+    labels: list[object] = []
     lookup = np.empty(len(members), dtype=np.int64)
     for i, codes in enumerate(members):
         lookup[i] = place = position.setdefault(codes.astype(np.int32).tobytes(), len(kept))
@@ -319,7 +323,7 @@ def _is_star(label: object) -> bool:
 # -- distinct cells ---------------------------------------------------------------------------
 
 
-def factorize_cells(series: pd.Series, name: str) -> tuple[Ints, list[Any]]:
+def factorize_cells(series: pd.Series, name: str) -> tuple[Ints, list[object]]:
     """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
     if series.dtype == object and _is_mixed(series):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
@@ -334,7 +338,7 @@ def _is_mixed(series: pd.Series) -> bool:
         return True
 
 
-def _hashable(cell: object, name: str, position: int, series: pd.Series) -> Any:
+def _hashable(cell: object, name: str, position: int, series: pd.Series) -> object:
     if isinstance(cell, str):
         return cell
     try:
@@ -363,18 +367,20 @@ class KnownValues:
     than for all that could be between two ends.
     """
 
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
 
-    def with_shown(self, name: str, distinct: list[Any], n_rows: int, label: object) -> list[Any]:
+    def with_shown(
+        self, name: str, distinct: list[object], n_rows: int, label: object
+    ) -> list[object]:
         """Return all values; `label` stands for missing cells and is no number."""
         shown = [a for cell in distinct if not is_missing(cell) for a in _atoms(cell)]
-        patterns: set[Any] = {a for a in shown if isinstance(a, pd.Interval)}
+        patterns: set[object] = {a for a in shown if isinstance(a, pd.Interval)}
         patterns |= {a for a in shown if isinstance(a, str) and a != "*" and is_pattern(a)}
         _refuse_identifier(name, [a for a in shown if a not in patterns], n_rows)
         listed = [*self.values, *(a for a in shown if a not in patterns)]
         by_text = {str(plain(v)): plain(v) for v in reversed(listed)}
         others = {text: value for text, value in by_text.items() if value != label}
-        numbers: list[Any] = [number_of(text) for text in others]
+        numbers: list[object] = [number_of(text) for text in others]
         known = {str(plain(v)) for v in self.values} - {str(label)}
         if None in numbers or numbers_of(list(known)) is None:
             numbers = list(others.values())
@@ -384,8 +390,8 @@ class KnownValues:
 
 def _domain(
     name: str,
-    distinct: list[Any],
-    domain: Domain | KnownValues | Iterable[Any] | None,
+    distinct: list[object],
+    domain: Domain | KnownValues | Iterable[object] | None,
     hierarchy: Hierarchy | None,
     missing: str,
     missing_label: object,
@@ -420,10 +426,12 @@ def _domain(
     return Domain(name, [*known.values, missing_label], wider)
 
 
-def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int) -> list[Any]:
+def _shown_values(
+    name: str, distinct: list[object], series: pd.Series, n_rows: int
+) -> list[object]:
     """Values that a column shows by themselves, as members of its sets, or inside its ranges."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
-    members: list[Any] = []
+    members: list[object] = []
     for cell in series.cat.categories if ordered else distinct:
         if is_missing(cell):
             continue
@@ -445,7 +453,7 @@ def _shown_values(name: str, distinct: list[Any], series: pd.Series, n_rows: int
     return values if ordered else sorted_values(numbers_of(values) or values)
 
 
-def _refuse_identifier(name: str, values: list[Any], n_rows: int) -> None:
+def _refuse_identifier(name: str, values: list[object], n_rows: int) -> None:
     n = len(dict.fromkeys(values))
     if n > IDENTIFIER_SIZE and n > n_rows / 2:
         raise TableError(
@@ -463,8 +471,8 @@ def _unknown_domain(name: str, cell: object) -> DomainError:
 
 
 def _with_ranges(
-    name: str, values: list[Any], ranges: Mapping[str, tuple[str, str, bool, bool]]
-) -> list[Any]:
+    name: str, values: list[object], ranges: Mapping[str, tuple[str, str, bool, bool]]
+) -> list[object]:
     """Values of a column, and those inside its ranges: as fine as the column shows them.
 
     Numbers have as many decimals as the finest that is shown; dates are days.
@@ -490,7 +498,7 @@ def _with_ranges(
     if days:
         spelled = "%d.%m.%Y" if "-" not in ends[0] else "%Y-%m-%d"
         spelled += " %H:%M:%S" if len(ends[0]) > len("2024-12-31") else ""
-        grid: list[Any] = [
+        grid: list[object] = [
             (EPOCH + timedelta(days=day)).strftime(spelled) for day in sorted(inside)
         ]
     else:
@@ -513,7 +521,7 @@ def _is_open(text: str) -> bool:
     return text != "*" and is_pattern(text) and range_ends(text) is None
 
 
-def _atoms(cell: object) -> list[Any]:
+def _atoms(cell: object) -> Sequence[object]:
     if isinstance(cell, str):
         stripped = cell.strip()
         if stripped == "*":
@@ -526,7 +534,7 @@ def _atoms(cell: object) -> list[Any]:
 # -- channels ---------------------------------------------------------------------------------
 
 
-def _through_channel(series: pd.Series, name: str, channel: Any, missing: str) -> Column:
+def _through_channel(series: pd.Series, name: str, channel: Channel, missing: str) -> Column:
     """Column of reports; a missing report is refused or says nothing, never a category."""
     if not hasattr(channel, "evidence"):
         raise TableError(f"channels[{name!r}] must be a channel, not {channel!r}.")

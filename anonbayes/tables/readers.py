@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
 from anonbayes.domains import Domain, DomainsByColumn, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, one_of
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.build import check_column, open_source
+from anonbayes.tables.build import Missing, check_column, open_source
 from anonbayes.tables.counting import ColumnFrame, open_columns
 from anonbayes.tables.evidence import Column, Evidence
-from anonbayes.tables.sources import Source
+from anonbayes.tables.sources import Source, TextFormat
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 
 COUNT_NAMES = ("count", "freq", "n")
@@ -40,12 +42,12 @@ def read_arx(
     encoding: str = "utf-8",
     decimal: str = ".",
     drop: Iterable[str] = (),
-    missing: str | Mapping[str, str] = "error",
+    missing: Missing = "error",
     missing_label: object = "missing",
     engine: str = "auto",
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
-    client: Any = None,
+    client: Client | None = None,
     progressbar: bool = True,
 ) -> ReleasedTable:
     r"""Read a table as ARX exports it.
@@ -140,7 +142,7 @@ def read_anatomy(
     encoding: str = "utf-8",
     decimal: str = ".",
     drop: Iterable[str] = (),
-    missing: str | Mapping[str, str] = "error",
+    missing: Missing = "error",
     missing_label: object = "missing",
     engine: str = "auto",
     memory_limit: str | None = None,
@@ -177,7 +179,7 @@ def read_anatomy(
     ReleasedTable(vertical, 3 rows, 1 group, k=3, l=2, sensitive='illness', attributes=['sex'])
     """
     one_of("engine", engine, ("auto", "pandas", "duckdb"))
-    text = {"sep": sep, "encoding": encoding, "decimal": decimal}
+    text: TextFormat = {"sep": sep, "encoding": encoding, "decimal": decimal}
     both = [
         open_source(qit, engine=engine, drop=drop, **text),
         open_source(st, engine=engine, **text),
@@ -284,7 +286,8 @@ def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
     import xarray as xr
 
     columns = [*table.columns.values(), table.secret]
-    data: dict[str, Any] = {"group_codes": ("row", table.group_codes)}
+    data: dict[str, tuple[str, npt.NDArray[np.number]]] = {}
+    data["group_codes"] = ("row", table.group_codes)
     if table.weights is not None:
         data["weights"] = ("row", table.weights)
     described = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,9 @@ from anonbayes.io.text import (
 )
 from anonbayes.tables.evidence import factorize_cells
 from anonbayes.tables.groups import distinct_rows, tally
+
+if TYPE_CHECKING:
+    import pyarrow
 
 # -------------------------------------------------------------------------------------------------
 # Progress of long reads, on a terminal only.
@@ -111,7 +114,7 @@ def joined(columns: list[pd.Series]) -> pd.Series:
         return pd.concat(columns, ignore_index=True)
     if all(isinstance(k, pd.CategoricalDtype) and not k.ordered for k in kinds):
         return pd.Series(union_categoricals(columns))
-    cells: list[Any] = [cell for column in columns for cell in column.astype(object)]
+    cells: list[object] = [cell for column in columns for cell in column.astype(object)]
     return pd.Series(np.fromiter(cells, dtype=object, count=len(cells)))
 
 
@@ -119,6 +122,14 @@ def joined(columns: list[pd.Series]) -> pd.Series:
 # The files of a table: which they are, and which columns and how many rows they have.
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class TextFormat(TypedDict):
+    """How delimited text is written."""
+
+    sep: str
+    encoding: str
+    decimal: str
 
 
 class FrameLike:
@@ -160,7 +171,7 @@ class TableFiles:
         """Name a row in a message."""
         return f"{row} of {str(self.paths[part])!r}"
 
-    def fields(self) -> list[Any]:
+    def fields(self) -> list[pyarrow.Field]:
         """Arrow fields of the columns of parquet files, after a check that all files agree.
 
         Files without rows may have any types, and so may columns that are empty throughout a file.
@@ -223,12 +234,11 @@ def all_rows(files: TableFiles) -> tuple[pd.DataFrame, Ints]:
     """All rows of files in memory, and the place of each."""
     names = list(files.names)
     if files.kind != "parquet":
-        how: dict[str, Any] = {
-            "sep": files.sep,
-            "encoding": files.encoding,
-            "decimal": files.decimal,
-        }
-        frames = [read_csv_text(path, **how)[names] for path in files.paths]
+        frames = [
+            read_csv_text(path, sep=files.sep, encoding=files.encoding, decimal=files.decimal)
+            for path in files.paths
+        ]
+        frames = [frame[names] for frame in frames]
     else:
         files.fields()  # refuses files that do not go together
         frames = [read_columns(path, names) for path in files.paths]
@@ -305,7 +315,7 @@ def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
         return frame_of(file.read(columns=wanted))[wanted]
 
 
-def frame_of(table: Any) -> pd.DataFrame:
+def frame_of(table: pyarrow.Table) -> pd.DataFrame:
     """Data frame of an Arrow table."""
     return pd.DataFrame(table.to_pandas(ignore_metadata=True))
 
@@ -325,7 +335,7 @@ def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
         raise TableError(f"{str(path)!r} {finding}: {reason}.") from None
 
 
-def _plain_type(kind: Any) -> str:
+def _plain_type(kind: pyarrow.DataType) -> str:
     """Type of the values, whether they are stored through a dictionary or not."""
     import pyarrow.types as types
 

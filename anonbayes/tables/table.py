@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,24 @@ from anonbayes.domains import DomainsByColumn, object_array
 from anonbayes.errors import TableError, one_of
 from anonbayes.formats import count
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.tables.build import horizontal_parts, open_source, vertical_parts
+from anonbayes.tables.build import (
+    Missing,
+    Parts,
+    Scheme,
+    horizontal_parts,
+    open_source,
+    vertical_parts,
+)
 from anonbayes.tables.evidence import Column, frozen
 from anonbayes.tables.groups import Statistics, checked_weights, distinct_rows, tally
+from anonbayes.tables.sources import Source
 
 if TYPE_CHECKING:
+    import dask.dataframe as dd
+    from distributed import Client
+
     from anonbayes.channels.base import Channel
 
-Scheme = Literal["horizontal", "vertical"]
-Missing = str | Mapping[str, str]
 MOST_ROWS = 10_000_000
 """Longest frame into which a reduced table is unfolded without being asked to."""
 
@@ -103,7 +112,7 @@ class ReleasedTable(Statistics):
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         object.__setattr__(self, "group_codes", frozen(groups.astype(np.int32, copy=False)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return ReleasedTable, (
             self.scheme,
             self.sensitive,
@@ -182,7 +191,7 @@ class ReleasedTable(Statistics):
         )
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, Any]) -> ReleasedTable:
+    def from_parts(cls, parts: Parts) -> ReleasedTable:
         """Table from its fields; one of counted lines is kept as its distinct lines."""
         table = cls(**parts)
         return table if parts.get("weights") is None else table.reduced()
@@ -190,7 +199,7 @@ class ReleasedTable(Statistics):
     @classmethod
     def from_parquet(
         cls,
-        source: Any,
+        source: Source | dd.DataFrame,
         sensitive: str | Iterable[str],
         domains: DomainsByColumn | None = None,
         hierarchies: Mapping[str, Hierarchy] | None = None,
@@ -203,7 +212,7 @@ class ReleasedTable(Statistics):
         engine: str = "auto",
         memory_limit: str | None = None,
         temp_directory: str | os.PathLike[str] | None = None,
-        client: Any = None,
+        client: Client | None = None,
         progressbar: bool = True,
     ) -> ReleasedTable:
         """Table of generalized rows in parquet files of any size.
@@ -531,7 +540,7 @@ class ReleasedTable(Statistics):
         )
 
 
-def _spread(labels: Sequence[Any], codes: SmallCodes) -> pd.Series:
+def _spread(labels: Sequence[object], codes: SmallCodes) -> pd.Series:
     """Label of each row, in the type that the labels have in common."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))
