@@ -183,6 +183,16 @@ def read_whole(
     raise error(f"{argument}={shown} must be a whole number of at least {least}{above}.")
 
 
+def read_share(
+    argument: str, value: Any, what: str, *, error: type[AnonbayesError] = AnonbayesError
+) -> float:
+    """Return a number strictly between 0 and 1; the error says `what` it is."""
+    number = read_number(argument, value, error=error)
+    if not 0 < number < 1:
+        raise error(f"{argument}={value!r} must lie between 0 and 1: it is {what}.")
+    return number
+
+
 def read_numbers(
     argument: str, values: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> Floats:

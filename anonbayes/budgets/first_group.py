@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from anonbayes.arrays import Codes, Floats, Ints, Mask, read_number
+from anonbayes.arrays import Codes, Floats, Ints, Mask, read_number, read_share
 from anonbayes.budgets.tuning import (
     Budgets,
     check_bound,
@@ -20,7 +20,7 @@ from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.reports import SupportCounts
 from anonbayes.domains import Domain
 from anonbayes.errors import AnonbayesError, one_of
-from anonbayes.estimation.closed_forms import Estimate, check_informative
+from anonbayes.estimation.closed_forms import Estimate, check_informative, normal_quantile, wilson
 from anonbayes.inference.posterior import Posterior
 from anonbayes.notions.ldp import sensitive_mask
 from anonbayes.notions.selective import value_array
@@ -58,14 +58,6 @@ def allow_errors(alpha: float, n: int, gamma: float, number: int) -> Allowance:
     """Error level of each of `number` values that keeps the bound ``gamma/n`` in expectation."""
     level = alpha * min(1.0 / max(number, 1), (gamma - 1.0) / n)
     return Allowance(level, max(gamma - n * level, 1.0))
-
-
-def _check_alpha(alpha: float) -> None:
-    """Raise `AnonbayesError` unless alpha lies between 0 and 1."""
-    if not 0 < read_number("alpha", alpha) < 1:
-        raise AnonbayesError(
-            f"alpha={alpha!r} must lie between 0 and 1; alpha -> 0 is the worst case rule."
-        )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -252,7 +244,7 @@ def from_confidence(
     """
     check_bound(n, gamma)
     support = _read_support(domain, n, reports, channel)
-    _check_alpha(alpha)
+    read_share("alpha", alpha, "an error probability")
     one_of("coverage", coverage, COVERAGES)
     bits = (channel.hit, channel.miss)
     if coverage == "pointwise":
@@ -280,10 +272,7 @@ def from_confidence(
 def lower_counts(support: SupportCounts, n: int, hit: Floats, miss: Floats, alpha: float) -> Floats:
     """Wilson's lower limit of the number of users per value (OneID Alg. 1, lines 3 to 5)."""
     gain = check_informative(hit, miss)
-    t, trials = support.counts.astype(float), support.n
-    z = float(stats.norm.ppf(1 - alpha / 2))
-    half = z * np.sqrt(t * (trials - t) / trials + z**2 / 4)
-    rate = (t + z**2 / 2 - half) / (trials + z**2)
+    rate = wilson(support.counts / support.n, normal_quantile(1 - alpha) ** 2 / support.n)[:, 0]
     return np.clip(n * (rate - miss) / gain, 0.0, n)
 
 
@@ -388,7 +377,7 @@ def from_posterior(
     array([4.27,  inf, 3.76, 3.72])
     """
     check_bound(n, gamma)
-    _check_alpha(alpha)
+    read_share("alpha", alpha, "an error probability")
     one_of("coverage", coverage, COVERAGES)
     if not 0 < read_number("weight", weight) < np.inf:
         raise AnonbayesError(f"weight={weight!r} of the prior must be positive and finite.")

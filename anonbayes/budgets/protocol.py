@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from anonbayes.arrays import Mask, read_number
+from anonbayes.arrays import Mask, read_share
 from anonbayes.budgets.first_group import COVERAGES, from_confidence, from_posterior
 from anonbayes.budgets.tuning import Budgets, check_bound, worst_case
 from anonbayes.channels.discriminative import InputDiscriminativeUE
@@ -135,8 +134,7 @@ def collect(
     if n < 2:
         raise AnonbayesError(f"Two phases need at least two users, got {n}.")
     check_bound(n, gamma)
-    if not 0 < read_number("first", first) < 1:
-        raise AnonbayesError(f"first={first!r} is the first group's share, between 0 and 1.")
+    read_share("first", first, "the first group's share")
     size = min(max(round(first * n), 1), n - 1)
     rng = None if seed is None else generator(seed, "collect", domain.name)
     in_first = np.zeros(n, dtype=bool)
@@ -158,7 +156,7 @@ def collect(
     )
 
 
-def combine(parts: Sequence[tuple[PureChannel, Any]], *, level: float = 0.95) -> Estimate:
+def combine(parts: Sequence[tuple[PureChannel, object]], *, level: float = 0.95) -> Estimate:
     """One estimate from groups of users with different channels, by inverse variance.
 
     Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -200,7 +199,7 @@ def from_prior(
     domain: Domain,
     n: int,
     gamma: float,
-    at_least: Any,
+    at_least: object,
     *,
     sensitive: Iterable[object] = (),
     cap: float = 1.0,

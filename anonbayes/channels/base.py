@@ -52,10 +52,11 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from anonbayes.estimation.em import Fixpoint
-    from anonbayes.estimation.likelihood import MixtureLikelihood
+    from anonbayes.estimation.likelihood import MixtureLikelihood, SimplexLikelihood
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+L = TypeVar("L", bound="SimplexLikelihood")
 
 # Up to this many values are looked up one by one: a device reports one at a time.
 FEW = 32
@@ -81,7 +82,7 @@ class ReportEvidence(NamedTuple):
     """
 
     codes: Ints
-    labels: list[Any]
+    labels: Sequence[object]
     matrix: sparse.csr_array
 
 
@@ -381,7 +382,7 @@ class Channel(ABC):
 
     # -- estimators that need the likelihood only ----------------------------------------------
 
-    def fast_likelihood(self, reports: object) -> Any:
+    def fast_likelihood(self, reports: object) -> SimplexLikelihood:
         """Likelihood that EM maximises; structured channels override it with a faster one."""
         return self.likelihood(reports)
 
@@ -424,39 +425,26 @@ class Channel(ABC):
         return Estimate(self.domain, method, n, interval=interval, level=level, **end._asdict())
 
     def _estimate_bayes(self, reports: object, *, level: float = 0.95, **settings: Any) -> Estimate:
-        import xarray as xr
-
         check_level(level)
         likelihood = usable(self.likelihood(reports))
         if settings.get("seed") is not None:
             settings["seed"] = self._noise(settings["seed"], "bayes")
         posterior = estimation.bayes.sample(likelihood, **settings)
-        chains = posterior.p
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        mean = chains.mean(axis=(0, 1))
-        limits = np.quantile(chains, tails, axis=(0, 1)).T
-        if not {"alpha", "prior_weight"} & settings.keys():
-            confidence = self._interval(reports, level)
-            limits = limits if confidence is None else around(limits, confidence)
-        draws = xr.DataArray(
-            chains,
-            dims=("chain", "draw", self.domain.name),
-            coords={self.domain.name: list(self.domain.labels)},
-            name="p",
-        )
-        return Estimate(
+        estimate = Estimate(
             self.domain,
             "bayes",
             likelihood.n,
-            mean,
-            interval=limits,
+            posterior.p[0, 0],
             level=level,
-            log_likelihood=likelihood.log(mean),
-            draws=draws,
             converged=posterior.converged,
             r_hat=posterior.r_hat,
             ess=posterior.ess,
-        )
+        ).from_draws(posterior.p)
+        limits = estimate.interval
+        if not {"alpha", "prior_weight"} & settings.keys() and limits is not None:
+            confidence = self._interval(reports, level)
+            limits = limits if confidence is None else around(limits, confidence)
+        return replace(estimate, interval=limits, log_likelihood=likelihood.log(estimate.p))
 
     def _interval(self, reports: object, level: float) -> Floats | None:
         return None
@@ -597,7 +585,7 @@ def check_some(n: int) -> None:
         raise ChannelError("There are no reports to estimate from.")
 
 
-def usable(likelihood: Any) -> Any:
+def usable(likelihood: L) -> L:
     """Return the likelihood; raise `ChannelError` without reports, or with an impossible one."""
     check_some(likelihood.n)
     even = likelihood.probabilities(np.full(likelihood.size, 1.0 / likelihood.size))

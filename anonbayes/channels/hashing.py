@@ -21,7 +21,6 @@ from anonbayes.channels.base import (
     check_matrix_size,
     check_reports,
     check_some,
-    usable,
 )
 from anonbayes.channels.pure import PureChannel
 from anonbayes.channels.randomness import Codes, Seed, Source, below, limit, words
@@ -155,7 +154,7 @@ class LocalHashing(PureChannel):
         size = len(self.domain)
         if size > MERSENNE:
             raise ChannelError(f"A domain of {size} values is too large for hashing.")
-        self.is_invertible = self.g >= size and is_prime(self.g)
+        self.is_invertible = self.has_closed_form = self.g >= size and is_prime(self.g)
         self.prime = self.g if self.is_invertible else MERSENNE
         shrink = float(np.exp(-self.epsilon))
         total = 1.0 + (self.g - 1) * shrink
@@ -289,7 +288,7 @@ class LocalHashing(PureChannel):
     def _estimate_candidates(
         self,
         reports: object,
-        chosen: list[Any],
+        chosen: list[object],
         method: str,
         *,
         alpha: float = 0.05,
@@ -364,17 +363,11 @@ class LocalHashing(PureChannel):
         labels = [tuple(row) for row in triples.tolist()]
         return ReportEvidence(codes.reshape(-1), labels, rows.matrix())
 
-    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
-        if not self.is_invertible or settings.keys() - {"level"}:
-            return super()._estimate_mle(reports, **settings)
-        likelihood = usable(self.likelihood(reports))
-        closed_forms.check_informative(self.hit, self.miss)
+    def _most_likely(self, likelihood: MixtureLikelihood) -> Floats:
         counts, size = likelihood.weights[:-2], len(self.domain)
-        if counts.any():
-            p = closed_forms.water_filling(counts, likelihood.floor[:size], likelihood.gain)
-        else:
-            p = np.full(size, 1.0 / size)
-        return self._closed_mle(reports, likelihood, p, settings.get("level", 0.95))
+        if not counts.any():
+            return np.full(size, 1.0 / size)
+        return closed_forms.water_filling(counts, likelihood.floor[:size], likelihood.gain)
 
     def all_reports(self) -> HashReports:
         """Every report of a small invertible channel: the columns of `matrix`."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
-from anonbayes.arrays import read_whole
+from anonbayes.arrays import Floats, read_whole
 from anonbayes.channels.randomness import CHUNK, Codes, Seed, bernoulli_keys, noise_rows
 from anonbayes.channels.reports import BitReports
 from anonbayes.channels.unary import BitChannel, UnaryEncoding
@@ -16,9 +15,9 @@ from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation.closed_forms import (
     Estimate,
-    around,
     check_level,
     empirical,
+    normal_interval,
     normal_quantile,
 )
 from anonbayes.notions.ldp import check_epsilon
@@ -97,7 +96,7 @@ class LongitudinalUE(BitChannel):
         """Permanent and instantaneous RAPPOR, also known as L-SUE."""
         return cls(domain, epsilon, infinite=infinite, permanent="symmetric")
 
-    def _seen(self, probability: Any) -> Any:
+    def _seen(self, probability: Floats) -> Floats:
         """Probability of a one in a report, from that of a permanent one."""
         return probability * self.kept + (1.0 - probability) * (1.0 - self.kept)
 
@@ -165,7 +164,7 @@ class LongitudinalUE(BitChannel):
 
     # -- the analyst -----------------------------------------------------------------------------
 
-    def estimate_rounds(self, rounds: Sequence[Any], *, level: float = 0.95) -> Estimate:
+    def estimate_rounds(self, rounds: Sequence[object], *, level: float = 0.95) -> Estimate:
         """Unbiased shares from several reports of each user, whose values did not change.
 
         Instantaneous noise averages out over the rounds, permanent noise does not. Limits are
@@ -203,8 +202,9 @@ class LongitudinalUE(BitChannel):
         variance = (2 * self.kept - 1) ** 2 * raised * (1 - raised)
         variance = (variance + self.kept * (1 - self.kept) / times) / n
         half = normal_quantile(level) * np.sqrt(variance) / (self.hit - self.miss)
-        interval = around(np.clip(np.stack([p - half, p + half], axis=1), 0.0, 1.0), p)
-        return Estimate(self.domain, "empirical", n, p, interval=interval, level=level)
+        return Estimate(
+            self.domain, "empirical", n, p, interval=normal_interval(p, half), level=level
+        )
 
     # -- guarantees ------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from anonbayes.estimation.closed_forms import (
     norm_sub,
     normal_quantile,
     shares_of,
+    wilson,
 )
 from anonbayes.notions.ldp import LDP, Ratios, check_epsilon, check_matrix, matrix_ratios
 
@@ -290,10 +291,7 @@ class MatrixChannel(Channel):
         variance = np.maximum(counts @ scaled**2 / n - mean**2, 0.0)
         most = mean * (1.0 - mean)
         part = np.clip(np.divide(variance, most, out=np.ones_like(most), where=most > 0), 1e-12, 1)
-        z2 = normal_quantile(level) ** 2 * part / n
-        centre = (mean + z2 / 2) / (1 + z2)
-        half = np.sqrt(z2 * (most + z2 / 4)) / (1 + z2)
-        limits = np.stack([centre - half, centre + half], axis=1)
+        limits = wilson(mean, normal_quantile(level) ** 2 * part / n)
         return np.clip(low[:, None] + limits * span[:, None], 0.0, 1.0)
 
     def misfit(self, reports: object) -> float:

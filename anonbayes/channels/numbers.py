@@ -214,7 +214,7 @@ class WindowChannel(NumericChannel):
         yield Ratios(own, other, self._telling, proof)
 
     @abstractmethod
-    def _telling(self, x: int, other: int) -> Any:
+    def _telling(self, x: int, other: int) -> float:
         """Report in the window of `x` and outside that of `other`."""
 
 
@@ -465,7 +465,7 @@ class Duchi(UnbiasedChannel):
         error = scale * math.sqrt(share * (1 - share) / n)
         return MeanEstimate(mean, (low, high), level, error, n)
 
-    def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Any:
+    def estimate(self, reports: object, *, method: str = "mle", **settings: Any) -> Estimate:
         """Shares of the bins under a prior (``method="bayes"``); reports tell their mean only."""
         if method != "bayes":
             raise ChannelError(

@@ -235,33 +235,13 @@ class Personalized(Channel):
         """
         r = self.common.estimate(reports, method=method, **settings)
         known = self._knowledge(knowledge)
-        draws, interval = None, None
-        if r.draws is None:
-            p = self._spread(r.p, known)
-        else:
-            import xarray as xr
-
-            flat = r.draws.to_numpy()
-            spread = self._spread(flat.reshape(-1, flat.shape[-1]), known)
-            p = spread.mean(axis=0)
-            tails = [(1 - r.level) / 2, (1 + r.level) / 2]
-            interval = np.quantile(spread, tails, axis=0).T
-            name = self.domain.name
-            draws = xr.DataArray(
-                spread.reshape(*flat.shape[:2], -1),
-                dims=("chain", "draw", name),
-                coords={name: list(self.domain.labels)},
-                name="p",
-            )
-        return replace(
-            r,
-            domain=self.domain,
-            p=p,
-            interval=interval,
-            draws=draws,
-            intermediate=r,
-            log_likelihood=None,
+        p = self._spread(r.p, known)
+        estimate = replace(
+            r, domain=self.domain, p=p, interval=None, intermediate=r, log_likelihood=None
         )
+        if r.draws is None:
+            return estimate
+        return estimate.from_draws(self._spread(r.draws.to_numpy(), known))
 
     def _knowledge(self, knowledge: Mapping[Any, npt.ArrayLike] | None) -> dict[int, Floats]:
         known = {}
@@ -423,6 +403,6 @@ class PersonalChannel(Channel):
         return self.common.read_texts(texts, where=where)
 
 
-def _report_of(ratios: Ratios, codes: Ints) -> Callable[[int, int], Any]:
+def _report_of(ratios: Ratios, codes: Ints) -> Callable[[int, int], object]:
     """Report behind a pair of values, each replaced by its code in the common channel."""
     return lambda x, other: ratios.report(int(codes[x]), int(codes[other]))

@@ -74,7 +74,7 @@ class PureChannel(Channel):
         return np.broadcast_to(self.epsilon, size), np.broadcast_to(0.0, size)
 
     @abstractmethod
-    def describe_report(self, x: int, other: int) -> Any:
+    def describe_report(self, x: int, other: int) -> object:
         """Report that best distinguishes value `x` from value `other` (codes), for audits."""
 
     def support(self, p: npt.ArrayLike) -> Floats:
@@ -180,8 +180,18 @@ class PureChannel(Channel):
         interval = self._interval(SupportCounts(counts, n), level)
         return Estimate(self.domain, method, n, p, interval=interval, level=level, **more)
 
-    def _closed_mle(self, reports: object, likelihood: Any, p: Floats, level: float) -> Estimate:
-        """Maximum-likelihood estimate that needed no iteration."""
+    #: Whether `_most_likely` gives the maximum of the likelihood.
+    has_closed_form: bool = False
+
+    def _most_likely(self, likelihood: MixtureLikelihood) -> Floats:
+        raise NotImplementedError
+
+    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
+        if settings.keys() - {"level"} or not self.has_closed_form:  # settings of EM ask for EM
+            return super()._estimate_mle(reports, **settings)
+        likelihood = usable(self.likelihood(reports))
+        check_informative(self.hit, self.miss)
+        p, level = self._most_likely(likelihood), settings.get("level", 0.95)
         return Estimate(
             self.domain,
             "mle",
@@ -428,14 +438,10 @@ class UtilityOptimizedRR(PureChannel):
             reports = SupportCounts(counts, int(counts.sum()))
         return super().estimate(reports, method=method, **settings)
 
-    def _estimate_mle(self, reports: object, **settings: Any) -> Estimate:
-        if settings.keys() - {"level"}:
-            # Settings of EM were given: use it, from the same reports.
-            return super()._estimate_mle(reports, **settings)
-        likelihood = usable(self.likelihood(reports))
-        check_informative(self.hit, self.miss)
-        p = water_filling(likelihood.weights, self.miss, self.hit - self.miss)
-        return self._closed_mle(reports, likelihood, p, settings.get("level", 0.95))
+    has_closed_form = True
+
+    def _most_likely(self, likelihood: MixtureLikelihood) -> Floats:
+        return water_filling(likelihood.weights, self.miss, self.hit - self.miss)
 
     # -- guarantees ----------------------------------------------------------------------------
 
@@ -454,7 +460,7 @@ class UtilityOptimizedRR(PureChannel):
         # On any other value's report, two values that do not own it are equally likely.
         return np.where(proof, 0.0, own), other, proof
 
-    def describe_report(self, x: int, other: int) -> Any:
+    def describe_report(self, x: int, other: int) -> object:
         """Return the report of `x` itself."""
         return self.domain.values[x]
 

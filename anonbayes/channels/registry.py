@@ -281,7 +281,7 @@ def choose_channel(
     epsilon: float,
     n: int,
     *,
-    sensitive: Iterable[Any] | None = None,
+    sensitive: Iterable[object] | None = None,
     p: npt.ArrayLike | None = None,
     norm: str = "l2",
 ) -> Advice:

@@ -24,6 +24,7 @@ from anonbayes.estimation.closed_forms import (
     around,
     check_informative,
     check_level,
+    normal_interval,
     normal_quantile,
 )
 from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, check_epsilon
@@ -177,7 +178,7 @@ class Attributes:
                 asked.append(place[name])
         return AttributeReports(np.array(asked) if expected == 1 else None, reports, n)
 
-    def _column(self, values: Mapping[str, Any], name: str) -> Any:
+    def _column(self, values: Mapping[str, object], name: str) -> object:
         try:
             return values[name]
         except (KeyError, TypeError):
@@ -246,10 +247,10 @@ class Attributes:
         square = _products(
             both, up, across, sent.n, *((yes**2, no**2) for yes, no in (_scores(one), _scores(two)))
         )
-        half = normal_quantile(level) * np.sqrt(np.maximum(square - p**2, 0.0) / sent.n)
+        half = (normal_quantile(level) * np.sqrt(np.maximum(square - p**2, 0.0) / sent.n)).ravel()
+        p = p.ravel()
         pairs = Domain(f"{first}, {second}", [(a, b) for a in one.domain for b in two.domain])
-        p, half = p.ravel(), half.ravel()
-        limits = around(np.clip(np.stack([p - half, p + half], axis=1), 0.0, 1.0), p)
+        limits = normal_interval(p, half)
         raw = Estimate(pairs, "empirical", sent.n, p, interval=limits, level=level)
         return raw if method == "empirical" else raw.consistent()
 
@@ -293,13 +294,20 @@ def _usual(size: int, epsilon: float) -> str:
     return "randomized_response" if small else "unary_encoding"
 
 
-def _scores(channel: PureChannel) -> tuple[Any, Any]:
+def _scores(channel: PureChannel) -> tuple[Floats, Floats]:
     """``a(x)`` of a report that supports ``x``, and of one that does not."""
     gain = check_informative(channel.hit, channel.miss)
     return (1.0 - channel.miss) / gain, -channel.miss / gain
 
 
-def _products(both: Any, up: Any, across: Any, n: int, one: Any, two: Any) -> Any:
+def _products(
+    both: Floats,
+    up: Floats,
+    across: Floats,
+    n: int,
+    one: tuple[Floats, Floats],
+    two: tuple[Floats, Floats],
+) -> Floats:
     """Mean over people of the product of two scores, for every pair of values."""
     (yes1, no1), (yes2, no2) = one, two
     only_up, only_across = up[:, None] - both, across[None, :] - both
@@ -395,7 +403,7 @@ class PaddedSets:
         """
         return self.channel.release(self._drawn(sets, seed), seed=seed)
 
-    def _drawn(self, sets: Iterable[Iterable[object]], seed: Seed) -> Any:
+    def _drawn(self, sets: Iterable[Iterable[object]], seed: Seed) -> npt.NDArray[np.object_]:
         """One member of each padded set."""
         held = []
         for place, each in enumerate(list_of("sets", sets)):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers
+from anonbayes.arrays import Floats, Ints, Mask, read_number, read_numbers, read_share
 from anonbayes.channels.base import (
     ReportEvidence,
     budget_second,
@@ -493,9 +493,7 @@ def check_theta(theta: float | None, epsilon: float) -> float:
     """Return `theta`, the classic one when None; raise `ChannelError` outside (0, 1)."""
     if theta is None:
         return min(float(1.0 / (1.0 + np.exp(-epsilon / 2))), ALMOST_ONE)
-    if not 0 < read_number("theta", theta, error=ChannelError) < 1:
-        raise ChannelError(f"theta={theta!r} must lie strictly between 0 and 1.")
-    return float(theta)
+    return read_share("theta", theta, "the probability that a bit stays", error=ChannelError)
 
 
 def _sum_by_bit(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, read_number, read_numbers, read_whole
+from anonbayes.arrays import Floats, read_numbers, read_share, read_whole
 from anonbayes.domains import Domain, by_value
 from anonbayes.errors import ChannelError, one_of
 
@@ -124,6 +124,20 @@ class Estimate:
         limits = None if self.interval is None else around(np.clip(self.interval, 0.0, 1.0), p)
         return replace(self, p=p, interval=limits)
 
+    def from_draws(self, shares: Floats) -> Estimate:
+        """Return the means and limits of posterior draws, shape (chains, draws, K)."""
+        import xarray as xr
+
+        name, tails = self.domain.name, [(1 - self.level) / 2, (1 + self.level) / 2]
+        draws = xr.DataArray(
+            shares,
+            dims=("chain", "draw", name),
+            coords={name: list(self.domain.labels)},
+            name="p",
+        )
+        limits = np.quantile(shares, tails, axis=(0, 1)).T
+        return replace(self, p=shares.mean(axis=(0, 1)), interval=limits, draws=draws)
+
     def _repr_html_(self) -> str:
         title = f"{self.method} estimate of {self.domain.name} from {self.n:,} reports"
         return f"<b>{title}</b>{self.summary().to_html(max_rows=20)}"
@@ -148,9 +162,8 @@ def significance_threshold(n: int, hit: Floats, miss: Floats, *, alpha: float = 
     ``z(1 - alpha/K)`` standard deviations of the estimate of a value that nobody holds; zero for a
     value whose support is proof (``miss = 0``).
     """
-    if not 0 < read_number("alpha", alpha, error=ChannelError) < 1:
-        raise ChannelError(f"alpha={alpha!r} is not a significance level between 0 and 1.")
-    quantile = -NormalDist().inv_cdf(alpha / len(hit))
+    chance = read_share("alpha", alpha, "a significance level", error=ChannelError)
+    quantile = -NormalDist().inv_cdf(chance / len(hit))
     return quantile * np.sqrt(miss * (1 - miss) / n) / check_informative(hit, miss)
 
 
@@ -212,13 +225,21 @@ def share_interval(
     Returns an array of shape (K, 2), clipped to [0, 1]. See `around` for estimates outside.
     """
     check_level(level)
-    z2 = normal_quantile(level) ** 2
-    share = np.asarray(counts) / n
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    limits = np.stack([centre - half, centre + half], axis=-1)
+    limits = wilson(np.asarray(counts) / n, normal_quantile(level) ** 2 / n)
     gain = check_informative(hit, miss)
     return np.clip((limits - miss[:, None]) / gain[:, None], 0.0, 1.0)
+
+
+def wilson(share: Floats, z2: Floats | float) -> Floats:
+    """Wilson's limits of a share, shape (..., 2); `z2` is the squared quantile per report."""
+    centre = (share + z2 / 2) / (1 + z2)
+    half = np.sqrt(z2 * (share * (1 - share) + z2 / 4)) / (1 + z2)
+    return np.stack([centre - half, centre + half], axis=-1)
+
+
+def normal_interval(p: Floats, half: Floats) -> Floats:
+    """Limits at a distance of `half`, within [0, 1] unless the estimate itself is not."""
+    return around(np.clip(np.stack([p - half, p + half], axis=1), 0.0, 1.0), p)
 
 
 def shares_of(p: object, domain: Domain, argument: str = "p") -> Floats:
@@ -276,8 +297,7 @@ def check_distribution(p: npt.ArrayLike, size: int, argument: str = "p") -> Floa
 
 def check_level(level: float) -> None:
     """Raise `ChannelError` unless the level of an interval lies between 0 and 1."""
-    if not 0 < read_number("level", level, error=ChannelError) < 1:
-        raise ChannelError(f"level={level!r} is not a probability between 0 and 1.")
+    read_share("level", level, "the probability of an interval", error=ChannelError)
 
 
 def check_informative(hit: Floats, miss: Floats) -> Floats:

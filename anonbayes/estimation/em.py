@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -246,15 +247,15 @@ def smoothed(
     half of the bins of real populations. Without the `matrix` ``Q``, strength 1 is taken unless one
     is given, and no limits are computed.
     """
-    how: dict[str, Any] = {"iterations": iterations, "tolerance": tolerance}
+    run = partial(smoothed_em, likelihood, iterations=iterations, tolerance=tolerance)
     if matrix is None:
         chosen = 1.0 if strength is None else strength
-        return Smoothed(smoothed_em(likelihood, start, strength=chosen, **how), chosen, None)
+        return Smoothed(run(start, strength=chosen), chosen, None)
     half = normal_quantile(level)
     tried: list[tuple[float, Fixpoint, float, Floats]] = []
     p = start
     for each in STRENGTHS if strength is None else (strength,):
-        end = smoothed_em(likelihood, p, strength=each, **how)
+        end = run(p, strength=each)
         p = end.p
         change, total = sensitivity(matrix, p, each), p @ matrix
         akaike = end.log_likelihood - float((change * matrix).sum())

@@ -287,9 +287,9 @@ class Policy(Uncertain):
         return f"<p>{escape(repr(self))}</p>{self.summary().to_html(index=False)}"
 
 
-def _exp(logs: Any) -> Any:
+def _exp(logs: npt.ArrayLike) -> Floats:
     with np.errstate(over="ignore"):
-        return np.exp(logs)
+        return np.asarray(np.exp(logs))
 
 
 # -------------------------------------------------------------------------------------------------

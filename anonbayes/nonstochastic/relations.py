@@ -88,7 +88,7 @@ class Relation(Uncertain):
     dimension: int | None
 
     def __init__(
-        self, matrix: Any, *, measure: npt.ArrayLike | None = None, dimension: int | None = None
+        self, matrix: object, *, measure: npt.ArrayLike | None = None, dimension: int | None = None
     ) -> None:
         try:
             given = sparse.csr_matrix(matrix, dtype=float)
@@ -154,7 +154,7 @@ class Relation(Uncertain):
     @classmethod
     def from_function(
         cls,
-        answers: Sequence[Any] | npt.NDArray[Any],
+        answers: Sequence[object] | npt.NDArray[np.generic],
         *,
         measure: npt.ArrayLike | None = None,
         dimension: int | None = None,
@@ -207,9 +207,9 @@ class Relation(Uncertain):
         )
 
 
-def _log(values: Any) -> Any:
+def _log(values: npt.ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
-        return np.log(values)
+        return np.asarray(np.log(values))
 
 
 # -------------------------------------------------------------------------------------------------

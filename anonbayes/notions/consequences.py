@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from anonbayes.arrays import Floats, read_number, read_numbers, read_whole
+from anonbayes.arrays import Floats, read_number, read_numbers, read_share, read_whole
 from anonbayes.errors import AnonbayesError, ChannelError
 from anonbayes.notions.ldp import LDP, Notion, check_epsilon
 from anonbayes.notions.selective import OSLDP, ULDP
@@ -207,9 +207,7 @@ def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled
     (0.043, 0.214)
     """
     number = read_whole("n", n, least=1, error=ChannelError)
-    failing = read_number("delta", delta, error=ChannelError)
-    if not 0 < failing < 1:
-        raise ChannelError(f"delta={delta!r} must lie between 0 and 1.")
+    failing = read_share("delta", delta, "the probability of failing", error=ChannelError)
     if isinstance(channel, Local):
         local, apart = channel.ldp_budget(), channel.total_variation()
     else:

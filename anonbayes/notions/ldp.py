@@ -32,8 +32,8 @@ class Witness(NamedTuple):
     """Pair of values, and the report that distinguishes them best."""
 
     value: object
-    other: Any
-    report: Any
+    other: object
+    report: object
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Ratios(NamedTuple):
 
     own: Floats
     other: Floats
-    report: Callable[[int, int], Any]
+    report: Callable[[int, int], object]
     proof: Mask | None = None
     alike: Ints | None = None
 
@@ -256,7 +256,7 @@ def check_matrix(matrix: npt.ArrayLike, domain: Domain | None = None) -> Floats:
 
 
 def matrix_ratios(
-    q: Floats, reports: Sequence[Any], *, protected: bool = False
+    q: Floats, reports: Sequence[object], *, protected: bool = False
 ) -> Iterator[Ratios]:
     """Log ratios of each report; those that prove a value are left out when `protected`.
 
@@ -316,6 +316,6 @@ def _minus(left: Floats, limit: Floats) -> Floats:
     return np.where(unlimited, -np.inf, left - np.where(unlimited, 0.0, limit))
 
 
-def _exp(number: Any) -> float:
+def _exp(number: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.exp(number))

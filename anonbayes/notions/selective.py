@@ -35,10 +35,10 @@ from anonbayes.notions.ldp import (
 class SensitiveNotion(Notion):
     """Notion that protects the values of a sensitive set."""
 
-    sensitive: frozenset[Any]
+    sensitive: frozenset[object]
     epsilon: float
 
-    def __init__(self, sensitive: Iterable[Any], epsilon: float) -> None:
+    def __init__(self, sensitive: Iterable[object], epsilon: float) -> None:
         if isinstance(sensitive, str):
             raise AnonbayesError(
                 f"sensitive={sensitive!r} is one text; give the sensitive values as a list."
@@ -251,13 +251,12 @@ class MinID(InputDiscriminative):
         return MinID(_sum(self, other)) if isinstance(other, MinID) else NotImplemented
 
 
-def budget_array(budgets: Any, domain: Domain) -> Floats:
+def budget_array(budgets: object, domain: Domain) -> Floats:
     """Budget of each value in domain order; raise `AnonbayesError` for an invalid one."""
     plain = _plain(budgets)
-    if plain is not budgets and budgets.domain != domain:
-        raise AnonbayesError(
-            f"These budgets were tuned for {budgets.domain!r}, not for {domain!r}."
-        )
+    tuned_for = getattr(budgets, "domain", domain) if plain is not budgets else domain
+    if tuned_for != domain:
+        raise AnonbayesError(f"These budgets were tuned for {tuned_for!r}, not for {domain!r}.")
     array = value_array("budgets", plain, domain)
     bad = np.flatnonzero(~(array >= 0))
     if len(bad):

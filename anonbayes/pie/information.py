@@ -81,34 +81,34 @@ class Number:
     def __hash__(self) -> int:
         return hash(float(self))
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: float) -> bool:
         return float(self) < other
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: float) -> bool:
         return float(self) <= other
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: float) -> bool:
         return float(self) > other
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: float) -> bool:
         return float(self) >= other
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: float) -> float:
         return float(self) + other
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: float) -> float:
         return float(self) - other
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: float) -> float:
         return other - float(self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: float) -> float:
         return float(self) * other
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: float) -> float:
         return float(self) / other
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: float) -> float:
         return other / float(self)
 
     __radd__, __rmul__ = __add__, __mul__

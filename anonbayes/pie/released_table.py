@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from anonbayes import compat
-from anonbayes.arrays import Floats, read_whole
+from anonbayes.arrays import Floats, SmallCodes, read_whole
 from anonbayes.channels.randomness import generator
 from anonbayes.errors import AnonbayesError
 from anonbayes.figures import legend_below, make_axes, next_colour
@@ -35,6 +35,7 @@ from anonbayes.inference.horizontal.cell_layout import HorizontalLayout
 from anonbayes.inference.posterior import Posterior
 from anonbayes.pie.bounds import bayes_error
 from anonbayes.pie.information import Number
+from anonbayes.tables.evidence import Column
 from anonbayes.tables.groups import distinct_rows
 from anonbayes.uniqueness.identity import Identity
 
@@ -211,7 +212,7 @@ def _horizontal(
     return bits, error
 
 
-def _secret_given(values: list[Any], pi_s: Floats, pi: list[Floats]) -> Floats:
+def _secret_given(values: list[SmallCodes], pi_s: Floats, pi: list[Floats]) -> Floats:
     """``f(s | r)`` of each distinct record."""
     log_joint = np.tile(np.log(pi_s), (len(values[0]), 1))
     with np.errstate(divide="ignore"):
@@ -221,7 +222,7 @@ def _secret_given(values: list[Any], pi_s: Floats, pi: list[Floats]) -> Floats:
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
-def _cell(column: Any, row: int) -> Floats:
+def _cell(column: Column, row: int) -> Floats:
     """Evidence of one row's cell for each value."""
     matrix, code = column.evidence.matrix, int(column.codes[row])
     out = np.zeros(matrix.shape[1])

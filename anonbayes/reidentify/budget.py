@@ -353,7 +353,7 @@ class ExpectedAttack:
 
 
 def expected_budget_attack(
-    channel: BitChannel, counts: object, budgets: object, *, sensitive: Any = ()
+    channel: BitChannel, counts: object, budgets: object, *, sensitive: Iterable[object] = ()
 ) -> ExpectedAttack:
     """Success of `budget_attack` in expectation over reports and guesses, without drawing any.
 

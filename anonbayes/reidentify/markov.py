@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_whole
+from anonbayes.arrays import Floats, Ints, read_generator, read_number, read_share, read_whole
 from anonbayes.channels.randomness import generator
 from anonbayes.domains import gaps
 from anonbayes.errors import AnonbayesError
@@ -43,7 +43,7 @@ class Traces:
         return np.repeat(np.arange(len(self)), self.lengths)
 
 
-def read_traces(*groups: Sequence[Any]) -> list[Traces]:
+def read_traces(*groups: Sequence[object]) -> list[Traces]:
     """Traces of several groups of lists (or matrices, one trace per row), with common codes."""
     flat, sizes = [], []
     for number, group in enumerate(groups):
@@ -82,7 +82,7 @@ def _is_list(given: object) -> bool:
     )
 
 
-def _read_trace(trace: Any) -> npt.NDArray[Any] | None:
+def _read_trace(trace: object) -> npt.NDArray[Any] | None:
     """Events of a trace; None for what is no list of them."""
     if not _is_list(trace):
         return None
@@ -191,8 +191,8 @@ class MarkovAttack(Attack):
 
 
 def markov_attack(
-    traces: Sequence[Any],
-    training: Sequence[Any],
+    traces: Sequence[object],
+    training: Sequence[object],
     *,
     senders: npt.ArrayLike | None = None,
     floor: float = 1e-8,
@@ -231,8 +231,7 @@ def markov_attack(
     """
     sent, known = read_traces(traces, training)
     n, n_users = len(sent), len(known)
-    if not 0 < read_number("floor", floor) < 1:
-        raise AnonbayesError(f"floor={floor!r} must be a small positive probability.")
+    read_share("floor", floor, "a small probability")
     if n_users < 2:
         raise AnonbayesError("There is only one user; give the training traces of several.")
     right = check_senders(senders, n, n_users)
