@@ -154,6 +154,8 @@ SHOWN = {
     "two_way_error": "two-way tables off by",
     "margin_error": "margins off by",
     "loss": "loss (0 all shown, 1 nothing)",
+    "accuracy": "a classifier is right",
+    "accuracy_clear": "the same, from the cleartext",
     "RF": "faithfulness (RF)",
     "efficient": "worth choosing from",
     "converged": "converged",

@@ -374,7 +374,7 @@ def comparison_table(compared: Comparison, table: pd.DataFrame, threat: str) -> 
             "error": ("Its standard error", measure.show_error),
             "two_way_error": ("Two-way tables off by", share),
             "margin_error": ("Margins off by", share),
-            "GT_L": ("Classifier right", share),
+            "accuracy": ("Classifier right", share),
             "loss": ("Loss", number),
             "efficient": ("Worth choosing from", _yes),
             "converged": ("Converged", _yes),

@@ -7,6 +7,7 @@ chains, and have an error of simulation.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from anonbayes.arrays import Floats
+from anonbayes.beliefs.belief import normalise
+from anonbayes.beliefs.learner import learner_weights
 from anonbayes.beliefs.register import Register, join_register
-from anonbayes.errors import AnonbayesError, ConvergenceWarning, TableError, nearest
+from anonbayes.errors import AnonbayesError, ConvergenceWarning, TableError, nearest, one_of
 from anonbayes.figures import (
     COLOURS,
     SERIES,
@@ -35,10 +38,11 @@ from anonbayes.inference.fit import crossfit_posterior, fit
 from anonbayes.inference.posterior import Posterior, make_posterior
 from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.risk.assess import threats_of
-from anonbayes.risk.assessment import RiskAssessment
+from anonbayes.risk.assessment import WEIGHT, RiskAssessment
+from anonbayes.risk.faithfulness import ideal_of
 from anonbayes.risk.measures import GROUPS, MEASURES, Evaluation, evaluate
 from anonbayes.risk.people import Truth, read_truth
-from anonbayes.risk.threats import Gain, read_gain
+from anonbayes.risk.threats import Gain, pair_threats, read_gain
 from anonbayes.tables.table import ReleasedTable
 
 if TYPE_CHECKING:
@@ -61,11 +65,21 @@ FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "margin_error": ("Margins off by", share),
     "two_way_error": ("Two-way tables off by", share),
     "loss": ("Values that a cell leaves open", share),
+    "accuracy": ("A classifier learned from it is right", share),
+    "accuracy_clear": ("The same, learned from the cleartext", share),
 }
 """What is known of a release beside its measures: title, and how it is shown."""
 
+KEPT = {
+    "two_way_error": "Two-way tables kept",
+    "margin_error": "Margins kept",
+    "loss": "Values that cells rule out",
+    "accuracy": "Secrets that a classifier names right",
+}
+"""Kinds of usefulness that a recommendation may weigh, and what the picture calls them."""
+
 CLEAR = 0.005
-"""Difference in the error of two-way tables from which on one release is the more useful."""
+"""Difference in an error from which on one release is the more useful."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +103,20 @@ class Comparison:
         One line per release: scheme, k, l, groups, suppressed rows, then what statisticians lose
         (``margin_error``, ``two_way_error``: mean total variation between shares estimated from the
         release and those of the cleartext, of single attributes and of each attribute with the
-        sensitive one; ``loss``: mean share of a column's other values that a cell leaves open),
-        then all measures.
+        sensitive one; ``loss``: mean share of a column's other values that a cell leaves open;
+        ``accuracy``, ``accuracy_clear``: share of people whose secret a classifier names right that
+        learned from the release, and from the cleartext), then all measures.
     standard_errors : pandas.DataFrame
-        Monte-Carlo errors of the measures.
+        Monte-Carlo errors of the measures; of ``accuracy`` that of a sample of people.
+    right : pandas.DataFrame
+        Whether the classifier learned from each release (column) is right about each person; ties
+        count in part.
     """
 
     assessments: Mapping[str, RiskAssessment]
     table: pd.DataFrame
     standard_errors: pd.DataFrame
+    right: pd.DataFrame
 
     def noise(self, threat: str = "RGT_A") -> pd.DataFrame:
         """Standard error of the difference in threat between each two releases.
@@ -111,43 +130,61 @@ class Comparison:
         people = [_per_person(risk, threat) for risk in self.assessments.values()]
         if all(values is not None for values in people):
             weight = next(iter(self.assessments.values())).people.to_numpy(float)
-            share = weight / weight.sum()
             stacked = np.stack([values for values in people if values is not None])
-            means = stacked @ share
-            cross = (stacked * share) @ stacked.T
-            second = np.diag(cross)[:, None] + np.diag(cross)[None, :] - 2 * cross
-            variance = np.maximum(second - (means[:, None] - means[None, :]) ** 2, 0.0)
-            squares = squares + variance / weight.sum()
+            squares = squares + _paired_variance(stacked, weight) / weight.sum()
         return pd.DataFrame(np.sqrt(squares), index=names, columns=names)
 
-    def efficient(self, *, threat: str = "RGT_A") -> pd.Series:
+    def efficient(self, *, threat: str = "RGT_A", usefulness: str = "two_way_error") -> pd.Series:
         """Whether no other release is as good in threat and usefulness, and clearly better in one.
 
-        Usefulness is what is kept of two-way tables (``two_way_error``). A difference in threat is
-        clear beyond two standard errors, one in usefulness beyond half a percentage point.
+        A difference in threat is clear beyond two standard errors, as is one in ``accuracy``; one
+        in another kind of usefulness beyond half a percentage point.
 
         Parameters
         ----------
         threat : str
             The measure of threat: ``RGT_A``, ``max_Ti``, ``doubled`` or another of `THREATS`.
+        usefulness : {"two_way_error", "margin_error", "loss", "accuracy"}
+            What is kept of two-way tables, of margins, of values, or the accuracy of a classifier.
         """
-        worse, loss = self._differences(threat)
+        worse, loss = self._differences(threat, usefulness)
         as_good = (worse <= 0) & (loss <= 0)
         better = (worse < 0) | (loss < 0)
         return pd.Series(~(as_good & better).any(axis=0), index=self.table.index, name="efficient")
 
-    def _differences(self, threat: str) -> tuple[Floats, Floats]:
+    def _lost(self, usefulness: str) -> pd.Series:
+        """What a release costs those who use it: an error, the smaller the better."""
+        one_of("usefulness", usefulness, KEPT)
+        values = self.table[usefulness].astype(float)
+        return 1.0 - values if usefulness == "accuracy" else values
+
+    def _differences(self, threat: str, usefulness: str) -> tuple[Floats, Floats]:
         """Of row against column: sign of clear differences in threat and in lost usefulness."""
         # A release that threatens nobody has no Ti at all.
         harm = self.table[threat].fillna(-1.0).to_numpy(float)
-        lost = self.table["two_way_error"].to_numpy(float)
+        lost = self._lost(usefulness).to_numpy(float)
         by = harm[:, None] - harm[None, :]
         clear = np.abs(by) > 2 * self.noise(threat).to_numpy()
         apart = lost[:, None] - lost[None, :]
-        return np.sign(by) * clear, np.sign(apart) * (np.abs(apart) > CLEAR)
+        least: Floats | float = CLEAR
+        if usefulness == "accuracy":
+            right = self.right.to_numpy(float)
+            least = 2 * np.sqrt(_paired_variance(right.T, self._weight()) / self._weight().sum())
+        return np.sign(by) * clear, np.sign(apart) * (np.abs(apart) > least)
+
+    def _weight(self) -> Floats:
+        """Number of people that each line of `right` stands for."""
+        first = next(iter(self.assessments.values()))
+        counted = WEIGHT in first.rows and self.right.index.equals(first.rows.index)
+        return first.people.to_numpy(float) if counted else np.ones(len(self.right))
 
     def recommend(
-        self, *, threat: str = "RGT_A", among: Iterable[str] | None = None, limited: bool = False
+        self,
+        *,
+        threat: str = "RGT_A",
+        usefulness: str = "two_way_error",
+        among: Iterable[str] | None = None,
+        limited: bool = False,
     ) -> Recommendation | None:
         """Weigh threat against usefulness, and say which release to publish.
 
@@ -158,7 +195,7 @@ class Comparison:
 
         Parameters
         ----------
-        threat : str
+        threat, usefulness : str
             As in `efficient`.
         among : iterable of str, optional
             Releases to choose from, such as those that keep limits; by default all.
@@ -181,13 +218,13 @@ class Comparison:
             return None
         signs = [
             pd.DataFrame(sign, index=self.table.index, columns=self.table.index)
-            for sign in self._differences(threat)
+            for sign in self._differences(threat, usefulness)
         ]
         worse, loss = (sign.loc[names, names] for sign in signs)
         beaten = ((worse <= 0) & (loss <= 0) & ((worse < 0) | (loss < 0))).any(axis=0)
         part = self.table.loc[[name for name in names if not beaten[name]]]
         harm = part[threat].fillna(0.0).clip(lower=0.0)
-        lost = part["two_way_error"]
+        lost = self._lost(usefulness).loc[part.index]
         score = lost if limited else _scaled(harm) + _scaled(lost)
         first = str(score.idxmin())
         tied = [n for n in part.index if worse.loc[n, first] == 0 and loss.loc[n, first] == 0]
@@ -196,14 +233,20 @@ class Comparison:
         best = str(harm.loc[tied].idxmin())
         return Recommendation(best, tuple(str(n) for n in tied if n != best), limited)
 
-    def plot(self, *, threat: str = "RGT_A", ax: Axes | None = None) -> Axes:
+    def plot(
+        self,
+        *,
+        threat: str = "RGT_A",
+        usefulness: str = "two_way_error",
+        ax: Axes | None = None,
+    ) -> Axes:
         """Plot the privacy-utility plane: usefulness to the right, threat upwards.
 
         Releases worth choosing from are joined by a line; whiskers are two standard errors.
         """
-        ok = self.efficient(threat=threat).to_numpy()
+        ok = self.efficient(threat=threat, usefulness=usefulness).to_numpy()
         ax = make_axes(ax, 5.6, 4.4)
-        x: Floats = 100.0 * (1.0 - self.table["two_way_error"].to_numpy(float))
+        x: Floats = 100.0 * (1.0 - self._lost(usefulness).to_numpy(float))
         y, dy = self.table[threat].to_numpy(float), 2 * self.standard_errors[threat].to_numpy(float)
         kind = MEASURES[threat].kind
         if kind == "share":
@@ -218,7 +261,7 @@ class Comparison:
                 ax.errorbar(x[chosen], y[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
         unit = " (%)" if kind == "share" else ""
-        ax.set(xlabel="Two-way tables kept (%)", ylabel=f"{MEASURES[threat].title}{unit}",
+        ax.set(xlabel=f"{KEPT[usefulness]} (%)", ylabel=f"{MEASURES[threat].title}{unit}",
                title="Privacy against usefulness")  # fmt: skip
         ax.margins(0.2)
         legend_below(ax)
@@ -256,6 +299,7 @@ def compare(
     assessments: Mapping[str, RiskAssessment] | Iterable[RiskAssessment],
     *,
     names: Sequence[str] | None = None,
+    others: pd.DataFrame | None = None,
 ) -> Comparison:
     """Put several releases of the same cleartext side by side (the privacy-utility plane).
 
@@ -265,6 +309,10 @@ def compare(
         Assessments, by name or in order.
     names : sequence of str, optional
         Names of the releases; by default what tells them apart: scheme, k, l.
+    others : pandas.DataFrame, optional
+        People of the same population who are not in the table, attributes and secrets in clear. The
+        accuracy of a classifier is then measured on them; otherwise on the people of the table,
+        from whom it has learned, which flatters most what learns from the cleartext.
 
     Examples
     --------
@@ -297,9 +345,16 @@ def compare(
     if not named:
         raise AnonbayesError("There is nothing to compare; give at least one assessment.")
     _check_same_people(named)
-    lines = {}
+    lines, right, errors = {}, {}, {}
     for name, risk in named.items():
         table = risk.post.table
+        right[name], clear, weight = _classified(risk, others)
+        accuracy, accuracy_clear = (
+            float(np.average(x, weights=weight)) for x in (right[name], clear)
+        )
+        errors[name] = risk.standard_errors.to_dict() | {
+            "accuracy": math.sqrt(accuracy * (1 - accuracy) / weight.sum())
+        }
         lines[name] = {
             "scheme": table.scheme,
             "k": table.k,
@@ -307,10 +362,40 @@ def compare(
             "groups": table.n_groups,
             "suppressed": table.n_suppressed,
             **usefulness(risk),
+            "accuracy": accuracy,
+            "accuracy_clear": accuracy_clear,
         } | risk.summary.to_dict()
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("release")
-    errors = pd.DataFrame({name: risk.standard_errors for name, risk in named.items()}).T
-    return Comparison(named, frame, errors.rename_axis("release"))
+    noise = pd.DataFrame.from_dict(errors, orient="index").rename_axis("release")
+    people = next(iter(named.values())).rows.index if others is None else others.index
+    return Comparison(named, frame, noise, pd.DataFrame(right, index=people))
+
+
+def _classified(risk: RiskAssessment, others: pd.DataFrame | None) -> tuple[Floats, Floats, Floats]:
+    """Whether learner and ideal name each person's secret right, and whom a row stands for."""
+    post = risk.post
+    if others is None and risk.gain.matrix is None:
+        learner, best = (risk.rows[f"threatened_{k}"].to_numpy(float) for k in "LI")
+        return learner, best, risk.people.to_numpy(float)
+    truth = risk.truth if others is None else read_truth(post.table, others)
+    secret = read_gain(post.table.secret.domain)
+
+    def right(weights: Floats) -> Floats:
+        pairs = pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, secret)
+        return pairs.right[truth.pair]
+
+    learner = right(learner_weights(post, truth.victims, str(risk.settings["kind"]))[0])
+    best = right(ideal_of(post, risk.truth).weights(truth.victims))
+    weight = np.ones(len(learner)) if truth.weights is None else truth.weights.astype(float)
+    return learner, best, weight
+
+
+def _paired_variance(values: Floats, weight: Floats) -> Floats:
+    """Variance over people of the differences between each two lines of `values`."""
+    part = weight / weight.sum()
+    means, cross = values @ part, (values * part) @ values.T
+    second = np.diag(cross)[:, None] + np.diag(cross)[None, :] - 2 * cross
+    return np.maximum(second - (means[:, None] - means[None, :]) ** 2, 0.0)
 
 
 def usefulness(risk: RiskAssessment) -> dict[str, float]:

@@ -596,8 +596,8 @@ class AssessmentSweep:
                 f"{measure.show(line[measure.name])} ({measure.show_error(error)}); "
                 f"two-way tables are off by {share(line['two_way_error'])}, margins by "
                 f"{share(line['margin_error'])}; a classifier learned from it is right for "
-                f"{share(line['GT_L'])} (from the cleartext {share(line['ideal'])}); loss "
-                f"{number(line['loss'])}."
+                f"{share(line['accuracy'])} (from the cleartext {share(line['accuracy_clear'])}); "
+                f"loss {number(line['loss'])}."
             )
         least = table.sort_values(self.settings.threats.measure, kind="stable").index[0]
         named = str(least) if chosen is None else chosen.best

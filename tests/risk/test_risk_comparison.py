@@ -119,6 +119,40 @@ def test_usefulness_is_that_of_the_tables(risks):
     assert 0 < line["margin_error"] < line["two_way_error"] and 0 < line["loss"] < 1
 
 
+def test_accuracy_is_that_of_the_learner_on_people_of_whom_it_did_not_learn(risks):
+    """Half of the clinic is released; guesses about the other half are counted one by one."""
+    half = CLEAR.iloc[::2].reset_index(drop=True)
+    rest = CLEAR.iloc[1::2].reset_index(drop=True)
+    risks = {}
+    for k in (5, 100):
+        release = ab.anonymize.mondrian(half, sensitive="diagnosis", k=k, l=2)
+        post = ab.fit(release, evidence="independent", seed=1, progressbar=False, draws=20, tune=20)
+        risks[f"k = {k}"] = post.assess(half)
+    found = ab.compare(risks, others=rest)
+    columns = [c for c in rest if c != "diagnosis"]
+    for name, risk in risks.items():
+        right = risk.post.learner(rest[columns]).idxmax(axis=1) == rest["diagnosis"]
+        line = found.table.loc[name]
+        assert line["accuracy"] == pytest.approx(right.mean(), abs=1e-3)  # ties
+        best = ab.ideal(half, table=risk.post.table, evidence="independent")
+        clear = best.belief(rest[columns]).idxmax(axis=1) == rest["diagnosis"]
+        assert line["accuracy_clear"] == pytest.approx(clear.mean(), abs=1e-3)
+        error = found.standard_errors.loc[name, "accuracy"]
+        assert error == pytest.approx(right.std(ddof=0) / np.sqrt(len(rest)), rel=0.01)
+    # Of the people of whom it learned, the model of the cleartext knows more.
+    own = ab.compare(risks).table
+    assert (own["accuracy_clear"] > found.table["accuracy_clear"]).all()
+    assert own.loc["k = 5", "accuracy"] == risks["k = 5"].summary["GT_L"]
+    # The two do not differ by more than the error of these people: both may be chosen.
+    by = found.right.to_numpy()
+    apart = (
+        abs(by[:, 0].mean() - by[:, 1].mean()) > 2 * (by[:, 0] - by[:, 1]).std() / len(by) ** 0.5
+    )
+    assert (found._differences("RGT_A", "accuracy")[1][0, 1] != 0) == apart
+    with pytest.raises(AnonbayesError, match="usefulness"):
+        found.recommend(usefulness="beauty")
+
+
 def test_only_releases_of_the_same_people_compare(risks):
     one = risks["clinic_local"]
     other = one.post.assess(CLEAR.iloc[:500])
