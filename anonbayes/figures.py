@@ -113,17 +113,18 @@ def percent_axis(*axes: Axis) -> None:
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:.4g}%"))
 
 
-def times_axis(ax: Axes, *, logs: bool = False) -> None:
+def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
     """Show factors as doublings, ×1, ×2, ×4; `logs` where the data are logarithms to base 2."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+    axis: Axis = getattr(ax, f"{which}axis")
     if logs:
-        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+        axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     else:
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
-        ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(
+        getattr(ax, f"set_{which}scale")("log", base=2)
+        axis.set_major_locator(LogLocator(base=2, numticks=9))
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(
         FuncFormatter(lambda x, _: f"×{_power(round(2.0**x if logs else x, 4))}")
     )
 
@@ -155,6 +156,7 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
     """Write names beside points, each where it hides no other name and no point."""
     import numpy as np
     from matplotlib.figure import Figure
+    from matplotlib.patheffects import withStroke
 
     if isinstance(figure := ax.figure, Figure):
         figure.draw_without_rendering()  # lays out; drawing on no screen does nothing
@@ -180,4 +182,5 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
         _, dx, dy, box = best
         taken.append(box)
         ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
-                    ha="right" if dx < 0 else "left", fontsize=8)  # fmt: skip
+                    ha="right" if dx < 0 else "left", fontsize=8,
+                    path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip

@@ -260,10 +260,14 @@ class Comparison:
             if chosen.any():
                 ax.errorbar(x[chosen], y[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
-        unit = " (%)" if kind == "share" else ""
+        unit = {"share": " (%)", "nats": " (nats)"}.get(kind, "")
         ax.set(xlabel=f"{KEPT[usefulness]} (%)", ylabel=f"{MEASURES[threat].title}{unit}",
                title="Privacy against usefulness")  # fmt: skip
         ax.margins(0.2)
+        if kind == "factor":
+            times_axis(ax, "y")
+        elif threat != "log_loss_gain":  # nothing else can be negative but a whisker
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], min(0.0, float(np.nanmin(y - dy)))))
         legend_below(ax)
         name_points(ax, x, y, [str(name) for name in self.table.index])
         return ax
