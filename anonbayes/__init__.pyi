@@ -67,14 +67,14 @@ from .risk.actors import Attackers as Attackers
 from .risk.actors import attackers as attackers
 from .risk.assessment import RiskAssessment as RiskAssessment
 from .risk.comparison import Comparison as Comparison
-from .risk.comparison import Sensitivity as Sensitivity
 from .risk.comparison import compare as compare
-from .risk.comparison import sensitivity as sensitivity
 from .risk.faithfulness import Ideal as Ideal
 from .risk.faithfulness import ideal as ideal
 from .risk.measures import check_limits as check_limits
 from .risk.minimality import Downcoding as Downcoding
 from .risk.minimality import downcoding as downcoding
+from .risk.sensitivity import Sensitivity as Sensitivity
+from .risk.sensitivity import sensitivity as sensitivity
 from .risk.syntactic import reidentification_risk as reidentification_risk
 from .tables.build import count_records as count_records
 from .tables.readers import read_anatomy as read_anatomy

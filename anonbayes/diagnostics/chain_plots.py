@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +26,10 @@ MANY_DOTS = 60
 
 
 def plot_geweke(
-    post: Any,
+    post: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     intervals: int = 20,
     ax: Axes | None = None,
     **kwargs: Any,
@@ -65,14 +65,14 @@ def plot_geweke(
     heights = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
     starts, many = z["start"].values, heights.shape[2] > MANY_DOTS
     for i, (chain, found) in enumerate(zip(z["chain"].values, heights, strict=True)):
-        style: dict[str, Any] = {"color": SERIES[i % len(SERIES)], "label": f"chain {chain}"}
+        colour, label = SERIES[i % len(SERIES)], f"chain {chain}"
         if many:
-            for ends in np.nanquantile(found, [0.025, 0.975], axis=1):
-                ax.plot(starts, ends, linewidth=1.2, **style)
-                style["label"] = "_"  # one entry in the legend
+            ends = np.nanquantile(found, [0.025, 0.975], axis=1)
+            for height, once in zip(ends, (label, "_"), strict=True):  # one entry in the legend
+                ax.plot(starts, height, linewidth=1.2, color=colour, label=once)
         else:
-            at = np.broadcast_to(starts[:, None], found.shape)
-            ax.plot(at.ravel(), found.ravel(), ".", markersize=5, alpha=0.6, **style)
+            at = np.broadcast_to(starts[:, None], found.shape).ravel()
+            ax.plot(at, found.ravel(), ".", markersize=5, alpha=0.6, color=colour, label=label)
     outside = (np.abs(heights) > 1.96).sum() / max(np.isfinite(heights).sum(), 1)
     ax.set(
         xlabel="First draw of the early window",
@@ -84,10 +84,10 @@ def plot_geweke(
 
 
 def plot_weiss(
-    post: Any,
+    post: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     segments: int | str | None = None,
     ax: Axes | None = None,
     **kwargs: Any,
@@ -148,12 +148,12 @@ def plot_weiss(
     return ax
 
 
-def _by_chain(p_value: Any) -> Any:
+def _by_chain(p_value: xr.DataArray) -> Iterator[tuple[xr.DataArray, xr.DataArray]]:
     return zip(p_value["chain"], p_value.transpose("chain", ...), strict=True)
 
 
 def plot_worst(
-    post: Any, *, report: DiagnosticReport | None = None, n: int = 4, bins: int = 20
+    post: object, *, report: DiagnosticReport | None = None, n: int = 4, bins: int = 20
 ) -> npt.NDArray[np.object_]:
     """Plot traces and ranks of the quantities that give most reason to worry.
 
@@ -256,10 +256,10 @@ def _stairs(ax: Axes, heights: list[np.ndarray], edges: np.ndarray) -> None:
 
 
 def plot_autocorrelation(
-    posts: Any,
+    posts: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     max_lag: int = 50,
     ax: Axes | None = None,
 ) -> Axes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -137,15 +137,15 @@ def z_scores(
 # Geweke's convergence diagnostic for real parameters, on any ArviZ object.
 
 #: The comparison of Groups, Section VI-D: five blocks of a tenth each against the last half.
-GEWEKE_PAPER: Mapping[str, Any] = {"first": 0.1, "last": 0.5, "intervals": 5, "scheme": "blocks"}
+GEWEKE_PAPER: Mapping[str, object] = {"first": 0.1, "last": 0.5, "intervals": 5, "scheme": "blocks"}
 
 
 def geweke(
-    data: Any,
+    data: object,
     *,
     group: str = "posterior",
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     first: float = 0.1,
     last: float = 0.5,
     intervals: int = 1,

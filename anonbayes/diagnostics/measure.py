@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,10 +51,10 @@ class Measurements:
 
 
 def measure(
-    data: Any,
+    data: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     segments: int = 5,
 ) -> Measurements:
     """Measure everything `diagnose` judges."""
@@ -91,10 +90,10 @@ def measure(
 
 
 def measure_independent(
-    data: Any,
+    data: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
 ) -> Measurements:
     """Measure draws that are independent by construction: there is no chain to test.
 
@@ -147,7 +146,7 @@ def measure_independent(
 
 
 def _chosen(
-    data: Any, var_names: str | Iterable[str] | None, coords: Mapping[str, Any] | None
+    data: object, var_names: str | Iterable[str] | None, coords: Mapping[str, object] | None
 ) -> xr.Dataset:
     chosen = compat.select(data, var_names=var_names, coords=coords)
     if not chosen.data_vars or 0 in (chosen.sizes["chain"], chosen.sizes["draw"]):
@@ -184,7 +183,7 @@ def _flatten(dataset: xr.Dataset) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def _measure_real(
-    dataset: xr.Dataset, kinds: Mapping[Any, str]
+    dataset: xr.Dataset, kinds: Mapping[object, str]
 ) -> tuple[pd.DataFrame, Family, pd.DataFrame]:
     names, variables, draws = _flatten(dataset)
     n_chains, n_draws, _ = draws.shape

@@ -79,7 +79,7 @@ def _ranking(table: pd.DataFrame, *choices: list[tuple[str, float]]) -> list[str
     return []
 
 
-def draws_of(post: Any, quantity: str) -> np.ndarray:
+def draws_of(post: object, quantity: str) -> np.ndarray:
     """Return the draws (chain, draw) of a quantity by its flat name, as in the report's table."""
     groups = compat.groups(idata_of(post))
     known: list[str] = []

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +30,7 @@ from anonbayes.diagnostics.quantities import (
 )
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import Table
+from anonbayes.inference.posterior import Posterior
 from anonbayes.io.files import write_text
 
 ESS = "effective sample size"
@@ -100,22 +100,22 @@ class Check:
     advice: str = ""
 
 
-def _rows(found: Measurements, kind: str) -> pd.DataFrame:
-    return found.table[found.table["kind"] == kind]
+def _rows(measured: Measurements, kind: str) -> pd.DataFrame:
+    return measured.table[measured.table["kind"] == kind]
 
 
 def _graded(value: float, caution: float, failed: float) -> str:
     return "failed" if value > failed else "caution" if value > caution else "ok"
 
 
-def _agreement(found: Measurements, limits: Limits) -> Iterator[Check]:
+def _agreement(measured: Measurements, limits: Limits) -> Iterator[Check]:
     for kind, name in (("real", "R-hat"), ("log density", "log density")):
-        if len(rows := _rows(found, kind)):
-            yield _r_hat(found, rows, name, limits)
+        if len(rows := _rows(measured, kind)):
+            yield _r_hat(measured, rows, name, limits)
 
 
-def _r_hat(found: Measurements, rows: pd.DataFrame, name: str, limits: Limits) -> Check:
-    if found.n_chains < 2:
+def _r_hat(measured: Measurements, rows: pd.DataFrame, name: str, limits: Limits) -> Check:
+    if measured.n_chains < 2:
         return Check(name, "not assessed", "needs at least two chains", between=True)
     known = rows["r_hat"].dropna() if "r_hat" in rows else rows["mean"].iloc[:0]
     if known.empty:
@@ -135,7 +135,7 @@ def _r_hat(found: Measurements, rows: pd.DataFrame, name: str, limits: Limits) -
             f"chains by more than chance, most clearly of {apart.idxmin()} (p = {apart.min():.1g})"
         )
     if status == "failed" or name == "log density":
-        finding += f"; means by chain: {chain_camps(found, worst)}"
+        finding += f"; means by chain: {chain_camps(measured, worst)}"
     return Check(name, status, finding, between=True)
 
 
@@ -147,13 +147,13 @@ def _differ(rows: pd.DataFrame, limits: Limits) -> pd.Series:
     return p[p * rows["r_hat"].notna().sum() < limits.disagreement]
 
 
-def _camps(found: Measurements, quantity: str) -> tuple[np.ndarray, float, list[list[int]]]:
+def _camps(measured: Measurements, quantity: str) -> tuple[np.ndarray, float, list[list[int]]]:
     """Return the chain means, the s.d. within chains, and the chains that lie together.
 
     Neighbouring means that are more than one such s.d. apart belong to different camps.
     """
-    means = found.chain_means.loc[quantity].to_numpy(dtype=float)
-    total = found.table["sd"].to_dict()[quantity]
+    means = measured.chain_means.loc[quantity].to_numpy(dtype=float)
+    total = measured.table["sd"].to_dict()[quantity]
     # Variance within chains: what is left of the variance of all draws without that of the means.
     inside = np.sqrt(max(total**2 - means.var(), 0.0))
     order = np.argsort(means)
@@ -165,9 +165,9 @@ def _camps(found: Measurements, quantity: str) -> tuple[np.ndarray, float, list[
     return means, inside, camps
 
 
-def chain_camps(found: Measurements, quantity: str) -> str:
+def chain_camps(measured: Measurements, quantity: str) -> str:
     """Return the chain means of a quantity in words, chains that lie together named together."""
-    means, inside, camps = _camps(found, quantity)
+    means, inside, camps = _camps(measured, quantity)
     # As many decimals as it takes to see a tenth of the spread, or of the s.d. within chains.
     fine = max(np.ptp(means), inside, 1e-11) / 10
     decimals = max(int(np.ceil(-np.log10(fine))), 0)
@@ -195,13 +195,13 @@ def _family(p_values: np.ndarray, summary: TestSummary, limits: Limits, tolerate
     return "caution" if summary.n_rejected / summary.n_tests > tolerated else "ok"
 
 
-def _rows_differ(found: Measurements, limits: Limits, *, much: bool = False) -> pd.Series:
+def _rows_differ(measured: Measurements, limits: Limits, *, much: bool = False) -> pd.Series:
     """Return `chain_share` of rows that differ much between chains or, unless `much`, surely.
 
     Long chains reject trifles, so a row fails by its effect too, on the scale of R-hat.
     """
-    p = found.families["weiss_between"].p_values
-    share = found.table.loc[found.table["kind"] == "categorical", "chain_share"]
+    p = measured.families["weiss_between"].p_values
+    share = measured.table.loc[measured.table["kind"] == "categorical", "chain_share"]
     size = share.to_numpy()
     far = (adjust_p_values(p) <= limits.level) & (size > 1 - limits.r_hat_failed**-2)
     if not much:
@@ -210,38 +210,38 @@ def _rows_differ(found: Measurements, limits: Limits, *, much: bool = False) -> 
     return share[far]
 
 
-def differ_by_more_than_chance(found: Measurements, limits: Limits) -> bool:
+def differ_by_more_than_chance(measured: Measurements, limits: Limits) -> bool:
     """Return whether settled chains differ in a way that longer ones would not mend."""
-    rows = "weiss_between" in found.families and len(_rows_differ(found, limits)) > 0
-    return (rows or len(_differ(found.table, limits)) > 0) and (
-        len(settled_chains(found, limits)) == found.n_chains
+    rows = "weiss_between" in measured.families and len(_rows_differ(measured, limits)) > 0
+    return (rows or len(_differ(measured.table, limits)) > 0) and (
+        len(settled_chains(measured, limits)) == measured.n_chains
     )
 
 
-def in_different_places(found: Measurements, limits: Limits) -> bool:
+def in_different_places(measured: Measurements, limits: Limits) -> bool:
     """Return whether chains lie in different regions, rather than move slowly in the same one."""
-    if "weiss_between" in found.families and len(_rows_differ(found, limits, much=True)):
+    if "weiss_between" in measured.families and len(_rows_differ(measured, limits, much=True)):
         return True
-    if (found.table["status"] == "stuck").any():
+    if (measured.table["status"] == "stuck").any():
         return True
-    if "r_hat" not in found.table:
+    if "r_hat" not in measured.table:
         return False
-    worst = found.table["r_hat"].dropna().nlargest(5).index
-    return any(len(_camps(found, str(quantity))[2]) > 1 for quantity in worst)
+    worst = measured.table["r_hat"].dropna().nlargest(5).index
+    return any(len(_camps(measured, str(quantity))[2]) > 1 for quantity in worst)
 
 
-def _weiss_between(found: Measurements, limits: Limits) -> Iterator[Check]:
+def _weiss_between(measured: Measurements, limits: Limits) -> Iterator[Check]:
     name = "Weiß, between chains"
-    if not len(_rows(found, "categorical")):
+    if not len(_rows(measured, "categorical")):
         return
-    if "weiss_between" not in found.families:
+    if "weiss_between" not in measured.families:
         yield Check(name, "not assessed", "needs at least two chains", between=True)
         return
-    family = found.families["weiss_between"]
+    family = measured.families["weiss_between"]
     summary = summarize_tests(family.p_values, family.names, level=limits.level)
     status = _family(family.p_values, summary, limits, 0.0)
     finding = f"{summary}"
-    share = _rows_differ(found, limits)
+    share = _rows_differ(measured, limits)
     if len(share):
         status = "failed"
         finding += (
@@ -251,27 +251,27 @@ def _weiss_between(found: Measurements, limits: Limits) -> Iterator[Check]:
     yield Check(name, status, f"{finding}{_worst(summary)}", between=True)
 
 
-def _stuck(found: Measurements, limits: Limits) -> Iterator[Check]:
-    stuck = found.table.index[found.table["status"] == "stuck"]
-    if len(stuck) and found.n_chains > 1:
+def _stuck(measured: Measurements, limits: Limits) -> Iterator[Check]:
+    stuck = measured.table.index[measured.table["status"] == "stuck"]
+    if len(stuck) and measured.n_chains > 1:
         yield Check(
             "moves",
             "failed",
-            f"{len(stuck):,} of {len(found.table):,} quantities never move in any chain, and the "
-            f"chains hold different values: {_first(stuck)}",
+            f"{len(stuck):,} of {len(measured.table):,} quantities never move in any chain, and "
+            f"the chains hold different values: {_first(stuck)}",
             between=True,
             advice="What never moves needs another step (block or tempered rather than swap).",
         )
 
 
-def effective_sizes(found: Measurements) -> pd.Series:
+def effective_sizes(measured: Measurements) -> pd.Series:
     """Return the smaller of bulk and tail ESS of every quantity that has one."""
-    rows = found.table[found.table["kind"] != "log density"]
+    rows = measured.table[measured.table["kind"] != "log density"]
     return rows.reindex(columns=["ess_bulk", "ess_tail"]).min(axis=1).dropna()
 
 
-def _effective_size(found: Measurements, limits: Limits) -> Iterator[Check]:
-    sizes = effective_sizes(found) / found.n_chains
+def _effective_size(measured: Measurements, limits: Limits) -> Iterator[Check]:
+    sizes = effective_sizes(measured) / measured.n_chains
     if sizes.empty:
         yield Check(ESS, "not assessed", "no quantity varies, or too few draws")
         return
@@ -280,23 +280,23 @@ def _effective_size(found: Measurements, limits: Limits) -> Iterator[Check]:
         f"smallest {sizes.min():.0f} per chain ({sizes.idxmin()}), median {sizes.median():.0f}, "
         f"{(sizes < limits.ess_caution).mean():.0%} below {limits.ess_caution:.0f}"
     )
-    if "mcse" in found.table:
-        relative = (found.table["mcse"] / found.table["sd"]).max()
+    if "mcse" in measured.table:
+        relative = (measured.table["mcse"] / measured.table["sd"]).max()
         finding += f"; largest Monte Carlo error {relative:.2g} posterior s.d."
     yield Check(ESS, status, finding)
 
 
-def _drift(found: Measurements, limits: Limits) -> Iterator[Check]:
+def _drift(measured: Measurements, limits: Limits) -> Iterator[Check]:
     for kind, (family, name) in WITHIN.items():
-        if len(_rows(found, kind)):
-            yield _within(found, family, name, limits)
+        if len(_rows(measured, kind)):
+            yield _within(measured, family, name, limits)
 
 
-def _within(found: Measurements, family: str, name: str, limits: Limits) -> Check:
-    tests = found.families.get(family)
+def _within(measured: Measurements, family: str, name: str, limits: Limits) -> Check:
+    tests = measured.families.get(family)
     if tests is None or np.isnan(tests.p_values).all():
         return Check(name, "not assessed", "nothing varies, or too few draws")
-    labels = [f"{k} in chain {c}" for c in range(found.n_chains) for k in tests.names]
+    labels = [f"{k} in chain {c}" for c in range(measured.n_chains) for k in tests.names]
     summary = summarize_tests(tests.p_values, labels, level=limits.level)
     by_chain = [summarize_tests(p, level=limits.level).share_below for p in tests.p_values]
     finding = f"{summary}"
@@ -306,19 +306,19 @@ def _within(found: Measurements, family: str, name: str, limits: Limits) -> Chec
     return Check(name, status, f"{finding}{_worst(summary)}")
 
 
-def settled_chains(found: Measurements, limits: Limits) -> list[int]:
+def settled_chains(measured: Measurements, limits: Limits) -> list[int]:
     """Return the chains that would raise no alarm if each were the only one."""
-    within = [found.families[k].p_values for k in ("geweke", "weiss_within") if k in found.families]
-    shares = [[summarize_tests(p, level=limits.level).share_below for p in f] for f in within]
-    return [
-        chain
-        for chain in range(found.n_chains)
-        if shares and all(share[chain] <= limits.share_settled for share in shares)
+    within = [family for name, family in measured.families.items() if name != "weiss_between"]
+    shares = [
+        [summarize_tests(p, level=limits.level).share_below for p in family.p_values]
+        for family in within
     ]
+    settled = np.array(shares) <= limits.share_settled
+    return [int(chain) for chain in np.flatnonzero(settled.all(axis=0))] if within else []
 
 
-def _soundness(found: Measurements, limits: Limits) -> Iterator[Check]:
-    table = found.table
+def _soundness(measured: Measurements, limits: Limits) -> Iterator[Check]:
+    table = measured.table
     broken = table.index[table["status"] == "not finite"]
     if len(broken):
         yield Check(
@@ -337,8 +337,8 @@ def _soundness(found: Measurements, limits: Limits) -> Iterator[Check]:
         )
 
 
-def _sampler(found: Measurements, limits: Limits) -> Iterator[Check]:
-    for name, row in found.rates.iterrows():
+def _sampler(measured: Measurements, limits: Limits) -> Iterator[Check]:
+    for name, row in measured.rates.iterrows():
         rates = row.to_numpy(dtype=float)
         yield Check(
             f"rate: {name}",
@@ -346,18 +346,18 @@ def _sampler(found: Measurements, limits: Limits) -> Iterator[Check]:
             f"mean {rates.mean():.3g}, by chain {', '.join(f'{r:.3g}' for r in rates)}",
             advice="A rate below 1% means that this move hardly ever happens; choose another step.",
         )
-    if found.round_trips is not None:
+    if measured.round_trips is not None:
         yield Check(
             "round trips",
-            "caution" if found.round_trips.min() < 1 else "ok",
+            "caution" if measured.round_trips.min() < 1 else "ok",
             "of replicas through the ladder, by chain "
-            f"{', '.join(f'{trips:,}' for trips in found.round_trips)}",
+            f"{', '.join(f'{trips:,}' for trips in measured.round_trips)}",
         )
-    if found.n_divergences is not None:
+    if measured.n_divergences is not None:
         yield Check(
             "divergences",
-            "failed" if found.n_divergences else "ok",
-            f"{found.n_divergences:,} divergent transitions",
+            "failed" if measured.n_divergences else "ok",
+            f"{measured.n_divergences:,} divergent transitions",
             advice="Raise target_accept, or use an engine that does not follow gradients.",
         )
 
@@ -459,7 +459,7 @@ class DiagnosticReport:
         """
         return self.table.loc[rank_quantities(self.table)[:n]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the report without its table, in plain types."""
         return {
             "verdict": self.verdict,
@@ -497,10 +497,10 @@ _wrap = partial(textwrap.wrap, width=110, break_long_words=False, break_on_hyphe
 
 
 def diagnose(
-    post: Any,
+    post: object,
     *,
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     segments: int = 5,
     limits: Limits | None = None,
 ) -> DiagnosticReport:
@@ -567,28 +567,29 @@ def diagnose(
     if method in ("exact", "crossfit"):
         independent = measure_independent(data, var_names=var_names, coords=coords)
         return _without_chains(independent, _source(independent, method, step), method)
-    found = measure(data, var_names=var_names, coords=coords, segments=segments)
+    measured = measure(data, var_names=var_names, coords=coords, segments=segments)
     limits = limits or Limits()
-    run = [*(check for judge in DIAGNOSTICS for check in judge(found, limits)), *_latent(post)]
+    run = [*(check for judge in DIAGNOSTICS for check in judge(measured, limits)), *_latent(post)]
     checks = sorted(run, key=lambda check: STATUSES.index(check.status))
-    verdict, reason = _verdict(found, checks, limits)
+    verdict, reason = _verdict(measured, checks, limits)
     return DiagnosticReport(
         verdict=verdict,
         reason=reason,
         checks=tuple(checks),
-        advice=tuple(_advice(found, checks, step, limits)),
-        table=found.table,
-        source=_source(found, method, step),
+        advice=tuple(_advice(measured, checks, step, limits)),
+        table=measured.table,
+        source=_source(measured, method, step),
     )
 
 
-def _latent(post: Any) -> Iterator[Check]:
+def _latent(post: object) -> Iterator[Check]:
     """Whether few enough secrets are latent (enumerated: a dozen) for chains to cross all modes."""
-    table = getattr(post, "table", None)
-    if table is None or table.scheme != "horizontal" or table.secrets_known:
+    if not isinstance(post, Posterior) or post.table.secrets_known:
+        return
+    if post.table.scheme != "horizontal":
         return
     least = min((float(beta.min()) for beta in post.prior.beta.values()), default=1.0)
-    if least < 0.05 and table.n_rows > 12:
+    if least < 0.05 and post.table.n_rows > 12:
         yield Check(
             "latent secrets",
             "failed" if least <= 1e-3 else "caution",
@@ -598,7 +599,7 @@ def _latent(post: Any) -> Iterator[Check]:
         )
 
 
-def _engine(post: Any, data: Any) -> tuple[str | None, str | None]:
+def _engine(post: object, data: object) -> tuple[str | None, str | None]:
     """Return method and step of a Posterior, or of the ArviZ object that one was stored in."""
     if data is not post:
         return getattr(post, "method", None), getattr(post, "step", None)
@@ -606,33 +607,33 @@ def _engine(post: Any, data: Any) -> tuple[str | None, str | None]:
     return attrs.get("method"), attrs.get("step") or None
 
 
-def _source(found: Measurements, method: str | None, step: str | None) -> str:
-    kinds = found.table["kind"].value_counts()
+def _source(measured: Measurements, method: str | None, step: str | None) -> str:
+    kinds = measured.table["kind"].value_counts()
     counted = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
     engine = f"; method {method}" if method else ""
     engine += f", step {step}" if step else ""
-    chains = f"{found.n_chains} chain{'s' if found.n_chains > 1 else ''}"
-    return f"{chains} x {found.n_draws:,} draws of {counted} quantities{engine}"
+    chains = f"{measured.n_chains} chain{'s' if measured.n_chains > 1 else ''}"
+    return f"{chains} x {measured.n_draws:,} draws of {counted} quantities{engine}"
 
 
-def _without_chains(found: Measurements, source: str, method: str) -> DiagnosticReport:
+def _without_chains(measured: Measurements, source: str, method: str) -> DiagnosticReport:
     of = "a posterior in closed form" if method == "exact" else "what the folds of the table teach"
     reason = f"the draws are independent, from {of}; there are no chains to compare"
     check = Check("chain", "ok", reason)
-    return DiagnosticReport(PASSED, f"{reason}.", (check,), (), found.table, source)
+    return DiagnosticReport(PASSED, f"{reason}.", (check,), (), measured.table, source)
 
 
-def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[str, str]:
+def _verdict(measured: Measurements, checks: list[Check], limits: Limits) -> tuple[str, str]:
     failed = [check for check in checks if check.status == "failed"]
-    if found.n_chains < 2:
+    if measured.n_chains < 2:
         seen = f" By itself it fails: {', '.join(c.name for c in failed)}." if failed else ""
         return NOT_ASSESSED, (
             "one chain alone cannot show whether other starts lead elsewhere, however well it "
             f"looks by itself.{seen}"
         )
     if any(check.between for check in failed):
-        if not in_different_places(found, limits):
-            if differ_by_more_than_chance(found, limits):
+        if not in_different_places(measured, limits):
+            if differ_by_more_than_chance(measured, limits):
                 return FAILED, (
                     "the chains do not agree with each other: each looks settled, but place or "
                     "spread of what they draw differs by more than chance explains."
@@ -641,7 +642,7 @@ def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[
                 "the chains do not agree with each other yet: they move in the same region, but "
                 "too slowly for this number of draws."
             )
-        settled = settled_chains(found, limits)
+        settled = settled_chains(measured, limits)
         modes = ""
         if settled:
             one = len(settled) == 1
@@ -664,13 +665,13 @@ def _verdict(found: Measurements, checks: list[Check], limits: Limits) -> tuple[
 
 
 def _advice(
-    found: Measurements, checks: list[Check], step: str | None, limits: Limits
+    measured: Measurements, checks: list[Check], step: str | None, limits: Limits
 ) -> Iterable[str]:
     failed = [check for check in checks if check.status == "failed"]
     between = any(check.between for check in failed)
-    apart = between and in_different_places(found, limits)
+    apart = between and in_different_places(measured, limits)
     limited = [check for check in checks if check.status in ("failed", "caution")]
-    if found.n_chains < 2:
+    if measured.n_chains < 2:
         yield "Sample at least four chains from dispersed starts (chains=4)."
     if apart:
         yield (
@@ -690,7 +691,7 @@ def _advice(
                 "between modes (for Anatomy tables: step='tempered', or --step tempered)."
             )
     elif any(check.name == ESS for check in limited):
-        factor = 100.0 * found.n_chains / max(effective_sizes(found).min(), 1.0)
+        factor = 100.0 * measured.n_chains / max(effective_sizes(measured).min(), 1.0)
         yield f"For 100 effective draws per chain take about {factor:.1f} times as many draws."
         if step in ("swap", "permute", "sequential"):
             yield "step='block' (--step block) moves faster where groups are small enough."

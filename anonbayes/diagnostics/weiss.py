@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -302,11 +301,11 @@ RESULTS = ("statistic", "dof", "p_value", "phi", "n_categories", "n_moves")
 
 
 def weiss(
-    data: Any,
+    data: object,
     *,
     group: str = "posterior",
     var_names: str | Iterable[str] | None = None,
-    coords: Mapping[str, Any] | None = None,
+    coords: Mapping[str, object] | None = None,
     segments: int | str = 5,
     method: str = "weiss",
     simulations: int = 1000,

@@ -15,8 +15,8 @@ from anonbayes.diagnostics.predictive import predictive_check
 from anonbayes.errors import ModelError
 from anonbayes.formats import Table, count, number, ratio, share, with_error
 from anonbayes.io.text import ROW
-from anonbayes.risk.comparison import sensitivity_of
 from anonbayes.risk.measures import MEASURES
+from anonbayes.risk.sensitivity import sensitivity_of
 from anonbayes.risk.threats import SCORES
 from anonbayes.tables.evidence import NOT_SHOWN
 

@@ -87,7 +87,7 @@ class Actor:
 
     name: str
     knows: Sequence[str] | None = None
-    coarse: Mapping[str, int | Mapping[Any, Any]] = field(default_factory=dict)
+    coarse: Mapping[str, int | Mapping[object, object]] = field(default_factory=dict)
     noisy: Mapping[str, Channel] = field(default_factory=dict)
     group: str | None = None
     register: pd.DataFrame | ReleasedTable | None = None
@@ -131,7 +131,7 @@ class Actor:
         return cls("collector", also=also, people=people, about=about)
 
     @property
-    def person(self) -> tuple[Any, ...]:
+    def person(self) -> tuple[object, ...]:
         """What is known and believed apart from further releases, to compare attackers by."""
         knows = None if self.knows is None else frozenset(self.knows)
         held = (self.group, None if self.register is None else id(self.register))
@@ -175,7 +175,7 @@ class Actor:
 Known = tuple[Ints, sparse.csr_array]
 
 
-def _labels(actor: Actor, domain: Domain, level: int | Mapping[Any, Any]) -> list[Any]:
+def _labels(actor: Actor, domain: Domain, level: int | Mapping[object, object]) -> list[object]:
     if isinstance(level, Mapping):
         lacking = [value for value in domain.values if value not in level]
         if lacking:
@@ -276,7 +276,7 @@ class Attackers:
             )
         return ""
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[dict[str, object]]:
         """Return plain types for JSON, an object per attacker."""
         return [
             {"attacker": str(name)}
@@ -330,7 +330,7 @@ def attackers(
     people: pd.DataFrame,
     actors: Iterable[Actor] | None = None,
     *,
-    harm: Iterable[Any] | None = None,
+    harm: Iterable[object] | None = None,
     weights: str | None = None,
     seed: int | None = 0,
     post: Posterior | None = None,

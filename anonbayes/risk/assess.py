@@ -64,7 +64,7 @@ class RecordThreats:
 
 
 def threats_of(
-    post: Posterior, truth: Truth, gain: Gain, kind: str, client: Any = None
+    post: Posterior, truth: Truth, gain: Gain, kind: str, client: object = None
 ) -> tuple[RecordThreats, Replicates]:
     """Threats of every pair, a block of records at a time so that batches fit into memory.
 
@@ -209,14 +209,14 @@ def assess(
     post: Posterior,
     cleartext: pd.DataFrame,
     *,
-    harm: Iterable[Any] | None = None,
+    harm: Iterable[object] | None = None,
     gain: pd.DataFrame | npt.ArrayLike | None = None,
     kind: str = "predictive",
     samples: int = 20_000,
     seed: int | np.random.Generator | None = 0,
     weights: str | None = None,
     group: str | None = None,
-    client: Any = None,
+    client: object = None,
     truth: Truth | None = None,
     knowledge: Knowledge | None = None,
 ) -> RiskAssessment:
@@ -277,7 +277,7 @@ def assess(
 
 
 def _counted(
-    table: ReleasedTable, people: Any, weights: str | None, client: Any
+    table: ReleasedTable, people: Any, weights: str | None, client: object
 ) -> tuple[pd.DataFrame, str]:
     """Distinct people of a Dask dataframe in order of appearance, counted where they are stored."""
     if weights is not None:
@@ -312,7 +312,7 @@ def _rows(
     """One line per cleartext row, under the labels of the cleartext."""
     pair, record = truth.pair, truth.victims.inverse
     acts = pd.Categorical.from_codes(records.act, pd.Index([str(a) for a in gain.acts]))
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "secret": table.secret.domain.decode(truth.secret),
         "guess": acts[record],
         "Ti": evaluation.ratio[pair],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ class RiskAssessment:
     leakage: GroupLeakage | None
     gain: Gain
     truth: Truth
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     # -- the table ----------------------------------------------------------------------------
@@ -191,9 +191,12 @@ class RiskAssessment:
         s = self.summary
         parts = [text] if (text := self.belief_scores.below_text) else []
         parts.append(self.headline)
-        if np.isfinite(s["max_Ti"]) and not self.belief_scores.below_random_worlds:
-            parts.append(f"The attacker is at most {times(s['max_Ti'])} as sure as the learner.")
         if not self.belief_scores.below_random_worlds:
+            if s["max_Ti"] >= 1.005:
+                most = times(s["max_Ti"])
+                parts.append(f"The attacker is at most {most} as sure as the learner.")
+            elif np.isfinite(s["max_Ti"]):
+                parts.append("The attacker is never surer than the learner.")
             parts += [caution.text for caution in self.belief_scores.cautions.values()]
         if self.leakage is not None and not self.leakage.is_private:
             exposed = count(self.leakage.exposed, "person is", "people are")
@@ -309,7 +312,7 @@ class RiskAssessment:
             index=names,
         )
 
-    def breakdown(self, by: str | Iterable[Any] | None = None) -> pd.DataFrame:
+    def breakdown(self, by: str | Iterable[object] | None = None) -> pd.DataFrame:
         """Measures by sensitive value (default), by a column of the cleartext, or by given labels.
 
         Parameters
@@ -330,7 +333,7 @@ class RiskAssessment:
         people = self.people.to_numpy()
         n = tally(codes, people, len(classes))
 
-        def mean(column: str) -> Any:
+        def mean(column: str) -> Floats:
             values = self.rows[column].to_numpy(dtype=float)
             known = ~np.isnan(values)
             total = np.bincount(codes[known], values[known] * people[known], len(classes))
@@ -349,7 +352,7 @@ class RiskAssessment:
             index=pd.Index(classes, name=key.name),
         )
 
-    def _classes(self, by: str | Iterable[Any] | None) -> pd.Series:
+    def _classes(self, by: str | Iterable[object] | None) -> pd.Series:
         """Label of each row, by which rows are broken down."""
         if by is None:
             return self.rows["secret"].rename(self.post.table.sensitive)
@@ -365,7 +368,7 @@ class RiskAssessment:
         return pd.Series(values, index=self.rows.index, name=getattr(by, "name", None))
 
     def contributions(
-        self, rows: Iterable[Any] | str | None = None, *, top: int = 20
+        self, rows: Iterable[object] | str | None = None, *, top: int = 20
     ) -> pd.DataFrame:
         """Contribution of each attribute to a row's threat: what changes if it is not known.
 
@@ -426,7 +429,7 @@ class RiskAssessment:
             self._threats(belief, truth).level[truth.pair]
             for belief in (
                 attacker_weights(post, victims)[0],
-                learner_weights(post, victims, self.settings["kind"])[0],
+                learner_weights(post, victims, str(self.settings["kind"]))[0],
             )
         )
         return attacker, attacker / learner
@@ -454,10 +457,10 @@ class RiskAssessment:
 
     # -- keeping it ---------------------------------------------------------------------------
 
-    def to_dict(self, *, rows: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, rows: bool = False) -> dict[str, object]:
         """Everything as plain numbers and texts; individuals only if `rows`, without values."""
         table, weights = self.post.table, self.post.weights
-        out: dict[str, Any] = {
+        out: dict[str, object] = {
             "text": self.text,
             "threat": self.gain.text,
             "measures": plain(self.summary.to_dict()),
@@ -499,11 +502,15 @@ class RiskAssessment:
             "remarks": list(self.remarks),
         }
         if rows:
-            numbers = self.rows.drop(columns=["secret", "guess"]).astype(float)
-            lines = numbers.astype(object).where(np.isfinite(numbers), None).to_dict("records")
-            labels = map(str, numbers.index)
-            out["rows"] = [{"row": row} | line for row, line in zip(labels, lines, strict=True)]
+            out["rows"] = self.row_records()
         return out
+
+    def row_records(self) -> list[dict[str, object]]:
+        """The numbers of every person for JSON, without values."""
+        numbers = self.rows.drop(columns=["secret", "guess"]).astype(float)
+        lines = numbers.astype(object).where(np.isfinite(numbers), None).to_dict("records")
+        labels = map(str, numbers.index)
+        return [{"row": row, **line} for row, line in zip(labels, lines, strict=True)]  # type: ignore[dict-item]
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, rows: bool = False) -> str:
         """JSON of `to_dict`, also written to `path` when one is given."""

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ class Ideal:
     corrections: tuple[Floats, ...] | None = None
 
     def belief(
-        self, victim: Mapping[str, Any] | pd.Series | pd.DataFrame
+        self, victim: Mapping[str, object] | pd.Series | pd.DataFrame
     ) -> pd.Series | pd.DataFrame:
         """``p_I(s | r, t)`` of one victim or of a frame of victims.
 
@@ -100,7 +100,7 @@ def ideal(
     *,
     sensitive: str | None = None,
     table: ReleasedTable | None = None,
-    domains: Mapping[str, Domain | Iterable[Any]] | None = None,
+    domains: Mapping[str, Domain | Iterable[object]] | None = None,
     alpha: PriorLike = 1.0,
     beta: PriorLike | None = None,
     evidence: str = "auto",
@@ -185,7 +185,7 @@ def _learn(trivial: ReleasedTable, known: Prior, evidence: str, variance: float 
 
 
 def _shape(
-    frame: pd.DataFrame, sensitive: str, domains: Mapping[str, Domain | Iterable[Any]]
+    frame: pd.DataFrame, sensitive: str, domains: Mapping[str, Domain | Iterable[object]]
 ) -> ReleasedTable:
     """One-row release that carries nothing but the domains of a cleartext frame."""
 

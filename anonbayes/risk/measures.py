@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -385,7 +385,7 @@ class Limit:
             return "below the required minimum" if self.exceeded else "meeting the required minimum"
         return "above the limit" if self.exceeded else "within the limit"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain types for JSON."""
         return {
             "name": self.name,

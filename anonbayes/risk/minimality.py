@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, stdtrit
 
@@ -100,7 +101,7 @@ class Downcoding:
             )
         return words
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the summary in plain types; nothing about single people."""
         return {"method": self.method, "measures": plain(self.summary["value"].to_dict())}
 
@@ -200,8 +201,8 @@ def downcoding(
             )
     listing = kinds.n_worlds() <= listed
     codes, weight = kinds.worlds(table) if listing else _drawn(table, draws, seed, progressbar)
-    again = (_attempt(anonymize, _frame(table, one)) for one in codes)
-    holds = np.array([one is not None and _equal(shown, _shown(one)) for one in again])
+    made = (_attempt(anonymize, _frame(table, one)) for one in codes)
+    holds = np.array([one is not None and _equal(shown, _shown(one)) for one in made])
     batches = 1 if listing else BATCHES
     tried = _Tried(codes, weight, np.arange(len(codes)) * batches // len(codes), holds)
     total, kept = len(codes), int(holds.sum())
@@ -244,7 +245,9 @@ def _counts(cells: pd.DataFrame, people: pd.DataFrame, *, exact: bool) -> dict[s
 # -- anonymizing again ----------------------------------------------------------------------------
 
 
-def _attempt(anonymize: Callable[[pd.DataFrame], ReleasedTable], frame: Any) -> Any:
+def _attempt(
+    anonymize: Callable[[pd.DataFrame], ReleasedTable], frame: pd.DataFrame
+) -> ReleasedTable | None:
     """Return the release, or None where there is none."""
     try:
         return anonymize(frame)
@@ -252,7 +255,7 @@ def _attempt(anonymize: Callable[[pd.DataFrame], ReleasedTable], frame: Any) -> 
         return None
 
 
-def _shown(table: ReleasedTable) -> list[Any]:
+def _shown(table: ReleasedTable) -> list[npt.NDArray[np.object_]]:
     """What the rows show, column by column, as a reader sees it."""
     return [
         np.array([str(label) for label in column.evidence.labels], dtype=object)[column.codes]
@@ -260,7 +263,7 @@ def _shown(table: ReleasedTable) -> list[Any]:
     ]
 
 
-def _equal(one: list[Any], two: list[Any]) -> bool:
+def _equal(one: list[npt.NDArray[np.object_]], two: list[npt.NDArray[np.object_]]) -> bool:
     return len(one) == len(two) and all(
         len(a) == len(b) and bool((a == b).all()) for a, b in zip(one, two, strict=True)
     )

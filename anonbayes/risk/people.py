@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -261,7 +260,7 @@ def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None)
     _check_known(name, frame.columns, what)
     series = frame[name]
     inverse, distinct = factorize(series, where=f"Column {name!r} of the {what} table")
-    found: list[Any] = [domain.find(value) for value in distinct]
+    found: list[object] = [domain.find(value) for value in distinct]
     if None in found:
         bad = found.index(None)
         rows = np.flatnonzero(inverse == bad)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from anonbayes.arrays import Floats, Ints, Mask
 from anonbayes.beliefs.attacker import candidate_rows
 from anonbayes.beliefs.victims import Victims
 from anonbayes.errors import AnonbayesError
@@ -191,12 +191,10 @@ def syntactic_risks(
     return pd.concat([lines, pd.DataFrame.from_dict(ours, orient="index")]).rename_axis("attacker")
 
 
-def _line(
-    values: npt.NDArray[np.float64], threshold: float, weight: npt.NDArray[np.int64] | None
-) -> dict[str, float]:
+def _line(values: Floats, threshold: float, weight: Ints | None) -> dict[str, float]:
     """Highest and average risk, and the share at risk, of lines that stand for several rows."""
 
-    def mean(numbers: npt.NDArray[Any]) -> float:
+    def mean(numbers: Floats | Mask) -> float:
         return float(np.average(numbers, weights=weight)) if len(numbers) else 0.0
 
     return {
@@ -206,9 +204,7 @@ def _line(
     }
 
 
-def _people_per_class(
-    table: ReleasedTable, rows: npt.NDArray[np.int64], population: pd.DataFrame
-) -> npt.NDArray[np.int64]:
+def _people_per_class(table: ReleasedTable, rows: Ints, population: pd.DataFrame) -> Ints:
     """Number of people of the population that fit the cells of each given row."""
     codes = read_attributes(table, population, what="population")
     secret = np.zeros(len(population), dtype=np.int64)

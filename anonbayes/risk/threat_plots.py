@@ -1,4 +1,4 @@
-"""Pictures of an assessment, methods of `RiskAssessment`. Each takes an Axes or makes one.
+"""Pictures of an assessment, methods of `RiskAssessment`. Each draws into ``ax=`` or makes axes.
 
 Shapes and hatches carry the same distinction as colours, for black and white.
 """
@@ -6,10 +6,9 @@ Shapes and hatches carry the same distinction as colours, for black and white.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from anonbayes.arrays import Floats, Mask
 from anonbayes.errors import one_of
@@ -48,8 +47,6 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
     ----------
     under : {"A", "L"}
         Show rows threatened under the attacker's or under the learner's belief.
-    ax : matplotlib Axes, optional
-        Where to draw.
 
     Examples
     --------
@@ -100,15 +97,6 @@ def plot_relative_threat(
         Rows threatened under the attacker's or under the learner's belief.
     bins : int
         Number of bars.
-    ax : matplotlib Axes, optional
-        Where to draw.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> plot_relative_threat(post.assess(ab.datasets.load("table1"))).get_ylabel()
-    'People'
     """
     rows, weight = _threatened(risk, under)
     ax = make_axes(ax, 5.6, 3.8)
@@ -149,13 +137,6 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     """Plot the share of all rows whose relative threat exceeds a threshold.
 
     Marked are the quantiles among threatened rows that may serve as thresholds (Groups Remark 3).
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> plot_thresholds(post.assess(ab.datasets.load("table1"))).get_xscale()
-    'log'
     """
     ax = make_axes(ax, 5.4, 3.6)
     rows, weight = _threatened(risk, "A")
@@ -189,20 +170,12 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
-    """Plot the number of rows in groups of each size; homogeneous groups stand out.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> plot_group_sizes(post.assess(ab.datasets.load("table1"))).get_ylabel()
-    'People'
-    """
+    """Plot the number of rows in groups of each size; homogeneous groups stand out."""
     ax = make_axes(ax, 5.6, 3.6)
     sizes = risk.post.table.group_sizes.to_numpy()
     single = risk.post.table.group_diversity.to_numpy() == 1
     top = int(sizes.max(initial=1))
-    edges: npt.NDArray[Any] = np.arange(0.5, top + 1.5)
+    edges: Floats = np.arange(0.5, top + 1.5)
     if top > 30:
         edges = np.unique(np.geomspace(max(sizes.min(), 1), top + 1, 25).round()) - 0.5
     groups = [sizes[~single], sizes[single]] if single.any() else [sizes]
@@ -234,13 +207,6 @@ def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None
     """Plot learner's and attacker's level for the rows of the largest relative threat.
 
     Bars show two Monte-Carlo standard errors.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> plot_top_rows(post.assess(ab.datasets.load("table1")), 3).get_xlabel()
-    'Belief in the true secret'
     """
     rows = risk.threatened.head(top)[::-1]
     ax = make_axes(ax, 5.4, 1.2 + 0.25 * max(len(rows), 4))
@@ -280,15 +246,6 @@ def plot_reliability(
     ----------
     beliefs : sequence of str
         Lines of `RiskAssessment.scores` to show.
-    ax : matplotlib Axes, optional
-        Where to draw.
-
-    Examples
-    --------
-    >>> import anonbayes as ab
-    >>> post = ab.fit(ab.datasets.load("table1_recoded"), seed=1, progressbar=False)
-    >>> post.assess(ab.datasets.load("table1")).plot_reliability().get_xlabel()
-    'Stated certainty of the best guess'
     """
     for name in beliefs:
         one_of("beliefs", name, RELIABILITY)

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +45,7 @@ class Gain:
 
     matrix: Floats | None
     target: npt.NDArray[np.int64]
-    acts: tuple[Any, ...]
+    acts: tuple[object, ...]
     text: str
     answer: Ints | None = None
 
@@ -63,7 +62,7 @@ class Gain:
 def read_gain(
     domain: Domain,
     *,
-    harm: Iterable[Any] | None = None,
+    harm: Iterable[object] | None = None,
     gain: pd.DataFrame | npt.ArrayLike | None = None,
 ) -> Gain:
     """Build the decision problem from a set of harmful values or a matrix of gains."""
@@ -96,7 +95,7 @@ def read_gain(
 
 
 def _from_matrix(domain: Domain, gain: pd.DataFrame | npt.ArrayLike) -> Gain:
-    acts: tuple[Any, ...]
+    acts: tuple[object, ...]
     if isinstance(gain, pd.DataFrame):
         columns = {domain.index(column): column for column in gain.columns}
         missing = [v for i, v in enumerate(domain.values) if i not in columns]

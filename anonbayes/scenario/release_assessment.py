@@ -389,8 +389,8 @@ class PreparedAssessment:
         if answer.attackers is not None:
             tables["attackers"] = answer.attackers.table
         kept = post.published() if self.settings.outputs.hide_values else post
-        assessment = None if risk is None else risk.to_dict(rows=True)
-        rows = [] if assessment is None else assessment.pop("rows")
+        assessment = None if risk is None else risk.to_dict()
+        rows = [] if risk is None else risk.row_records()
         if members is not None and self.people is not None:
             stated = members.probability(self.people.frame).tolist()
             rows = [row | {"p_member": p} for row, p in zip(rows, stated, strict=True)]

@@ -48,7 +48,7 @@ from scipy import signal, stats
 import anonbayes as ab
 from anonbayes import compat
 from anonbayes.diagnostics import GEWEKE_PAPER
-from anonbayes.diagnostics.geweke import spectrum0_ar, windows
+from anonbayes.diagnostics.geweke import geweke_array, spectrum0_ar, windows
 from anonbayes.errors import AnonbayesError
 
 
@@ -143,6 +143,22 @@ def test_standard_normal_on_stationary_chains(method, phi):
     x = signal.lfilter([1.0], [1.0, -phi], rng.normal(size=(chains, 3200)), axis=1)[:, 200:]
     z = ab.geweke(x, method=method)["x"].values
     assert stats.kstest(z, "norm").pvalue > 0.01
+
+
+@pytest.mark.parametrize("draws, phi", [(1000, 0.0), (1000, 0.9), (5000, 0.98)])
+def test_p_values_of_slow_good_chains_are_no_smaller_than_they_say(draws, phi):
+    """Autoregressions; z itself, taken as normal, would reject 13% of those with 0.9."""
+    rng = np.random.default_rng(5)
+    n = 800
+    noise = rng.normal(size=(n, draws + 500)) * np.sqrt(1 - phi**2)
+    series = signal.lfilter([1.0], [1.0, -phi], noise)[:, 500:]
+    compared = geweke_array(series, windows(draws, 0.1, 0.5, 1, "discard"))
+    for level in (0.05, 0.01):
+        error = np.sqrt(level * (1 - level) / n)
+        rejected = (compared.p_values < level).mean()
+        assert level - 4 * error < rejected < 1.3 * level + 4 * error
+    if phi == 0.9:
+        assert (np.abs(compared.z) > 1.96).mean() > 0.09
 
 
 def test_a_block_that_differs_stands_out():

@@ -13,7 +13,7 @@ import anonbayes as ab
 from anonbayes.errors import AnonbayesError, ModelError
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.reporting.page import render
-from anonbayes.risk.comparison import sensitivity_of
+from anonbayes.risk.sensitivity import sensitivity_of
 
 PEOPLE = ab.datasets.load("clinic").head(200)[["sex", "marital_status", "diagnosis"]]
 TOGETHER = dict.fromkeys(("married", "partnership"), "{married, partnership}")
