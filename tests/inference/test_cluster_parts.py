@@ -66,8 +66,13 @@ def assert_alike(found, frames):
     return layout, here
 
 
-def test_parts_give_the_numbers_of_one_machine(client, tmp_path):
+@pytest.mark.parametrize("sample", [None, 8])
+def test_parts_give_the_numbers_of_one_machine(client, tmp_path, monkeypatch, sample):
+    """Also where the turns begin on a sample of the groups."""
     parts, frames = write(tmp_path)
+    if sample is not None:
+        monkeypatch.setattr(crossfit, "SAMPLE_GROUPS", sample)
+        assert crossfit.sample_step(96) == 12
     found = fit_parts(parts, **HOW, **QUICK, client=client, beliefs=tmp_path / "beliefs")
     layout, here = assert_alike(found, frames)
     # Scores of all attributes, or of one.

@@ -396,3 +396,26 @@ def test_real_tables_reach_their_scores(name, right, log_loss, error):
     assert gain > error
     gain, error_of_gain = difference(fit, "weighted", "random_worlds")
     assert gain > 3 * error_of_gain
+
+
+def test_turns_of_a_large_table_begin_on_a_sample(monkeypatch):
+    """They end where those of the whole table alone end, to what `SETTLED` leaves open."""
+    layout, _ = simulate(np.random.default_rng(4), groups=900, l=3)
+    whole = cross_fit(layout, folds=5)
+    monkeypatch.setattr(crossfit, "SAMPLE_GROUPS", 100)
+    assert crossfit.sample_step(layout.n_groups) == 9
+    begun = cross_fit(layout, folds=5)
+    assert begun.turns < whole.turns
+    np.testing.assert_allclose(begun.weights, whole.weights, atol=2 * crossfit.SETTLED)
+    np.testing.assert_allclose(begun.weights / begun.unit, whole.weights / whole.unit, atol=0.02)
+    one, other = (fit.group_scores[:, 1].mean() for fit in (begun, whole))
+    assert one == pytest.approx(other, abs=1e-3)
+
+
+def test_every_so_many_groups_are_a_table():
+    layout = small_layout()
+    some = layout.every(2, 1)
+    expected = [*range(3, 7), *range(8, 12)]
+    np.testing.assert_array_equal(some.items, layout.items[expected])
+    np.testing.assert_array_equal(some.secrets, layout.secrets[expected])
+    np.testing.assert_array_equal(some.offsets, [0, 4, 8])

@@ -32,7 +32,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,6 +69,9 @@ WEIGHT_PRIOR = (0.7, 0.5)
 
 POOLING_PRIOR = (1.0, 1.5)
 """Median of the prior of ``kappa_a``, and standard deviation of its logarithm."""
+
+SAMPLE_GROUPS, LEAST_STEP = 25_000, 4
+"""Groups on which the turns begin, or a twentieth; unless that is more than one in so many."""
 
 SMALL_ROWS = 2000
 MOST_WEIGHT = 3.0
@@ -107,7 +110,7 @@ class CrossFit:
     population: Floats  # pi_a|s from the cross-fitted beliefs of all groups, flat
     left_out_lifts: Floats  # log lifts by which each fold was judged, (folds, n_cells)
     group_scores: Floats  # (G, 3), one column per entry of CANDIDATES
-    turns: int  # of EM and weights
+    turns: int  # of EM and weights, without those of the sample
 
     def features(self, layout: VerticalLayout) -> tuple[VerticalLayout, list[Floats]]:
         """The table with categories of each fold's own, and their log lifts by attribute."""
@@ -173,24 +176,30 @@ class Folds:
 
     workers: Workers | None
     cells: CellShape
+    margins: list[Floats]
+    base: Floats
 
     def __init__(
-        self, layout: VerticalLayout, fold: Ints, threads: int | None, client: Any = None
-    ) -> None:
+        self, layout: VerticalLayout, fold: Ints, threads: int | None, client: Any = None,
+        whole: Folds | None = None,
+    ) -> None:  # fmt: skip
         self.layout, self.cells = layout, layout
         self.n = int(fold.max()) + 1
         self.fold = fold
         small = layout.n_rows < SMALL_ROWS  # a thread would take longer to start than to work
         self.threads = Threads(threads or (1 if small else os.cpu_count()) or 1)
-        self.margins = layout.margins
-        self._know(layout.secret_counts, rows_by_fold(layout, fold))
+        self.margins = layout.margins if whole is None else whole.margins
+        own = rows_by_fold(layout.secrets, layout.offsets, fold, (self.n, layout.n_secrets))
+        self._know(layout.secret_counts, own, None if whole is None else whole.base)
         self.stretches = self._cut()
         self.workers = None if client is None else spread(client, layout, self.stretches)
 
-    def _know(self, secret_counts: Ints, own: Floats) -> None:
+    def _know(self, secret_counts: Ints, own: Floats, base: Floats | None) -> None:
         """Take over how many rows have each secret, in all and in each fold."""
         self.secret_counts, self.secret_rows = secret_counts, secret_counts - own
-        self.base = np.log((secret_counts + 1.0) / (secret_counts.sum() + len(secret_counts)))
+        if base is None:
+            base = np.log((secret_counts + 1.0) / (secret_counts.sum() + len(secret_counts)))
+        self.base = base
         cells = self.cells
         self.attribute = np.repeat(np.arange(cells.n_attributes), cells.n_secrets * cells.sizes)
 
@@ -206,6 +215,13 @@ class Folds:
             Stretch(layout.arrays, self.fold, cuts[a : b + 1], 0, block, *sums)
             for a, b in itertools.pairwise(ends.tolist())
         ]
+
+    def sample(self) -> Folds | None:
+        """Some of the groups in the same folds, if the table is large; no worker is asked."""
+        step = sample_step(self.layout.n_groups)
+        if step == 1:
+            return None
+        return Folds(self.layout.every(step), self.fold[::step], self.threads.n, whole=self)
 
     # -- populations ------------------------------------------------------------------------
     def lifts(self, counts: Floats, pooling: Floats, rows: Floats | None = None) -> Floats:
@@ -433,26 +449,47 @@ def cross_fit(
         return fit_folds(dealt, layout.check_prior(1.0, beta)[1], rounds)
 
 
+def sample_step(n_groups: int) -> int:
+    """One group in how many is in the sample of a table; 1 if it needs none."""
+    step = n_groups // max(SAMPLE_GROUPS, n_groups // 20)
+    return step if step >= LEAST_STEP else 1
+
+
 def fit_folds(dealt: Folds, beta: Floats, rounds: int) -> CrossFit:
-    """Turns of EM and weights until they settle."""
+    """Turns of EM and weights until they settle; those of a large table begin on a sample."""
     n = dealt.cells.n_attributes
-    start = dealt.expected_counts(np.zeros((dealt.n, dealt.cells.n_cells)))  # all orders alike
     used = np.concatenate([np.full(n, WEIGHT_PRIOR[0]), np.full(n, np.log(POOLING_PRIOR[0]))])
-    best: tuple[float, Any] | None = None
-    for turn in range(TURNS):  # noqa: B007
+    sample = dealt.sample()
+    if sample is not None:
+        used = _take_turns(sample, used, rounds).used
+    done = _take_turns(dealt, used, rounds)
+    return _result(dealt, done.objective, done.point, done.start, beta, rounds, done.turns)
+
+
+class _Turns(NamedTuple):
+    objective: _Objective
+    point: Floats  # where the objective was best
+    used: Floats  # half-way to the last point
+    start: Floats  # counts if all orders are alike
+    turns: int
+
+
+def _take_turns(dealt: Folds, used: Floats, rounds: int) -> _Turns:
+    n = dealt.cells.n_attributes
+    start = dealt.expected_counts(np.zeros((dealt.n, dealt.cells.n_cells)))
+    best = -np.inf
+    turn, change = 0, np.inf
+    while turn < TURNS and change >= SETTLED:
+        turn += 1
         counts = dealt.learn(start, used[:n], np.exp(used[n:]), rounds)
         objective = _Objective(dealt, counts)
         point = objective.maximise(used)
         value = -objective(point)[0]
-        if best is None or value > best[0]:
-            best = value, (objective, point)
         change = np.abs(point - used)[:n].max()
         used = (used + point) / 2
-        if change < SETTLED:
-            break
-    assert best is not None
-    objective, point = best[1]
-    return _result(dealt, objective, point, start, beta, rounds, turn + 1)
+        if value > best:
+            best, done = value, (objective, point)
+    return _Turns(*done, used, start, turn)
 
 
 def vertical_spread(layout: VerticalLayout, lifts: Floats, pooling: Floats) -> list[Floats]:

@@ -229,6 +229,15 @@ class VerticalLayout(CellShape):
             self.items[rows], self.secrets[rows], bounds - bounds[0], self.sizes, self.n_secrets
         )
 
+    def every(self, step: int, first: int = 0) -> VerticalLayout:
+        """One group in `step`, from `first` on, as a table of their own."""
+        sizes = self.group_sizes[first::step]
+        rows = np.repeat(self.offsets[first:-1:step] - starts_of(sizes)[:-1], sizes)
+        rows += np.arange(len(rows))
+        return VerticalLayout(
+            self.items[rows], self.secrets[rows], starts_of(sizes), self.sizes, self.n_secrets
+        )
+
     # ------------------------------------------------------------------ states
     def random_assignment(self, rng: np.random.Generator) -> Ints:
         """Draw a start: every group permuted uniformly at random."""

@@ -7,11 +7,13 @@ fold of each. Given the scores of the folds it answers with sums; nothing else n
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.cluster import Tasks
@@ -338,10 +340,12 @@ def _judge_large(
 # Stretches of a table, and workers of a cluster that hold them.
 
 
-def rows_by_fold(layout: VerticalLayout, fold: Ints) -> Floats:
+def rows_by_fold(
+    secrets: NDArray[np.integer], offsets: Ints, fold: Ints, shape: tuple[int, int]
+) -> Floats:
     """Rows with each sensitive value in each fold, shape ``(folds, S)``."""
-    own = np.zeros((int(fold.max(initial=0)) + 1, layout.n_secrets))
-    np.add.at(own, (fold[layout.groups], layout.secrets), 1.0)
+    own = np.zeros(shape)
+    np.add.at(own, (np.repeat(fold, np.diff(offsets)), secrets), 1.0)
     return own
 
 
@@ -462,12 +466,27 @@ class Workers:
     """Stretches of a table on the workers of a Dask cluster; numbers are those of one machine.
 
     Groups are there once, and again on the successor of a worker that dies; scores go there and
-    sums come back: `rounds` so far, with `sent` and `received` bytes.
+    sums come back. What travelled `before` counts too.
     """
 
-    def __init__(self, tasks: Tasks, held: list[Any]) -> None:
+    def __init__(self, tasks: Tasks, held: list[Any], before: Workers | None = None) -> None:
         self.tasks, self.held = tasks, held
-        self.rounds = self.sent = self.received = 0
+        self.traffic: Counter[str] = Counter() if before is None else before.traffic
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of tasks so far."""
+        return self.traffic["rounds"]
+
+    @property
+    def sent(self) -> int:
+        """Bytes of scores that went out."""
+        return self.traffic["sent"]
+
+    @property
+    def received(self) -> int:
+        """Bytes that came back."""
+        return self.traffic["received"]
 
     def count(self, score: Floats) -> Floats:
         """Expected counts of all stretches."""
@@ -498,18 +517,18 @@ class Workers:
         self, function: Callable[..., Any], score: Floats, given: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
         """One answer per stretch, in their order; those that are early wait here."""
-        self.rounds += 1
+        self.traffic["rounds"] += 1
         name = f"round {self.rounds}"
         sent = self.tasks.hold(f"scores {self.rounds}", _score, score)
         for i, (held, own) in enumerate(zip(self.held, given, strict=True)):
             self.tasks.submit(f"{name} groups {i}", function, held, sent, *own)
-        self.sent += score.nbytes
+        self.traffic["sent"] += score.nbytes
         early: dict[str, Any] = {}
         for i in range(len(self.held)):
             wanted = f"{name} groups {i}"
             while wanted not in early:
                 ended, found = self.tasks.collect()
                 parts = found if isinstance(found, tuple) else (found,)
-                self.received += sum(part.nbytes for part in parts)
+                self.traffic["received"] += sum(part.nbytes for part in parts)
                 early[ended] = found
             yield early.pop(wanted)

@@ -21,7 +21,14 @@ from anonbayes.arrays import Floats, Ints, starts_of
 from anonbayes.cluster import Tasks, check_client
 from anonbayes.errors import ModelError, TableError
 from anonbayes.inference.vertical.block import MAX_BLOCK, owned_counts
-from anonbayes.inference.vertical.crossfit import CANDIDATES, ROUNDS, Folds, check_folds, fit_folds
+from anonbayes.inference.vertical.crossfit import (
+    CANDIDATES,
+    ROUNDS,
+    Folds,
+    check_folds,
+    fit_folds,
+    sample_step,
+)
 from anonbayes.inference.vertical.group_layout import (
     CellShape,
     VerticalLayout,
@@ -114,21 +121,25 @@ def _layout(table: ReleasedTable, domains: Mapping[str, tuple[Any, ...]]) -> Ver
     )  # fmt: skip
 
 
-def _stretch(_: Any, table: ReleasedTable, plan: _Plan, number: int, shift: int) -> Stretch:
-    """Deal the groups of a part into folds, by its number alone."""
+def _stretch(
+    _: Any, table: ReleasedTable, plan: _Plan, number: int, shift: int, step: int = 1
+) -> Stretch:
+    """Deal the groups of a part into folds by its number alone; keep one in `step` of all."""
     layout = _layout(table, plan.domains)
     deal = np.random.default_rng((plan.seed, number)).permutation
+    fold = deal(np.arange(layout.n_groups) % plan.folds)
+    if step > 1:
+        first = -shift % step
+        layout, fold, shift = layout.every(step, first), fold[first::step], -(-shift // step)
     return Stretch(
-        layout.arrays, deal(np.arange(layout.n_groups) % plan.folds), shard_cuts(layout.offsets),
-        shift, plan.block, plan.base, layout.n_cells,
+        layout.arrays, fold, shard_cuts(layout.offsets), shift, plan.block, plan.base,
+        layout.n_cells,
     )  # fmt: skip
 
 
-def _own_rows(_: Any, table: ReleasedTable, stretch: Stretch, plan: _Plan) -> Floats:
-    own = np.zeros((plan.folds, len(plan.base)))
-    found = rows_by_fold(_layout(table, plan.domains), stretch.fold)
-    own[: len(found)] = found
-    return own
+def _own_rows(_: Any, stretch: Stretch, plan: _Plan) -> Floats:
+    arrays, shape = stretch.arrays, (plan.folds, len(plan.base))
+    return rows_by_fold(arrays.secrets, arrays.offsets, stretch.fold, shape)
 
 
 def _owned(
@@ -151,18 +162,39 @@ def _owned(
 
 
 class _PartFolds(Folds):
-    """Folds of a table whose groups are elsewhere; scores are those of parts, not of groups."""
+    """Folds of a table whose groups are elsewhere; scores are those of parts, not of groups.
+
+    With a `step`, of one group in so many.
+    """
 
     def __init__(
-        self, workers: Workers, cells: CellShape, counts: Sequence[Ints], own: Sequence[Floats],
-        orders: Floats, plan: _Plan, tables: Sequence[Any], paths: Sequence[str | None],
+        self, tasks: Tasks, plan: _Plan, cells: CellShape, counts: Sequence[Ints],
+        summaries: Sequence[_Summary], tables: Sequence[Any], paths: Sequence[str | None],
+        step: int = 1, before: Workers | None = None,
     ) -> None:  # fmt: skip
-        self.workers, self.cells, self.n = workers, cells, plan.folds
+        groups = np.array([s.groups for s in summaries])
+        shift = starts_of(groups).tolist()
+        held = [
+            tasks.hold(f"groups {i}, one in {step}", _stretch, table, plan, i, shift[i], step)
+            for i, table in enumerate(tables)
+            if -shift[i] % step < groups[i]
+        ]
+        own = tasks.ask(f"folds, one in {step}", _own_rows, [(part, plan) for part in held])
+        self.workers, self.cells, self.n = Workers(tasks, held, before), cells, plan.folds
         self.fold = np.zeros(0, dtype=np.int64)
         self.margins = [count / count.sum() for count in counts[:-1]]
-        self._know(counts[-1], np.sum(own, axis=0))
-        self._worlds = orders + np.array([part.sum(axis=0) @ self.base for part in own])
-        self._plan, self._tables, self._paths = plan, tables, paths
+        rows = np.sum(own, axis=0)
+        self._know(rows.sum(axis=0).astype(np.int64), rows, plan.base)
+        orders = np.array([s.orders for s in summaries])
+        if step == 1:
+            self._worlds = orders + np.array([part.sum(axis=0) @ self.base for part in own])
+        self._whole = tasks, plan, cells, counts, summaries, tables, paths
+
+    def sample(self) -> Folds | None:
+        step = sample_step(sum(s.groups for s in self._whole[4]))
+        if step == 1:
+            return None
+        return _PartFolds(*self._whole, step, self.workers)
 
     @property
     def random_worlds(self) -> Floats:
@@ -176,8 +208,8 @@ class _PartFolds(Folds):
 
     def owned(self, score: Floats) -> tuple[Floats, Floats]:
         assert self.workers is not None
-        held = zip(self._tables, self._paths, strict=True)
-        given = [(table, self._plan, path) for table, path in held]
+        _, plan, *_, tables, paths = self._whole
+        given = [(table, plan, path) for table, path in zip(tables, paths, strict=True)]
         return np.zeros(0), self.workers.add(_owned, score, given)
 
 
@@ -283,16 +315,10 @@ def fit_parts(
         base = np.log((counts[-1] + 1.0) / (counts[-1].sum() + len(counts[-1])))
         block = min(MAX_BLOCK, max(s.widest for s in summaries))
         plan = _Plan(known, base, block, n_folds, seed)
-        before = starts_of(groups)
-        held = [
-            tasks.hold(f"groups {i}", _stretch, table, plan, i, int(before[i]))
-            for i, table in enumerate(tables)
-        ]
-        pairs = zip(tables, held, strict=True)
-        own = tasks.ask("folds", _own_rows, [(table, part, plan) for table, part in pairs])
-        workers, orders = Workers(tasks, held), np.array([s.orders for s in summaries])
-        dealt = _PartFolds(workers, cells, counts, own, orders, plan, tables, files)
+        dealt = _PartFolds(tasks, plan, cells, counts, summaries, tables, files)
         found = fit_folds(dealt, np.ones(cells.n_cells), rounds)
+    workers = dealt.workers
+    assert workers is not None
     names, secrets, n = [*known][:-1], pd.Index(known[sensitive], name=sensitive), counts[-1].sum()
     columns = {
         "weight": found.weights / found.unit, "se": found.error, "exponent": found.weights,
