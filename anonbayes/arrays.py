@@ -178,8 +178,10 @@ def read_whole(
         except (OverflowError, TypeError, ValueError):
             pass
     above = "" if most is None else f" and at most {most:,}"
-    huge = isinstance(value, int) and abs(value) > HUGE
-    shown = f"a number of {value.bit_length()} bits" if huge else repr(value)
+    if isinstance(value, int) and abs(value) > HUGE:
+        shown = f"a number of {value.bit_length()} bits"
+    else:
+        shown = repr(value)
     raise error(f"{argument}={shown} must be a whole number of at least {least}{above}.")
 
 

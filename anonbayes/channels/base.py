@@ -235,7 +235,7 @@ class Channel(ABC):
         >>> channel.satisfies(ab.ULDP(["HIV"], 1.0)).holds
         True
         >>> print(channel.satisfies(ab.LDP(1.0)))  # doctest: +ELLIPSIS
-        LDP(epsilon=1.0): violated. Report 'flu' is inf times as likely from 'flu' as from 'HIV'...
+        LDP(epsilon=1.0): violated. The report 'flu' is possible from 'flu' and impossible...
         """
         if not isinstance(notion, Notion):
             raise AnonbayesError(

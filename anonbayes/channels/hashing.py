@@ -29,7 +29,7 @@ from anonbayes.domains import Domain, IntegerDomain, list_of
 from anonbayes.errors import ChannelError, one_of
 from anonbayes.estimation import closed_forms
 from anonbayes.estimation.closed_forms import Estimate
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.notions.ldp import Description, check_epsilon
 
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
@@ -388,7 +388,7 @@ class LocalHashing(PureChannel):
     def describe_report(self, x: int, other: int) -> str:
         """Describe a report that distinguishes `x` from `other`."""
         first, second = self.domain.values[x], self.domain.values[other]
-        return f"the hash of {first!r}, under a hash function that separates it from {second!r}"
+        return Description(f"a hash of {first!r} that differs from that of {second!r}")
 
     def total_variation(self) -> float | None:
         """Two values with different hashes; see `Channel.total_variation`."""

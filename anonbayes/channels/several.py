@@ -27,7 +27,7 @@ from anonbayes.estimation.closed_forms import (
     normal_interval,
     normal_quantile,
 )
-from anonbayes.notions.ldp import LDP, Audit, Notion, Ratios, check_epsilon
+from anonbayes.notions.ldp import LDP, Audit, Description, Notion, Ratios, check_epsilon
 
 
 @dataclass(frozen=True)
@@ -533,9 +533,9 @@ class _Extremes:
     budget: float
 
     def ratios(self, *, protected: bool = False) -> list[Ratios]:
-        return [
-            Ratios(np.full(2, self.budget), np.zeros(2), lambda x, _: f"members of set {x + 1}")
-        ]
+        members = self.domain.labels[0]
+        said = (Description(f"a member of {members}"), Description("padding"))
+        return [Ratios(np.full(2, self.budget), np.zeros(2), lambda x, _: said[x])]
 
 
 def _noise(channel: PureChannel) -> float:

@@ -26,7 +26,7 @@ from anonbayes.channels.unary import OnesChannel
 from anonbayes.domains import Domain, code_dtype
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.closed_forms import shares_of
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.notions.ldp import Description, check_epsilon
 
 if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import HadamardLikelihood, MixtureLikelihood
@@ -188,7 +188,8 @@ class SubsetSelection(OnesChannel):
 
     def describe_report(self, x: int, other: int) -> str:
         """Describe a report that distinguishes `x` from `other`."""
-        return f"a set with {self.domain.labels[x]} and without {self.domain.labels[other]}"
+        labels = self.domain.labels
+        return Description(f"a set with {labels[x]} and without {labels[other]}")
 
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)``; see `Channel.common_mass`."""

@@ -23,7 +23,7 @@ from anonbayes.channels.randomness import Codes, Seed, Source, draw_bits, limit,
 from anonbayes.channels.reports import BitReports, SupportCounts, bit_matrix, is_one_by_one, single
 from anonbayes.domains import Domain
 from anonbayes.errors import ChannelError
-from anonbayes.notions.ldp import check_epsilon, largest_ratio, sensitive_mask
+from anonbayes.notions.ldp import Description, check_epsilon, largest_ratio, sensitive_mask
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -302,7 +302,8 @@ class BitChannel(OnesChannel):
 
     def describe_report(self, x: int, other: int) -> str:
         """Describe the report that raises the bit of `x` and not that of `other`."""
-        return f"bit {self.domain.labels[x]} raised, bit {self.domain.labels[other]} not"
+        labels = self.domain.labels
+        return Description(f"a report with bit {labels[x]} raised and bit {labels[other]} not")
 
     def common_mass(self) -> float:
         """``sum_y min_x Q(y|x)`` in ``O(K log K)``; see `Channel.common_mass`."""

@@ -33,6 +33,7 @@ from anonbayes.cli.shared import (
     read_column,
 )
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.formats import count
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import ESTIMATORS
 
@@ -254,7 +255,10 @@ def release(
         print_json({"format": 1, "reports": n, "column": ", ".join(names), "files": [str(out)]})
         return
     source = "the secure source" if seed is None else f"seed {seed}: not for publication"
-    say(f"Reports of {n:,} people in {', '.join(map(repr, names))}, drawn from {source}.", str(out))
+    people_said = count(n, "person", "people")
+    say(
+        f"Reports of {people_said} in {', '.join(map(repr, names))}, drawn from {source}.", str(out)
+    )
 
 
 def _show_mean(

@@ -12,6 +12,7 @@ from anonbayes.cli.options import MECHANISM, SEED, AsJson, Asked, Force, asks, c
 from anonbayes.cli.screen import finish, print_json, say, show_figures, show_table
 from anonbayes.cli.shared import check_free, make_mechanism, plot_writer
 from anonbayes.errors import AnonbayesError, ChannelError, one_of
+from anonbayes.formats import number
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import SEPARATORS
 
@@ -80,8 +81,9 @@ def bound(
     show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")
     say(*left_out)
     say(
-        f"One guess names the sender with a probability of at most {1 - worst.error:.3g} on "
-        f"average over reports, and of {1 - worst.error_of_every_report:.3g} from any single one."
+        f"One guess names the sender with a probability of at most {number(1 - worst.error)} on "
+        "average over reports, and from no single one with more than "
+        f"{number(1 - worst.error_of_every_report)}."
     )
     if choice is not None:
         say(

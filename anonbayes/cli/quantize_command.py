@@ -30,6 +30,7 @@ from anonbayes.cli.shared import (
     read_release,
 )
 from anonbayes.errors import AnonbayesError, TableError
+from anonbayes.formats import count
 from anonbayes.io.files import write_files
 from anonbayes.scenario.choices import SEPARATORS
 
@@ -88,8 +89,8 @@ def column(
         print_json({"format": 1, **found, "files": [str(out)]})
         return
     say(
-        f"{len(numbers):,} numbers in {found['bins']:,} bins: each is wrong by at most "
-        f"{found['largest_error']:g} and gives away {found['leakage']:.4g} nats.",
+        f"{count(len(numbers), 'number')} in {count(found['bins'], 'bin')}: each is wrong by at "
+        f"most {found['largest_error']:g} and gives away {found['leakage']:.4g} nats.",
         str(out),
     )
 

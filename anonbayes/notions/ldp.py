@@ -28,6 +28,18 @@ TOLERANCE = 1e-9
 ROW_SUM = 1e-6
 
 
+class Description(str):
+    """A report in words, "a set with x", where it is too long or too arbitrary to be shown."""
+
+    __slots__ = ()
+
+
+def _sentence_start(report: object) -> str:
+    if isinstance(report, Description):
+        return report[0].upper() + report[1:]
+    return f"The report {number(report, 4) if isinstance(report, float) else repr(report)}"
+
+
 class Witness(NamedTuple):
     """Pair of values, and the report that distinguishes them best."""
 
@@ -87,10 +99,13 @@ class Audit:
         verdict = "holds" if self.holds else "violated"
         if self.witness is None:
             return f"{self.notion}: {verdict}. {self.reason}".rstrip()
+        value, other, report = self.witness
+        compared = f"{number(self.worst_ratio, 4)} times as likely from {value!r} as from {other!r}"
+        if np.isposinf(self.worst_ratio):
+            compared = f"possible from {value!r} and impossible from {other!r}"
         return (
-            f"{self.notion}: {verdict}. Report {self.witness.report!r} is "
-            f"{self.worst_ratio:.6g} times as likely from {self.witness.value!r} as from "
-            f"{self.witness.other!r} (at most {self.limit:.6g} allowed). {self.reason}"
+            f"{self.notion}: {verdict}. {_sentence_start(report)} is {compared} "
+            f"(at most {number(self.limit, 4)} times allowed). {self.reason}"
         ).rstrip()
 
 
@@ -159,7 +174,10 @@ class Notion(ABC):
                 # Of several bounds the tightest counts, also where an infinite ratio exceeds all.
                 limit = min(float(each.row[x] + each.column[z]) for each in bounds)
                 holds = worst_excess <= TOLERANCE * max(1.0, abs(limit))
-                excess = f"The ratio exceeds its limit by a factor of {_exp(worst_excess):.6g}."
+                factor = _exp(worst_excess)
+                excess = f"The ratio exceeds its limit by a factor of {number(factor, 4)}."
+                if np.isposinf(factor):
+                    excess = "A report excludes a value, which no budget allows."
                 worst = Audit(
                     self,
                     holds,

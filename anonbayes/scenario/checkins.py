@@ -212,10 +212,10 @@ def _words(m: Mapping[str, float]) -> str:
         [
             f"{m['users']:,.0f} users at {m['places']:,.0f} places, of which "
             f"{m['unprotected_places']:,.0f} turned out popular enough to need no noise.",
-            f"An attacker who knows where everybody is names the sender of "
+            "An attacker who knows where everybody is names the sender of "
             f"{m['reidentified']:.4%} of the reports, {kept} the bound of {m['bound']:.4%}.",
-            f"The counts are {m['error_l1']:.3f} away from the truth (l1 of the shares); with the "
-            f"same budget for every place: {m['error_l1_worst_case']:.3f}.",
+            f"Estimated shares differ from the true ones by {m['error_l1']:.3f} in all; with the "
+            f"same budget for every place, by {m['error_l1_worst_case']:.3f}.",
         ]
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
+from anonbayes.formats import number
 from anonbayes.scenario.choices import ESTIMATORS
 from anonbayes.scenario.keys import File, Section, Several, key, word_of
 from anonbayes.scenario.outputs import (
@@ -343,20 +344,22 @@ class PreparedSurvey:
             lines.append(f"The mean is {measures['mean']:.4g} ({level:.0%} limits {ends}).")
         if self.truth is not None:
             error = measures[f"error_{chosen.method}"]
-            lines.append(f"The estimate is {error:.3f} away from the truth (l1).")
+            lines.append(f"Shares differ from the true ones by {error:.3f} in all.")
         if "expected_error" in measures:
-            text = f"Expected for the unbiased estimate: {measures['expected_error']:.3f}"
+            text = f"The unbiased estimate would on average by {measures['expected_error']:.3f}"
             if (plain := measures.get("expected_error_randomized_response")) is not None:
-                text += f"; with plain randomized response of the same budget: {plain:.3f}"
+                text += f", with plain randomized response of the same budget by {plain:.3f}"
             lines.append(f"{text}.")
         if not audits:
             lines.append("Some reports exclude a value: no budget of LDP holds.")
-        for audit in audits:
-            word = "holds" if audit.holds else "DOES NOT HOLD"
-            lines.append(
-                f"{type(audit.notion).__name__} with epsilon {measures['epsilon']:g} {word}: "
-                f"worst ratio {audit.worst_ratio:.4g}, allowed {audit.limit:.4g}."
-            )
+        said = [
+            f"{type(audit.notion).__name__} with epsilon {measures['epsilon']:g} "
+            f"{'holds' if audit.holds else 'DOES NOT HOLD'}: at worst a report is "
+            f"{number(audit.worst_ratio, 4)} times as likely from one value as from another "
+            f"({number(audit.limit, 4)} times allowed)."
+            for audit in audits
+        ]
+        lines += dict.fromkeys(said)  # people's own secrets often have the same worst case
         if "shuffled_epsilon" in measures:
             lines.append(
                 "Mixed by a trusted shuffler, all reports together keep epsilon "
