@@ -195,12 +195,12 @@ def normalise(weights: Floats) -> Floats:
 def _check_found(victims: Victims, found: Ints) -> None:
     lost = np.flatnonzero(found == 0)
     if len(lost):
-        who = ""
+        who = "What"
         if victims.index is not None:
             rows = np.flatnonzero(np.isin(victims.inverse, lost))
-            who = f"Victim {victims.index[rows[0]]!r} ({len(rows)} of {len(victims.inverse)}): "
+            who = f"Victim {victims.index[rows[0]]!r} ({len(rows)} of {len(victims.inverse)}): what"
         raise TableError(
-            f"{who}what is known fits no row of the released table"
+            f"{who} is known fits no row of the released table"
             f"{'' if victims.group is None else ' in that group'}, so the victim cannot be in it. "
             "Check the values, or give a set of values where you are unsure."
         )

@@ -690,6 +690,9 @@ def _agreement(post: Posterior) -> str:
     key = next((k for k in ("energy", "log_likelihood") if k in stats), None)
     if key is None or post.n_chains < 2 or post.n_draws < 4:
         return "not compared; see ab.diagnose(post)"
-    rhat = float(compat.rhat({"level": stats[key].to_numpy()})["level"])
+    level = stats[key].to_numpy()
+    if np.ptp(level) <= 1e-9 * np.abs(level).max():  # an Anatomy of constant attributes
+        return "agree (the log density is the same in every draw); see ab.diagnose(post)"
+    rhat = float(compat.rhat({"level": level})["level"])
     words = "agree" if rhat < 1.01 else ("nearly agree" if rhat < 1.1 else "disagree")
     return f"{words} (R-hat of the log density {rhat:.3f}); see ab.diagnose(post)"

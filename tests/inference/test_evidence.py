@@ -167,6 +167,13 @@ def test_draws_of_the_weights_have_names_and_survive(post, tmp_path):
     assert ">weighted" in post._repr_html_() and "evidence='weighted'" in repr(post)
 
 
+def test_chains_that_never_move_agree_without_a_warning():
+    people = pd.DataFrame({"a": ["k"] * 60, "s": ["x", "y", "z"] * 20})
+    table = ab.anonymize.anatomy(people, "s", 2, seed=1)
+    post = ab.fit(table, evidence="independent", draws=20, chains=2, seed=1, progressbar=False)
+    assert "agree (the log density is the same in every draw)" in post._repr_html_()
+
+
 def test_intervals_hold_the_belief_and_grow_with_doubt():
     table = released("nested")
     post = ab.fit(table, draws=200, chains=2, seed=1, progressbar=False)
