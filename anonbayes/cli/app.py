@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Function, ...]]] = {
     ),
     "datasets": (
         QUESTIONS,
-        "Tables to learn and to test with.",
+        "Example tables for learning and testing.",
         (datasets.list_all, datasets.show, datasets.export, datasets.download),
     ),
 }

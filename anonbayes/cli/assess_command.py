@@ -338,7 +338,9 @@ def diagnose(
     ] = None,
     require_convergence: Annotated[
         bool,
-        typer.Option("--require-convergence", help="Exit with 3 unless the draws can be trusted."),
+        typer.Option(
+            "--require-convergence", help="Exit with code 3 unless the draws can be trusted."
+        ),
     ] = False,
 ) -> None:
     """Judge whether draws can be trusted, and print why and what to do."""
@@ -445,7 +447,7 @@ def run(
         place.check()
     prepared = prepare(loaded)
     if check:
-        typer.echo(f"{scenario}: nothing is wrong with it.")
+        typer.echo(f"{scenario}: no problems found.")
         return
     with place.claimed():
         if workers is None:
@@ -508,4 +510,4 @@ def init(
     if as_json:
         print_json({"file": str(file), "scenario": tomllib.loads(text)})
         return
-    say(f"{file}: check it, then run it: anonbayes run {file}")
+    say(f"{file} is written. Check it, then run it: anonbayes run {file}")

@@ -88,7 +88,7 @@ def budgets(
             autocompletion=completer(MECHANISMS),
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File of budgets to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write the budgets to.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -182,7 +182,10 @@ def _count_column(held: pd.Series, counts: pd.Series) -> dict[str, int]:
 
 def _of_reports(file: Path, column: str, users: int | None, mechanism: str, asked: Asked) -> _Known:
     if users is None:
-        raise AnonbayesError("The reports are a first group's: give the number of all --users.")
+        raise AnonbayesError(
+            "The reports come from a first group of users; give the number of all users with "
+            "--users."
+        )
     first, sep = asked.values["budgets"], asked.values["sep"]
     channel = make_mechanism(
         mechanism, epsilon=asked.values["epsilon"], values=asked.values["values"], sensitive=None,
@@ -198,7 +201,7 @@ def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
     import anonbayes
 
     if users is None:
-        raise AnonbayesError("--users is missing: how many people will send reports?")
+        raise AnonbayesError("--users is missing: say how many people will send reports.")
     post = anonbayes.Posterior.from_netcdf(file)
     domains = post.table.domains
     if column not in domains:

@@ -205,7 +205,7 @@ def _extent(probabilities: Any) -> str:
 )
 def release(
     asked: Asked,
-    people: Annotated[Path, typer.Argument(help="Table with a person to a line.")],
+    people: Annotated[Path, typer.Argument(help="Table with one person per line.")],
     column: Annotated[
         list[str], typer.Option(help="Column to randomize; repeated: several under one budget.")
     ],

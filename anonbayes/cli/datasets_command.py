@@ -97,10 +97,14 @@ def export(
 
 
 def download(
-    name: Annotated[str, typer.Argument(help="adult is the only one.")] = "adult",
+    name: Annotated[
+        str, typer.Argument(help="Name of the table; only adult is downloaded.")
+    ] = "adult",
     source: Annotated[
         str | None,
-        typer.Option(help="Mirror's address, or local copy, of fairness-0.1.8-py3-none-any.whl."),
+        typer.Option(
+            help="Address of a mirror, or path of a local copy, of fairness-0.1.8-py3-none-any.whl."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

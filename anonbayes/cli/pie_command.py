@@ -36,7 +36,7 @@ BOUNDS = {
 def bound(
     asked: Asked,
     users: Annotated[int, typer.Option(help="Number of users among whom a sender is looked for.")],
-    reports: Annotated[int, typer.Option(help="Reports of each user.")] = 1,
+    reports: Annotated[int, typer.Option(help="Number of reports per user.")] = 1,
     target_error: Annotated[
         float | None,
         typer.Option(help="Find the largest budget that keeps the adversary's error above this."),

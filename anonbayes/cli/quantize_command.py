@@ -46,7 +46,7 @@ def column(
     out: Annotated[Path, typer.Option(help="Table to write.")],
     bins: Annotated[int | None, typer.Option(help="Number of bins of equal width.")] = None,
     largest_error: Annotated[
-        float | None, typer.Option(help="Instead, the largest error of a released number.")
+        float | None, typer.Option(help="Largest error of a released number, instead of --bins.")
     ] = None,
     drop: Annotated[
         list[str] | None,
@@ -115,7 +115,12 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
     option("numbers.upper"),
     option("quality.largest_error"),
     option("numbers.column"),
-    option("numbers.values", "--numbers", hint=str, about="Instead, the numbers: 38,52,47."),
+    option(
+        "numbers.values",
+        "--numbers",
+        hint=str,
+        about="The numbers themselves, such as 38,52,47, instead of a table.",
+    ),
     option("quality.compare"),
     option("limits.max_leakage"),
     option("limits.min_adversary_error"),
@@ -168,12 +173,12 @@ def _given(people: Path | None, column: str | None, numbers: str | None, sep: st
 def leakage(
     asked: Asked,
     max_leakage: Annotated[
-        float | None, typer.Option(help="Exit with 3 if more than this many nats can leak.")
+        float | None, typer.Option(help="Exit with code 3 if more than this many nats can leak.")
     ] = None,
     require_private: Annotated[
         bool,
         typer.Option(
-            "--require-private", help="Exit with 3 if a group has one sensitive value only."
+            "--require-private", help="Exit with code 3 if a group has one sensitive value only."
         ),
     ] = False,
     as_json: AsJson = False,

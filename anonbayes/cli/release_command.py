@@ -255,8 +255,8 @@ def describe(
     population: Annotated[
         Path | None,
         typer.Option(
-            help="Attributes of the population that the people of the table belong to: adds "
-            "delta-presence.",
+            help="Table with the attributes of the whole population, which the people of the "
+            "release are part of; adds delta-presence.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -334,7 +334,9 @@ def hierarchy(
     ] = None,
     prefix: Annotated[
         int | None,
-        typer.Option(min=1, help="Characters of a code that each level masks from the right."),
+        typer.Option(
+            min=1, help="Number of characters of a code that each level masks, from the right."
+        ),
     ] = None,
     sep: Sep = "auto",
     encoding: Encoding = "utf-8",

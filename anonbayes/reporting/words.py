@@ -247,7 +247,7 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
         "Who is threatened?",
         "Needs the cleartext",
         (
-            "Threats to single people compare an attacker's guess with the truth. Whoever holds "
+            "Threats to individuals compare an attacker's guess with the truth. Whoever holds "
             "the cleartext can assess it; this page shows all that the release alone can tell.",
         ),
     )

@@ -79,7 +79,7 @@ class Threats(Section):
 class Victim(Section):
     """A person about whom beliefs are asked."""
 
-    name: str = key("How the person is called in the results.")
+    name: str = key("What the person is called in the results.")
     known: dict[str, Any] = key("What is known: attribute = value; left out = unknown.", dict)
     group: Any = key("Group of an Anatomy that the person is known to be in.", None)
     secret: Any = key("Sensitive value that limits.max_belief is about.", None)
@@ -89,7 +89,7 @@ class Attacker(Section):
     """An attacker, by what is known; several are put side by side."""
 
     name: str = key(
-        "How the attacker is called in the results. An insider knows the group, a register holder "
+        "What the attacker is called in the results. An insider knows the group, a register holder "
         "[others], a collector [[also]]; a neighbour needs knows."
     )
     knows: Several[str] = key("Attributes of a person that are known; by default all.", ())
@@ -100,7 +100,7 @@ class Attacker(Section):
         "Attributes that are known through randomized response, and its epsilon.", dict
     )
     group: bool = key(
-        "Whether the group of an Anatomy is known, which cleartext.group names.", False
+        "Whether the attacker knows the group of an Anatomy, in the column cleartext.group.", False
     )
     others: bool = key("Whether the attacker holds the register, [others].", False)
     also: bool = key("Whether the attacker holds the further releases, [[also]].", False)
@@ -180,8 +180,8 @@ class AssessmentLimits(Section):
         "Smallest acceptable value of any measure, such as RF=0.9.", dict
     )
     preset: Preset | None = key(
-        "Published threshold for the prosecutor's highest risk, 1 over the fewest rows alike: "
-        f"{', '.join(PRESETS)}.",
+        "Published threshold for the prosecutor's highest risk, 1 over the fewest rows that look "
+        f"alike: {', '.join(PRESETS)}.",
         None,
     )
     require_convergence: bool | None = key(

@@ -32,7 +32,7 @@ class Users(Section):
 
     users: int | None = key("Number of simulated users.", None, ge=2)
     places: int | None = key("Number of places; popularity falls as 1 / rank^exponent.", None, ge=2)
-    exponent: float = key("Of the popularity.", 1.0, ge=0)
+    exponent: float = key("Exponent of the popularity.", 1.0, ge=0)
     file: File | None = key("Delimited UTF-8 file with one user per line.", None)
     column: str | None = key("Column of the places.", None)
     sep: str = key(SEPARATOR, "auto")

@@ -50,7 +50,7 @@ class Outputs(Section):
 class AnyScenario(Section):
     """What every kind of scenario has."""
 
-    question: str = key("The question, for people.")
+    question: str = key("The question that is answered, in words.")
     seed: int | None = key("Seed that makes the run reproducible.", None, ge=0)
     outputs: Outputs = key("Where results go.", Outputs)
 

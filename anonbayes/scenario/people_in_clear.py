@@ -42,12 +42,13 @@ class PeopleInClear(Section):
     encoding: str = key(ENCODING, "utf-8")
     decimal: Literal[".", ","] = key(DECIMAL, ".")
     partial: bool = key(
-        "Accept a cleartext with part of the people of the release, or with more.", False
+        "Accept a cleartext that covers only part of the people of the release, or more people.",
+        False,
     )
     missing: Literal["as_released", "error", "unknown", "category", "drop"] = key(
-        "What an empty cell of a column that is used means: the same as in the release, a mistake, "
-        "that nobody knows the value (the person is then not assessed), a value of its own, or "
-        "that its row is left out.",
+        "What an empty cell of a column that is used means: as_released (the same as in the "
+        "release), error (a mistake), unknown (any value; the person is not assessed), category (a "
+        "value of its own) or drop (its row is left out).",
         "as_released",
     )
 

@@ -73,7 +73,7 @@ class MechanismOptions(Section):
             if name in given:
                 missing = [value for value in domain.labels if value not in given[name]]
                 if missing:
-                    raise AnonbayesError(f"{name} has nothing for {missing[0]!r}.")
+                    raise AnonbayesError(f"{name} has no entry for {missing[0]!r}.")
                 numbers = [given[name][value] for value in domain.labels]
                 total = (sum(numbers) or 1.0) if name == "shares" else 1.0
                 given[name] = [number / total for number in numbers]

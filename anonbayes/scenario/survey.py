@@ -56,7 +56,7 @@ class SurveyPopulation(Section):
         "Weight of each answer; of padded_sets the share of people who hold it.", dict
     )
     attributes: dict[str, dict[str, float]] = key(
-        "Instead, the weight of each value of several attributes, which are independent.", dict
+        "Weights of the values of several independent attributes, instead of shares.", dict
     )
 
     def check(self) -> Iterator[str]:
@@ -69,15 +69,15 @@ class SurveyMechanism(MechanismOptions):
     """What runs on people's devices."""
 
     channel: Mechanism = key("What runs on people's devices, such as randomized_response.")
-    epsilon: float | None = key("Privacy budget, of everything that a person sends.", None, ge=0)
+    epsilon: float | None = key("Privacy budget of everything that a person sends.", None, ge=0)
     length: int | None = key("Size to which sets are padded (padded_sets).", None, ge=1)
     values: Several[str] = key("The possible answers; by default those of the population.", ())
     attributes: dict[str, Several[str]] = key(
         "Possible values of several attributes, the columns of the reports.", dict
     )
     how: Literal["sample", "split"] = key(
-        "Of several attributes: sample, everybody reports one of them, or split, all of them with "
-        "parts of the budget.",
+        "How several attributes are reported: sample (everybody reports one of them) or split "
+        "(everybody reports all, each with a part of the budget).",
         "sample",
     )
     tags: dict[str, Tag] = key("Personal secrets and the tags that replace them.", dict)
@@ -389,7 +389,9 @@ class PreparedSurveys:
             worst = max(same, key=lambda limit: limit.found)
             limits.append(replace(worst, found=budget) if worst.measure == "epsilon" else worst)
         return Result(
-            text="\n".join([*words, f"All that one person sends has a budget of {budget:g}."]),
+            text="\n".join(
+                [*words, f"Everything that one person sends has a budget of {budget:g}."]
+            ),
             measures={
                 "epsilon": budget,
                 **{
