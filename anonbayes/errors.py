@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Name = TypeVar("Name")
+Made = TypeVar("Made")
+MOST_PROBLEMS = 10
 
 
 class AnonbayesError(ValueError):
@@ -69,6 +74,29 @@ def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
         return "Nearest known: " + ", ".join(repr(folded[c]) for c in close) + "."
     shown = ", ".join(repr(k) for k in names[:6])
     return f"Known: {shown}{', ...' if len(names) > 6 else ''}."
+
+
+def at_once(names: Iterable[Name], make: Callable[[Name], Made]) -> dict[Name, Made]:
+    """Make something of every name; what is wrong with any of them is said at once.
+
+    The error has the type of the first, a line for each of the first `MOST_PROBLEMS`, and a number
+    for the others.
+    """
+    made: dict[Name, Made] = {}
+    problems: list[AnonbayesError] = []
+    for name in names:
+        try:
+            made[name] = make(name)
+        except AnonbayesError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        lines = [str(problem) for problem in problems[:MOST_PROBLEMS]]
+        more = len(problems) - len(lines)
+        lines += [f"The same or other problems in {more} more."] if more else []
+        raise type(problems[0])("\n".join(lines))
+    return made
 
 
 def one_of(argument: str, value: object, allowed: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 
 from anonbayes.arrays import Ints, SmallCodes, read_whole
 from anonbayes.domains import Domain, DomainsByColumn, gaps, number_of
-from anonbayes.errors import AnonymizationError, DomainError, TableError
+from anonbayes.errors import AnonymizationError, DomainError, TableError, at_once
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.io.text import has_decimal_commas, pandas_frame
 from anonbayes.tables.build import (
@@ -81,8 +82,7 @@ class Cleartext:
         trees = read_hierarchies(hierarchies, frame.columns) or {}
         check_known(domains, frame.columns, "domains")
         check_known(trees, frame.columns, "hierarchies")
-        for name in (*names, *secret_names):
-            _check_filled(frame[name], name)
+        at_once((*names, *secret_names), lambda name: _check_filled(frame[name], name))
 
         given = domains or {}
         secrets = {}
@@ -98,9 +98,9 @@ class Cleartext:
         whole = next(iter(secrets.values()))
         if len(secrets) > 1:
             whole = joined_column([*secrets.values()], JOIN.join(secrets))
-        known = {
-            name: _domain(name, frame[name], given.get(name), trees.get(name)) for name in names
-        }
+        known = at_once(
+            names, lambda name: _domain(name, frame[name], given.get(name), trees.get(name))
+        )
         codes = [domain.encode_spelled(frame[name]) for name, domain in known.items()]
         return cls(known, codes, whole.domain, whole.codes, secrets)
 
@@ -131,8 +131,7 @@ def _quasi_identifiers(
     if isinstance(names, str):
         raise TableError(f"quasi_identifiers={names!r} must be a list of column names.")
     chosen = [c for c in frame.columns if c not in sensitive] if names is None else list(names)
-    for name in chosen:
-        check_column(frame, name, "quasi-identifying")
+    at_once(chosen, partial(check_column, frame, role="quasi-identifying"))
     if len(set(chosen)) < len(chosen):
         raise TableError(f"quasi_identifiers names a column twice: {chosen}.")
     if both := [name for name in sensitive if name in chosen]:
@@ -327,6 +326,11 @@ def whole_label(domain: Domain) -> object:
     return tuple(domain.values) if taken else "*"
 
 
+def is_misread(label: str) -> bool:
+    """Whether a value would be read as something else inside ``{a, b}``."""
+    return bool(_MISREAD.search(label)) or label != label.strip()
+
+
 def set_labels(domain: Domain) -> Callable[[SmallCodes], object]:
     """How sets of values are spelled.
 
@@ -337,7 +341,7 @@ def set_labels(domain: Domain) -> Callable[[SmallCodes], object]:
     order = np.argsort(places, kind="stable")
     rank = np.empty(len(domain), dtype=np.int64)
     rank[order] = np.arange(len(domain))
-    misread = any(_MISREAD.search(label) or label != label.strip() for label in domain.labels)
+    misread = any(map(is_misread, domain.labels))
 
     def spell(codes: SmallCodes) -> object:
         placed = codes[~np.isnan(places[codes])]

@@ -54,7 +54,10 @@ from anonbayes.io.files import write_files, write_text
 from anonbayes.scenario.choices import SEPARATORS, STEPS, THREATS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from anonbayes.diagnostics import DiagnosticReport
+    from anonbayes.risk.assessment import RiskAssessment
     from anonbayes.scenario.outputs import Result
 
 REPORT, RISK, POSTERIOR = "report.html", "risk.json", "posterior.nc"
@@ -131,10 +134,26 @@ def _print(result: Result, files: list[Path]) -> None:
     """Tables on a terminal; a few plain lines in a pipe."""
     risk = result.answer.risk
     if risk is not None and is_terminal():
-        show_table(risk.measures[["value", "standard error"]], title="Measures")
+        show_table(_in_words(risk), title="Measures")
     *lines, convergence = result.text.splitlines()
     say(*lines, *(limit.text for limit in result.limits), convergence)
     say(*map(str, files))
+
+
+def _in_words(risk: RiskAssessment) -> pd.DataFrame:
+    """Measures as the report shows them: what they are called, with the symbols of the papers."""
+    import pandas as pd
+
+    from anonbayes.risk.measures import MEASURES
+
+    found = {MEASURES[str(name)]: values for name, values in risk.measures.to_dict("index").items()}
+    lines = {
+        f"{measure.title} ({measure.name})": [
+            measure.show(values["value"]), measure.show_error(values["standard error"])
+        ]
+        for measure, values in found.items()
+    }  # fmt: skip
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["value", "standard error"])
 
 
 # -- several releases ------------------------------------------------------------------------------

@@ -163,6 +163,7 @@ def _writers(
     asked: Asked, table: ReleasedTable, out: Path, anatomy: Path | None, *, keep_order: bool
 ) -> dict[Path, Any]:
     """What writes the release, with the separator of the table in clear if it has one."""
+    from anonbayes.anonymize.cleartext import is_misread
     from anonbayes.io.text import is_binary, separator
 
     people, sensitive, seed = (asked.values[name] for name in ("people", "sensitive", "seed"))
@@ -172,8 +173,8 @@ def _writers(
         items, slots = table.to_frames()
         return {out: frame_writer(items, sep), anatomy: frame_writer(slots, sep)}
     for name, column in table.columns.items():
-        if odd := [label for label in column.evidence.labels if isinstance(label, tuple)]:
-            bad = next(str(v) for v in odd[0] if any(c in str(v) for c in ",{}") or not str(v))
+        if any(isinstance(label, tuple) for label in column.evidence.labels):
+            bad = next(filter(is_misread, column.evidence.domain.labels))
             raise TableError(
                 f"Column {name!r}: the value {bad!r} could be misread in a set such as {{a, b}}; "
                 "rename it, or give the column a hierarchy."

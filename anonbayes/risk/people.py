@@ -12,7 +12,7 @@ from scipy import sparse
 from anonbayes.arrays import Ints
 from anonbayes.beliefs.victims import Victims, group_codes
 from anonbayes.domains import Domain, factorize, object_array, plain
-from anonbayes.errors import DomainError, TableError, nearest
+from anonbayes.errors import DomainError, TableError, at_once, nearest
 from anonbayes.io.text import pandas_frame, row_name
 from anonbayes.tables.build import JOIN, check_column, check_frame, multiplicities
 from anonbayes.tables.evidence import Column, Evidence
@@ -148,16 +148,8 @@ def _columns(
     frame: pd.DataFrame, domains: Iterable[Domain], what: str, people: Ints | None
 ) -> list[Ints]:
     """Codes of several columns; what is wrong with any of them is said at once."""
-    codes: list[Ints] = []
-    problems: list[str] = []
-    for domain in domains:
-        try:
-            codes.append(_column(frame, domain, what, people))
-        except DomainError as error:
-            problems.append(str(error))
-    if problems:
-        raise DomainError("\n".join(problems))
-    return codes
+    named = {domain.name: domain for domain in domains}
+    return list(at_once(named, lambda name: _column(frame, named[name], what, people)).values())
 
 
 def clear_release(

@@ -318,7 +318,7 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
     if risk.leakage is not None:
         figures["people in groups with one secret"] = float(risk.leakage.exposed)
     told = not (doubt or np.isnan(s["max_Ti"]))
-    most = f", at most {times(s['max_Ti'])} as surely" if told else ""
+    most = f"; the attacker is at most {times(s['max_Ti'])} as sure of it" if told else ""
     return Answer(
         "inference",
         f"From the population alone {s['GT_L']:.1%} of the secrets are guessed right; knowing that "

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, TypeGuard, Unpack
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from anonbayes.arrays import Ints
 from anonbayes.cluster import check_client
 from anonbayes.domains import Domain, DomainsByColumn, gaps, plain, sorted_values
-from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
+from anonbayes.errors import AnonbayesError, TableError, at_once, nearest, one_of
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.io.text import check_names, pandas_frame
 from anonbayes.tables.cells import MISSING_POLICIES
@@ -193,12 +194,12 @@ def horizontal_parts(
             n_rows=n_rows,
         )
 
-    secret = column(secrets[0])
-    if len(secrets) > 1:
-        parts = [secret, *(column(name) for name in secrets[1:])]
+    columns = at_once([*secrets, *attributes], column)
+    parts = [columns.pop(name) for name in secrets]
+    secret = parts[0]
+    if len(parts) > 1:
         secret = joined_column(parts, secret_name, (domains or {}).get(secret_name))
     _check_secret(secret, secret_name)
-    columns = {name: column(name) for name in attributes}
     hidden = suppressed_rows(
         frame, columns, [name for name in columns if policy_of(missing, name) == "unknown"]
     )
@@ -261,7 +262,7 @@ def vertical_parts(
     item_groups, slot_groups, labels = matched_groups(qit[group], st[group], group)
     items, slots = (np.argsort(codes, kind="stable") for codes in (item_groups, slot_groups))
 
-    def column(frame: pd.DataFrame, name: str) -> Column:
+    def column(name: str) -> Column:
         policy = policy_of(missing, name)
         if policy == "unknown":
             raise TableError(
@@ -269,7 +270,7 @@ def vertical_parts(
                 "values are published in clear; use missing='category'."
             )
         encoded = encode_column(
-            frame[name],
+            (st if name == sensitive else qit)[name],
             name=name,
             domain=(domains or {}).get(name),
             missing=policy,
@@ -277,12 +278,13 @@ def vertical_parts(
         )
         return _in_clear(encoded, "a vertical table publishes values in clear")
 
-    secret = column(st, sensitive)
+    columns = at_once([sensitive, *attributes], column)
+    secret = columns.pop(sensitive)
     _check_secret(secret, sensitive)
     return {
         "scheme": "vertical",
         "sensitive": sensitive,
-        "columns": {name: column(qit, name).take(items) for name in attributes},
+        "columns": {name: one.take(items) for name, one in columns.items()},
         "secret": secret.take(slots),
         "group_codes": slot_groups[slots],
         "group_labels": labels,
@@ -301,8 +303,7 @@ def sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list
         raise TableError(f"sensitive={sensitive!r} must be the name of a column.") from None
     if not names:
         raise TableError("Name at least one sensitive column.")
-    for name in names:
-        check_column(frame, name, "sensitive")
+    at_once(names, partial(check_column, frame, role="sensitive"))
     if len(set(names)) < len(names):
         raise TableError(f"A sensitive column is named twice: {names}.")
     return names
@@ -393,11 +394,14 @@ class Reading:
     def without(self, drop: Iterable[str]) -> Reading:
         """Leave columns out; a name that is no column is an error."""
         dropped = list(drop)
-        for name in dropped:
+
+        def check(name: str) -> None:
             if name not in self.names:
                 raise TableError(
                     f"The dropped column {name!r} is not in the table. {nearest(name, self.names)}"
                 )
+
+        at_once(dropped, check)
         return self.only(name for name in self.names if name not in dropped)
 
     def place(self, part: int, row: int) -> str:

@@ -262,6 +262,29 @@ def test_init_counts_values_and_knows_dates(run, tmp_path):
     assert re.search(r"\d+ dates from 2023-01-\d\d to 2023-07-\d\d; 7 EMPTY CELLS", text)
 
 
+def test_values_that_a_set_would_misread_are_named(refused, tmp_path):
+    """The value may stand in another cell than the first that had to be a tuple."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.choice(["a", "b", "c", "d "], 60), "s": rng.choice([*"pq"], 60)})
+    frame.to_csv(tmp_path / "c.csv", sep=";", index=False)
+    said = refused("anonymize", "c.csv", "--sensitive", "s", "--k", "15", "--out", "o.csv")
+    assert "the value 'd ' could be misread" in said
+
+
+def test_all_columns_that_are_wrong_are_named_at_once(refused, tmp_path):
+    hospital().to_csv(tmp_path / "people.csv", sep=";", index=False)
+    ask = ["anonymize", "people.csv", "--sensitive", "Diagnose", "--k", "5", "--out", "o.csv"]
+    for option in ("--quasi-identifier", "--drop"):
+        said = refused(*ask, option, "Altr", option, "Gewicht")
+        assert "'Altr'" in said and "'Gewicht'" in said
+    release = pd.DataFrame({"x": ["1-3", "?"], "y": ["a", "{b"], "s": ["p", "q"]})
+    release.to_csv(tmp_path / "r.csv", sep=";", index=False)
+    said = refused(
+        "describe", "r.csv", "--sensitive", "s", "--domain", "x=1-3", "--domain", "y=a,b"
+    )
+    assert "'x'" in said and "'y'" in said
+
+
 def test_an_identifier_is_refused_with_advice_that_the_command_has(refused, tmp_path):
     people = hospital(120).assign(Nummer=[f"A{i}" for i in range(120)])
     people.to_csv(tmp_path / "people.csv", sep=";", index=False)

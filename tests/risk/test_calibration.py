@@ -202,7 +202,7 @@ def test_an_attacker_below_random_worlds_is_called_so(misled):
         part = page.split(f'<section id="{section}">')[1].split("</section>")[0]
         assert "Relative threats are not to be relied on" in part
     inference = risk.wp29()[2]
-    assert "as surely" not in inference.finding
+    assert "as sure of it" not in inference.finding
     assert "largest relative threat (max_Ti), not to be relied on" in inference.figures
     assert json.loads(risk.to_json())["below_random_worlds"] is True
 
