@@ -120,7 +120,7 @@ class Tasks:
         self._names: dict[str, str] = {}
         self._ended = as_completed(loop=client.loop)
         with reachable(label):
-            self._wait_for_workers()
+            wait_for_workers(client, label)
             self._shared = self._submit("shared", _same, shared)
 
     def submit(self, name: str, function: Callable[..., Any], data: Any, *arguments: Any) -> None:
@@ -149,14 +149,8 @@ class Tasks:
 
     def collect(self) -> tuple[str, Any]:
         """Wait for a task to end; return its name and its result."""
-        looked, pause = time.monotonic(), 0.001
         with reachable(self.label):
-            while not self._ended.has_ready():
-                time.sleep(pause)
-                pause = min(1.2 * pause, 0.01)
-                if time.monotonic() - looked > LOOK_SECONDS:
-                    self._wait_for_workers()
-                    looked = time.monotonic()
+            wait_until(self._ended.has_ready, self._client, self.label)
             future = next(self._ended)
         name = self._names.pop(future.key)
         return name, result_of(future, f"{self.label}, {name}")
@@ -181,14 +175,34 @@ class Tasks:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self._client.submit(function, *arguments, key=key, pure=False)
 
-    def _wait_for_workers(self) -> None:
-        try:
-            self._client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except TimeoutError:
-            raise ClusterError(
-                f"{self.label}: the cluster has no workers. Start some, or wait for them with "
-                "client.wait_for_workers(1)."
-            ) from None
+
+def wait_for_workers(client: Any, what: str) -> None:
+    """Return once a cluster has a worker; raise `ClusterError` when it stays without."""
+    try:
+        client.wait_for_workers(1, timeout=WORKER_SECONDS)
+    except TimeoutError:
+        raise ClusterError(
+            f"{what}: the cluster has no workers. Start some, or wait for them with "
+            "client.wait_for_workers(1)."
+        ) from None
+
+
+def wait_until(
+    ended: Callable[[], bool],
+    client: Any,
+    what: str,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Return once something has ended on a cluster, which may not stay without workers."""
+    looked, pause = time.monotonic(), 0.001
+    while not ended():
+        meanwhile()
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.01)
+        if time.monotonic() - looked > LOOK_SECONDS:
+            wait_for_workers(client, what)
+            looked = time.monotonic()
 
 
 def _same(shared: Any) -> Any:
@@ -199,9 +213,10 @@ def result_of(future: Any, what: str) -> Any:
     """Result of a task, fetched again where its worker died on the way; errors in plain words."""
     from distributed import KilledWorker
 
-    for _ in range(FETCHES):
+    patience, lost = LOOK_SECONDS, 0
+    while lost < FETCHES:
         try:
-            return future.result()
+            return future.result(timeout=patience)
         except KilledWorker as error:
             raise ClusterError(
                 f"{what}: the workers that ran it died one after the other "
@@ -218,7 +233,14 @@ def result_of(future: Any, what: str) -> Any:
                     f"{what}: a worker failed with {type(error).__name__}: {error}. Workers need "
                     "the same versions of Python, anonbayes and NumPy as the client."
                 ) from error
-            time.sleep(0.1)  # the task itself went well: Dask makes the lost result again
+            # The task itself went well: Dask makes the lost result again, if it has workers.
+            if isinstance(error, TimeoutError):
+                with reachable(what):
+                    wait_for_workers(future.client, what)
+                patience *= 2  # a large result may be on its way
+            else:
+                lost += 1
+                time.sleep(0.1)
     raise ClusterError(
         f"{what}: the result was lost and could not be recomputed, because the scheduler or all "
         f"workers went away. {AGAIN}"

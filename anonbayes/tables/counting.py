@@ -6,7 +6,6 @@ import itertools
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from anonbayes.cluster import result_of
+from anonbayes.cluster import reachable, result_of, wait_until
 from anonbayes.errors import AnonbayesError, TableError
 from anonbayes.io.text import read_csv_parts
 from anonbayes.tables.sources import (
@@ -452,11 +451,16 @@ def _tree(
             with after:
                 whole: Counted = level[0].compute()
             return whole
-        future = cluster.compute(level[0])
-        while not future.done():
-            done(sum(leaf.done() for leaf in leaves) / len(leaves))
-            time.sleep(0.05)
-        whole = result_of(future, "counting rows")
+        what = "counting rows"
+        with reachable(what):
+            future = cluster.compute(level[0])
+            wait_until(
+                future.done,
+                cluster,
+                what,
+                meanwhile=lambda: done(sum(leaf.done() for leaf in leaves) / len(leaves)),
+            )
+        whole = result_of(future, what)
     return whole
 
 

@@ -336,11 +336,26 @@ class Lost:
     def __init__(self, error, times, status="finished"):
         self.error, self.left, self.status = error, times, status
 
-    def result(self):
+    def result(self, timeout):
         if not self.left:
             return 7
         self.left -= 1
         raise self.error
+
+
+class Gone:
+    """A client whose cluster stays without workers."""
+
+    def wait_for_workers(self, n_workers, timeout):
+        raise TimeoutError
+
+
+def test_a_lost_result_that_nobody_can_make_again_is_not_waited_for():
+    """Its only worker died with it, and Dask gave up starting others: `kill` at a bad moment."""
+    lost = Lost(TimeoutError(), 10**6, status="pending")
+    lost.client = Gone()
+    with pytest.raises(ClusterError, match="fit, chain0: the cluster has no workers"):
+        result_of(lost, "fit, chain0")
 
 
 @pytest.mark.parametrize("error", [KeyError("fit-chain0"), OSError("in <TCP>: Stream is closed")])
