@@ -213,7 +213,7 @@ def result_of(future: Any, what: str) -> Any:
     """Result of a task, fetched again where its worker died on the way; errors in plain words."""
     from distributed import KilledWorker
 
-    patience, lost = LOOK_SECONDS, 0
+    patience, lost = WORKER_SECONDS, 0
     while lost < FETCHES:
         try:
             return future.result(timeout=patience)
