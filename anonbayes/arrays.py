@@ -179,7 +179,7 @@ def read_whole(
             pass
     above = "" if most is None else f" and at most {most:,}"
     if isinstance(value, int) and abs(value) > HUGE:
-        shown = f"a number of {value.bit_length()} bits"
+        shown, above = f"a number of {value.bit_length()} bits", f" and at most {most or HUGE:,}"
     else:
         shown = repr(value)
     raise error(f"{argument}={shown} must be a whole number of at least {least}{above}.")

@@ -20,8 +20,13 @@ same (``coverage="simultaneous"``); the paper's own rule (``coverage="pointwise"
 
 from __future__ import annotations
 
-from anonbayes.budgets.first_group import from_confidence, from_posterior
-from anonbayes.budgets.protocol import Collection, collect, combine
+from anonbayes.budgets.first_group import (
+    Collection,
+    collect,
+    combine,
+    from_confidence,
+    from_posterior,
+)
 from anonbayes.budgets.tuning import (
     Budgets,
     from_counts,

@@ -135,8 +135,8 @@ class Naming(NamedTuple):
     share: float = 1.0
 
 
-class Channel(ABC):
-    """Likelihood of a released report given the true value.
+class Mechanism:
+    """What commands and scenarios ask of every mechanism, for single values or for sets.
 
     Attributes
     ----------
@@ -144,10 +144,30 @@ class Channel(ABC):
         The true values.
     epsilon : float
         The privacy budget of the guarantee; infinite if there is none.
+    hit, miss : ndarray, shape (K,), or None
+        Probability that somebody who holds the value, or does not, supports it, where reports
+        support values.
     """
 
     domain: Domain
     epsilon: float
+    hit: Floats | None = None
+    miss: Floats | None = None
+
+    #: Whether reports tell the mean of numbers (`mean`, `variance`).
+    tells_mean: bool = False
+
+    def further_audits(self) -> list[Audit]:
+        """Audits of what holds beside the guarantee of one report."""
+        return []
+
+    def total_variation(self) -> float | None:
+        """Total variation distance of two values' reports; None unless equal for all pairs."""
+        return None
+
+
+class Channel(Mechanism, ABC):
+    """Likelihood of a released report given the true value."""
 
     #: Mask of the values that a utility-optimized channel protects; None where all are.
     sensitive: Mask | None = None
@@ -276,10 +296,6 @@ class Channel(ABC):
     def total_maximum(self) -> float:
         """``sum_y max_x Q(y|x)``: the factor by which a report can improve a single guess."""
         return float(self.matrix().max(axis=0).sum())
-
-    def total_variation(self) -> float | None:
-        """Total variation distance of two values' reports; None unless equal for all pairs."""
-        return None
 
     def symbols(self) -> Symbols | None:
         """Describe a channel that is randomized response on symbols; None for other channels."""

@@ -20,7 +20,15 @@ from anonbayes.channels.base import (
     labels_of_texts,
 )
 from anonbayes.channels.randomness import Seed
-from anonbayes.domains import Domain, factorize, list_of, number_place, object_array, plain
+from anonbayes.domains import (
+    Domain,
+    factorize,
+    is_series,
+    list_of,
+    number_place,
+    object_array,
+    plain,
+)
 from anonbayes.errors import AnonbayesError, ChannelError, DomainError, nearest
 from anonbayes.notions.ldp import Ratios, matrix_ratios
 
@@ -387,13 +395,13 @@ class BinnedDomain(Domain):
 
     def encode(self, values: Iterable[object]) -> Ints:
         """Bins of many numbers; raise `DomainError` naming the first row outside the range."""
-        items = values if hasattr(values, "__array__") else list(values)
+        items = arrayed(values)
         array = np.asarray(items)
         if array.ndim == 1 and array.dtype.kind in "iuf":
             inside = (array >= self.lower) & (array <= self.upper)
             if inside.all():
                 return self._bins(array.astype(float))
-        codes = [self.find(value) for value in items]  # type: ignore[union-attr]
+        codes = [self.find(value) for value in items]
         if None in codes:
             row = codes.index(None)
             raise DomainError(
@@ -437,13 +445,19 @@ def _ends(lower: float, upper: float, error: type[AnonbayesError]) -> tuple[floa
     return least, most
 
 
+def arrayed(values: Iterable[object]) -> Sequence[object] | npt.NDArray[np.generic]:
+    """Return arrays, and columns of frames as arrays; anything else as a list."""
+    return (
+        np.asarray(values) if isinstance(values, np.ndarray) or is_series(values) else list(values)
+    )
+
+
 def number_list(argument: str, values: object) -> Floats:
     """Numbers, or their texts, in one column; raise `ChannelError` for anything else."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ChannelError(f"{argument}={values!r} is not a list of numbers.")
     try:
-        listed = values if hasattr(values, "__array__") else list(values)
-        numbers = np.asarray(listed, dtype=float)
+        numbers = np.asarray(arrayed(values), dtype=float)
     except (TypeError, ValueError, OverflowError) as reason:
         raise ChannelError(f"{argument} must be a list of numbers: {reason}.") from None
     if numbers.ndim != 1:

@@ -20,7 +20,7 @@ from anonbayes.estimation.closed_forms import (
     normal_interval,
     normal_quantile,
 )
-from anonbayes.notions.ldp import check_epsilon
+from anonbayes.notions.ldp import LDP, Audit, check_epsilon
 
 
 class LongitudinalUE(BitChannel):
@@ -207,6 +207,10 @@ class LongitudinalUE(BitChannel):
         )
 
     # -- guarantees ------------------------------------------------------------------------------
+
+    def further_audits(self) -> list[Audit]:
+        """The permanent bits, which bound what all reports of one value can tell."""
+        return [self.permanent.satisfies(LDP(self.infinite))]
 
     def budget_after(self, rounds: int) -> float:
         """LDP budget of this many reports of one value: `epsilon` for one, at most `infinite`.

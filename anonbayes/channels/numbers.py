@@ -88,7 +88,7 @@ class MeanEstimate:
 class NumericChannel(Channel):
     """Channel on ascending numbers."""
 
-    default_method, keeps = "mean", ()
+    default_method, keeps, tells_mean = "mean", (), True
 
     def _set_range(self, domain: Domain, epsilon: float) -> None:
         """Read the range and the budget; raise `ChannelError` unless numbers ascend."""
@@ -629,11 +629,11 @@ class SquareWave(WindowChannel):
     ) -> Estimate:
         if smoothing is not None and not 0 <= read_number("smoothing", smoothing) <= 1000:
             raise ChannelError(f"smoothing={smoothing!r} must be a number from 0 to 1000.")
-        found = self._smoothed(
+        smoothed = self._smoothed(
             reports, level, strength=smoothing, iterations=iterations, tolerance=tolerance
         )
         n = len(self.read(reports))
-        return self._from_end("ems", n, found.end, found.interval, level)
+        return self._from_end("ems", n, smoothed.end, smoothed.interval, level)
 
     def mean(self, reports: object, *, level: float = 0.95) -> MeanEstimate:
         """Unbiased mean, with Student's limits clipped to the range.

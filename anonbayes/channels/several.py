@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from anonbayes import estimation
 from anonbayes.arrays import Floats, Ints, read_whole
-from anonbayes.channels.base import check_some, known_value
+from anonbayes.channels.base import Mechanism, check_some, known_value
 from anonbayes.channels.pure import PureChannel, RandomizedResponse
 from anonbayes.channels.randomness import Seed, below, generator, randomness, words
 from anonbayes.channels.registry import make_channel
@@ -324,7 +324,7 @@ def _products(
 PADDING = "padding"
 
 
-class PaddedSets:
+class PaddedSets(Mechanism):
     """Padding and sampling for people who hold sets (Qin et al. 2016; Wang, Li and Jha 2018).
 
     A set of fewer than `length` values is filled up with padding, one member is drawn, and that one

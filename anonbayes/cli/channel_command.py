@@ -107,7 +107,6 @@ def describe(
     """
     import math
 
-    from anonbayes.channels.base import Channel
     from anonbayes.notions.consequences import shuffled
 
     mechanism, epsilon, sensitive = (
@@ -117,12 +116,9 @@ def describe(
     if reports < 1:
         raise AnonbayesError(f"--reports {reports} must be at least 1.")
     audits = [channel.satisfies(notion) for notion in _notions(channel, epsilon, sensitive)]
-    if hasattr(channel, "permanent"):
-        from anonbayes.notions.ldp import LDP
-
-        audits.append(channel.permanent.satisfies(LDP(channel.infinite)))
+    audits += channel.further_audits()
     losses, mixed = _losses(channel, reports), None
-    if isinstance(channel, Channel) and math.isfinite(channel.ldp_budget()):
+    if math.isfinite(channel.ldp_budget()):
         mixed = shuffled(channel, reports)
     if as_json:
         from dataclasses import asdict
@@ -142,11 +138,11 @@ def describe(
         )
         return
     figures: dict[str, Any] = {"values": len(channel.domain)}
-    if hasattr(channel, "hit"):
+    if channel.hit is not None:
         figures["true value supported with"] = _extent(channel.hit)
         figures["any other value with"] = _extent(channel.miss)
     show_figures(figures, title=mechanism)
-    what = "mean" if hasattr(channel, "mean") else "shares"
+    what = "mean" if channel.tells_mean else "shares"
     show_table(losses, title=f"Expected error of the {what} from {reports:,} reports")
     say(*map(str, audits) if audits else ["Some reports exclude a value: no budget of LDP holds."])
     if mixed is not None:
@@ -168,7 +164,7 @@ def _losses(channel: Any, n: int) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    if hasattr(channel, "mean"):
+    if channel.tells_mean:
         ends = (channel.lower, (channel.lower + channel.upper) / 2, channel.upper)
         errors = [(channel.variance(number) / n) ** 0.5 for number in ends]
         columns = ("numbers at the lower end", "in the middle", "at the upper end")
@@ -372,8 +368,8 @@ def estimate(
     settings: dict[str, Any] = {"level": level}
     method = method or channel.default_method
     if method == "mean":
-        has_mean = hasattr(channel, "mean")
-        one_of("method", method, ("mean", *channel.methods) if has_mean else channel.methods)
+        means = ("mean",) if channel.tells_mean else ()
+        one_of("method", method, (*means, *channel.methods))
         return _show_mean(channel, sent, level, out, plot, as_json=as_json)
     if method == "bayes":
         settings |= {name: asked.values[name] for name in ("draws", "chains", "seed")}

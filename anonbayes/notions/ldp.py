@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,7 @@ class Ratios(NamedTuple):
     alike: Ints | None = None
 
 
+@runtime_checkable
 class Audited(Protocol):
     """The part of a channel that a notion of privacy examines."""
 
@@ -152,7 +153,7 @@ class Notion(ABC):
 
     def audit(self, channel: Audited) -> Audit:
         """Check the notion on a channel's exact probabilities."""
-        if not hasattr(channel, "ratios"):
+        if not isinstance(channel, Audited):
             raise AnonbayesError(
                 f"A {type(channel).__name__} is not a channel; to audit a matrix, use "
                 "MatrixChannel(domain, matrix)."

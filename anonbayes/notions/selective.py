@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -254,9 +254,10 @@ class MinID(InputDiscriminative):
 def budget_array(budgets: object, domain: Domain) -> Floats:
     """Budget of each value in domain order; raise `AnonbayesError` for an invalid one."""
     plain = _plain(budgets)
-    tuned_for = getattr(budgets, "domain", domain) if plain is not budgets else domain
-    if tuned_for != domain:
-        raise AnonbayesError(f"These budgets were tuned for {tuned_for!r}, not for {domain!r}.")
+    if plain is not budgets and isinstance(budgets, Tuned) and budgets.domain != domain:
+        raise AnonbayesError(
+            f"These budgets were tuned for {budgets.domain!r}, not for {domain!r}."
+        )
     array = value_array("budgets", plain, domain)
     bad = np.flatnonzero(~(array >= 0))
     if len(bad):
@@ -300,11 +301,17 @@ def value_array(
     return array
 
 
+@runtime_checkable
+class Tuned(Protocol):
+    """Budgets that know their domain, as `anonbayes.budgets` makes them."""
+
+    domain: Domain
+    epsilon: Floats
+
+
 def _plain(budgets: object) -> Any:
-    """The numbers of a `Budgets`; anything else as it is (a series may have a label "epsilon")."""
-    if isinstance(budgets, Mapping) or is_series(budgets) or not hasattr(budgets, "epsilon"):
-        return budgets
-    return budgets.epsilon
+    """The numbers of tuned budgets; anything else as it is (a series may have such labels)."""
+    return budgets.epsilon if isinstance(budgets, Tuned) and not is_series(budgets) else budgets
 
 
 def _numbers(budgets: object) -> Floats:

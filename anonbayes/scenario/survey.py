@@ -264,7 +264,7 @@ class PreparedSurvey:
 
     def _mean(self) -> dict[str, float]:
         """Mean of numbers with its limits, and the true one where it is known."""
-        if not hasattr(self.channel, "mean"):
+        if not self.channel.tells_mean:
             return {}
         estimate = self.channel.mean(self.reports, level=self.settings.estimation.level)
         low, high = estimate.interval
@@ -292,7 +292,7 @@ class PreparedSurvey:
 
         truth = self.truth
         how = self.settings.mechanism
-        if truth is None or how.tags or how.length or hasattr(self.channel, "mean"):
+        if truth is None or how.tags or how.length or self.channel.tells_mean:
             return {}
         if not math.isfinite(self.channel.epsilon):
             return {"expected_error": self.channel.expected_loss(truth, n, norm="l1")}
@@ -306,10 +306,9 @@ class PreparedSurvey:
 
     def _shuffled(self, n: int) -> dict[str, float]:
         """Central budget of all reports once nobody knows who sent which, where there is one."""
-        from anonbayes.channels.base import Channel
         from anonbayes.notions.consequences import shuffled
 
-        if not isinstance(self.channel, Channel) or not math.isfinite(self.channel.ldp_budget()):
+        if not math.isfinite(self.channel.ldp_budget()):
             return {}
         mixed = shuffled(self.channel, n)
         return {"shuffled_epsilon": mixed.epsilon, "shuffled_delta": mixed.delta}
