@@ -15,7 +15,7 @@ from anonbayes.arrays import Ints, SmallCodes, read_whole
 from anonbayes.domains import Domain, DomainsByColumn, gaps, number_of
 from anonbayes.errors import AnonymizationError, DomainError, TableError, at_once
 from anonbayes.hierarchies import Hierarchy
-from anonbayes.io.text import has_decimal_commas, pandas_frame
+from anonbayes.io.text import has_decimal_commas, may_separate_thousands, pandas_frame
 from anonbayes.tables.build import (
     JOIN,
     check_column,
@@ -175,6 +175,12 @@ def _domain(
         domain = Domain.infer(name, series)
     except TypeError as error:  # pandas cannot hash the cells
         raise DomainError(f"Column {name!r} holds values that are not hashable: {error}.") from None
+    if not domain.is_numeric and may_separate_thousands(domain.values):
+        raise TableError(
+            f"Column {name!r} holds numbers with a comma, such as "
+            f"{next(v for v in domain.values if ',' in str(v))!r}. If it separates thousands, take "
+            "it out of the file; if decimals, read the file with decimal=',' (--decimal ,)."
+        )
     if not domain.is_numeric and has_decimal_commas(domain.values):
         raise TableError(
             f"Column {name!r} holds numbers with a decimal comma, such as {domain.values[0]!r}; "

@@ -236,12 +236,20 @@ def _column_text(column: pd.Series) -> pd.Series:
 
 _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?")
 
+_THOUSANDS = re.compile(r"[+-]?(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?")
+
 
 def has_decimal_commas(values: Iterable[object]) -> bool:
     """Whether filled cells, nearly all, are numbers of which some have a decimal comma."""
     texts = [text for value in values if (text := str(value).strip())]
     numbers = [text for text in texts if _COMMA.fullmatch(text)]
     return any("," in text for text in numbers) and len(numbers) >= max(2, 0.9 * len(texts))
+
+
+def may_separate_thousands(values: Iterable[object]) -> bool:
+    """Whether filled cells are numbers in which every comma could separate thousands: 1,000."""
+    texts = [text for value in values if (text := str(value).strip())]
+    return any("," in text for text in texts) and all(map(_THOUSANDS.fullmatch, texts))
 
 
 def _with_points(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:

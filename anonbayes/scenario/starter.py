@@ -16,7 +16,7 @@ import pandas as pd
 from anonbayes.domains import date_place, numbers_of
 from anonbayes.errors import AnonbayesError, TableError, nearest
 from anonbayes.io.files import write_text
-from anonbayes.io.text import AUTO, has_decimal_commas, read_csv_text
+from anonbayes.io.text import AUTO, has_decimal_commas, may_separate_thousands, read_csv_text
 from anonbayes.scenario.choices import GROUP
 from anonbayes.scenario.keys import describe_keys, json_schema
 from anonbayes.scenario.load import KINDS, load
@@ -54,7 +54,9 @@ def starter(
     file = Path(table)
     how: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal}
     frame = read_csv_text(file, **how)
-    if decimal == "." and any(has_decimal_commas(frame[name].unique()) for name in frame.columns):
+    spelled = [frame[name].unique() for name in frame.columns]
+    commas = [cells for cells in spelled if has_decimal_commas(cells)]
+    if decimal == "." and not all(map(may_separate_thousands, commas)):
         how["decimal"] = ","
         frame = read_csv_text(file, **how)
     if len(frame.columns) < 2:

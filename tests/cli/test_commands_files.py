@@ -285,6 +285,18 @@ def test_all_columns_that_are_wrong_are_named_at_once(refused, tmp_path):
     assert "'x'" in said and "'y'" in said
 
 
+def test_commas_of_thousands_are_no_decimal_commas(run, refused, tmp_path):
+    """1,000 would become 1 in silence."""
+    rng = np.random.default_rng(0)
+    pay = [f"{x:,}" for x in rng.integers(900, 9000, 60)]
+    frame = pd.DataFrame({"pay": pay, "s": rng.choice([*"pq"], 60)})
+    frame.to_csv(tmp_path / "c.csv", sep=";", index=False)
+    said = refused("anonymize", "c.csv", "--sensitive", "s", "--k", "5", "--out", "o.csv")
+    assert "'pay'" in said and "thousands" in said
+    run("init", "c.csv")
+    assert "decimal" not in (tmp_path / "c.toml").read_text()
+
+
 def test_an_identifier_is_refused_with_advice_that_the_command_has(refused, tmp_path):
     people = hospital(120).assign(Nummer=[f"A{i}" for i in range(120)])
     people.to_csv(tmp_path / "people.csv", sep=";", index=False)
