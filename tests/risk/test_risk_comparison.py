@@ -160,6 +160,10 @@ def test_only_releases_of_the_same_people_compare(risks):
         ab.compare([one, other])
     with pytest.raises(TableError, match="A threat means"):
         ab.compare([one, one.post.assess(CLEAR.copy(), harm={"HIV"})])
+    gains = np.eye(len(one.post.table.secret.domain))
+    doubled = gains * np.where(np.arange(len(gains)) == 0, 2.0, 1.0)
+    with pytest.raises(TableError, match="A threat means"):  # of the very same frame
+        ab.compare([one.post.assess(CLEAR, gain=gains), one.post.assess(CLEAR, gain=doubled)])
     with pytest.raises(AnonbayesError, match="nothing to compare"):
         ab.compare([])
     with pytest.raises(AnonbayesError, match="2 different names"):
