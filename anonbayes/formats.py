@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Json: TypeAlias = Union[bool, int, float, str, list["Json"], dict[str, "Json"], None]  # noqa: UP007
+"""What JSON can hold."""
 
 NOTHING = "–"
 LEFT = ' style="text-align:left"'
@@ -114,7 +117,7 @@ def with_error(value: float, error: float) -> str:
     return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> Json:
     """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
@@ -127,10 +130,9 @@ def plain(value: object) -> Any:
     return value if isinstance(value, str | int | bool | None) else str(value)
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame) -> list[Json]:
     """Return the lines of a frame, its index included, for JSON."""
-    lines: list[dict[str, Any]] = frame.reset_index().to_dict("records")  # type: ignore[assignment]
-    return [plain(line) for line in lines]
+    return [plain(line) for line in frame.reset_index().to_dict("records")]
 
 
 VAGUE = 0.25
