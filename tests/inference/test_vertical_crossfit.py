@@ -14,6 +14,7 @@ from anonbayes.inference.vertical import crossfit
 from anonbayes.inference.vertical.block import group_marginals, lattice, marginal_space
 from anonbayes.inference.vertical.crossfit import CANDIDATES, cross_fit
 from anonbayes.inference.vertical.group_layout import VerticalLayout
+from anonbayes.inference.vertical.lanes import lane_marginals, lane_space
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "anatomy"
 
@@ -83,6 +84,25 @@ def test_marginals_and_permanent_equal_enumeration(n):
     value, found = marginals(log_weight, 7)
     assert value == pytest.approx(np.log(permanent), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_lanes_equal_one_group_after_the_other(n, safe):
+    """The last lane's permanent is too small a number, so that it needs logs in any case."""
+    logs = np.random.default_rng(n).normal(scale=3.0, size=(4, n, n))
+    logs[3, :, 1:] -= 290.0
+    room, block = lane_space(7, 5), 7
+    for lane, own in enumerate(logs):
+        for x, m in np.ndindex(n, n):
+            room.weight[x * block + m, lane] = np.exp(own[x, m]) if safe else own[x, m]
+    spare, rng = marginal_space(block, n), np.random.default_rng(1)
+    lane_marginals(lattice(block), room, n, 4, safe, True, spare, rng)
+    for lane, own in enumerate(logs):
+        value, expected = marginals(own, block)
+        assert room.value[lane] == pytest.approx(value, rel=1e-12, abs=1e-12)
+        found = room.marginal[: n * block, lane].reshape(n, block)[:, :n]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.5, 3.0])
@@ -177,6 +197,33 @@ def test_held_out_scores_and_ownership_equal_enumeration():
         for x, row in enumerate(rows):
             expected[:, layout.secrets[row]] += owned[x]
         np.testing.assert_allclose(dense[rows], expected, atol=1e-12)
+
+
+def test_large_scores_are_summed_as_logs():
+    """A category that no row has, with a score beyond what products bear, changes nothing else."""
+    small = small_layout()
+    layout = VerticalLayout(small.items, small.secrets, small.offsets, [3, 3], 3)
+    folds = dealt_folds(layout, 3)
+    score = np.random.default_rng(5).normal(size=(3, layout.n_cells))
+    unused = layout.split(np.arange(layout.n_cells))[1][:, 2]
+    large = score.copy()
+    large[:, unused] = 400.0
+    for one, other in (
+        (folds.expected_counts(score), folds.expected_counts(large)),
+        *zip(folds.judge(score), folds.judge(large), strict=True),
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_an_attribute_alone_is_judged_as_beside_weights_of_zero():
+    layout = small_layout()
+    folds = dealt_folds(layout, 3)
+    score = np.random.default_rng(5).normal(size=(3, layout.n_cells))
+    for a in range(2):
+        value, residual = folds.judge(folds.alone(score, a), only=a)
+        expected, whole = folds.judge(score * (folds.attribute == a))
+        np.testing.assert_allclose(value, expected, atol=1e-12)
+        np.testing.assert_allclose(residual, folds.alone(whole, a), atol=1e-12)
 
 
 def test_gradient_and_curvature_equal_differences():
