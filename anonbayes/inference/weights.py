@@ -71,6 +71,8 @@ LEAST_ROWS = 100
 """Rows below which a standard error of scores says little: small tables stay independent."""
 LEAST_GROUPS = 20
 """The same for the groups of a vertical table."""
+CHAIN_ROWS = 100_000
+"""Rows of an Anatomy from which on chains, which independent evidence needs, take CPU minutes."""
 STEPS = 60
 SWEEPS = 40
 LEAST_UNIT, MATCHES, ROUGH = 0.1, 2, 0.1
@@ -183,10 +185,18 @@ class EvidenceWeights:
 
     @property
     def preferred(self) -> str:
-        """``"weighted"`` if it scores better by more than the standard error."""
+        """``"weighted"`` if it scores better by more than the standard error, or spares a wait."""
         gain, error = self.difference("weighted", "independent")
         enough = self.n_rows >= LEAST_ROWS and self.telling.sum() > 1
-        return "weighted" if enough and gain > error and gain > FLAT else "independent"
+        better = gain > error and gain > FLAT
+        return "weighted" if enough and (better or self._spares_chains) else "independent"
+
+    @property
+    def _spares_chains(self) -> bool:
+        """Whether an Anatomy is so large that a tie goes to what needs no chains."""
+        gain, error = self.difference("weighted", "independent")
+        large = "random_worlds" in self.candidates and self.n_rows >= CHAIN_ROWS
+        return large and gain >= -error
 
     @property
     def reason(self) -> str:
@@ -196,8 +206,10 @@ class EvidenceWeights:
             verdict = f"{self.n_rows} rows are too few to tell"
         elif self.telling.sum() < 2:
             verdict = "nothing can be counted twice where fewer than two attributes tell anything"
-        elif self.preferred == "weighted":
+        elif self.preferred == "weighted" and gain > error and gain > FLAT:
             verdict = "better by more than its standard error"
+        elif self.preferred == "weighted":
+            verdict = "as good, and it needs no chains, which take long on so many rows"
         elif gain > 0:
             verdict = "not better by more than its standard error"
         else:
@@ -642,7 +654,8 @@ def choose_evidence(
         What was released.
     evidence : {"auto", "independent", "weighted"}
         ``"auto"`` takes weighted evidence where its held-out score is better by more than its
-        standard error.
+        standard error. Of an Anatomy of 100,000 rows and more it also takes it in a tie, since
+        independent evidence needs chains there, which take long.
     alpha, beta
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
         independent evidence has weights of one, as Groups has, and weighted evidence is pooled;

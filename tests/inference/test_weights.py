@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from anonbayes.inference.weight_kernels import (
 )
 from anonbayes.inference.weights import (
     CENTRE,
+    CHAIN_ROWS,
     SPREAD,
     EvidenceWeights,
     fit_weights,
@@ -458,6 +460,30 @@ def test_simulation_based_calibration_of_the_weights():
     # Chi-square with 9 degrees of freedom per weight; one in a thousand over all three.
     statistic = ((counts - 25) ** 2 / 25).sum(axis=1)
     assert (statistic < stats.chi2.ppf(1 - 0.001 / 3, 9)).all(), statistic
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "gain", "evidence"),
+    [
+        (CHAIN_ROWS - 1, -5e-4, "independent"),
+        (CHAIN_ROWS, -5e-4, "weighted"),
+        (CHAIN_ROWS, -2e-3, "independent"),
+        (CHAIN_ROWS - 1, 2e-3, "weighted"),
+    ],
+)
+def test_nobody_waits_for_chains_of_a_large_anatomy_that_score_no_better(n_rows, gain, evidence):
+    one = np.diag([1e-6, 0.0, 0.0])  # a standard error of 1e-3
+    given = {
+        "candidates": ("independent", "weighted", "random_worlds"),
+        "score": np.array([-1.0, -1.0 + gain, -2.0]), "score_covariance": one, "n_rows": n_rows,
+    }  # fmt: skip
+    found = replace(weights_at(np.ones(2), np.eye(2), np.zeros(2)), **given)
+    assert found.preferred == evidence
+    spared = evidence == "weighted" and gain < 0
+    assert ("needs no chains" in found.reason) == spared
+    assert replace(found, candidates=("independent", "weighted", "margin")).preferred == (
+        "weighted" if gain > 1e-3 else "independent"
+    )
 
 
 def weights_at(eta, precision, gradient) -> EvidenceWeights:
