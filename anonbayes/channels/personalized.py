@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from anonbayes.estimation.likelihood import MixtureLikelihood
 
 
+Replacements = Mapping[Any, object]
+"""``{value: tag}`` of one user."""
+
+Shares = Mapping[Any, npt.ArrayLike]
+"""``{tag: distribution over the values}``."""
+
 # -------------------------------------------------------------------------------------------------
 # Personalized ULDP: what is sensitive differs from user to user, and stays secret.
 
@@ -101,7 +107,7 @@ class Personalized(Channel):
     def pre_process(
         self,
         values: Iterable[object],
-        personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
+        personal: Replacements | Sequence[Replacements] | None = None,
     ) -> Ints:
         """Codes in the common channel of values and tags, after each user's replacements.
 
@@ -130,14 +136,14 @@ class Personalized(Channel):
         self,
         values: Iterable[object],
         *,
-        personal: Mapping[Any, Any] | Sequence[Mapping[Any, Any]] | None = None,
+        personal: Replacements | Sequence[Replacements] | None = None,
         seed: Seed = None,
     ) -> Any:
         """Report each user's value after replacing sensitive ones by their tags (ULDP (19))."""
         codes = self.pre_process(values, personal)
         return self.common.release(self.common.domain.decode(codes), seed=seed)
 
-    def _map(self, personal: Mapping[Any, Any]) -> Ints:
+    def _map(self, personal: Replacements) -> Ints:
         """Code in the common channel for each value of the domain."""
         codes = self._value_codes.copy()
         for value, tag in personal.items():
@@ -147,7 +153,7 @@ class Personalized(Channel):
         return codes
 
     def reporter(
-        self, *, personal: Mapping[Any, Any] | None = None, seed: Seed = None
+        self, *, personal: Replacements | None = None, seed: Seed = None
     ) -> Callable[[object], Any]:
         """Return a function that reports one value of the user with this personal mapping.
 
@@ -172,15 +178,15 @@ class Personalized(Channel):
         """Log ratios for a user without personal secrets."""
         return self.device({}).ratios(protected=protected)
 
-    def device(self, personal: Mapping[Any, Any]) -> PersonalChannel:
+    def device(self, personal: Replacements) -> PersonalChannel:
         """Channel of one user: replacement, then the common channel (``Q^(i)``)."""
         return PersonalChannel(self.common, self.domain, self._map(personal))
 
-    def satisfies(self, notion: Notion, *, personal: Mapping[Any, Any] | None = None) -> Audit:
+    def satisfies(self, notion: Notion, *, personal: Replacements | None = None) -> Audit:
         """Check a notion for the user with this personal mapping (ULDP Prop. 9)."""
         return self.device(personal or {}).satisfies(notion)
 
-    def secrecy(self, personal: Mapping[Any, Any], other: Mapping[Any, Any]) -> Audit:
+    def secrecy(self, personal: Replacements, other: Replacements) -> Audit:
         """Check that protected reports hide which of two mappings a user has (ULDP Prop. 10).
 
         The witness names a value; its report is `worst_ratio` times as likely under `personal`
@@ -217,7 +223,7 @@ class Personalized(Channel):
         reports: object,
         *,
         method: str = "mle",
-        knowledge: Mapping[Any, npt.ArrayLike] | None = None,
+        knowledge: Shares | None = None,
         **settings: Any,
     ) -> Estimate:
         """Estimate the distribution of the values (ULDP (21)).
@@ -243,7 +249,7 @@ class Personalized(Channel):
             return estimate
         return estimate.from_draws(self._spread(r.draws.to_numpy(), known))
 
-    def _knowledge(self, knowledge: Mapping[Any, npt.ArrayLike] | None) -> dict[int, Floats]:
+    def _knowledge(self, knowledge: Shares | None) -> dict[int, Floats]:
         known = {}
         for tag, distribution in (knowledge or {}).items():
             if tag not in self.tags:
@@ -279,9 +285,9 @@ class Personalized(Channel):
         self,
         estimate: Estimate,
         r: npt.ArrayLike,
-        truth: Mapping[Any, npt.ArrayLike],
+        truth: Shares,
         *,
-        knowledge: Mapping[Any, npt.ArrayLike] | None = None,
+        knowledge: Shares | None = None,
     ) -> ErrorBound:
         """Bound on the l1 error of an estimate when the truth is known (ULDP Thm. 1).
 

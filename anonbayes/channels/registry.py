@@ -63,7 +63,7 @@ class MechanismKind:
         """Whether it takes one budget for all values that it protects."""
         return not {"budgets", "matrix"} & set(self.needs)
 
-    def check(self, given: Mapping[str, Any], *, prefix: str = "") -> None:
+    def check(self, given: Mapping[str, object], *, prefix: str = "") -> None:
         """Raise `AnonbayesError` for an option that is missing or does not apply."""
         for option, value in given.items():
             absent = value is None or (option in self.needs and _is_empty(value))
@@ -81,8 +81,7 @@ class MechanismKind:
         for attribute in path.split("."):
             target = getattr(target, attribute)
         more = {o: options[o] for o in (*self.needs, *self.accepts) if options.get(o) is not None}
-        channel: Any = target(domain, **more, **one)
-        return channel
+        return target(domain, **more, **one)
 
 
 def _is_empty(value: object) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anonbayes import estimation
-from anonbayes.arrays import Ints, read_numbers, read_whole
+from anonbayes.arrays import Floats, Ints, SmallCodes, read_numbers, read_whole
 from anonbayes.domains import code_dtype, list_of
 from anonbayes.errors import ChannelError
 
@@ -72,7 +72,7 @@ class BitReports:
         self.size = size
 
     @classmethod
-    def trusted(cls, indptr: Ints, indices: npt.NDArray[Any], size: int) -> BitReports:
+    def trusted(cls, indptr: Ints, indices: SmallCodes, size: int) -> BitReports:
         """Wrap arrays that are known to be valid, without checking them again."""
         self = cls.__new__(cls)
         self.indptr, self.indices, self.size = indptr.view(), indices.view(), size
@@ -119,7 +119,7 @@ class BitReports:
         return cls._of(bit_matrix(rows, size))
 
     @classmethod
-    def _of(cls, matrix: npt.NDArray[Any]) -> BitReports:
+    def _of(cls, matrix: SmallCodes | Floats) -> BitReports:
         """Positions of the ones of a matrix of zeros and ones."""
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(matrix, axis=1))])
         size = matrix.shape[1]
@@ -183,7 +183,7 @@ class BitReports:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def __getitem__(self, i: int) -> npt.NDArray[Any]:
+    def __getitem__(self, i: int) -> SmallCodes:
         """Positions of the ones of report `i`."""
         if not -len(self) <= i < len(self):
             raise IndexError(
@@ -192,7 +192,7 @@ class BitReports:
         i %= len(self)
         return self.indices[self.indptr[i] : self.indptr[i + 1]]
 
-    def __iter__(self) -> Iterator[npt.NDArray[Any]]:
+    def __iter__(self) -> Iterator[SmallCodes]:
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:

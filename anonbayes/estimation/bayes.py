@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,7 @@ def sample(
     tune: int = 500,
     chains: int = 4,
     thin: int = 1,
-    seed: Any = None,
+    seed: int | np.random.Generator | None = None,
 ) -> PosteriorDraws:
     """Draw from the posterior of the distribution under a Dirichlet prior.
 

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse, special
 
-from anonbayes.arrays import Floats, Ints, Mask
+from anonbayes.arrays import Floats, Ints, Mask, SmallCodes
 from anonbayes.errors import ChannelError
 from anonbayes.estimation.kernels import allocate, expectation, mixture
 
@@ -30,13 +30,16 @@ MAX_FULL = 50_000_000
 BLOCK = 4_000_000
 
 
+Number = TypeVar("Number", Ints, Floats)
+
+
 class SimplexLikelihood(ABC):
     """Concave log-likelihood ``sum_r w_r log (Q p)_r`` of a distribution `p`, for EM.
 
     `constant` is what is added whatever `p` is.
     """
 
-    weights: npt.NDArray[Any]
+    weights: Ints | Floats
     constant: float = 0.0
 
     @property
@@ -118,7 +121,7 @@ class MixtureLikelihood(SimplexLikelihood):
     tilt: Floats
     gain: Floats
     indptr: Ints
-    indices: npt.NDArray[Any]
+    indices: SmallCodes
 
     def __post_init__(self) -> None:
         """Check what the kernels rely on: they check no bounds and no numbers themselves."""
@@ -152,7 +155,7 @@ class MixtureLikelihood(SimplexLikelihood):
     def of_rows(
         cls,
         indptr: Ints,
-        indices: npt.NDArray[Any],
+        indices: SmallCodes,
         size: int,
         *,
         floor: npt.ArrayLike,
@@ -301,8 +304,8 @@ class MixtureLikelihood(SimplexLikelihood):
 class MatrixLikelihood(SimplexLikelihood):
     """Likelihood of counted reports whose probabilities ``Q(r|k)``, `rows`, have no structure."""
 
-    weights: npt.NDArray[Any]
-    rows: Any
+    weights: Ints | Floats
+    rows: Floats | sparse.csr_array
 
     @property
     def size(self) -> int:
@@ -318,7 +321,7 @@ class MatrixLikelihood(SimplexLikelihood):
         return np.asarray(self._columns @ shares)
 
     @cached_property
-    def _columns(self) -> Any:
+    def _columns(self) -> Floats | sparse.csr_array:
         return self.rows.T
 
     def slopes(self, p: Floats) -> Iterator[Floats]:
@@ -336,11 +339,11 @@ class MatrixLikelihood(SimplexLikelihood):
         seen = self.weights > 0
         joint = self.rows[seen] * p
         share = joint / joint.sum(axis=1, keepdims=True)
-        counts: Ints = rng.multinomial(self.weights[seen], share).sum(axis=0)
+        counts: Ints = rng.multinomial(self.weights[seen].astype(np.int64), share).sum(axis=0)
         return counts
 
 
-def walsh_hadamard(vector: npt.ArrayLike) -> npt.NDArray[Any]:
+def walsh_hadamard(vector: Number) -> Number:
     """Product with the Hadamard matrix ``H[i, j] = (-1)^(ones of i & j)``, in ``O(B log B)``.
 
     The length is a power of two; whole numbers stay whole.

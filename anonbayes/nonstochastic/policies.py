@@ -470,16 +470,15 @@ def plot_regions(policy: Policy, ax: Axes | None = None, *, resolution: int = 40
     inner = borders[1:-1]
     shown = np.array([borders[0] - room, *inner, borders[-1] + room])
     filled = ax.contourf(*axes, values, levels=shown, cmap="cividis", norm=BoundaryNorm(shown, 256))
-    solid: dict[str, Any] = {"linestyles": "solid"}
     if len(inner):
-        ax.contour(*axes, values, levels=inner, colors="white", linewidths=0.8, **solid)
+        ax.contour(*axes, values, levels=inner, colors="white", linewidths=0.8, linestyles="solid")
     least = policy.smallest_region
     for i, region in enumerate(policy.regions):
         if region.log_measure <= least.log_measure + 1e-9:
             with rc_context({"hatch.color": COLOURS["more"]}):
                 ax.contourf(*axes, values, levels=shown[i : i + 2], colors="none", hatches=["////"])
             if len(own := inner[max(i - 1, 0) : i + 1]):
-                ax.contour(*axes, values, levels=own, colors=COLOURS["more"], **solid)
+                ax.contour(*axes, values, levels=own, colors=COLOURS["more"], linestyles="solid")
     bar = ax.figure.colorbar(
         filled, ax=ax, ticks=policy.levels, label="Answer", spacing="proportional"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -36,15 +36,14 @@ def compose(*notions: Notion) -> Notion:
     """
     if not notions:
         raise AnonbayesError("Give at least one guarantee to compose.")
-    first, *rest = notions
-    total: Any = first
+    total, *rest = notions
     for notion in rest:
         if not isinstance(total, Notion) or type(total) is not type(notion):
             raise AnonbayesError(
                 f"{total} and {notion} do not compose into one notion; use `integrate` for ULDP "
                 "with LDP."
             )
-        total = cast(Any, total) + notion
+        total = total + notion
     return total
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -160,6 +160,10 @@ class Notion(ABC):
             )
         return self._worst_of(channel.domain, channel.ratios())
 
+    def __add__(self, other: Self) -> Self:
+        """Sequential composition, of notions that have one."""
+        return NotImplemented
+
     def _worst_of(self, domain: Domain, ratios: Iterable[Ratios]) -> Audit:
         """Audit of the pair with the largest excess over its limit."""
         bounds = self.bounds(domain)
@@ -218,11 +222,11 @@ class LDP(Notion):
         """One bound, `epsilon` for every pair."""
         return [Bound(np.full(len(domain), self.epsilon), np.zeros(len(domain)))]
 
-    def __add__(self, other: LDP) -> LDP:
+    def __add__(self, other: Self) -> Self:
         """Sequential composition adds the budgets."""
         if not isinstance(other, LDP):
             return NotImplemented
-        return LDP(self.epsilon + other.epsilon)
+        return type(self)(self.epsilon + other.epsilon)
 
 
 def check_epsilon(epsilon: object, argument: str = "epsilon") -> float:

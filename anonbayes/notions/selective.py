@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class SensitiveNotion(Notion):
         """Which values of the domain are sensitive."""
         return sensitive_mask(domain, self.sensitive)
 
-    def __add__(self, other: SensitiveNotion) -> SensitiveNotion:
+    def __add__(self, other: Self) -> Self:
         """Sequential composition adds the budgets of one sensitive set (ULDP Prop. 1)."""
         if type(other) is not type(self):
             return NotImplemented
@@ -217,9 +217,9 @@ class OneID(InputDiscriminative):
         """``eps_x`` for every other value."""
         return [Bound(self.epsilon(domain), np.zeros(len(domain)))]
 
-    def __add__(self, other: OneID) -> OneID:
+    def __add__(self, other: Self) -> Self:
         """Sequential composition adds the budgets (OneID Prop. 2)."""
-        return OneID(_sum(self, other)) if isinstance(other, OneID) else NotImplemented
+        return type(self)(_sum(self, other)) if isinstance(other, OneID) else NotImplemented
 
 
 class MinID(InputDiscriminative):
@@ -246,9 +246,9 @@ class MinID(InputDiscriminative):
         epsilon, zero = self.epsilon(domain), np.zeros(len(domain))
         return [Bound(epsilon, zero), Bound(zero, epsilon)]
 
-    def __add__(self, other: MinID) -> MinID:
+    def __add__(self, other: Self) -> Self:
         """Sequential composition: budgets add, since ``min + min <= min of the sums``."""
-        return MinID(_sum(self, other)) if isinstance(other, MinID) else NotImplemented
+        return type(self)(_sum(self, other)) if isinstance(other, MinID) else NotImplemented
 
 
 def budget_array(budgets: object, domain: Domain) -> Floats:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -211,7 +210,7 @@ def information(
 
 def _read_joint(p_ux: npt.ArrayLike | sparse.sparray) -> sparse.csr_array:
     """Check a joint distribution and return it as compressed rows."""
-    given: Any = p_ux if sparse.issparse(p_ux) else read_numbers("p_ux", p_ux)
+    given = p_ux if isinstance(p_ux, sparse.sparray) else read_numbers("p_ux", p_ux)
     if given.ndim != 2 or 0 in given.shape:
         raise AnonbayesError(f"p_ux must be a matrix, users by values; got shape {given.shape}.")
     joint = sparse.csr_array(given, dtype=float)

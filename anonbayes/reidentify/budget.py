@@ -34,8 +34,7 @@ class Population:
     @classmethod
     def of(cls, domain: Domain, values: Iterable[object]) -> Population:
         """Read the users' true values."""
-        column: Any = values
-        codes = domain.encode(column).astype(np.int64)
+        codes = domain.encode(values).astype(np.int64)
         if len(codes) == 0:
             raise AnonbayesError("There are no users to name.")
         return cls(domain, codes)
