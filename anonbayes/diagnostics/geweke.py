@@ -199,7 +199,8 @@ def geweke(
     Notes
     -----
     With 1,000 parameters, 50 are expected beyond 1.96: judge shares, not single values, see
-    `summarize_tests`.
+    `summarize_tests`. Where a window holds few effective draws there are more, as `v` is then
+    poorly known; `diagnose` compares z with Student's t instead.
 
     A z per chain says nothing about whether the chains agree with each other; chains in different
     modes may each have a perfect z.

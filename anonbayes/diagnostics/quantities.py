@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import special
 
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError, nearest
@@ -124,11 +123,6 @@ def adjust_p_values(p_values: np.ndarray) -> np.ndarray:
     if tested.any():
         adjusted[tested] = false_discovery_control(p[tested])
     return adjusted
-
-
-def two_sided(z: np.ndarray) -> np.ndarray:
-    """Return the two-sided normal p-values of z scores."""
-    return 2.0 * special.ndtr(-np.abs(z))
 
 
 @dataclass(frozen=True)
