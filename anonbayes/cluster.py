@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,10 +214,9 @@ def result_of(future: Any, what: str) -> Any:
     """Result of a task, fetched again where its worker died on the way; errors in plain words."""
     from distributed import KilledWorker
 
-    patience, lost = WORKER_SECONDS, 0
-    while lost < FETCHES:
+    for _ in range(FETCHES):
         try:
-            return future.result(timeout=patience)
+            return _fetched(future, what)
         except KilledWorker as error:
             raise ClusterError(
                 f"{what}: the workers that ran it died one after the other "
@@ -233,18 +233,30 @@ def result_of(future: Any, what: str) -> Any:
                     f"{what}: a worker failed with {type(error).__name__}: {error}. Workers need "
                     "the same versions of Python, anonbayes and NumPy as the client."
                 ) from error
-            # The task itself went well: Dask makes the lost result again, if it has workers.
-            if isinstance(error, TimeoutError):
-                with reachable(what):
-                    wait_for_workers(future.client, what)
-                patience *= 2  # a large result may be on its way
-            else:
-                lost += 1
-                time.sleep(0.1)
+            time.sleep(0.1)  # the task itself went well: Dask makes the lost result again
     raise ClusterError(
         f"{what}: the result was lost and could not be recomputed, because the scheduler or all "
         f"workers went away. {AGAIN}"
     )
+
+
+def _fetched(future: Any, what: str) -> Any:
+    """Result of a task; where it is lost and no worker is left, Dask alone would wait for ever."""
+    ended: list[Any] = []
+    failed: list[BaseException] = []
+
+    def fetch() -> None:
+        try:
+            ended.append(future.result())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=fetch, daemon=True)  # a timeout would cut large results off
+    thread.start()
+    wait_until(lambda: not thread.is_alive(), future.client, what)
+    if failed:
+        raise failed[0]
+    return ended[0]
 
 
 def run_tasks(

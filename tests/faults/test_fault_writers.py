@@ -27,6 +27,7 @@ HARMLESS = {
     ("reporting/page.py", "savefig"): "draws into memory",
     ("inference/run.py", "savez"): "packs into memory",
     ("compat/__init__.py", "to_netcdf"): "writes to memory",
+    ("compat/__init__.py", "File"): "opens a file to be read",
     ("inference/vertical/parts.py", "to_parquet"): "writes to a file that `new_file` opened",
     ("datasets.py", "ZipFile"): "reads from memory",
 }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -336,7 +337,9 @@ class Lost:
     def __init__(self, error, times, status="finished"):
         self.error, self.left, self.status = error, times, status
 
-    def result(self, timeout):
+    client = None
+
+    def result(self):
         if not self.left:
             return 7
         self.left -= 1
@@ -344,18 +347,27 @@ class Lost:
 
 
 class Gone:
-    """A client whose cluster stays without workers."""
+    """A result, and the client of a cluster that stays without workers: nobody makes it again."""
+
+    status = "pending"
+
+    def __init__(self):
+        self.client, self.never = self, threading.Event()
+
+    def result(self):
+        self.never.wait()
 
     def wait_for_workers(self, n_workers, timeout):
         raise TimeoutError
 
 
-def test_a_lost_result_that_nobody_can_make_again_is_not_waited_for():
+def test_a_lost_result_that_nobody_can_make_again_is_not_waited_for(monkeypatch):
     """Its only worker died with it, and Dask gave up starting others: `kill` at a bad moment."""
-    lost = Lost(TimeoutError(), 10**6, status="pending")
-    lost.client = Gone()
+    monkeypatch.setattr(anonbayes.cluster, "LOOK_SECONDS", 0.01)
+    gone = Gone()
     with pytest.raises(ClusterError, match="fit, chain0: the cluster has no workers"):
-        result_of(lost, "fit, chain0")
+        result_of(gone, "fit, chain0")
+    gone.never.set()
 
 
 @pytest.mark.parametrize("error", [KeyError("fit-chain0"), OSError("in <TCP>: Stream is closed")])
