@@ -13,6 +13,7 @@ from anonbayes.cli.options import (
     MECHANISMS,
     AsJson,
     Asked,
+    Encoding,
     Force,
     asks,
     completer,
@@ -89,6 +90,7 @@ def budgets(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write the budgets to.")] = None,
+    encoding: Encoding = "utf-8",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,18 +102,19 @@ def budgets(
     rules (smallest, median, largest, unprotected, capped), budgets (null where none is needed).
     """
     check_free([out], force=force)
-    given, sep = asked.values, asked.values["sep"]
+    given = asked.values
+    text = {"sep": given["sep"], "encoding": encoding}
     known = (
         _of_posterior(file, column, users)
         if file.suffix == ".nc"
         else _of_reports(file, column, users, mechanism, asked)
         if mechanism is not None
-        else _of_users(file, column, counts, users, given["values"], sep=sep)
+        else _of_users(file, column, counts, users, given["values"], text)
     )
     tuned = {name: _tune(name, known, asked) for name in _chosen(rule, known.rules)}
     frame = _frame(known.domain, tuned)
     if out is not None:
-        write_files({out: frame_writer(frame, sep, index=True)})
+        write_files({out: frame_writer(frame, given["sep"], index=True)})
     summary = _summary(tuned)
     bound = given["gamma"] / known.users
     if as_json:
@@ -138,12 +141,17 @@ def budgets(
 
 
 def _of_users(
-    file: Path, column: str, counts: str | None, users: int | None, values: str | None, *, sep: str
+    file: Path,
+    column: str,
+    counts: str | None,
+    users: int | None,
+    values: str | None,
+    text: dict[str, str],
 ) -> _Known:
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values, read_csv_text
 
-    frame = read_csv_text(file, sep=sep)
+    frame = read_csv_text(file, **text)
     held = full_column(frame, column, file, "--column")
     if counts is None:
         found = {str(value): int(n) for value, n in held.value_counts(sort=False).items()}

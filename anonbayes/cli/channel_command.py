@@ -15,6 +15,7 @@ from anonbayes.cli.options import (
     SEVERAL,
     AsJson,
     Asked,
+    Encoding,
     Force,
     Sep,
     asks,
@@ -95,7 +96,7 @@ def advise(
 def describe(
     asked: Asked,
     reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Describe a mechanism: what it guarantees, audited, and how exact estimates will be.
@@ -209,7 +210,8 @@ def release(
     keep: Annotated[
         list[str] | None, typer.Option(help="Further column to write, in clear; may be repeated.")
     ] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -223,7 +225,7 @@ def release(
     from anonbayes.io.text import read_csv_text
 
     check_free([out], force=force)
-    frame = read_csv_text(people, sep=sep)
+    frame = read_csv_text(people, sep=sep, encoding=encoding)
     names = column if len(column) > 1 else [REPORT]
     kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
     if set(names) & kept.keys():
@@ -334,7 +336,7 @@ def estimate(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
-    sep: Sep = ";",
+    sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

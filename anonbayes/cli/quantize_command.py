@@ -12,6 +12,8 @@ from anonbayes.cli.options import (
     RELEASE,
     AsJson,
     Asked,
+    Decimal,
+    Encoding,
     Force,
     Sep,
     argument,
@@ -53,6 +55,8 @@ def column(
         typer.Option(help="Column to leave out; may be repeated.", rich_help_panel=FILES),
     ] = None,
     sep: Sep = "auto",
+    encoding: Encoding = "utf-8",
+    decimal: Decimal = ".",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +78,7 @@ def column(
         if not largest_error > 0:
             raise AnonbayesError(f"--largest-error {largest_error:g} must be positive.")
         quantizer = UniformQuantizer.optimal(lower, upper, 1 / largest_error)
-    frame = read_csv_text(people, sep=sep)
+    frame = read_csv_text(people, sep=sep, encoding=encoding, decimal=decimal)
     numbers = _numbers(full_column(frame, column, people, "--column"), lower, upper)
     for name in drop or ():
         known_column(frame, name, people, "--drop")

@@ -297,6 +297,24 @@ def test_commas_of_thousands_are_no_decimal_commas(run, refused, tmp_path):
     assert "decimal" not in (tmp_path / "c.toml").read_text()
 
 
+def test_every_command_reads_files_of_windows_programs(run, refused, tmp_path):
+    frame = hospital().assign(BMI=hospital()["BMI"].str.replace(".", ","))
+    frame.to_csv(tmp_path / "c.csv", index=False, encoding="cp1252", sep="\t")
+    column = ["--column", "Geschlecht"]
+    mechanism = ["-m", "randomized_response", "--epsilon", 1, "--values", "männlich,weiblich"]
+    numbers = ["--column", "BMI", "--lower", 0, "--upper", 60, "--bins", 6, "--decimal", ","]
+    for command in (
+        ["channel", "release", "c.csv", *column, *mechanism, "--out", "reports.csv"],
+        ["budgets", "c.csv", *column, "--gamma", 20, "--out", "budgets.csv"],
+        ["quantize", "column", "c.csv", *numbers, "--out", "binned.csv"],
+    ):
+        assert "--encoding cp1252" in refused(*command)
+        run(*command, "--encoding", "cp1252")
+    run("channel", "estimate", "reports.csv", *mechanism)
+    binned = pd.read_csv(tmp_path / "binned.csv", sep=None, engine="python")
+    assert set(binned["BMI"]) <= {5, 15, 25, 35, 45, 55}
+
+
 def test_an_identifier_is_refused_with_advice_that_the_command_has(refused, tmp_path):
     people = hospital(120).assign(Nummer=[f"A{i}" for i in range(120)])
     people.to_csv(tmp_path / "people.csv", sep=";", index=False)
