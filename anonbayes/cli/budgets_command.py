@@ -151,7 +151,7 @@ def _of_users(
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values, read_csv_text
 
-    frame = read_csv_text(file, **text)
+    frame = read_csv_text(file, sep=text["sep"], encoding=text["encoding"])
     held = full_column(frame, column, file, "--column")
     if counts is None:
         found = {str(value): int(n) for value, n in held.value_counts(sort=False).items()}

@@ -98,7 +98,10 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
         (["--values", "park,station"], "row 0: 'clinic' is not among --values"),
         (["--counts", "place"], "'clinic' is not a number of users"),
         (["--sensitive", "zoo"], "'zoo'"),
-        (["-m", "rappor", "--epsilon", 1, "--values", "a,b"], "the number of all users with --users"),
+        (
+            ["-m", "rappor", "--epsilon", 1, "--values", "a,b"],
+            "the number of all users with --users",
+        ),
     ],
 )
 def test_bad_budgets(refused, users, more, said):
