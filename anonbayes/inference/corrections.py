@@ -18,6 +18,7 @@ I / tau^2``.
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ VARIANCES = (0.01, 0.03, 0.1, 0.3)
 MOST_PARAMETERS, MOST_NUMBERS = 1500, 20_000_000
 """Values (or cells) of all attributes, and records times secrets, beyond which nothing is done.
 Draws of more numbers are not made, either: corrections are then taken as known."""
+IN_CACHE = 50_000
+"""Numbers that are drawn together."""
 AT_ONCE = 4_000_000
 """Numbers of folds that are worked on together."""
 STEPS, INNER, STEEP, ROUGHLY = 30, 60, 1e-2, 0.1
@@ -78,15 +81,19 @@ class Corrections(NamedTuple):
         narrow = 1.0 / np.sqrt(1.0 + self.variance * np.outer(np.maximum(steep, 0.0), seen.stretch))
         # Along the eigenvectors of the secrets (rows) and of the cells; the rest is the prior's.
         turn *= np.sqrt(self.variance)
-        ends = np.cumsum([values.shape[1] for values in self.values])[:-1]
-        out = [np.empty((*size, *values.shape)) for values in self.values]
-        for at in np.ndindex(*size):  # one by one, so that a draw stays in the cache
-            drawn = rng.standard_normal(whole.shape)
-            drawn += ((narrow - 1.0) * (drawn @ seen.spread.T)) @ seen.spread
+        n, (secrets, width) = size[0] * size[1], whole.shape
+        ends = np.cumsum([0, *(values.shape[1] for values in self.values)])
+        out = [np.empty((n, *values.shape)) for values in self.values]
+        step = max(1, IN_CACHE // whole.size)
+        for some in (slice(i, min(i + step, n)) for i in range(0, n, step)):
+            drawn = rng.standard_normal((some.stop - some.start, secrets, width))
+            along = (drawn.reshape(-1, width) @ seen.spread.T).reshape(*drawn.shape[:2], -1)
+            along *= narrow - 1.0
+            drawn += (along.reshape(-1, along.shape[-1]) @ seen.spread).reshape(drawn.shape)
             drawn = whole + turn @ drawn
-            for values, part in zip(out, np.split(drawn, ends, axis=-1), strict=True):
-                values[at] = part
-        return out
+            for values, (first, last) in zip(out, itertools.pairwise(ends), strict=True):
+                values[some] = drawn[..., first:last]
+        return [values.reshape(*size, *values.shape[1:]) for values in out]
 
 
 class Fold(NamedTuple):
