@@ -80,7 +80,7 @@ def learner_belief(
 
 
 def attacker_belief(
-    post: Posterior, victim: Victim, *, secret: Secret = None, group: Any = None
+    post: Posterior, victim: Victim, *, secret: Secret = None, group: object = None
 ) -> pd.Series | pd.DataFrame:
     """Belief of an attacker, who knows that the victim is in the table (Groups (8), (15)).
 
@@ -116,7 +116,7 @@ def attacker_belief(
 
 
 def random_worlds_belief(
-    post: Posterior, victim: Victim, *, secret: Secret = None, group: Any = None
+    post: Posterior, victim: Victim, *, secret: Secret = None, group: object = None
 ) -> pd.Series | pd.DataFrame:
     """Belief of an attacker to whom all compatible cleartext tables are equally likely.
 
@@ -143,7 +143,7 @@ def belief_intervals(
     who: str = "attacker",
     probability: float = 0.9,
     draws: int = 200,
-    group: Any = None,
+    group: object = None,
 ) -> pd.DataFrame:
     """Credible intervals of a belief: what another population, or other weights, would change.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -486,7 +486,7 @@ def _set_column(domain: Domain, cells: sparse.csr_array, inverse: Ints) -> Colum
     """Column of sets of values; equal sets are one cell."""
     sets = [tuple(part.tolist()) for part in np.split(cells.indices, cells.indptr[1:-1])]
     place = {members: i for i, members in enumerate(dict.fromkeys(sets))}
-    labels: list[Any] = []
+    labels: list[object] = []
     for members in place:
         shown = tuple(domain.values[k] for k in members)
         labels.append("*" if len(shown) == len(domain) else shown if len(shown) > 1 else shown[0])

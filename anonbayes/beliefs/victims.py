@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -110,7 +110,10 @@ class Victims:
 
 
 def read_victims(
-    table: ReleasedTable, victim: Mapping[str, Any] | pd.Series | pd.DataFrame, *, group: Any = None
+    table: ReleasedTable,
+    victim: Mapping[str, Any] | pd.Series | pd.DataFrame,
+    *,
+    group: object = None,
 ) -> Victims:
     """Read one victim (a mapping, or the row of a frame) or many (a frame).
 
@@ -123,7 +126,7 @@ def read_victims(
         check_frame(victim, "The frame of victims")
         if isinstance(group, str) and group in victim.columns:
             victim, group = victim.drop(columns=group), victim[group]
-        columns: dict[str, list[Any]] = {str(c): victim[c].tolist() for c in victim.columns}
+        columns: dict[str, list[object]] = {str(c): victim[c].tolist() for c in victim.columns}
         index, size = victim.index, len(victim)
     elif isinstance(victim, Mapping | pd.Series):
         columns = {str(name): [cell] for name, cell in victim.items()}
@@ -188,7 +191,7 @@ def by_secret(told: Floats, one: ReleasedTable, two: ReleasedTable) -> Floats:
     return np.asarray(told @ same_values(one.secret.domain, two.secret.domain))
 
 
-def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | None) -> Ints:
+def group_codes(table: ReleasedTable, group: object, size: int, index: pd.Index | None) -> Ints:
     """Codes of the groups that victims are known to be in, -1 where that is missing.
 
     `group` is one label for all, or one each; `index` labels the victims in messages.
@@ -220,14 +223,14 @@ def group_codes(table: ReleasedTable, group: Any, size: int, index: pd.Index | N
 
 
 def _knowledge(
-    table: ReleasedTable, name: str, cells: list[Any] | None, size: int, index: pd.Index | None
+    table: ReleasedTable, name: str, cells: list[object] | None, size: int, index: pd.Index | None
 ) -> tuple[Ints, sparse.csr_array]:
     """Code of each victim's knowledge of one attribute, and the distinct weight vectors."""
     domain = table.domains[name]
     if cells is None:
         return np.zeros(size, dtype=np.int64), sparse.csr_array(np.ones((1, len(domain))))
     parser = CellParser(domain, missing="unknown")
-    position: dict[Any, int] = {}
+    position: dict[object, int] = {}
     pieces: list[tuple[Ints, Floats]] = []
     codes = np.empty(size, dtype=np.int64)
     for i, cell in enumerate(cells):
@@ -243,7 +246,7 @@ def _knowledge(
     return codes, sparse.csr_array(parts, shape=shape)
 
 
-def _key(cell: Any) -> Any:
+def _key(cell: object) -> object:
     if isinstance(cell, Mapping):
         return ("weights", frozenset(cell.items()))
     if is_missing(cell):
@@ -251,12 +254,14 @@ def _key(cell: Any) -> Any:
     try:
         hash(cell)
     except TypeError:
-        members = np.ravel(cell) if isinstance(cell, np.ndarray) else list(cell)
+        members = (
+            np.ravel(cell) if isinstance(cell, np.ndarray) else list(cast(Iterable[object], cell))
+        )
         return ("set", frozenset(np.ravel(np.asarray(members, dtype=object)).tolist()))
     return (type(cell).__name__, cell)
 
 
-def _parse(parser: CellParser, cell: Any, row: object) -> tuple[Ints, Floats]:
+def _parse(parser: CellParser, cell: object, row: object) -> tuple[Ints, Floats]:
     if not isinstance(cell, Mapping):
         members = parser.parse(cell, row=row)
         return members, np.ones(len(members))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -161,8 +161,7 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     [[1.0, 3.0], [1.0, 3.0]]
     """
     secret = table.secret.domain
-    given: Any = alpha
-    weights: Any = given(secret) if _is_function(given) else given
+    weights = alpha(secret) if _is_function(alpha) else alpha
     what = f"alpha (sensitive {secret.name!r})"
     resolved = _shape(weights, (len(secret),), secret, secret, what)
     if isinstance(beta, Mapping):
@@ -182,11 +181,11 @@ def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLi
     return Prior(resolved, betas)
 
 
-def _is_function(weights: Any) -> bool:
+def _is_function(weights: object) -> TypeGuard[Callable[..., npt.ArrayLike]]:
     return callable(weights) and not _is_distribution(weights)
 
 
-def _is_distribution(weights: Any) -> bool:
+def _is_distribution(weights: object) -> bool:
     """Whether these are a distribution of PreliZ, known by what every version of it has."""
     return hasattr(weights, "params_names") or hasattr(weights, "param_names")
 

@@ -393,7 +393,7 @@ def _entropy(seed: int | np.random.Generator | None, resume: str | os.PathLike[s
         return read_whole("seed", seed, error=ModelError)
     existing = None if resume is None else RunStore.read_settings(resume)
     if existing is not None:
-        return int(existing["entropy"])
+        return int(str(existing["entropy"]))
     return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
 
 

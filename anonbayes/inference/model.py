@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep, Competence
 
-from anonbayes.arrays import Floats
+from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError
 from anonbayes.inference.corrections import cell_shares
 from anonbayes.inference.dirichlet import (
@@ -118,7 +118,7 @@ def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Mo
 
 def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Model:
     secret = table.sensitive
-    coords: dict[str, Any] = dict(coords_of(table))
+    coords: dict[str, Sequence[object]] = dict(coords_of(table))
     with pm.Model(coords=coords, name=prefix) as model:
         pi_secret = pm.Dirichlet(f"pi_{secret}", prior.alpha, dims=secret)
         pis = {
@@ -213,7 +213,7 @@ def vertical_model(
     """
     alpha_, beta_ = layout.check_prior(alpha, beta)
     names = list(attributes or (f"attribute_{a}" for a in range(layout.n_attributes)))
-    labels: dict[str, Any] = {sensitive: np.arange(layout.n_secrets)}
+    labels: dict[str, Sequence[object] | Ints] = {sensitive: np.arange(layout.n_secrets)}
     labels |= {name: np.arange(k) for name, k in zip(names, layout.sizes, strict=True)}
     labels |= dict(coords or {})
     dtype = np.min_scalar_type(-layout.n_rows)

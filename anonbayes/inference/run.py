@@ -45,7 +45,7 @@ GENERATORS: dict[str, type[np.random.BitGenerator]] = {
 class RunStore:
     """Directory of a run, made when absent; one that holds another run, or none, is refused."""
 
-    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> None:
         self.path = Path(path)
         wanted = json.loads(json.dumps({"format": FORMAT, **settings}))
         existing = self.read_settings(self.path)
@@ -63,7 +63,7 @@ class RunStore:
                 )
 
     @staticmethod
-    def read_settings(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    def read_settings(path: str | os.PathLike[str]) -> dict[str, object] | None:
         """Return the settings of the run in a directory; None when there is nothing yet."""
         folder = Path(path)
         file = folder / "run.json"
@@ -135,7 +135,7 @@ def restored(state: dict[str, Any]) -> np.random.Generator:
     return generator
 
 
-def save_arrays(path: Path, arrays: dict[str, Any]) -> None:
+def save_arrays(path: Path, arrays: Draws) -> None:
     """Write named arrays to a file, completely or not at all."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
@@ -164,7 +164,7 @@ def _damaged(path: Path, error: Exception) -> FileError:
     )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else int(value)
 
 

@@ -178,7 +178,7 @@ def thinned(post: Posterior, draws: int) -> Posterior:
     return replace(post, groups=groups, attrs={**post.attrs, "thinned": 1})
 
 
-def _draw_coords(post: Posterior) -> dict[str, Any]:
+def _draw_coords(post: Posterior) -> dict[str, object]:
     return {dim: post.draws[dim].to_numpy() for dim in ("chain", "draw")}
 
 

@@ -16,7 +16,7 @@ sees a value of weight 1e-8, and yet two beliefs may differ in nothing else.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -75,10 +75,10 @@ class Urns(NamedTuple):
         ]
         of_attribute = np.full(len(d.sizes), -1)
         of_attribute[chosen] = np.arange(len(chosen))
-        cells: list[Any] = []
-        rows: list[Any] = []
-        pointer: list[Any] = [np.zeros(1)]
-        inside: list[Any] = []
+        cells: list[Ints] = []
+        rows: list[Ints] = []
+        pointer: list[Ints] = [np.zeros(1, dtype=np.int64)]
+        inside: list[Ints] = []
         fixed = np.zeros(layout.length)
         for a in chosen:
             name = layout.names[a]
