@@ -189,11 +189,14 @@ def _domain(
     scale = domain.is_numeric and not discrete
     many = not scale and len(domain) > max(IDENTIFIER_SIZE, len(series) / 2)
     if many or _numbers_rows(domain, len(series)):
-        other = "bin it" if discrete else "give it a hierarchy"
+        advice = (
+            "Bin it"
+            if discrete
+            else "Leave it out (quasi_identifiers=[...], --drop) or give it a hierarchy"
+        )
         raise TableError(
             f"Column {name!r} has {len(domain):,} distinct values in {len(series):,} rows, like an "
-            f"identifier. Leave it out (quasi_identifiers=[...], --drop) or {other}; in Python, "
-            "its values in domains= say that it is meant."
+            f"identifier. {advice}; in Python, its values in domains= say that it is meant."
         )
     return domain
 
