@@ -88,7 +88,7 @@ def fit(
         depend on each other are then counted twice. ``"weighted"``: each has a weight, learned from
         the release. ``"auto"``: weighted where it predicts held-out rows better by more than its
         standard error; tables too small to tell stay independent, and an Anatomy of 100,000 rows
-        and more is weighted in a tie, which spares it chains. See ``post.evidence``,
+        and more is weighted in a near tie, which spares it chains. See ``post.evidence``,
         ``post.weights`` and ``post.scores``.
     register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of *other* people of the population, whom an attacker knows. They inform the

@@ -73,6 +73,8 @@ LEAST_GROUPS = 20
 """The same for the groups of a vertical table."""
 CHAIN_ROWS = 100_000
 """Rows of an Anatomy from which on chains, which independent evidence needs, take CPU minutes."""
+WORTH_CHAINS = 0.001
+"""Nats per row by which independent evidence must be better there, besides its standard error."""
 STEPS = 60
 SWEEPS = 40
 LEAST_UNIT, MATCHES, ROUGH = 0.1, 2, 0.1
@@ -193,10 +195,10 @@ class EvidenceWeights:
 
     @property
     def _spares_chains(self) -> bool:
-        """Whether an Anatomy is so large that a tie goes to what needs no chains."""
+        """Whether an Anatomy is so large that a near tie goes to what needs no chains."""
         gain, error = self.difference("weighted", "independent")
         large = "random_worlds" in self.candidates and self.n_rows >= CHAIN_ROWS
-        return large and gain >= -error
+        return large and gain >= -max(error, WORTH_CHAINS)
 
     @property
     def reason(self) -> str:
@@ -209,7 +211,7 @@ class EvidenceWeights:
         elif self.preferred == "weighted" and gain > error and gain > FLAT:
             verdict = "better by more than its standard error"
         elif self.preferred == "weighted":
-            verdict = "as good, and it needs no chains, which take long on so many rows"
+            verdict = "as good or nearly so, and needs no chains, which take long on so many rows"
         elif gain > 0:
             verdict = "not better by more than its standard error"
         else:
@@ -654,8 +656,8 @@ def choose_evidence(
         What was released.
     evidence : {"auto", "independent", "weighted"}
         ``"auto"`` takes weighted evidence where its held-out score is better by more than its
-        standard error. Of an Anatomy of 100,000 rows and more it also takes it in a tie, since
-        independent evidence needs chains there, which take long.
+        standard error. Of an Anatomy of 100,000 rows and more it also takes it where it is worse
+        by less than its standard error or 0.001 nats, since independent evidence needs chains.
     alpha, beta
         Prior weights; see `resolve_prior`. ``beta="pooled"`` gives ``kappa_a m_a``. By default
         independent evidence has weights of one, as Groups has, and weighted evidence is pooled;
