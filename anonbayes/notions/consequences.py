@@ -213,8 +213,8 @@ def shuffled(channel: Local | float, n: int, *, delta: float = 1e-6) -> Shuffled
         local, apart = check_epsilon(read_number("channel", channel, error=ChannelError)), None
     if local > MOST_LOCAL:
         raise ChannelError(
-            f"{channel!r} does not satisfy LDP with a budget of at most {MOST_LOCAL:g}: some report "
-            "excludes a value, and shuffling does not change that."
+            f"{channel!r} does not satisfy LDP with a budget of at most {MOST_LOCAL:g}: some "
+            "report excludes a value, and shuffling does not change that."
         )
     low, high = 0.0, local
     for _ in range(HALVINGS):
