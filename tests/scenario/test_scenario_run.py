@@ -343,3 +343,24 @@ def test_shipped_scenarios_are_well_formed(file):
     found = load(file)
     assert found.settings.question.endswith("?")
     assert file.read_text(encoding="utf-8").startswith("#:schema ./scenario.schema.json\n# ")
+
+
+def test_the_report_of_a_sweep_names_limits_and_ties(write, tmp_path):
+    text = TABLE1 + 'release = {scheme = "mondrian", sensitive = "Dis"}\n'
+    found = run(write(text + '[sweep]\n"release.k" = [2, 4]\n[limits]\nmax_threatened = 1.0\n'))
+    found.files["report.html"](tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"<h1>Recommended: {found.details['best']}" in page
+    assert "within the limit of 100.0%" in page and "within the limit of 100.0%" in found.text
+
+
+def test_a_limit_of_an_attacker_needs_chains_that_agree(write):
+    text = (
+        'kind = "assessment"\nrelease.dataset = "clinic_anatomy"\n'
+        'cleartext.dataset = "clinic"\nmodel.evidence = "independent"\nmodel.method = "gibbs"\n'
+        "model.draws = 4\nmodel.chains = 2\n"
+        'attackers = [{name = "stranger", at_most = {right = 1.0}}]\n'
+    )
+    found = run(write(text))
+    assert found.exceeded
+    assert [limit.measure for limit in found.limits if limit.exceeded] == ["converged"]
