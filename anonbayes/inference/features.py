@@ -482,7 +482,8 @@ class Features(NamedTuple):
         For nested cells and known secrets, where counts give features in closed form.
         """
         size = len(self.share)
-        left = (self.rows[:, None] - random_folds(self.rows, folds, np.random.default_rng(0))).T
+        taken = random_folds(self.rows, folds, np.random.default_rng(0)).T
+        left = np.ascontiguousarray(self.rows - taken)  # else kernels are compiled for it anew
         cells, steps, start = [], [], 0
         for a, (name, column) in enumerate(table.columns.items()):
             n_cells = len(column.evidence)
