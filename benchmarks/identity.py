@@ -36,12 +36,13 @@ from scipy import optimize, stats
 from scipy.special import gammaln
 
 import anonbayes as ab
+from anonbayes.uniqueness.identity import sweeps_per_draw
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "adult_30162.csv"
 EUSILC = Path(
     os.environ.get("EUSILC", "/usr/lib/R/site-library/laeken/data/eusilc.RData")
 )  # of Debian's package, or wherever it was unpacked
-QUANTITIES = ("population_uniques", "unique_in_population", "matches_of_uniques")
+QUANTITIES = ("population_uniques", "unique_in_population", "matches_of_uniques", "matches")
 Guess = dict[str, float]
 
 
@@ -231,14 +232,14 @@ def ask(people: pd.DataFrame, fraction: float, seed: int, draws: int) -> Asked:
     )
     own = shared.to_numpy()[places]
     once = who.rows["sample_frequency"].to_numpy() == 1
-    real = ((shared == 1).sum(), (own == 1).sum(), (1 / own[once]).sum())
+    real = ((shared == 1).sum(), (own == 1).sum(), (1 / own[once]).sum(), (1 / own).sum())
     truth = dict(zip(QUANTITIES, real, strict=True))
     return Asked(people.iloc[places], own, truth, who)
 
 
 def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws: int) -> None:
     """Print a line per quantity: errors of all estimators, coverage and AUC of ours."""
-    truth, ours, covers, areas = [], [], [], []
+    truth, ours, covers, areas, passed = [], [], [], [], 0
     theirs: dict[str, list[Guess]] = {peer: [] for peer in PEERS}
     for seed in range(samples):
         asked = ask(people, fraction, seed, draws)
@@ -247,6 +248,7 @@ def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws:
         truth.append(asked.truth)
         ours.append(asked.who.summary["estimate"][list(QUANTITIES)].to_dict())
         covers.append(asked.covers)
+        passed += ab.diagnose(asked.who).passed
         areas.append(auc(rows["unique"].to_numpy()[f == 1], asked.shared[f == 1] == 1))
         for peer, estimate in PEERS.items():
             theirs[peer].append(estimate(f, len(people), asked.sample))
@@ -273,6 +275,7 @@ def score(name: str, people: pd.DataFrame, fraction: float, samples: int, draws:
             + (f"  closer: {', '.join(ahead)}" if ahead else ""),
             flush=True,
         )
+    print(f"{name:10s} {fraction:4.0%} diagnose passes {passed} of {samples}", flush=True)
 
 
 def survey(people: pd.DataFrame, samples: int, draws: int) -> None:
@@ -326,10 +329,11 @@ def survey(people: pd.DataFrame, samples: int, draws: int) -> None:
 
 
 def seconds(people: pd.DataFrame, sweeps: int, size: int) -> float:
-    """CPU seconds of one chain, half of whose sweeps are kept."""
+    """CPU seconds of one chain, half of whose sweeps lead to draws."""
+    draws = max(1, sweeps // 2 // sweeps_per_draw(len(people)))
     begin = time.process_time()
     ab.identity(
-        people, population=size, draws=sweeps // 2, tune=sweeps // 2, chains=1, seed=1,
+        people, population=size, draws=draws, tune=sweeps // 2, chains=1, seed=1,
         progressbar=False,
     )  # fmt: skip
     return time.process_time() - begin

@@ -27,8 +27,8 @@ from anonbayes.inference.run import Recorded, join, run_chains
 from anonbayes.io.files import write_text
 from anonbayes.io.text import pandas_frame
 from anonbayes.tables.table import ReleasedTable
+from anonbayes.uniqueness.gibbs import MOST_MISSED
 from anonbayes.uniqueness.mixture import (
-    MOST_MISSED,
     POOLING_MEAN,
     POOLING_SD,
     cell_shares,
@@ -66,7 +66,7 @@ MEASURES: Mapping[str, str] = {
     "bits_possible": "the worst case: everybody is unique",
 }
 """Lines of `Identity.summary` and what they count."""
-MOST_SWEEPS, RECORD_SWEEPS = 20, 50_000
+MOST_SWEEPS, RECORD_SWEEPS = 10, 50_000
 """Sweeps per draw, at most; and distinct records times sweeps, at most, where there are several."""
 REPEATED = ("journalist_highest", "marketer", "bits_highest")
 """Measures that are others in another scale, and not stored again among the draws."""
@@ -348,7 +348,7 @@ def identity(
     classes : int, default 40
         Length of the truncated stick; ``classes_used`` among the statistics tells how many matter.
     draws : int, default 500
-        Draws per chain. Up to 20 sweeps of the sampler, in small samples, lead to the next one.
+        Draws per chain. Up to 10 sweeps of the sampler, in small samples, lead to the next one.
     tune : int, optional
         Sweeps before the first draw; by default twice `draws`, at least 300 and at least a third of
         all sweeps.
@@ -398,7 +398,7 @@ def identity(
     )  # fmt: skip
     beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
     n, size = sample.size, sample.size + int(beyond.of_value.sum())
-    per_draw = max(1, min(MOST_SWEEPS, RECORD_SWEEPS // len(sample.records.rows)))
+    per_draw = sweeps_per_draw(len(sample.records.rows))
     enough = max(2 * draws, 300, draws * per_draw // 2)
     tune = enough if tune is None else read_whole("tune", tune)
     chains_made, _ = run_chains(
@@ -447,6 +447,11 @@ def identity(
         _beyond=beyond,
         _mixtures=tuple((c.averages["theta"], c.averages["weights"]) for c in chains_made),
     )
+
+
+def sweeps_per_draw(n_records: int) -> int:
+    """Sweeps that lead to the next draw of a chain."""
+    return max(1, min(MOST_SWEEPS, RECORD_SWEEPS // n_records))
 
 
 def _measures(drawn: Mapping[str, Floats], size: int, n: int) -> dict[str, Floats]:

@@ -12,9 +12,6 @@ with a ``kappa`` for each depth. Classes may then differ in their ages without b
 single Dirichlets would have to be; ragged classes find the rows that were sampled too likely, and
 unique people too few.
 
-A Gibbs sweep draws a class for each row, splits the counts of coarse cells among their values, and
-draws ``kappa``, ``m`` (with numbers of tables as in a Chinese restaurant), ``theta`` and ``w``; its
-cost is distinct records times classes, whatever the number of rows.
 Released cells enter by their likelihood vectors, as everywhere: ``theta_ca(y) = sum_k theta_ca(k)
 E_y(k)``.
 """
@@ -22,7 +19,7 @@ E_y(k)``.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +29,8 @@ from scipy import sparse
 from anonbayes.arrays import Floats, Ints
 from anonbayes.tables.evidence import Evidence
 
-POOLING_MEAN, POOLING_SD = math.log(10.0), 1.5
+POOLING_MEAN, POOLING_SD = math.log(3.0), 1.5
 """Prior of ``log kappa``; its mean grows by twice the logarithm of the depth in a tree."""
-MOST_MISSED = 1e6
-"""Most values that a sample may have missed; the logarithm of their number has an even prior."""
 SMALL = 1e-250
 """Products below this are taken again by logarithms."""
 
@@ -75,6 +70,13 @@ class SampleRecords(NamedTuple):
     """Prior mean of ``log kappa`` of each pool."""
     pool_open: npt.NDArray[np.bool_]
     """Whether the last part of its splits stands for values that the sample has missed."""
+    way_start: Ints
+    """Where the way to each cell begins, and the end of the last."""
+    way_slots: Ints
+    """Parts that the value of each cell lies in; none for attributes with cells of several
+    values, and none of splits that have a single part."""
+    way_splits: Ints
+    """Splits of these parts."""
 
 
 class Splits(NamedTuple):
@@ -151,6 +153,11 @@ def record_arrays(
         sizes += [len(split) for split in splits.parts]
         parts += [(first + a, first + b) for split in splits.parts for a, b in split]
     first_last = np.array(parts, dtype=np.int64)
+    slot_start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    single = [len(e.domain) > 0 and e.matrix.nnz == len(e) for e in evidence]
+    way_start, way_slots, way_splits = _ways(
+        first_last, slot_start, values[start[:-1]], np.repeat(single, n_cells)
+    )
     return SampleRecords(
         cells=cells,
         path=path,
@@ -160,13 +167,35 @@ def record_arrays(
         cell_values=values,
         cell_evidence=matrix.data.astype(np.float64),
         value_start=value_start.astype(np.int64),
-        slot_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        slot_start=slot_start,
         slot_first=np.ascontiguousarray(first_last[:, 0]),
         slot_last=np.ascontiguousarray(first_last[:, 1]),
         pool=np.array(pool, dtype=np.int64),
         pool_mean=np.array(means),
         pool_open=np.array(opens),
+        way_start=way_start,
+        way_slots=way_slots,
+        way_splits=way_splits,
     )
+
+
+def _ways(
+    first_last: Ints, slot_start: Ints, value_of_cell: Ints, single: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints, Ints]:
+    """Find the parts, and their splits, that the values of `single` cells lie in."""
+    lengths = first_last[:, 1] - first_last[:, 0]
+    split = np.repeat(np.arange(len(slot_start) - 1), np.diff(slot_start))
+    lengths = np.where(np.diff(slot_start)[split] > 1, lengths, 0)
+    slot = np.repeat(np.arange(len(lengths)), lengths)
+    within = np.arange(len(slot)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    value = first_last[slot, 0] + within
+    slot = slot[np.argsort(value, kind="stable")]
+    often = np.bincount(value, minlength=first_last[:, 1].max())
+    begin = np.cumsum(often) - often
+    steps = np.where(single, often[value_of_cell], 0)
+    place = np.repeat(begin[value_of_cell] - np.cumsum(steps) + steps, steps)
+    slots = slot[place + np.arange(steps.sum())]
+    return np.concatenate([[0], np.cumsum(steps)]), slots, split[slots]
 
 
 def margins(records: SampleRecords) -> Floats:
@@ -185,13 +214,13 @@ def margins(records: SampleRecords) -> Floats:
         weights=np.repeat(cell_mass, sizes) * evidence,
         minlength=records.value_start[-1],
     )
-    parts = 0.1 + _part_counts(counts[None, :], records)[0]
+    parts = 0.1 + part_counts(counts[None, :], records)[0]
     totals = np.add.reduceat(parts, records.slot_start[:-1])
     return parts / np.repeat(totals, np.diff(records.slot_start))
 
 
 @njit(cache=True, nogil=True)
-def _part_counts(counts: Floats, records: SampleRecords) -> Floats:
+def part_counts(counts: Floats, records: SampleRecords) -> Floats:
     """Mass of every part of every split, from that of the values; one line per class."""
     n_classes, n_values = counts.shape
     sums = np.zeros((n_classes, n_values + 1))
@@ -209,7 +238,7 @@ def _part_counts(counts: Floats, records: SampleRecords) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
+def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
     """Logarithm of a gamma variable; small shapes do not underflow."""
     if shape >= 0.5:
         return np.log(rng.standard_gamma(shape))
@@ -232,7 +261,7 @@ def cell_shares(theta: Floats, records: SampleRecords) -> Floats:
 
 
 @njit(cache=True, nogil=True)
-def _sum_up(products: Floats, shares: Floats, path: npt.NDArray[np.int32], sums: Floats) -> float:
+def sum_up(products: Floats, shares: Floats, path: npt.NDArray[np.int32], sums: Floats) -> float:
     """Sum the last line of `products` over classes, step by step; return the log of the whole.
 
     `sums` is up to a factor that is common to all classes.
@@ -259,7 +288,7 @@ def _sum_up(products: Floats, shares: Floats, path: npt.NDArray[np.int32], sums:
 
 
 @njit(cache=True, nogil=True)
-def _multiply(products: Floats, shares: Floats, path: npt.NDArray[np.int32], known: int) -> None:
+def multiply(products: Floats, shares: Floats, path: npt.NDArray[np.int32], known: int) -> None:
     """Fill in weight times shares of the first cells, one line per cell; `known` ones stay."""
     for a in range(known, len(path)):
         row = shares[path[a]]
@@ -275,112 +304,19 @@ def log_probabilities(
     products, sums = np.empty((path.shape[1] + 1, len(weights))), np.empty(len(weights))
     products[0] = weights
     for d in range(len(path)):
-        _multiply(products, shares, path[d], 0)
-        out[d] = _sum_up(products, shares, path[d], sums)
+        multiply(products, shares, path[d], 0)
+        out[d] = sum_up(products, shares, path[d], sums)
 
 
 @njit(cache=True, nogil=True)
-def _allocate(
-    weights: Floats,
-    shares: Floats,
-    records: SampleRecords,
-    in_class: Floats,
-    rows_in: Ints,
-    mass_in: Floats,
-    out: Floats,
-    rng: np.random.Generator,
-) -> float:
-    """Draw the class of every row; count rows and mass by cell and class.
-
-    `out` gets the logarithm of ``p`` of each record; the log-likelihood is returned.
-    """
-    n_classes, path = len(weights), records.path
-    n_attributes = path.shape[1]
-    products, sums = np.empty((n_attributes + 1, n_classes)), np.empty(n_classes)
-    products[0] = weights
-    likelihood = 0.0
-    in_class[:] = 0.0
-    rows_in[:] = 0
-    mass_in[:] = 0.0
-    for d in range(len(path)):
-        known = 0
-        if d > 0:
-            while known < n_attributes and path[d, known] == path[d - 1, known]:
-                known += 1
-        _multiply(products, shares, path[d], known)
-        out[d] = _sum_up(products, shares, path[d], sums)
-        total = sums[n_classes - 1]
-        likelihood += records.mass[d] * out[d]
-        left = records.rows[d]
-        each = records.mass[d] / left
-        below, c = 0.0, 0
-        while left > 0:
-            if records.rows[d] <= 8:  # one by one
-                taken = 1
-                place: Any = np.searchsorted(sums, rng.random() * total, side="right")
-                c = min(place, n_classes - 1)
-            else:  # class by class
-                own, rest = sums[c] - below, total - below
-                taken = left
-                if c < n_classes - 1 and own < rest:
-                    taken = rng.binomial(left, max(own / rest, 0.0))
-                below = sums[c]
-            if taken > 0:
-                in_class[c] += each * taken
-                for a in range(n_attributes):
-                    rows_in[path[d, a], c] += taken
-                    if each != 1.0:
-                        mass_in[path[d, a], c] += (each - 1.0) * taken
-            left -= taken
-            c += 1
-    mass_in += rows_in
-    return likelihood
-
-
-@njit(cache=True, nogil=True)
-def _split_cells(
-    theta: Floats, records: SampleRecords, rows_in: Ints, mass_in: Floats, rng: np.random.Generator
-) -> Floats:
-    """Mass of every value in every class; rows of coarse cells are drawn among their values."""
-    n_classes, n_values = theta.shape
-    counts = np.zeros((n_classes, n_values))
-    for g in range(len(records.cell_start) - 1):
-        first, last = records.cell_start[g], records.cell_start[g + 1]
-        for c in range(n_classes):
-            rows = rows_in[g, c]
-            if rows == 0:
-                continue
-            if last - first == 1:
-                counts[c, records.cell_values[first]] += mass_in[g, c]
-                continue
-            each = mass_in[g, c] / rows
-            left = 0.0
-            for i in range(first, last):
-                left += theta[c, records.cell_values[i]] * records.cell_evidence[i]
-            for i in range(first, last):
-                value = records.cell_values[i]
-                share = theta[c, value] * records.cell_evidence[i]
-                if i == last - 1 or left <= share:
-                    taken = rows
-                else:
-                    taken = rng.binomial(rows, share / left)
-                counts[c, value] += each * taken
-                rows -= taken
-                left -= share
-                if rows == 0:
-                    break
-    return counts
-
-
-@njit(cache=True, nogil=True)
-def _dirichlet(shapes: Floats, out: Floats, rng: np.random.Generator) -> None:
+def dirichlet(shapes: Floats, out: Floats, rng: np.random.Generator) -> None:
     """Draw shares; by logarithms where all shapes are so small that gammas might vanish."""
     if shapes.max() > 0.1:
         for v in range(len(shapes)):
             out[v] = rng.standard_gamma(shapes[v])
     else:
         for v in range(len(shapes)):
-            out[v] = _log_gamma_draw(shapes[v], rng)
+            out[v] = log_gamma_draw(shapes[v], rng)
         out[:] = np.exp(out - out.max())
     total = out.sum()
     for v in range(len(shapes)):
@@ -414,227 +350,7 @@ def draw_theta(
             weight = kappa[records.pool[i]]
             for s in range(size):
                 shapes[s] = weight * margin[first + s] + counts[c, first + s]
-            _dirichlet(shapes[:size], drawn[:size], rng)
+            dirichlet(shapes[:size], drawn[:size], rng)
             for s in range(size):
                 for v in range(records.slot_first[first + s], records.slot_last[first + s]):
                     theta[c, v] *= drawn[s]
-
-
-@njit(cache=True, nogil=True)
-def log_pooling(counts: Floats, margin: Floats, kappa: float) -> float:
-    """Log-likelihood of ``kappa`` given a split's counts in all classes, up to a constant.
-
-    ``theta`` is integrated out.
-    """
-    total = 0.0
-    for c in range(counts.shape[0]):
-        size = 0.0
-        for v in range(counts.shape[1]):
-            if counts[c, v] > 0.0:
-                size += counts[c, v]
-                weight = kappa * margin[v]
-                total += math.lgamma(weight + counts[c, v]) - math.lgamma(weight)
-        if size > 0.0:
-            total += math.lgamma(kappa) - math.lgamma(kappa + size)
-    return total
-
-
-@njit(cache=True, nogil=True)
-def count_tables(rows: int, weight: float, rng: np.random.Generator) -> int:
-    """Draw how many tables `rows` guests take in a Chinese restaurant of concentration `weight`.
-
-    Guest ``i`` opens one with probability ``weight / (weight + i - 1)``. The chance only falls, so
-    the next guest who might is found by a geometric gap, and then asked again: about as many
-    steps as tables.
-    """
-    if rows <= 0:
-        return 0
-    tables, i = 1, 1
-    while True:
-        chance = weight / (weight + i)  # of guest i + 1
-        if chance < 1e-15:
-            return tables
-        gap = 1
-        if chance < 1.0:
-            steps = np.floor(-rng.standard_exponential() / np.log1p(-chance))
-            if steps >= rows - i:
-                return tables
-            gap += int(steps)
-        i += gap
-        if i > rows:
-            return tables
-        if rng.random() * chance < weight / (weight + i - 1):
-            tables += 1
-
-
-@njit(cache=True, nogil=True)
-def log_whole(tables: Ints, gamma: float, missed: float) -> float:
-    """Log-likelihood of ``gamma`` and of the number of missed values given a split's tables.
-
-    Which of all values the sample has says nothing: there are ``(k + missed)! / missed!`` ways.
-    """
-    known = len(tables) - (missed > 0.0)
-    each = gamma / (known + missed)
-    total = math.lgamma(gamma) - math.lgamma(gamma + tables.sum())
-    if missed > 0.0:
-        total += math.lgamma(known + missed + 1.0) - math.lgamma(missed + 1.0)
-    for count in tables:
-        if count > 0:
-            total += math.lgamma(each + count) - math.lgamma(each)
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _draw_pooling(
-    counts: Floats,
-    records: SampleRecords,
-    margin: Floats,
-    kappa: Floats,
-    gamma: Floats,
-    missed: Floats,
-    rng: np.random.Generator,
-) -> None:
-    """Draw ``kappa``, ``gamma`` and missed values of each pool by Metropolis, and the margins.
-
-    The prior of ``gamma`` is half a Cauchy distribution. Counts that are no whole numbers (weights)
-    are rounded at random for the tables.
-    """
-    tables = np.zeros(len(margin), dtype=np.int64)
-    last_split = 0
-    for p in range(len(kappa)):
-        first_split = last_split
-        while last_split < len(records.pool) and records.pool[last_split] == p:
-            last_split += 1
-        proposed = kappa[p] * np.exp(0.5 * rng.standard_normal())
-        ratio = 0.5 * ((np.log(kappa[p]) - records.pool_mean[p]) / POOLING_SD) ** 2
-        ratio -= 0.5 * ((np.log(proposed) - records.pool_mean[p]) / POOLING_SD) ** 2
-        for i in range(first_split, last_split):
-            a, b = records.slot_start[i], records.slot_start[i + 1]
-            ratio += log_pooling(counts[:, a:b], margin[a:b], proposed)
-            ratio -= log_pooling(counts[:, a:b], margin[a:b], kappa[p])
-        if rng.standard_exponential() > -ratio:
-            kappa[p] = proposed
-        for s in range(records.slot_start[first_split], records.slot_start[last_split]):
-            for c in range(len(counts)):
-                if counts[c, s] > 0.0:
-                    rows = int(np.floor(counts[c, s] + rng.random()))
-                    tables[s] += count_tables(rows, kappa[p] * margin[s], rng)
-        for _ in range(3):
-            proposed = gamma[p] * np.exp(rng.standard_normal())
-            ratio = np.log(proposed * (1.0 + gamma[p] ** 2) / gamma[p] / (1.0 + proposed**2))
-            for i in range(first_split, last_split):
-                own = tables[records.slot_start[i] : records.slot_start[i + 1]]
-                ratio += log_whole(own, proposed, missed[p])
-                ratio -= log_whole(own, gamma[p], missed[p])
-            if rng.standard_exponential() > -ratio:
-                gamma[p] = proposed
-            if missed[p] > 0.0:  # of a single split
-                proposed = missed[p] * np.exp(2.0 * rng.standard_normal())
-                own = tables[records.slot_start[first_split] : records.slot_start[last_split]]
-                ratio = log_whole(own, gamma[p], proposed) - log_whole(own, gamma[p], missed[p])
-                if 1.0 <= proposed <= MOST_MISSED and rng.standard_exponential() > -ratio:
-                    missed[p] = proposed
-        for i in range(first_split, last_split):
-            a, b = records.slot_start[i], records.slot_start[i + 1]
-            shapes = tables[a:b] + gamma[p] / (b - a - (missed[p] > 0.0) + missed[p])
-            if missed[p] > 0.0:
-                shapes[b - a - 1] *= missed[p]
-            _dirichlet(shapes, margin[a:b], rng)
-    for s in range(len(margin)):
-        margin[s] = max(margin[s], 1e-300)  # a share of exactly zero has no logarithm
-
-
-@njit(cache=True, nogil=True)
-def _log_stick(own: float, after: float, concentration: float) -> float:
-    """Log-likelihood of `own` mass in a class and `after` in those behind it; stick integrated."""
-    return (
-        math.lgamma(1.0 + own)
-        + math.lgamma(concentration + after)
-        - math.lgamma(1.0 + concentration + own + after)
-    )
-
-
-@njit(cache=True, nogil=True)
-def _swap_neighbours(
-    in_class: Floats,
-    concentration: float,
-    counts: Floats,
-    theta: Floats,
-    rng: np.random.Generator,
-) -> None:
-    """Exchange the places of neighbouring classes on the stick, by Metropolis steps.
-
-    Large classes would stay behind small ones for long otherwise. All else is exchangeable.
-    """
-    n_classes = len(in_class)
-    place = np.arange(n_classes)
-    after = in_class[n_classes - 1]
-    for c in range(n_classes - 2, -1, -1):
-        one, two = in_class[c], in_class[c + 1]
-        behind = max(after - two, 0.0)
-        ratio = _log_stick(two, one + behind, concentration)
-        ratio -= _log_stick(one, two + behind, concentration)
-        if c + 1 < n_classes - 1:
-            ratio += _log_stick(one, behind, concentration)
-            ratio -= _log_stick(two, behind, concentration)
-        if rng.standard_exponential() > -ratio:
-            in_class[c], in_class[c + 1] = two, one
-            place[c], place[c + 1] = place[c + 1], place[c]
-        after += in_class[c]
-    counts[:] = counts[place].copy()
-    theta[:] = theta[place].copy()
-
-
-@njit(cache=True, nogil=True)
-def _draw_weights(
-    in_class: Floats, concentration: float, weights: Floats, rng: np.random.Generator
-) -> float:
-    """Draw the stick and return its next concentration, whose prior is Gamma(1, 1)."""
-    n_classes = len(in_class)
-    after = in_class.sum()
-    left = 0.0
-    rate = 1.0
-    for c in range(n_classes - 1):
-        after -= in_class[c]
-        one = _log_gamma_draw(1.0 + in_class[c], rng)
-        other = _log_gamma_draw(concentration + max(after, 0.0), rng)
-        both = np.logaddexp(one, other)
-        weights[c] = np.exp(left + one - both)
-        left += other - both
-        rate -= other - both
-    weights[n_classes - 1] = np.exp(left)
-    return max(rng.standard_gamma(float(n_classes)) / rate, 1e-6)
-
-
-@njit(cache=True, nogil=True)
-def sweep(
-    theta: Floats,
-    weights: Floats,
-    concentration: float,
-    kappa: Floats,
-    gamma: Floats,
-    missed: Floats,
-    margin: Floats,
-    pooling: bool,
-    records: SampleRecords,
-    log_p: Floats,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Make a Gibbs sweep in place; return the log-likelihood before it and the concentration.
-
-    ``kappa``, ``gamma``, missed values and margins are drawn where `pooling` is set; classes
-    without rows, which wait for some, are drawn in one of four sweeps.
-    """
-    shares = cell_shares(theta, records)
-    in_class = np.empty(len(weights))
-    rows_in = np.empty(shares.shape, dtype=np.int64)
-    mass_in = np.empty(shares.shape)
-    likelihood = _allocate(weights, shares, records, in_class, rows_in, mass_in, log_p, rng)
-    counts = _split_cells(theta, records, rows_in, mass_in, rng)
-    parts = _part_counts(counts, records)
-    _swap_neighbours(in_class, concentration, parts, theta, rng)
-    if pooling:
-        _draw_pooling(parts, records, margin, kappa, gamma, missed, rng)
-    kept = (in_class == 0.0) & (rng.random(len(weights)) > 0.25)
-    draw_theta(parts, records, margin, kappa, kept, theta, rng)
-    return likelihood, _draw_weights(in_class, concentration, weights, rng)

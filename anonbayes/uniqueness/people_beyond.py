@@ -19,14 +19,11 @@ from numba import njit
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.inference.run import ChainState, Draws
-from anonbayes.uniqueness.mixture import (
-    POOLING_SD,
-    SampleRecords,
-    draw_theta,
-    margins,
-    sweep,
-)
+from anonbayes.uniqueness.gibbs import sweep
+from anonbayes.uniqueness.mixture import POOLING_SD, SampleRecords, draw_theta, margins
 
+CAUTION = 0.7
+"""How unsure the mixture is of all rates at once, as part of what pairs alone would leave open."""
 QUADRATURE = np.polynomial.legendre.leggauss(32)
 SHOWN = 20
 """Records whose numbers of people are kept for `diagnose`."""
@@ -209,6 +206,19 @@ class MixtureEngine:
         return self.records._replace(**own)
 
     @cached_property
+    def doubt(self) -> float:
+        """Standard deviation of the logarithm of a factor that all rates have in common.
+
+        Dependence that a small sample cannot show makes people more alike than any mixture that
+        fits; rows that share a record are what tells, and fewer of them tell less. A single
+        attribute depends on nothing.
+        """
+        if self.records.cells.shape[1] == 1:
+            return 0.0
+        shared = self.records.mass[self.records.rows > 1].sum()
+        return float(CAUTION / np.sqrt(1.0 + shared))
+
+    @cached_property
     def shown(self) -> Ints:
         """Some records, common and rare ones, whose numbers of people are kept draw by draw."""
         by_rows = np.argsort(-self.records.rows, kind="stable")
@@ -248,6 +258,7 @@ class MixtureEngine:
             used[i] = 1.0 / (live["weights"] ** 2).sum()
             if not tuning:
                 log_p -= self.log_strata(theta, weights)
+                log_p += self.doubt * ahead.standard_normal() - 0.5 * self.doubt**2
                 look_ahead(
                     log_p, self.records, self.beyond, *QUADRATURE, live["sums"], people,
                     numbers[i], ahead,

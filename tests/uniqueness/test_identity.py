@@ -16,14 +16,8 @@ import anonbayes as ab
 from anonbayes import compat
 from anonbayes.errors import AnonbayesError
 from anonbayes.reporting.sections import standing_out
-from anonbayes.uniqueness.mixture import (
-    POOLING_MEAN,
-    POOLING_SD,
-    count_tables,
-    draw_theta,
-    log_whole,
-    splits_of,
-)
+from anonbayes.uniqueness.gibbs import count_tables, log_pooling, log_whole, reseat
+from anonbayes.uniqueness.mixture import POOLING_MEAN, POOLING_SD, draw_theta, splits_of
 from anonbayes.uniqueness.people_beyond import (
     QUADRATURE,
     MixtureEngine,
@@ -163,6 +157,56 @@ def test_gibbs_agrees_with_importance_sampling():
     # draws are 20 sweeps apart and hardly correlated
     error = np.sqrt(np.array(spread) + 0.01 / (2 * 1500 / 2))
     assert (np.abs(share - want) < 4 * error).all(), (share, want, error)
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_seats_are_drawn_from_all_ways_to_put_rows_into_classes(weights):
+    """Four rows in two classes: 16 ways with ``theta`` integrated out, by number or by weight."""
+    people = {"x": [1, 2, 2, 5], "y": list("uvvu"), "w": [2.0, 1.0, 1.0, 0.3]}
+    sample = read_sample(
+        pd.DataFrame(people), weights=weights, attributes=["x", "y"], household=None, strata=None,
+        domains={"x": range(1, 7), "y": "uv"},
+    )  # fmt: skip
+    records, rng = sample.records, np.random.default_rng(1)
+    shares = np.array([0.7, 0.3])
+    kappa = np.linspace(0.6, 2.0, len(records.pool_mean))
+    margin = np.full(len(records.slot_first), 0.5)
+    rows = np.repeat(np.arange(len(records.rows)), records.rows)
+    mass = (records.mass / records.rows)[rows]
+    value = records.cell_values[records.cell_start[records.cells[rows]]]
+    inside = [((a <= value) & (value < b)).any(axis=1)
+              for a, b in zip(records.slot_first, records.slot_last, strict=True)]  # fmt: skip
+    want = {}
+    for seats in itertools.product(range(2), repeat=len(rows)):
+        of_class = np.array(seats) == np.arange(2)[:, None]
+        logs = np.log(shares[list(seats)]).sum()
+        for i, pool in enumerate(records.pool):
+            first, last = records.slot_start[i : i + 2]
+            counts = of_class @ (np.array(inside[first:last]) * mass).T
+            logs += log_pooling(counts, margin[first:last], kappa[pool])
+        want[seats] = np.exp(logs)
+    n_cells, n_drawn = len(records.cell_start) - 1, 20_000
+    rows_in, mass_in = np.zeros((n_cells, 2), dtype=np.int64), np.zeros((n_cells, 2))
+    for row, one in zip(rows, mass, strict=True):
+        rows_in[records.cells[row], 0] += 1
+        mass_in[records.cells[row], 0] += one
+    seats, in_class = np.zeros(len(rows), dtype=np.int32), np.array([mass.sum(), 0.0])
+    drawn = dict.fromkeys(want, 0)
+    for _ in range(n_drawn):
+        reseat(
+            shares, np.ones((n_cells, 2)), records, margin, kappa, in_class, rows_in, mass_in,
+            seats, rng,
+        )  # fmt: skip
+        drawn[tuple(seats.tolist())] += 1
+    for row in range(2):
+        assert in_class[row] == pytest.approx(mass[seats == row].sum(), abs=1e-9)
+        assert (rows_in[:, row].sum(), mass_in[:, row].sum()) == pytest.approx(
+            (2 * (seats == row).sum(), 2 * in_class[row])
+        )
+    for seats, share in want.items():
+        share /= sum(want.values())
+        error = np.sqrt(share * (1 - share) / (n_drawn / 4))  # neighbours are correlated
+        assert abs(drawn[seats] / n_drawn - share) < 4.5 * error, (seats, drawn[seats], share)
 
 
 def test_one_attribute_of_known_values_is_dirichlet():
