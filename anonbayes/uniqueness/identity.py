@@ -350,7 +350,7 @@ def identity(
     draws : int, default 500
         Draws per chain. Up to 10 sweeps of the sampler, in small samples, lead to the next one.
     tune : int, optional
-        Sweeps before the first draw; by default twice `draws`, at least 300 and at least a third of
+        Sweeps before the first draw; by default twice `draws`, at least 300 and at least half of
         all sweeps.
     chains, cores, seed, progressbar
         As in `fit`.
@@ -399,7 +399,7 @@ def identity(
     beyond = beyond_sample(sample, population, weighted=weights is not None, strata=strata)
     n, size = sample.size, sample.size + int(beyond.of_value.sum())
     per_draw = sweeps_per_draw(len(sample.records.rows))
-    enough = max(2 * draws, 300, draws * per_draw // 2)
+    enough = max(2 * draws, 300, draws * per_draw)
     tune = enough if tune is None else read_whole("tune", tune)
     chains_made, _ = run_chains(
         MixtureEngine(sample.records, beyond, classes, tune, per_draw),
