@@ -42,13 +42,10 @@ from anonbayes.inference.features import (
     random_folds,
 )
 from anonbayes.inference.vertical.crossfit import POOLING_PRIOR
-from anonbayes.inference.weight_kernels import lift_spread
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD, lift_spread
 from anonbayes.tables.table import ReleasedTable
 
-__all__ = ["WEIGHT_PRIOR", "CellLifts", "has_crossing_sets", "lift_cells"]
-
-WEIGHT_PRIOR = (1.0, 0.5)
-"""Mean and standard deviation of the normal prior of a weight: the product model, within reason."""
+__all__ = ["CellLifts", "has_crossing_sets", "lift_cells"]
 
 ROUNDS = (1, 3, 10)
 """Rounds of soft EM that are tried."""
@@ -417,7 +414,7 @@ def _search(problem: _Problem, expected: list[Floats]) -> tuple[Floats, Floats]:
     record = lines.record[some]
     secret = problem.secret[record]
     n = len(problem.attributes)
-    mean, spread = WEIGHT_PRIOR
+    mean, spread = CENTRE, SPREAD
     kappa, eta = np.full(n, POOLING_PRIOR[0]), np.full(n, mean)
 
     def feature(a: int, pooling: float) -> Floats:

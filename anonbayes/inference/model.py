@@ -26,8 +26,8 @@ from anonbayes.inference.dirichlet import (
 from anonbayes.inference.features import Features
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
 from anonbayes.inference.vertical.group_layout import VerticalLayout, layout_of
-from anonbayes.inference.weight_kernels import dense_features
-from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD, dense_features
+from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.inference.workflow import OTHERS, cell_rates, counted
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable

@@ -23,8 +23,8 @@ from anonbayes.inference.dirichlet import WEIGHT, Prior, PriorLike, draw_simplex
 from anonbayes.inference.fit import fit
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR, CrossFit
 from anonbayes.inference.vertical.group_layout import layout_of
-from anonbayes.inference.weight_kernels import dense_features
-from anonbayes.inference.weights import CENTRE, SPREAD, Evidenced, choose_evidence, maximise
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD, dense_features, maximise
+from anonbayes.inference.weights import Evidenced, choose_evidence
 from anonbayes.inference.workflow import OTHERS, cell_rates, draw_codes
 from anonbayes.tables.evidence import Column, Evidence
 from anonbayes.tables.table import ReleasedTable

@@ -1,4 +1,4 @@
-"""Kernels of weighted evidence: log scores and their derivatives, errors from folds, joint beliefs.
+"""Kernels of weighted evidence: log scores, their derivatives and modes, errors from folds.
 
 In the Numba kernels `f` is a `features.Features`; no array of records by secrets is ever built.
 """
@@ -12,6 +12,12 @@ from numba import njit
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints, Scaled
+from anonbayes.inference.features import Features
+
+CENTRE, SPREAD = 1.0, 0.5
+"""Normal prior of a weight, cut off at zero: the product model, within reason."""
+STEPS = 60
+"""Steps of Newton's method."""
 
 
 @njit(cache=True, nogil=True)
@@ -278,3 +284,109 @@ def record_tilts(
         inside = np.maximum(known[a] @ marginal, np.finfo(float).tiny)
         out += (known[a] @ (marginal * values).T / inside[:, None])[codes[:, a]]
     return out
+
+
+# -- modes ---------------------------------------------------------------------------------------
+
+
+def maximise_alone(parts: list[Features], a: int) -> Floats:
+    """What `maximise` gives for one attribute by itself, for features that differ by fold only.
+
+    Secrets are known. A row is judged by the sums over all other secrets, and its own without it.
+    """
+    one = parts[0]
+    n_secrets = len(one.share)
+    cells, code = np.unique(one.codes[:, a], return_inverse=True)
+    place, shape = code * n_secrets + one.secret, (len(cells), n_secrets)
+    rows = np.stack(
+        [np.bincount(place, f.rows, minlength=shape[0] * n_secrets).reshape(shape) for f in parts]
+    )
+    x = np.stack([f.cell[cells] for f in parts])
+    left = x + np.stack([f.step[cells] for f in parts])
+
+    def look(eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Value, slope and curvature of each fold's score."""
+        weight = eta[:, None, None]
+        level, own = one.share + weight * x, one.share + one.share_step + weight * left
+        top = level.max(axis=-1, keepdims=True)
+        level, mine = np.exp(level - top), np.exp(own - top)
+        sums = []
+        for power in range(3):
+            each = level * x**power
+            sums.append(each.sum(axis=-1, keepdims=True) - each + mine * left**power)
+        total = np.maximum(sums[0], np.finfo(float).tiny)
+        mean, square = sums[1] / total, sums[2] / total
+        away = (eta - CENTRE) / SPREAD**2
+        value = (rows * (own - top - np.log(total))).sum(axis=(1, 2))
+        return (
+            value - 0.5 * away * (eta - CENTRE),
+            (rows * (left - mean)).sum(axis=(1, 2)) - away,
+            (rows * (square - mean**2)).sum(axis=(1, 2)) + SPREAD**-2,
+        )
+
+    eta = np.full(len(parts), CENTRE)
+    value, slope, bend = look(eta)
+    for _ in range(STEPS):
+        pace = np.ones(len(parts))
+        if np.abs(np.maximum(eta + slope / bend, 0.0) - eta).max() < 1e-8:
+            break
+        while True:
+            new = np.maximum(eta + pace * slope / bend, 0.0)
+            found = look(new)
+            worse = found[0] < value - 1e-12 * np.abs(value)
+            if not worse.any() or pace.min() < 1e-6:
+                break
+            pace = np.where(worse, pace / 2, pace)
+        eta, (value, slope, bend) = new, found
+    return eta
+
+
+def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
+    """Mode of the weights by Newton's method above zero; precision and gradient there.
+
+    A weight leaves zero only when the score pulls it up. Where the parabola overshoots, steps are
+    halved; where secrets are latent and the curvature is not that of a hill, the expected
+    information takes its place.
+    """
+    size = features.codes.shape[1]
+    eta = np.full(size, CENTRE)
+    work = np.empty(size), np.empty((size, size)), np.empty((size, size))
+    prior = np.eye(size) / SPREAD**2
+
+    def look(eta: Floats) -> tuple[float, Floats, Floats, Floats]:
+        gradient, fisher, observed = (w.copy() for w in work)
+        value = derivatives(eta, features, gradient, fisher, observed)
+        away = (eta - CENTRE) / SPREAD**2
+        return (
+            value - 0.5 * float(away @ (eta - CENTRE)),
+            gradient - away,
+            fisher + prior,
+            observed + prior,
+        )
+
+    value, gradient, fisher, observed = look(eta)
+    for _ in range(STEPS):
+        free = (eta > 0) | (gradient > 0)
+        curve = observed if _is_hill(observed) else fisher
+        step = np.zeros(size)
+        step[free] = np.linalg.solve(curve[np.ix_(free, free)], gradient[free])
+        if np.abs(np.maximum(eta + step, 0.0) - eta).max(initial=0.0) < 1e-8:
+            break
+        pace = 1.0
+        while True:
+            new = np.maximum(eta + pace * step, 0.0)
+            found = look(new)
+            if found[0] >= value - 1e-12 * abs(value) or pace < 1e-6:
+                break
+            pace /= 2
+        eta, (value, gradient, fisher, observed) = new, found
+    precision = observed if _is_hill(observed) else fisher
+    return eta, precision, np.where(eta > 0, 0.0, np.minimum(gradient, 0.0))
+
+
+def _is_hill(matrix: Floats) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -27,12 +27,7 @@ from scipy.special import ndtr, ndtri
 from anonbayes.arrays import Floats, Ints
 from anonbayes.errors import ModelError, one_of
 from anonbayes.formats import weight_in_words
-from anonbayes.inference.cell_lifts import (
-    WEIGHT_PRIOR,
-    CellLifts,
-    has_crossing_sets,
-    lift_cells,
-)
+from anonbayes.inference.cell_lifts import CellLifts, has_crossing_sets, lift_cells
 from anonbayes.inference.corrections import Corrections, Fold, learn_corrections
 from anonbayes.inference.dirichlet import Prior, PriorLike, resolve_prior
 from anonbayes.inference.features import (
@@ -46,10 +41,14 @@ from anonbayes.inference.vertical.crossfit import CANDIDATES as VERTICAL_CANDIDA
 from anonbayes.inference.vertical.crossfit import CrossFit, cross_fit
 from anonbayes.inference.vertical.group_layout import layout_of
 from anonbayes.inference.weight_kernels import (
+    CENTRE,
+    SPREAD,
     derivatives,
     fold_error,
     left_out_scores,
     log_scores,
+    maximise,
+    maximise_alone,
     unsettled,
 )
 from anonbayes.tables.table import ReleasedTable
@@ -60,11 +59,8 @@ __all__ = [
     "Evidenced",
     "choose_evidence",
     "fit_weights",
-    "maximise",
 ]
 
-CENTRE, SPREAD = WEIGHT_PRIOR
-"""Prior of a weight: normal, cut off at zero."""
 EVIDENCE = ("auto", "independent", "weighted")
 CANDIDATES = ("margin", "independent", "weighted")
 LEAST_ROWS = 100
@@ -75,7 +71,6 @@ CHAIN_ROWS = 100_000
 """Rows of an Anatomy from which on chains, which independent evidence needs, take CPU minutes."""
 WORTH_CHAINS = 0.001
 """Nats per row by which independent evidence must be better there, besides its standard error."""
-STEPS = 60
 SWEEPS = 40
 LEAST_UNIT, MATCHES, ROUGH = 0.1, 2, 0.1
 FOLDS = 20
@@ -470,7 +465,7 @@ def _relative(
     prior_part = unsettled(precision, SPREAD) / unit
     own = np.tile(unit, (len(parts), 1))
     if lifts is None:
-        own = np.maximum([_alone(parts, a) for a in range(size)], LEAST_UNIT).T
+        own = np.maximum([maximise_alone(parts, a) for a in range(size)], LEAST_UNIT).T
     for part, of_part in zip(parts, own, strict=True):
         gradient, observed = np.empty(size), np.empty((size, size))
         derivatives(eta, part, gradient, np.empty((size, size)), observed)
@@ -479,109 +474,6 @@ def _relative(
         step[free] = np.linalg.solve(curve, (gradient - (eta - CENTRE) / SPREAD**2)[free])
         moved.append((eta + step) / of_part)
     return unit, np.sqrt(fold_error(np.array(moved)) ** 2 + doubt**2 + prior_part**2)
-
-
-def _alone(parts: list[Features], a: int) -> Floats:
-    """What `maximise` gives for one attribute by itself, for features that differ by fold only.
-
-    Secrets are known. A row is judged by the sums over all other secrets, and its own without it.
-    """
-    one = parts[0]
-    n_secrets = len(one.share)
-    cells, code = np.unique(one.codes[:, a], return_inverse=True)
-    place, shape = code * n_secrets + one.secret, (len(cells), n_secrets)
-    rows = np.stack(
-        [np.bincount(place, f.rows, minlength=shape[0] * n_secrets).reshape(shape) for f in parts]
-    )
-    x = np.stack([f.cell[cells] for f in parts])
-    left = x + np.stack([f.step[cells] for f in parts])
-
-    def look(eta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, slope and curvature of each fold's score."""
-        weight = eta[:, None, None]
-        level, own = one.share + weight * x, one.share + one.share_step + weight * left
-        top = level.max(axis=-1, keepdims=True)
-        level, mine = np.exp(level - top), np.exp(own - top)
-        sums = []
-        for power in range(3):
-            each = level * x**power
-            sums.append(each.sum(axis=-1, keepdims=True) - each + mine * left**power)
-        total = np.maximum(sums[0], np.finfo(float).tiny)
-        mean, square = sums[1] / total, sums[2] / total
-        away = (eta - CENTRE) / SPREAD**2
-        value = (rows * (own - top - np.log(total))).sum(axis=(1, 2))
-        return (
-            value - 0.5 * away * (eta - CENTRE),
-            (rows * (left - mean)).sum(axis=(1, 2)) - away,
-            (rows * (square - mean**2)).sum(axis=(1, 2)) + SPREAD**-2,
-        )
-
-    eta = np.full(len(parts), CENTRE)
-    value, slope, bend = look(eta)
-    for _ in range(STEPS):
-        pace = np.ones(len(parts))
-        if np.abs(np.maximum(eta + slope / bend, 0.0) - eta).max() < 1e-8:
-            break
-        while True:
-            new = np.maximum(eta + pace * slope / bend, 0.0)
-            found = look(new)
-            worse = found[0] < value - 1e-12 * np.abs(value)
-            if not worse.any() or pace.min() < 1e-6:
-                break
-            pace = np.where(worse, pace / 2, pace)
-        eta, (value, slope, bend) = new, found
-    return eta
-
-
-def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
-    """Mode of the weights by Newton's method above zero; precision and gradient there.
-
-    A weight leaves zero only when the score pulls it up. Where the parabola overshoots, steps are
-    halved; where secrets are latent and the curvature is not that of a hill, the expected
-    information takes its place.
-    """
-    size = features.codes.shape[1]
-    eta = np.full(size, CENTRE)
-    work = np.empty(size), np.empty((size, size)), np.empty((size, size))
-    prior = np.eye(size) / SPREAD**2
-
-    def look(eta: Floats) -> tuple[float, Floats, Floats, Floats]:
-        gradient, fisher, observed = (w.copy() for w in work)
-        value = derivatives(eta, features, gradient, fisher, observed)
-        away = (eta - CENTRE) / SPREAD**2
-        return (
-            value - 0.5 * float(away @ (eta - CENTRE)),
-            gradient - away,
-            fisher + prior,
-            observed + prior,
-        )
-
-    value, gradient, fisher, observed = look(eta)
-    for _ in range(STEPS):
-        free = (eta > 0) | (gradient > 0)
-        curve = observed if _is_hill(observed) else fisher
-        step = np.zeros(size)
-        step[free] = np.linalg.solve(curve[np.ix_(free, free)], gradient[free])
-        if np.abs(np.maximum(eta + step, 0.0) - eta).max(initial=0.0) < 1e-8:
-            break
-        pace = 1.0
-        while True:
-            new = np.maximum(eta + pace * step, 0.0)
-            found = look(new)
-            if found[0] >= value - 1e-12 * abs(value) or pace < 1e-6:
-                break
-            pace /= 2
-        eta, (value, gradient, fisher, observed) = new, found
-    precision = observed if _is_hill(observed) else fisher
-    return eta, precision, np.where(eta > 0, 0.0, np.minimum(gradient, 0.0))
-
-
-def _is_hill(matrix: Floats) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 class Evidenced(NamedTuple):

@@ -33,8 +33,8 @@ from anonbayes.inference.vertical.block import (
 )
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR
 from anonbayes.inference.vertical.group_layout import layout_of
-from anonbayes.inference.weight_kernels import dense_features
-from anonbayes.inference.weights import CENTRE, SPREAD, choose_evidence
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD, dense_features
+from anonbayes.inference.weights import choose_evidence
 from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 

@@ -22,8 +22,8 @@ from anonbayes.errors import TableError
 from anonbayes.inference.corrections import learn_corrections
 from anonbayes.inference.dirichlet import Prior, PriorLike
 from anonbayes.inference.features import Features, pooled_beta
-from anonbayes.inference.weight_kernels import record_tilts, weighted_joint
-from anonbayes.inference.weights import choose_evidence, maximise
+from anonbayes.inference.weight_kernels import maximise, record_tilts, weighted_joint
+from anonbayes.inference.weights import choose_evidence
 from anonbayes.io.text import pandas_frame
 from anonbayes.risk.people import Truth, clear_release, read_truth
 from anonbayes.risk.threats import replicate_error, replicate_weights

@@ -14,8 +14,8 @@ from anonbayes.inference import cell_lifts
 from anonbayes.inference.cell_lifts import has_crossing_sets, lift_cells
 from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.features import cell_groups, cell_logs
-from anonbayes.inference.weight_kernels import dense_features
-from anonbayes.inference.weights import CENTRE, SPREAD, EvidenceWeights, fit_weights, maximise
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD, dense_features, maximise
+from anonbayes.inference.weights import EvidenceWeights, fit_weights
 
 
 def product(rng: np.random.Generator, n: int, sizes=(4, 8, 12), secrets: int = 4) -> pd.DataFrame:

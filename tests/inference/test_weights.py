@@ -19,18 +19,14 @@ from anonbayes.inference.features import Features, cell_logs, marginal_of, poole
 from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.model import add_weights
 from anonbayes.inference.weight_kernels import (
+    CENTRE,
+    SPREAD,
     dense_features,
     log_scores,
+    maximise,
     tempered_fit,
 )
-from anonbayes.inference.weights import (
-    CENTRE,
-    CHAIN_ROWS,
-    SPREAD,
-    EvidenceWeights,
-    fit_weights,
-    maximise,
-)
+from anonbayes.inference.weights import CHAIN_ROWS, EvidenceWeights, fit_weights
 from anonbayes.tables.evidence import Evidence
 
 

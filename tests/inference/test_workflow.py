@@ -20,7 +20,7 @@ from anonbayes.inference.horizontal.tree import DirichletTree
 from anonbayes.inference.vertical import block
 from anonbayes.inference.vertical.crossfit import WEIGHT_PRIOR
 from anonbayes.inference.vertical.group_layout import layout_of
-from anonbayes.inference.weights import CENTRE, SPREAD
+from anonbayes.inference.weight_kernels import CENTRE, SPREAD
 
 QUIET = {"progressbar": False, "evidence": "independent"}
 
