@@ -51,7 +51,7 @@ from anonbayes.cli.shared import (
 )
 from anonbayes.errors import AnonbayesError
 from anonbayes.io.files import write_files, write_text
-from anonbayes.scenario.choices import SEPARATORS, STEPS, THREATS
+from anonbayes.scenario.choices import ENCODINGS, SEPARATORS, STEPS, THREATS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -308,6 +308,7 @@ def _print_comparison(result: Result, threat: str, limits: dict[str, Any]) -> No
     option("population.strata", "--stratum", metavar="VALUE=NUMBER"),
     option("sample.drop"),
     option("sample.sep", values=SEPARATORS),
+    option("sample.encoding", values=ENCODINGS),
     option("limits.max_unique_in_population"),
     option("limits.max_population_uniques"),
     option("limits.max_match_probability"),

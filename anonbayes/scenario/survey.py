@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anonbayes.channels.registry import MECHANISMS
 from anonbayes.errors import AnonbayesError
 from anonbayes.formats import number
-from anonbayes.scenario.choices import ESTIMATORS
+from anonbayes.scenario.choices import ENCODING, ESTIMATORS, SEPARATOR
 from anonbayes.scenario.keys import File, Section, Several, key, word_of
 from anonbayes.scenario.outputs import (
     BAYES,
@@ -100,9 +100,10 @@ class SurveyMechanism(MechanismOptions):
 class SurveyReports(Section):
     """Reports that were really collected."""
 
-    file: File = key("Delimited UTF-8 file with one report per line and a header.")
+    file: File = key("Delimited text with one report per line and a header.")
     column: str | None = key("Column of the reports; of several attributes their names.", None)
-    sep: str = key("Separator of the file.", ";")
+    sep: str = key(SEPARATOR, "auto")
+    encoding: str = key(ENCODING, "utf-8")
 
 
 class Estimation(Section):
@@ -178,7 +179,7 @@ class Survey(AnyScenario):
             return _simulate(self, self.population)
         if how.attributes:
             survey = _attributes(how, how.attributes)
-            frame = read_csv_text(source.file, sep=source.sep)
+            frame = read_csv_text(source.file, sep=source.sep, encoding=source.encoding)
             missing = [name for name in how.attributes if name not in frame]
             if missing:
                 raise AnonbayesError(f"{source.file.name!r} has no column {missing[0]!r}.")
@@ -188,7 +189,9 @@ class Survey(AnyScenario):
             return _parts(self, survey, sent, dict.fromkeys(how.attributes))
         channel = _channel(how, self._values)
         column = source.column or ""
-        frame = read_columns(source.file, {"reports.column": column}, sep=source.sep)
+        frame = read_columns(
+            source.file, {"reports.column": column}, sep=source.sep, encoding=source.encoding
+        )
         reports = channel.read_texts(frame[column].tolist(), where=f"Column {column!r}")
         if not MECHANISMS[how.channel].sets:
             channel.likelihood(reports)  # refuses reports that the channel cannot send

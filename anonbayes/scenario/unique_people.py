@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from anonbayes.scenario.choices import ENCODING, SEPARATOR
 from anonbayes.scenario.keys import File, Section, Several, key
 from anonbayes.scenario.outputs import AnyScenario, Result, compare_limits
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 class SampleFile(Section):
     """The sample, one person per line."""
 
-    file: File = key("Sample: delimited UTF-8 text with one person per line.")
-    sep: str = key("Separator of the file.", ";")
+    file: File = key("Sample: delimited text with one person per line.")
+    sep: str = key(SEPARATOR, "auto")
+    encoding: str = key(ENCODING, "utf-8")
     attributes: Several[str] = key("Columns that an intruder may know; by default all.", ())
     drop: Several[str] = key("Columns to leave out.", ())
     weights: str | None = key(
@@ -89,7 +91,7 @@ class IdentityQuestion(AnyScenario):
         from anonbayes.io.text import read_csv_text
 
         asked = self.sample
-        frame = read_csv_text(asked.file, sep=asked.sep)
+        frame = read_csv_text(asked.file, sep=asked.sep, encoding=asked.encoding)
         named = [*asked.attributes, *asked.drop, asked.weights, asked.household, asked.strata]
         for name in named:
             if name is not None and name not in frame:
