@@ -66,7 +66,8 @@ def test_nuts_agrees_with_gibbs():
             compile_kwargs={"mode": QUICK},
         )
     nuts = np.asarray(trace.posterior["p"]).reshape(-1, 4)
-    gibbs = channel.estimate(reports, method="bayes", draws=2000, chains=2, seed=4)
+    how = {"draws": 2000, "chains": 2, "seed": 4}
+    gibbs = channel.estimate(reports, method="bayes", alpha=1.0, **how)  # the prior of the model
     draws = gibbs.draws.to_numpy().reshape(-1, 4)
     spread = draws.std(axis=0)
     # NUTS keeps at least a fifth of its draws' worth; Gibbs's error by batches.
