@@ -156,7 +156,6 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
     """Write names beside points, each where it hides no other name and no point."""
     import numpy as np
     from matplotlib.figure import Figure
-    from matplotlib.patheffects import withStroke
 
     if isinstance(figure := ax.figure, Figure):
         figure.draw_without_rendering()  # lays out; drawing on no screen does nothing
@@ -183,4 +182,4 @@ def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
         taken.append(box)
         ax.annotate(names[i], (x[i], y[i]), textcoords="offset points", xytext=(dx, dy),
                     ha="right" if dx < 0 else "left", fontsize=8,
-                    path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # fmt: skip

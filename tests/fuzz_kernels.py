@@ -56,7 +56,7 @@ from anonbayes.diagnostics.weiss import METHODS  # noqa: E402
 from anonbayes.errors import AnonbayesError  # noqa: E402
 from anonbayes.estimation import bayes  # noqa: E402
 from anonbayes.inference import workflow  # noqa: E402
-from anonbayes.inference.vertical import crossfit, joint_groups  # noqa: E402
+from anonbayes.inference.vertical import crossfit, joint_groups, lanes, left_out  # noqa: E402
 
 EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0, 730.0)
 WEIGHTS = (1e-8, 1e-3, 0.3, 1.0, 1e6)
@@ -141,8 +141,13 @@ def vertical(rng: random.Random) -> None:
     for step in steps:
         ladder = {"temperatures": 3} if step == "tempered" else {}
         how = {"evidence": "weighted"} if step == "weighted" else {"step": step}
-        # Larger groups are taken in pieces, or their orders are drawn.
-        with mock.patch.object(crossfit, "MAX_BLOCK", 4):
+        # Larger groups are taken in pieces, or their orders are drawn; numbers too small for
+        # products are rare (compiled kernels keep the limits that they were compiled with).
+        with (
+            mock.patch.object(crossfit, "MAX_BLOCK", 4),
+            mock.patch.object(left_out, "SAFE_SCORE", rng.choice([0.0, left_out.SAFE_SCORE])),
+            mock.patch.object(lanes, "TINY", rng.choice([lanes.TINY, 1e6])),
+        ):
             post = attempt(
                 ab.fit, table, beta=rng.choice(WEIGHTS), seed=rng.randrange(99),
                 keep_cleartext=rng.random() < 0.3 and step != "weighted", **SHORT, **ladder, **how,
@@ -249,8 +254,11 @@ def attacks(rng: random.Random) -> None:
     attempt(ab.reidentify.markov_attack, traces, training=traces[::-1], senders=[0, 1, 2])
     scores = [[rng.choice([0.0, 1.0, rng.random()]) for _ in range(n)] for n in (3, 5)]
     attempt(ab.pie.system_entropy, *scores, k=rng.choice([1, 2, 9]))
+    sample, known = clear.drop(columns="s"), {"population": rng.choice([len(clear), 50, 10**6])}
+    if rng.random() < 0.5:
+        sample["w"], known = [rng.choice([1.0, 1.5, 40.0]) for _ in clear["s"]], {"weights": "w"}
     who = attempt(
-        ab.identity, clear.drop(columns="s"), population=rng.choice([len(clear), 50, 10**6]),
+        ab.identity, sample, **known,
         draws=2, tune=2, chains=1, classes=rng.choice([2, 4]), seed=1, progressbar=False,
     )  # fmt: skip
     if who is not None:
