@@ -236,7 +236,8 @@ def compare(
         for source in _sources(releases)
     }
     check_free([plot, report], force=force)
-    first = next(iter(variants.values()))
+    title = f"{len(variants)} releases of {asked.values['cleartext'].name}"
+    first = next(iter(variants.values())).model_copy(update={"question": title})
     announce("Reading the files ...")
     with asked.in_options():
         sweep = prepare_sweep(first, variants)
@@ -246,13 +247,12 @@ def compare(
     if report is not None:
         writers[report] = result.files["report.html"]
     write_files(writers)
-    table, best = result.tables["comparison"], result.details["best"]
+    best = result.details["best"]
     if as_json:
         limits = first.limits.model_dump(exclude=set(IDENTITY_LIMITS))
         _print_comparison(result, first.threats.measure, limits)
     else:
-        cleartext = asked.values["cleartext"].name
-        show_comparison(result, title=f"{len(table)} releases of {cleartext}")
+        show_comparison(result, title=title)
         say(*result.text.splitlines())
         say(*map(str, writers))
     if best is None:
