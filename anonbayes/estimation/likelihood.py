@@ -75,7 +75,7 @@ class SimplexLikelihood(ABC):
             square += block.T @ block
         # Values that the reports do not tell apart make it singular, up to rounding.
         square[np.diag_indices(self.size)] *= 1.0 + 1e-9
-        return np.linalg.cholesky(square)
+        return np.asarray(np.linalg.cholesky(square), dtype=float)
 
     @cached_property
     def n(self) -> int:

@@ -138,7 +138,7 @@ def restored(state: dict[str, Any]) -> np.random.Generator:
 def save_arrays(path: Path, arrays: Draws) -> None:
     """Write named arrays to a file, completely or not at all."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy 2.4 has an option in between
     with new_file(path) as file:
         file.write(buffer.getbuffer())
 

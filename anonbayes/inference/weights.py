@@ -382,7 +382,7 @@ def fit_weights(
     whole = float(log_scores(eta, features) @ features.rows) / n
     telling = features.telling
     for a in np.flatnonzero(telling):
-        lone = features.alone(a)
+        lone = features.alone(int(a))
         alone[a] = float(log_scores(np.ones(1), lone) @ lone.rows) / n - score[0]
         if eta[a] > 0:
             # Without the attribute the others move to the optimum of the same parabola.
