@@ -257,7 +257,10 @@ def _key(cell: object) -> object:
         members = (
             np.ravel(cell) if isinstance(cell, np.ndarray) else list(cast(Iterable[object], cell))
         )
-        return ("set", frozenset(np.ravel(np.asarray(members, dtype=object)).tolist()))
+        try:
+            return ("set", frozenset(np.ravel(np.asarray(members, dtype=object)).tolist()))
+        except (TypeError, ValueError):  # lists in lists, which the parser refuses in clear words
+            return ("odd", repr(members))
     return (type(cell).__name__, cell)
 
 

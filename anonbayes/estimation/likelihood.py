@@ -75,7 +75,11 @@ class SimplexLikelihood(ABC):
             square += block.T @ block
         # Values that the reports do not tell apart make it singular, up to rounding.
         square[np.diag_indices(self.size)] *= 1.0 + 1e-9
-        return np.asarray(np.linalg.cholesky(square), dtype=float)
+        try:
+            return np.asarray(np.linalg.cholesky(square), dtype=float)
+        except np.linalg.LinAlgError:  # rounding made it indefinite
+            values, vectors = np.linalg.eigh(square)
+            return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), dtype=float)
 
     @cached_property
     def n(self) -> int:

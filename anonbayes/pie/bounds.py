@@ -75,7 +75,7 @@ def _one_report(channel: Channel, symbols: Symbols | None, n: int, kind: str) ->
         return theta * min(math.log2(n), math.log2(size))
     if kind == "general":
         epsilon = channel.ldp_budget() if symbols is None else symbols.epsilon
-        return min(epsilon * LOG2E, epsilon**2 * LOG2E, math.log2(size))
+        return min(epsilon * LOG2E, epsilon * epsilon * LOG2E, math.log2(size))
     if symbols is not None and symbols.silent is not None:
         return (1.0 - symbols.silent) * _supremum(symbols, symbols.used(n))
     if kind == "best":

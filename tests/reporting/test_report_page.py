@@ -272,7 +272,7 @@ def test_a_report_is_replaced_only_when_complete(post, risk, tmp_path, monkeypat
 
 def test_the_table_can_be_cut(post, risk):
     text = render(post, risk, max_rows=2)
-    assert f"Of {len(risk.threatened)} rows, the 2 with the largest relative threat are shown" in text
+    assert f"Of {len(risk.threatened)} rows, the 2 with the largest relative threat" in text
     assert len(row_table(by_number(risk), most=2).rows) == 2
 
 
