@@ -19,7 +19,6 @@ I / tau^2``.
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -126,8 +125,17 @@ class _Directions(NamedTuple):
     stretch: Floats
 
 
-@lru_cache(maxsize=1)
 def _directions(table: ReleasedTable) -> _Directions:
+    """Directions of a table; the last ones are kept, for this very table only.
+
+    Equal tables may number their cells otherwise, or have cells that no row shows.
+    """
+    if not (_LAST and _LAST[0][0] is table):
+        _LAST[:] = [(table, _directions_of(table))]
+    return _LAST[0][1]
+
+
+def _directions_of(table: ReleasedTable) -> _Directions:
     halves = [np.linalg.svd(one.toarray(), full_matrices=False) for one in cell_shares(table)]
     basis = block_diag(*(u * d for u, d, _ in halves))
     start = np.cumsum([0, *(len(u) for u, _, _ in halves)])[:-1]
@@ -137,6 +145,9 @@ def _directions(table: ReleasedTable) -> _Directions:
     stretch, turn = np.linalg.eigh(basis.T @ (together @ basis))
     spread = turn.T @ block_diag(*(v for _, _, v in halves))
     return _Directions(basis @ turn, spread, np.maximum(stretch, 0.0))
+
+
+_LAST: list[tuple[ReleasedTable, _Directions]] = []
 
 
 def _indicators(codes: Ints, n_cells: int) -> sparse.csr_array:
