@@ -130,9 +130,12 @@ def _directions(table: ReleasedTable) -> _Directions:
 
     Equal tables may number their cells otherwise, or have cells that no row shows.
     """
-    if not (_LAST and _LAST[0][0] is table):
-        _LAST[:] = [(table, _directions_of(table))]
-    return _LAST[0][1]
+    for known, directions in _LAST:
+        if known is table:
+            return directions
+    directions = _directions_of(table)
+    _LAST[:] = [(table, directions)]
+    return directions
 
 
 def _directions_of(table: ReleasedTable) -> _Directions:
