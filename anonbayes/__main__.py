@@ -1,4 +1,4 @@
-"""``python -m anonbayes``: the command line, where its script is not on the path."""
+"""Run the command line with ``python -m anonbayes``, where the script is not on the path."""
 
 from anonbayes.cli.app import main
 

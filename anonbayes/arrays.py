@@ -1,4 +1,4 @@
-"""Types of the arrays that kernels take and return, and numbers as users give them."""
+"""Array types used by the kernels, and checks of numeric arguments."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Ints = npt.NDArray[np.int64]
 """Counts, offsets, numbers of rows."""
 
 Codes = npt.NDArray[np.intp]
-"""Places of values in their domain."""
+"""Codes: positions of values in their domain."""
 
 SmallCodes = npt.NDArray[np.integer]
-"""Codes of many rows, in the smallest type that holds them."""
+"""Codes of many rows, in the smallest integer type that fits."""
 
 Mask = npt.NDArray[np.bool_]
-"""Which of several are meant."""
+"""Boolean mask."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FAR = 300
-"""Binary digits by which a number is moved when it gets too small."""
+"""Numbers that get too small are rescaled by this many binary digits."""
 
 SMALL = 2.0**-FAR
 
 
 class Scaled(NamedTuple):
-    """Products of many probabilities, ``number * 2**(FAR * power)``: too small for a float.
+    """Products of many probabilities, ``number * 2**(FAR * power)``, even if too small for a float.
 
-    Moving by powers of two changes no digit, so where nothing is small, `number` is the plain
-    product to the last bit.
+    Scaling by powers of two is exact: where nothing underflows, `number` is the plain product to
+    the last bit.
     """
 
     number: Floats
@@ -49,7 +49,7 @@ class Scaled(NamedTuple):
 
     @classmethod
     def product(cls, first: Floats, factors: Iterable[Floats]) -> Scaled:
-        """Multiply arrays of the shape of the first one."""
+        """Multiply arrays that all have the shape of the first."""
         number, power = np.array(first, dtype=np.float64), np.zeros(first.shape, dtype=np.int64)
         for factor in factors:
             number *= factor
@@ -60,11 +60,11 @@ class Scaled(NamedTuple):
 
     @property
     def plain(self) -> Floats:
-        """As floats; what is too small for one is zero."""
+        """The product as floats; what is too small for a float becomes zero."""
         return np.asarray(np.ldexp(self.number, FAR * self.power))
 
     def plus(self, other: Scaled) -> Scaled:
-        """Add place by place."""
+        """Add elementwise."""
         if not (self.power.any() or other.power.any()):
             return Scaled(self.number + other.number, self.power)
         least = np.iinfo(np.int64).min // (2 * FAR)
@@ -74,10 +74,10 @@ class Scaled(NamedTuple):
         return Scaled(_moved(self.number, one - top) + _moved(other.number, two - top), top)
 
     def relative(self, *others: Scaled) -> list[Floats]:
-        """Plain numbers on a scale of each record's own, which all the given share.
+        """Return this and the others as plain floats on a common scale per record.
 
-        The last axis has what is compared, the one before it the records, each moved so that its
-        largest number is as it stands in `number`; what is possible stays above zero.
+        The last axis holds what is compared, the axis before it the records. Each record is
+        rescaled so that its largest number is the one in `number`; positive numbers stay positive.
         """
         each = (self, *others)
         if not any(x.power.any() for x in each):
@@ -92,26 +92,26 @@ class Scaled(NamedTuple):
         ]
 
     def over(self, other: Scaled) -> Floats:
-        """Divide place by place; the ratio is a plain number."""
+        """Divide elementwise; the ratio is a plain float."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.asarray(_moved(self.number / other.number, self.power - other.power))
 
 
 def starts_of(sizes: npt.ArrayLike) -> Ints:
-    """Where each part begins, and the end, when parts of these sizes stand one after the other."""
+    """Start of each of several consecutive parts of the given sizes, followed by the end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _moved(number: Floats, power: Ints) -> Floats:
-    """``number * 2**(FAR * power)``; far from zero it is zero, or infinite."""
+    """``number * 2**(FAR * power)``, which may underflow to zero or overflow to infinity."""
     with np.errstate(over="ignore"):
         return np.asarray(np.ldexp(number, FAR * np.clip(power, -8, 8)))
 
 
 def one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """Let products of matrices run in the thread that asks for them, as long as `function` runs.
+    """Run matrix products in a single thread while `function` runs.
 
-    Ours are small: more threads wait for each other, with the processor busy.
+    Our matrices are small: with more threads, most of the time is spent waiting.
     """
 
     @wraps(function)
@@ -132,7 +132,7 @@ def _libraries() -> Any:
 def read_number(
     argument: str, value: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> float:
-    """Return a real number; raise `error` for texts, truth values, arrays and the like."""
+    """Return a real number; raise `error` for text, Booleans, arrays and the like."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
@@ -144,17 +144,19 @@ def read_number(
 
 
 HUGE = 2**62
-"""Larger whole numbers do not fit into arrays."""
+"""Larger integers do not fit into arrays."""
 
 MOST_CHAINS = 200
-"""More chains say no more about convergence, and each has to settle on its own."""
+"""More chains do not help to judge convergence, and each has its own burn-in."""
 
 
 def read_chains(value: object, *, error: type[AnonbayesError] = AnonbayesError) -> int:
-    """Return a number of chains; raise `error` for one that nobody can want."""
+    """Return a number of chains; raise `error` unless it is a sensible one."""
     chains = read_whole("chains", value, least=1, error=error)
     if chains > MOST_CHAINS:
-        raise error(f"chains={value!r} is more than {MOST_CHAINS}; ask for more draws= instead.")
+        raise error(
+            f"chains={value!r} is too many (at most {MOST_CHAINS}); ask for more draws= instead."
+        )
     return chains
 
 
@@ -166,9 +168,9 @@ def read_whole(
     most: int | None = None,
     error: type[AnonbayesError] = AnonbayesError,
 ) -> int:
-    """Return a whole number from `least` to `most`; raise `error` for anything else.
+    """Return an integer from `least` to `most`; raise `error` for anything else.
 
-    Without `most`, what does not fit into 64 bits is refused.
+    Without `most`, integers that do not fit into 64 bits are refused.
     """
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
         number: Any = value  # the abstract type has no comparison for type checkers
@@ -191,14 +193,16 @@ def read_share(
     """Return a number strictly between 0 and 1; the error says `what` it is."""
     number = read_number(argument, value, error=error)
     if not 0 < number < 1:
-        raise error(f"{argument}={value!r} must lie between 0 and 1: it is {what}.")
+        raise error(
+            f"{argument}={value!r} must lie strictly between 0 and 1, because it is {what}."
+        )
     return number
 
 
 def read_numbers(
     argument: str, values: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> Floats:
-    """Return numbers as an array of any shape; raise `error` for texts, gaps and ragged lists."""
+    """Return numbers as an array of any shape; raise `error` for text, gaps and ragged lists."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
@@ -211,13 +215,13 @@ def read_numbers(
     except (TypeError, ValueError, OverflowError, InvalidOperation) as reason:
         if isinstance(reason, AnonbayesError):
             raise
-        raise error(f"{argument} must be numbers in rows of one length: {reason}.") from None
+        raise error(f"{argument} must be numbers in rows of equal length: {reason}.") from None
 
 
 def read_generator(
     seed: object, *, error: type[AnonbayesError] = AnonbayesError
 ) -> np.random.Generator:
-    """Return a generator from a seed: a whole number, a generator (itself), or None for chance."""
+    """Return a generator for a seed: an integer, a generator (returned as is), or None (random)."""
     if seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence):
         return np.random.default_rng(seed)
     try:

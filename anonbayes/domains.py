@@ -1,4 +1,4 @@
-"""Ordered finite sets of values; a value is its code."""
+"""Domains: ordered finite sets of values. A value is represented by its position, its code."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6
 _GERMAN_DATE = re.compile(r"(\d{2})\.(\d{2})\.(\d{4})")
 _USUAL_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _SMALL_NUMBER = re.compile(r"-?[1-9](?:\.[0-9]{1,15})?e-[0-9]{2}")
-"""How numbers below 0.0001 are written by Python, and so in our releases."""
+"""How Python, and so our releases, write numbers below 0.0001."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain:
-    """Named, ordered, finite set of values. Immutable and hashable.
+    """Named, ordered, finite set of values: what an attribute can take. Immutable and hashable.
 
     Parameters
     ----------
     name : str
         Name of the attribute.
     values : iterable of hashable
-        The distinct values, in the order in which they are shown and coded. A set has no order and
+        The distinct values, in the order in which they are coded and shown. A set has no order and
         is sorted.
     hierarchy : Hierarchy, optional
-        Nested generalizations of the values. Leaves outside `values` are left out of its cells.
+        Nested generalizations of the values. Its leaves may include more than `values`.
 
     Notes
     -----
     Everywhere in the package a value is represented by its *code*, its position in the domain.
-    Two values must not have the same text (1 and ``"1"``): a file could not tell them apart.
+    Two values may not look the same as text (1 and ``"1"``): a file could not tell them apart.
 
     Examples
     --------
@@ -150,16 +150,17 @@ class Domain:
 
     @cached_property
     def holds_dates(self) -> bool:
-        """Whether the values that can be placed on a line are dates."""
+        """Whether the domain has no numbers but dates, so that its ranges are ranges of dates."""
         numbers, dates = (map(place, self.values) for place in (number_place, date_place))
         return all(n is None for n in numbers) and any(d is not None for d in dates)
 
     @cached_property
     def places(self) -> Floats:
-        """Position of each value on a line, by which ranges contain it.
+        """Position of each value on a line, which decides what ranges contain it.
 
-        Numbers, also as text, stand for themselves. Where there are none, dates stand for their
-        time in seconds. All other values have no position (NaN), and no range contains them.
+        Numbers, including numbers written as text, are their own position. In a domain without
+        numbers, the position of a date is its time in seconds. All other values have no position
+        (NaN), and no range contains them.
 
         Examples
         --------
@@ -186,10 +187,10 @@ class Domain:
         return {text: code for code, text in enumerate(self.labels)}
 
     def find(self, value: object) -> int | None:
-        """Return the code of `value`, or None when the domain does not contain it.
+        """Return the code of `value`, or None if the domain does not contain it.
 
-        A number equals a number of another type (20 and 20.0) and its usual spelling as text
-        (``"20"``), so that columns read from files fit; but a Boolean is not a number.
+        A number equals the same number of another type (20 and 20.0) and its usual spelling as text
+        (``"20"``), so that columns read from files match; a Boolean is not a number.
 
         Examples
         --------
@@ -213,7 +214,7 @@ class Domain:
         return None
 
     def index(self, value: object) -> int:
-        """Return the code of `value`; raise `DomainError` when the domain does not contain it."""
+        """Return the code of `value`; raise `DomainError` if the domain does not contain it."""
         code = self.find(value)
         if code is None:
             raise DomainError(
@@ -222,21 +223,21 @@ class Domain:
         return code
 
     def _known(self, value: object) -> str:
-        """Say what the domain holds, at the end of an error about `value`."""
+        """Sentence about what the domain holds, to end an error about `value`."""
         return nearest(value, self.labels)
 
     def encode(self, values: Iterable[object]) -> SmallCodes:
-        """Codes of many values, in the smallest integer type that holds the domain.
+        """Return the codes of many values, in the smallest integer type that holds the domain.
 
         Raises
         ------
         DomainError
-            Naming the first value (and its row) that is outside the domain.
+            Naming the first value outside the domain, and its row.
         """
         return self._encode(values, self.find)
 
     def encode_spelled(self, values: Iterable[object]) -> SmallCodes:
-        """Codes of many values, where the text of a value stands for it, as in released cells."""
+        """Return the codes of many values, matching values by their text as in released cells."""
 
         def find(value: object) -> int | None:
             code = self.find(value)
@@ -265,7 +266,7 @@ class Domain:
         return lookup[inverse]
 
     def decode(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Values of many codes: the inverse of `encode`."""
+        """Return the values of many codes: the inverse of `encode`."""
         places: npt.NDArray[Any] = np.asarray(codes if isinstance(codes, np.ndarray) else 0.0)
         if places.dtype.kind not in "iu":
             places = read_numbers("codes", codes, error=DomainError)
@@ -280,20 +281,20 @@ class Domain:
         return np.asarray(self.values) if self.is_numeric else object_array(self.values)
 
     def with_hierarchy(self, hierarchy: Hierarchy | None) -> Domain:
-        """Return the same domain with another hierarchy."""
+        """Return the same domain with another hierarchy, or with none."""
         return Domain(self.name, self.values, hierarchy)
 
     def renamed(self, name: str) -> Domain:
-        """Return the same values for an attribute of another name."""
+        """Return the same values under another attribute name."""
         return Domain(name, self.values, self.hierarchy)
 
     @classmethod
     def infer(cls, name: str, values: Iterable[object]) -> Domain:
-        """Domain of the values seen in a column: numbers ascending, texts in alphabetical order.
+        """Build a domain from the values of a column: numbers ascending, texts alphabetically.
 
-        A pandas categorical keeps its categories, unseen ones included, and their order. Text
-        that is the usual spelling of a number (``"17"``, but not ``"017"``) becomes that number
-        when all values are such.
+        The categories of a pandas categorical, unused ones included, are kept in their order. Texts
+        become numbers if all of them are numbers in their usual spelling (``"17"``, but not
+        ``"017"``).
 
         Examples
         --------
@@ -314,12 +315,12 @@ DomainsByColumn = Mapping[str, Domain | Iterable[Hashable]]
 
 
 def code_dtype(n: int) -> np.dtype[Any]:
-    """Smallest unsigned integer type with `n` different codes."""
+    """Smallest unsigned integer type for codes of `n` values."""
     return np.dtype(np.min_scalar_type(max(n - 1, 0)))
 
 
 def list_of(what: str, values: Any) -> list[Any]:
-    """Return values as a list; raise `DomainError` for anything that cannot be listed."""
+    """Return values as a list; raise `DomainError` if they are not iterable."""
     try:
         return list(values)
     except TypeError:
@@ -332,7 +333,7 @@ def object_array(items: Sequence[object]) -> npt.NDArray[np.object_]:
 
 
 def weights_by_value(weights: Mapping[Any, Any], domain: Domain, *, what: str) -> Floats:
-    """Weights in the order of a domain; omitted values have weight 1."""
+    """Return weights in the order of a domain; values without a weight have weight 1."""
     vector = np.ones(len(domain))
     for value, weight in weights.items():
         place = domain.index(value)
@@ -340,15 +341,15 @@ def weights_by_value(weights: Mapping[Any, Any], domain: Domain, *, what: str) -
             vector[place] = weight
         except (TypeError, ValueError):
             raise DomainError(
-                f"{what}: the weight of {value!r}, {weight!r}, is not a number."
+                f"{what}: the weight of {value!r} is {weight!r}, which is not a number."
             ) from None
     return vector
 
 
 def in_domain_order(labels: Iterable[object], domain: Domain, *, what: str) -> Ints:
-    """Positions that put labelled numbers into the order of a domain.
+    """Return the positions that sort labelled numbers into the order of a domain.
 
-    Default pandas labels that are not values of the domain leave the order unchanged.
+    The default labels of pandas (0, 1, ...) leave the order unchanged, unless they are values.
     """
     listed = list(labels)
     counted = [plain(label) for label in listed] == list(range(len(listed)))
@@ -363,7 +364,7 @@ def in_domain_order(labels: Iterable[object], domain: Domain, *, what: str) -> I
 
 
 def by_value(numbers: object, domain: Domain, *, what: str) -> Any:
-    """Put a mapping or a pandas Series into the order of a domain; others stay as they are."""
+    """Sort a mapping or a pandas Series into the order of a domain; return anything else as is."""
     if isinstance(numbers, Mapping):
         return np.asarray([*numbers.values()])[in_domain_order(numbers, domain, what=what)]
     if is_series(numbers):
@@ -372,14 +373,14 @@ def by_value(numbers: object, domain: Domain, *, what: str) -> Any:
 
 
 def is_series(values: object) -> TypeGuard[pd.Series]:
-    """Whether these are a pandas Series; nothing can be one before pandas is loaded."""
+    """Whether this is a pandas Series; does not import pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.Series)
 
 
 def factorize(values: object, *, where: str) -> tuple[Ints, list[Any]]:
-    """Codes and distinct values of a column, in order of appearance."""
-    import pandas as pd  # a device that reports one value needs none of it
+    """Return codes and distinct values of a column, in order of appearance."""
+    import pandas as pd  # not needed by a device that reports a single value
 
     series = values
     if not isinstance(series, pd.Series):
@@ -397,7 +398,7 @@ def factorize(values: object, *, where: str) -> tuple[Ints, list[Any]]:
 
 
 def gaps(series: pd.Series, *, where: str) -> Mask:
-    """Mark the cells that pandas treats as missing."""
+    """Mark the cells that pandas considers missing."""
     try:
         return series.isna().to_numpy(dtype=bool)
     except InvalidOperation:
@@ -409,7 +410,7 @@ def _signalling(where: str) -> DomainError:
 
 
 def refuse_mixed_truth(values: Iterable[object], *, where: str) -> None:
-    """Raise `DomainError` when Booleans are mixed with numbers: as codes they would be equal."""
+    """Raise `DomainError` if Booleans are mixed with numbers, because True equals 1."""
     kinds = {isinstance(v, bool | np.bool_) for v in values if isinstance(v, _NUMBERS)}
     if len(kinds) > 1:
         raise DomainError(
@@ -422,7 +423,7 @@ def is_missing(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell or cell.isspace()
     if isinstance(cell, Decimal):
-        return cell.is_nan()  # pandas trips over a signalling NaN
+        return cell.is_nan()  # pandas fails on a signalling NaN
     if cell is None or isinstance(cell, int | float | tuple):
         return cell is None or cell != cell
     import pandas as pd
@@ -447,7 +448,7 @@ def sorted_values(values: Sequence[object]) -> list[Any]:
 
 
 def numbers_of(texts: Sequence[object]) -> list[int | float] | None:
-    """Numbers that texts write, or None unless each is the usual spelling of a different one."""
+    """Return the numbers that texts spell, or None unless all are usual spellings and distinct."""
     numbers: list[int | float] = []
     for text in texts:
         number = number_of(text)
@@ -460,7 +461,8 @@ def numbers_of(texts: Sequence[object]) -> list[int | float] | None:
 def number_of(text: object) -> int | float | None:
     """Return the number whose usual spelling is `text`, or None.
 
-    Codes such as ``"007"``, ``"1e3"``, ``"nan"`` or digits too many for a float stay texts.
+    Texts such as ``"007"``, ``"1e3"`` or ``"nan"``, or with too many digits for a float, are not
+    numbers.
     """
     if not isinstance(text, str) or text == "-0":
         return None
@@ -471,7 +473,7 @@ def number_of(text: object) -> int | float | None:
 
 
 def number_place(value: object) -> float | None:
-    """Return the number that a value is, or that its text writes."""
+    """Return a value as a float if it is a number or spells one, else None."""
     if is_number(value):
         return float(value)
     number = number_of(value)
@@ -479,7 +481,7 @@ def number_place(value: object) -> float | None:
 
 
 def date_place(value: object) -> float | None:
-    """Return the time of a date in seconds, or None; texts are ISO dates or ``31.12.2024``."""
+    """Return the time of a date in seconds, or None. Texts: ISO dates or ``31.12.2024``."""
     if isinstance(value, str):
         day = _GERMAN_DATE.fullmatch(value)
         text = f"{day[3]}-{day[2]}-{day[1]}" if day else value
@@ -498,7 +500,7 @@ def date_place(value: object) -> float | None:
 
 
 def plain(value: object) -> Any:
-    """Convert NumPy scalars, so that values compare, print and serialise like Python's."""
+    """Convert NumPy scalars to Python's, which compare, print and serialise as expected."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         import pandas as pd
 
@@ -531,11 +533,11 @@ def _check_value(name: str, value: object) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# The domain ``0, 1, ..., size - 1``, which is never written down.
+# The domain ``0, 1, ..., size - 1``, which is never stored.
 
 
 class IntegerDomain(Domain):
-    """Domain of the integers below `size`, each its own code; needs no memory.
+    """Domain of the integers 0 to ``size - 1``, each its own code; needs no memory.
 
     Parameters
     ----------
@@ -555,9 +557,9 @@ class IntegerDomain(Domain):
         number = plain(size)
         if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**62:
             raise DomainError(
-                f"size={size!r} is not a number of values; give an integer of at least 1."
+                f"size={size!r} must be the number of values, an integer of at least 1."
             )
-        # A range stands for the tuple of values: it is indexed, compared and hashed like one.
+        # A range stands in for the tuple of values: it is indexed, compared and hashed alike.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "values", range(number))
         object.__setattr__(self, "hierarchy", None)
@@ -573,7 +575,7 @@ class IntegerDomain(Domain):
         return np.arange(len(self), dtype=float)
 
     def find(self, value: object) -> int | None:
-        """Return the code of `value`, or None when it is not an integer of the domain."""
+        """Return the code of `value`, or None if it is not an integer of the domain."""
         item = plain(value)
         if isinstance(item, str) and item.isascii() and item.isdigit() and str(int(item)) == item:
             item = int(item)
@@ -581,10 +583,10 @@ class IntegerDomain(Domain):
         return item if known else None
 
     def _known(self, value: object) -> str:
-        return f"Known: the integers from 0 to {len(self) - 1}."
+        return f"It holds the integers from 0 to {len(self) - 1}."
 
     def encode(self, values: Iterable[object]) -> SmallCodes:
-        """Codes of many values; arrays of integers are checked and passed through."""
+        """Return the codes of many values; arrays of integers are only checked."""
         items = values if hasattr(values, "__array__") else list(values)
         array = np.asarray(items)
         if array.dtype.kind not in "iu":
@@ -598,5 +600,5 @@ class IntegerDomain(Domain):
         return array
 
     def decode(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Values of many codes: the codes."""
+        """Return the values of many codes, which are the codes themselves."""
         return np.asarray(codes)

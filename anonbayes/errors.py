@@ -1,4 +1,4 @@
-"""Errors that a person can act on: they name the column, the row, the value, and what to do."""
+"""Exceptions and warnings. Messages name the column, row and value, and say what to do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_PROBLEMS = 10
 
 
 class AnonbayesError(ValueError):
-    """Base class of every error the package raises on purpose.
+    """Base class of all errors that the package raises on purpose.
 
-    It derives from `ValueError`, so code that already guards against bad values keeps working.
+    It derives from `ValueError`, so code that catches bad values keeps working.
     """
 
 
@@ -31,11 +31,11 @@ class TableError(AnonbayesError):
 
 
 class AnonymizationError(AnonbayesError):
-    """A release with the requested properties does not exist or was not found."""
+    """A release with the requested properties does not exist, or none was found."""
 
 
 class ChannelError(AnonbayesError):
-    """A channel's parameters or its reports are impossible."""
+    """A channel's parameters or its reports are invalid."""
 
 
 class ModelError(AnonbayesError):
@@ -45,42 +45,43 @@ class ModelError(AnonbayesError):
 class FileError(AnonbayesError, OSError):
     """A file is damaged, in use by another run, or cannot be written.
 
-    It derives from `OSError` as well, so code that guards against failing disks keeps working.
+    It also derives from `OSError`, so code that handles failing disks keeps working.
     """
 
 
 class ClusterError(AnonbayesError):
-    """Work on a Dask cluster failed for a reason that lies with the cluster, not with the data."""
+    """Work on a Dask cluster failed because of the cluster, not because of the data."""
 
 
 class ConvergenceWarning(UserWarning):
-    """Chains disagree: the answer depends on where they started."""
+    """The chains disagree, so the results depend on where they started."""
 
 
 class MisfitWarning(UserWarning):
-    """Reports that the channel, as it was described, can hardly have produced."""
+    """The reports are very unlikely under the channel as it was described."""
 
 
 class PopulationWarning(UserWarning):
-    """A register whose people are not distributed like those of the release."""
+    """The people in a register are not distributed like those in the release."""
 
 
 def nearest(text: object, known: Iterable[object], n: int = 3) -> str:
-    """Return a sentence naming the known labels closest to `text`, for the end of an error."""
+    """Return a sentence that suggests valid names, to end an error about `text`."""
     names = [str(k) for k in known]
     folded = {name.casefold(): name for name in reversed(names[:50_000])}
     close = difflib.get_close_matches(str(text)[:60].casefold(), folded, n=n, cutoff=0.5)
     if close:
-        return "Nearest known: " + ", ".join(repr(folded[c]) for c in close) + "."
+        quoted = [repr(folded[c]) for c in close]
+        return f"Did you mean {' or '.join(filter(None, (', '.join(quoted[:-1]), quoted[-1])))}?"
     shown = ", ".join(repr(k) for k in names[:6])
-    return f"Known: {shown}{', ...' if len(names) > 6 else ''}."
+    return f"Choose from {shown}{', ...' if len(names) > 6 else ''}."
 
 
 def at_once(names: Iterable[Name], make: Callable[[Name], Made]) -> dict[Name, Made]:
-    """Make something of every name; what is wrong with any of them is said at once.
+    """Call `make` for every name, and report everything that is wrong in a single error.
 
-    The error has the type of the first, a line for each of the first `MOST_PROBLEMS`, and a number
-    for the others.
+    The error has the type of the first problem, a line for each of the first `MOST_PROBLEMS`, and
+    the number of the others.
     """
     made: dict[Name, Made] = {}
     problems: list[AnonbayesError] = []
@@ -94,7 +95,7 @@ def at_once(names: Iterable[Name], make: Callable[[Name], Made]) -> dict[Name, M
     if problems:
         lines = [str(problem) for problem in problems[:MOST_PROBLEMS]]
         more = len(problems) - len(lines)
-        lines += [f"The same or other problems in {more} more."] if more else []
+        lines += [f"... and similar problems in {more} more."] if more else []
         raise type(problems[0])("\n".join(lines))
     return made
 
@@ -104,4 +105,4 @@ def one_of(argument: str, value: object, allowed: Iterable[str]) -> None:
     options = list(allowed)
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(a) for a in options)
-        raise AnonbayesError(f"{argument}={value!r} is not known; choose one of {listed}.")
+        raise AnonbayesError(f"{argument}={value!r} is not valid; choose one of {listed}.")

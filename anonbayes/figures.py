@@ -1,4 +1,4 @@
-"""Where pictures are drawn (pyplot's axes for people, others for files), and how they look."""
+"""Where figures are drawn (in pyplot or apart from it), and how they look."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anonbayes.arrays import Floats
 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-"""Colours of Okabe and Ito, which stay apart for colour-blind readers."""
+"""Colours of Okabe and Ito, which colour-blind readers can tell apart."""
 COLOURS = {"less": SERIES[0], "more": SERIES[1], "ideal": SERIES[2], "other": "#7F7F7F"}
 """Learner above attacker; attacker above learner; ideal; anything else."""
 
@@ -27,7 +27,7 @@ _APART: ContextVar[bool] = ContextVar("figures apart from pyplot", default=False
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Draw into figures that pyplot does not know: nothing to close, nothing shown by surprise."""
+    """Draw into figures outside pyplot: nothing to close, and nothing pops up."""
     token = _APART.set(True)
     try:
         yield
@@ -36,7 +36,7 @@ def apart() -> Iterator[None]:
 
 
 def make_figure(width: float, height: float) -> Figure:
-    """Return a new figure, which is pyplot's current one unless drawing is `apart`."""
+    """Return a new figure, which becomes pyplot's current one unless drawing is `apart`."""
     if _APART.get():
         from matplotlib.figure import Figure
 
@@ -47,9 +47,9 @@ def make_figure(width: float, height: float) -> Figure:
 
 
 def make_axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
-    """Return `ax`; or pyplot's current axes while they are empty; or axes of a new figure.
+    """Return `ax`, or pyplot's current axes if they are empty, or the axes of a new figure.
 
-    So a picture goes where ``plt.figure()`` or ``plt.subplot()`` made room for it.
+    So a plot goes where ``plt.figure()`` or ``plt.subplot()`` made room for it.
     """
     if ax is not None:
         return ax
@@ -68,30 +68,30 @@ def _is_empty(ax: Axes) -> bool:
 
 
 def can_show_bars() -> bool:
-    """Whether progress can be shown here: Jupyter needs ipywidgets for it, and warns without."""
+    """Whether progress bars can be shown; in Jupyter they need ipywidgets."""
     from rich.console import Console
 
     return not Console().is_jupyter or find_spec("ipywidgets") is not None
 
 
 # -------------------------------------------------------------------------------------------------
-# How they look.
+# How figures look.
 
 
 def tidy(ax: Axes) -> Axes:
-    """Take away the frame's upper and right line, and take colours from `SERIES`."""
+    """Hide the top and right edges of the frame, and cycle through the colours of `SERIES`."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_prop_cycle(color=SERIES)
     return ax
 
 
 def next_colour(ax: Axes) -> str:
-    """Return the colour of what is drawn next into axes that several results may share."""
+    """Return the next colour for axes that several results may share."""
     return SERIES[len(ax.get_legend_handles_labels()[0]) % len(SERIES)]
 
 
 def legend_below(ax: Axes, columns: int = 2) -> None:
-    """Put the legend under the axes, since data may lie anywhere inside."""
+    """Put the legend below the axes, where it cannot cover any data."""
     from matplotlib.transforms import ScaledTranslation
 
     down = ScaledTranslation(0, -0.52 if ax.get_xlabel() else -0.3, ax.figure.dpi_scale_trans)
@@ -114,7 +114,7 @@ def percent_axis(*axes: Axis) -> None:
 
 
 def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
-    """Show factors as doublings, ×1, ×2, ×4; `logs` where the data are logarithms to base 2."""
+    """Label factors as ×1, ×2, ×4; with `logs`, the data are logarithms to base 2."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axis: Axis = getattr(ax, f"{which}axis")
@@ -130,7 +130,7 @@ def times_axis(ax: Axes, which: str = "x", *, logs: bool = False) -> None:
 
 
 def plain_log_axis(ax: Axes, which: str = "x") -> None:
-    """Make x, y or both ("xy") logarithmic, with numbers as people write them, none overprinted."""
+    """Make x, y or both ("xy") logarithmic, with plainly written, non-overlapping tick labels."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for name in which:
@@ -143,7 +143,7 @@ def plain_log_axis(ax: Axes, which: str = "x") -> None:
 
 
 def _power(value: float) -> str:
-    """Number in full where it is short, else as a power of ten."""
+    """Write a number in full if it is short, else as a power of ten."""
     if value <= 0 or 1e-3 <= value < 1e6:
         return f"{value:,.6g}"
     power = math.floor(math.log10(value) + 1e-9)
@@ -153,7 +153,7 @@ def _power(value: float) -> str:
 
 
 def name_points(ax: Axes, x: Floats, y: Floats, names: Sequence[str]) -> None:
-    """Write names beside points, each where it hides no other name and no point."""
+    """Write names beside points, placed so that they cover neither each other nor a point."""
     import numpy as np
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them, tables of such texts, and values as JSON takes them."""
+"""Numbers as text for people, tables of such texts, and values for JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LEFT = ' style="text-align:left"'
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, ready to be shown, with a caption for readers who meet it out of context.
+    """Table of formatted cells, with a caption that explains it out of context.
 
-    Columns in `text`, and the first, are aligned like text; the others hold numbers.
+    The first column and those in `text` are aligned like text; the others hold numbers.
     """
 
     head: Sequence[str]
@@ -35,7 +35,7 @@ class Table:
         return column == 0 or column in self.text
 
     def to_html(self) -> str:
-        """The table as a notebook shows it; a row of one cell is a heading."""
+        """Return the table as HTML for a notebook; a row of a single cell is a heading."""
 
         def line(cells: Sequence[str], tag: str) -> str:
             sides = ["left" if self.is_text(i) else "right" for i in range(len(cells))]
@@ -55,7 +55,7 @@ class Table:
 
 
 def share(value: float) -> str:
-    """Share as a percentage; what would be rounded to 0 or 100 although it is not says so."""
+    """Percentage; a share that would be rounded to 0 or 100 is written as a bound instead."""
     if math.isnan(value):
         return NOTHING
     if 0 < value < 0.0005:
@@ -66,7 +66,7 @@ def share(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """Factor, to three digits."""
+    """Factor, to three significant digits."""
     return NOTHING if math.isnan(value) else f"× {number(value)}"
 
 
@@ -76,7 +76,7 @@ def times(value: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Any other number, to three digits (or so many), whole numbers in full."""
+    """Number to three (or `digits`) significant digits; whole numbers in full."""
     if math.isnan(value):
         return NOTHING
     if math.isinf(value):
@@ -91,7 +91,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float, noun: str = "", plural: str | None = None) -> str:
-    """Whole number with its noun."""
+    """Whole number, followed by its noun if there is one."""
     if math.isnan(value):
         return NOTHING
     whole = round(value)
@@ -101,7 +101,7 @@ def count(value: float, noun: str = "", plural: str | None = None) -> str:
 
 
 def standard_error(value: float, *, of_share: bool = False) -> str:
-    """Standard error; zero means that nothing was simulated."""
+    """Standard error as text; zero is "exact", because then nothing was simulated."""
     if math.isnan(value):
         return "not known"
     if value == 0:
@@ -110,7 +110,7 @@ def standard_error(value: float, *, of_share: bool = False) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """Value and standard error with as many decimals as show two digits of the error."""
+    """Value and standard error, with decimals for two significant digits of the error."""
     if not 0 < error < math.inf:
         return f"{number(value)} ± {number(error, 2)}"
     decimals = max(0, 1 - math.floor(math.log10(error)))
@@ -118,7 +118,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def plain(value: object) -> Json:
-    """Return a value that JSON knows: neither NaN nor infinity nor NumPy's numbers."""
+    """Convert to a value that JSON has: no NaN, no infinity, no NumPy scalars."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -131,12 +131,12 @@ def plain(value: object) -> Json:
 
 
 def records(frame: pd.DataFrame) -> list[Json]:
-    """Return the lines of a frame, its index included, for JSON."""
+    """Return the rows of a frame, with its index, as JSON objects."""
     return [plain(line) for line in frame.reset_index().to_dict("records")]
 
 
 VAGUE = 0.25
-"""Error of a weight, half of what its prior leaves open, from which on it is not known."""
+"""A weight counts as unknown if its standard error exceeds this, half the prior's."""
 FRACTIONS = (
     (0.06, "next to nothing of"),
     (0.13, "about a tenth of"),
@@ -153,10 +153,10 @@ FRACTIONS = (
 
 
 def weight_in_words(weight: float, error: float, telling: bool) -> str:
-    """Say what a weight means."""
+    """Describe what an evidence weight says about its attribute."""
     if not telling:
-        return "tells nothing: its cells do not differ between the secrets"
+        return "tells nothing: its cells are distributed alike for all sensitive values"
     if error > VAGUE:
-        return "tells too little here for its weight to be known"
+        return "says too little in this table for its weight to be estimated"
     part = next(text for limit, text in FRACTIONS if weight < limit)
-    return f"tells {part} what it seems to tell alone"
+    return f"tells {part} what it seems to tell on its own"

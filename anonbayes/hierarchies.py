@@ -23,23 +23,24 @@ ROOT = "*"
 
 
 class Hierarchy:
-    """Tree of cells over the leaves of a domain, given level by level.
+    """Tree of generalizations of the values of a domain, given level by level.
 
-    Level 0 holds the leaves, the last level the root. Build one with a ``from_...`` constructor.
+    Level 0 holds the values themselves (the leaves), the last level only the root. Build one with
+    `from_csv`, `from_levels`, `from_prefix` or `from_intervals`.
 
     Parameters
     ----------
     leaves : sequence of hashable
-        The raw values.
+        The values, most specific first level of the tree.
     levels : sequence of sequence of str
-        ``levels[h][i]`` is the label of leaf ``i`` at level ``h + 1``. A root is added when the
+        ``levels[h][i]`` is the label of leaf ``i`` at level ``h + 1``. A root ``*`` is added if the
         last level has more than one label.
 
     Raises
     ------
     DomainError
-        If two leaves share a label at one level but not at a higher one (so there is no tree), or
-        if one label stands for different sets of leaves.
+        If two leaves share a label at one level but not at the next (so there is no tree), or if
+        one label stands for different sets of leaves.
 
     Examples
     --------
@@ -117,15 +118,15 @@ class Hierarchy:
 
     @property
     def depth(self) -> int:
-        """Number of levels, leaves and root included."""
+        """Number of levels, including leaves and root."""
         return len(self.levels) + 1
 
     def label(self, leaf: int, level: int) -> str:
-        """Label at a level of the leaf with that position (level 0 is the leaf itself)."""
+        """Return the label, at a level, of the leaf at a position (level 0 is the leaf itself)."""
         return str(self.leaves[leaf]) if level == 0 else self.levels[level - 1][leaf]
 
     def members(self, label: str) -> tuple[Any, ...]:
-        """Leaves below a label.
+        """Return the leaves below a label.
 
         Examples
         --------
@@ -135,7 +136,7 @@ class Hierarchy:
         return tuple(self.leaves[i] for i in self.positions(label))
 
     def positions(self, label: str) -> Ints:
-        """Positions in `leaves` of the leaves below a label."""
+        """Return the positions in `leaves` of the leaves below a label."""
         if label not in self._cells:
             raise DomainError(f"{label!r} is not a label of the hierarchy. {nearest(label, self)}")
         return self._cells[label]
@@ -170,7 +171,7 @@ class Hierarchy:
             )
 
     def with_leaf(self, leaf: Hashable) -> Hierarchy:
-        """Return the hierarchy with one more leaf, directly below ``*``.
+        """Return the hierarchy with one more leaf directly below the root ``*``.
 
         Examples
         --------
@@ -186,9 +187,9 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, path: str | Path, sep: str = ";", *, encoding: str = "utf-8") -> Hierarchy:
-        """Read a hierarchy file in ARX's format: no header, one line per leaf, root last.
+        """Read a hierarchy in ARX's file format: no header, one line per leaf, root last.
 
-        Leaves that are all numbers become numbers.
+        If all leaves are numbers, they are read as numbers.
         """
         frame = read_csv_text(path, sep=sep, header=False, encoding=encoding)
         empty = (frame == "").to_numpy()
@@ -209,9 +210,10 @@ class Hierarchy:
 
     @classmethod
     def from_levels(cls, levels: Mapping[Any, Sequence[str]]) -> Hierarchy:
-        """Hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
+        """Build a hierarchy from ``{leaf: [parent, grandparent, ..., root]}``.
 
-        All lines end at the top level; a shorter one repeats its leaf on the lower levels.
+        All lists end at the top level. A list shorter than the longest one repeats its leaf on the
+        lower levels.
 
         Examples
         --------
@@ -242,14 +244,14 @@ class Hierarchy:
 
     @classmethod
     def from_prefix(cls, codes: Iterable[str], width: int | Sequence[int] = 1) -> Hierarchy:
-        """Mask codes from the right: ``45501``, ``4550*``, ``455**``, ...
+        """Build a hierarchy that masks codes from the right: ``45501``, ``4550*``, ``455**``, ...
 
         Parameters
         ----------
         codes : iterable of str
             Distinct codes of equal length.
         width : int or sequence of int
-            How many more characters each level masks; a single number is repeated up to the top.
+            How many more characters each level masks; a single number applies to every level.
 
         Examples
         --------
@@ -285,16 +287,16 @@ class Hierarchy:
     def from_intervals(
         cls, values: Iterable[int | float], width: float, *wider: float, origin: float = 0.0
     ) -> Hierarchy:
-        """Bands ``[lower, upper)`` of growing width over numbers.
+        """Build bands ``[lower, upper)`` of growing width over numbers.
 
         Parameters
         ----------
         values : iterable of number
-            The leaves.
+            The numbers to generalize, which are the leaves.
         width, *wider : float
             Band width of each level; each must be a multiple of the one before.
         origin : float
-            A band edge.
+            A number at which bands of every level begin.
 
         Examples
         --------
@@ -315,7 +317,7 @@ class Hierarchy:
             raise DomainError(f"Values of intervals must be finite numbers, got {odd!r}.")
         levels = []
         for w in steps.tolist():
-            # Division rounds: 0.3 / 0.1 lies just below 3, yet 0.3 opens the band [0.3, 0.4).
+            # Division rounds: 0.3 / 0.1 is just below 3, but 0.3 lies in the band [0.3, 0.4).
             band = np.floor((numbers - start) / w + 1e-9)
             levels.append(
                 [f"[{_edge(start + b * w)}, {_edge(start + (b + 1) * w)})" for b in band.tolist()]
@@ -324,5 +326,5 @@ class Hierarchy:
 
 
 def _edge(number: float) -> str:
-    """Shortest spelling of a band edge, without the noise of the last digits."""
+    """Shortest spelling of a band edge, without rounding noise."""
     return str(plain(float(f"{number:.12g}")))

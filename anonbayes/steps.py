@@ -1,8 +1,8 @@
-"""PyMC step methods for released tables: use them in ``pm.sample(step=[...])``.
+"""PyMC step methods for released tables, to be used in ``pm.sample(step=[...])``.
 
-Horizontal tables need `HorizontalStep` only. For vertical tables `vertical_steps` puts the steps of
-a table's model together; the single steps are here for models of one's own. They take the table as
-a plain layout, ``layout_of(table)``.
+Horizontal tables only need `HorizontalStep`. For a vertical table, `vertical_steps` returns all
+steps of its model; use the single steps in models of your own. They take the table in the compact
+form that ``layout_of(table)`` returns.
 """
 
 from anonbayes.inference.dirichlet_step import DirichletStep, HorizontalStep

@@ -57,7 +57,7 @@ def failing(monkeypatch, capsys, *arguments):
     ("arguments", "part"),
     [
         (["describe", "absent.csv", "--sensitive", "x"], "There is no file 'absent.csv'"),
-        (["describe", str(WARDS), "--sensitive", "diag"], "Nearest known: 'diagnosis'"),
+        (["describe", str(WARDS), "--sensitive", "diag"], "Did you mean 'diagnosis'"),
         (["describe", str(WARDS), "--sensitive", "diagnosis"], "stands for several values"),
         (
             ["describe", str(WARDS), "--sensitive", "x", "--group", "g"],

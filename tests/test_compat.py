@@ -96,8 +96,8 @@ def test_statistics_are_those_of_arviz(idata):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"group": "posteror"}, "Nearest known: 'posterior'"),
-        ({"var_names": "pi_sex"}, "Nearest known: 'pi_Sex'"),
+        ({"group": "posteror"}, "Did you mean 'posterior'"),
+        ({"var_names": "pi_sex"}, "Did you mean 'pi_Sex'"),
         ({"coords": {"sex": "F"}}, "'sex' is not a dimension"),
         ({"coords": {"Sex": "X"}}, "'X' is not on the dimension 'Sex'"),
     ],

@@ -142,7 +142,7 @@ def test_another_leaf_below_the_root_only():
 
 def test_unknown_label_and_reprs():
     tree = Hierarchy.from_prefix(["11", "12"])
-    with pytest.raises(DomainError, match=r"'1\*\*'.*Nearest known: '1\*'"):
+    with pytest.raises(DomainError, match=r"'1\*\*'.*Did you mean '1\*'"):
         tree.members("1**")
     assert repr(tree) == "Hierarchy(2 leaves, labels per level: 2, 1, 1)"
     assert "1*" in tree and "2*" not in tree

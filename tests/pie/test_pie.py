@@ -271,13 +271,13 @@ def test_bad_input_is_named():
             ab.pie.bound(response(2, 1.0), users)
     for call, words in (
         (lambda: ab.pie.information([["a", "b"]], response(2, 1.0)), "p_ux must be numbers"),
-        (lambda: ab.pie.information([[0.5], [0.2, 0.3]], response(2, 1.0)), "rows of one length"),
+        (lambda: ab.pie.information([[0.5], [0.2, 0.3]], response(2, 1.0)), "rows of equal length"),
         (lambda: ab.pie.information([], response(2, 1.0)), "must be a matrix"),
         (lambda: ab.pie.information([0.5, 0.5], response(2, 1.0)), "must be a matrix"),
         (lambda: ab.pie.information(JOINT, [[0.5, 0.5], [1, 0], [2, -1]]), "Row 2 of the channel"),
         (lambda: ab.pie.capacity([]), "one row per value"),
         (lambda: ab.pie.capacity([["x"]]), "must be numbers"),
-        (lambda: ab.pie.capacity([[0.5, 0.5], [1.0]]), "rows of one length"),
+        (lambda: ab.pie.capacity([[0.5, 0.5], [1.0]]), "rows of equal length"),
         (lambda: ab.pie.capacity([[np.nan, 1.0]]), "Row 0"),
         (lambda: ab.pie.capacity([0.5, 0.5]), "one row per value"),
         (lambda: ab.pie.bayes_error("1", 10), "alpha_bits='1' must be"),

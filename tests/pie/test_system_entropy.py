@@ -166,7 +166,7 @@ def test_bad_scores_are_named():
     for call, words in (
         (lambda: ab.pie.det_curve([1.0], []), "no impostor scores"),
         (lambda: ab.pie.det_curve(["a"], [1.0]), "genuine scores must be numbers"),
-        (lambda: ab.pie.det_curve([[1.0], [1.0, 2.0]], [1.0]), "rows of one length"),
+        (lambda: ab.pie.det_curve([[1.0], [1.0, 2.0]], [1.0]), "rows of equal length"),
         (lambda: ab.pie.system_entropy(three, three, k=3), "k=3"),
         (lambda: ab.pie.system_entropy(three, three, k="1"), "k='1'"),
         (lambda: ab.pie.system_entropy(three, None), "impostor scores? "),

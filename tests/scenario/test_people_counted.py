@@ -162,7 +162,7 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
     )
     raises(
         people.rename(columns={"sex": "sexes"}),
-        "The cleartext table has no column 'sex', which the released table has. Nearest known: "
+        "The cleartext table has no column 'sex', which the released table has. Did you mean "
         "'sexes'.",
     )
     colds = (people["ill"] == "cold").sum()

@@ -77,7 +77,7 @@ def test_bad_input_is_exit_code_2(file, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
-    assert "Nearest known: 'draws'" in capsys.readouterr().err
+    assert "Did you mean 'draws'" in capsys.readouterr().err
     assert not (file.parent / "out").exists()
 
 

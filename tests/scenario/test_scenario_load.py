@@ -51,7 +51,7 @@ def test_overrides(file):
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("release.kk=3", "unknown key 'release.kk'. Nearest known: 'k'"),
+        ("release.kk=3", "unknown key 'release.kk'. Did you mean 'k'"),
         ("release.k", "must be key=value"),
         ("a b=3", "is not a key"),
         ("release.k.x=3", "'k' is not a table"),
@@ -100,7 +100,7 @@ def test_files_that_are_no_scenarios(tmp_path):
     with pytest.raises(ScenarioError, match=r"has no kind.*assessment, survey"):
         load(bad)
     bad.write_text('kind = "surveys"')
-    with pytest.raises(ScenarioError, match="Nearest known: 'survey'"):
+    with pytest.raises(ScenarioError, match="Did you mean 'survey'"):
         load(bad)
     bad.write_bytes(b"kind = '\xff'")
     with pytest.raises(ScenarioError, match="cannot be read"):

@@ -103,8 +103,8 @@ def test_a_mixed_table_has_a_channel_per_column():
     ("text", "said"),
     [
         ('release.dataset = "table1"', "is in clear"),
-        ('release.dataset = "table1_recode"', "Nearest known: 'table1_recoded'"),
-        ('release = {scheme="mondrian", sensitive="Diss", k=2}', "Nearest known: 'Dis'"),
+        ('release.dataset = "table1_recode"', "Did you mean 'table1_recoded'"),
+        ('release = {scheme="mondrian", sensitive="Diss", k=2}', "Did you mean 'Dis'"),
         ('release = {scheme="recode", sensitive="Dis", k=2}', "needs release.hierarchies"),
         ('release.dataset = "table1_recoded"\nthreats.harm = ["Fluu"]', "'Flu'"),
         ('release.dataset = "table1_recoded"\nmodel.beta = {Nut = 2}', "'Nat'"),

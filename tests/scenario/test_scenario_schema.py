@@ -39,9 +39,9 @@ def test_defaults_and_types():
 
 
 def test_unknown_keys_name_the_nearest():
-    assert "unknown key 'model.chain'. Nearest known: 'chains'" in problems(model={"chain": 2})
-    assert "Nearest known: 'release'" in problems(releases={})
-    assert "Nearest known: 'name'" in problems(victims=[{"nam": "x"}])
+    assert "unknown key 'model.chain'. Did you mean 'chains'" in problems(model={"chain": 2})
+    assert "Did you mean 'release'" in problems(releases={})
+    assert "Did you mean 'name'" in problems(victims=[{"nam": "x"}])
 
 
 def test_every_problem_is_listed_at_once():
@@ -56,7 +56,7 @@ def test_every_problem_is_listed_at_once():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"kind": "assesment"}, "Nearest known: 'assessment'"),
+        ({"kind": "assesment"}, "Did you mean 'assessment'"),
         ({"release": {"scheme": "mondrian", "k": 2}}, "release: sensitive is missing"),
         ({"release": {"scheme": "recode", "sensitive": "Dis"}}, "scheme 'recode' needs k"),
         ({"release": {"scheme": "anatomy", "sensitive": "Dis"}}, "needs l"),

@@ -27,7 +27,7 @@ def twice(frame):
         (GOOD.set_axis(["x", 7, "s"], axis=1), {}, "7 is not text"),
         (GOOD.set_axis(["x", None, "s"], axis=1), {}, "(None|nan) is not text"),
         (GOOD.set_axis(["x", "", "s"], axis=1), {}, "column 2 has no name"),
-        (GOOD, {"sensitive": "S"}, "sensitive column 'S' is not in the table. Nearest known: 's'"),
+        (GOOD, {"sensitive": "S"}, "sensitive column 'S' is not in the table. Did you mean 's'"),
         (GOOD, {"sensitive": []}, "at least one sensitive"),
         (GOOD, {"sensitive": ["s", "s"]}, "named twice"),
         (GOOD, {"sensitive": ["s", "z"]}, "'z' is not in the table"),

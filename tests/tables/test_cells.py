@@ -183,7 +183,7 @@ def test_missing_member_and_unknown_policy():
     ("cell", "part"),
     [
         ("X", "'X' is not a value"),
-        ("Jj", "Nearest known: 'J'"),
+        ("Jj", "Did you mean 'J'"),
         ("{M, X}", "contains 'X', which is not a value"),
         ("{}", "contains no value of the domain"),
         ([], "contains no value of the domain"),
