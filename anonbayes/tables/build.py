@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 Scheme = Literal["horizontal", "vertical"]
 Missing = str | Mapping[str, str]
 JOIN = " & "
+VERTICAL = "a vertical table publishes values in clear"
 _log = logging.getLogger(__name__)
 
 
@@ -276,7 +277,7 @@ def vertical_parts(
             missing=policy,
             missing_label=missing_label,
         )
-        return _in_clear(encoded, "a vertical table publishes values in clear")
+        return encoded.in_clear(VERTICAL)
 
     columns = at_once([sensitive, *attributes], column)
     secret = columns.pop(sensitive)
@@ -313,7 +314,7 @@ def joined_column(
     parts: Sequence[Column], name: str, domain: Domain | Iterable[Hashable] | None = None
 ) -> Column:
     """One column of tuples from several; its domain are the combinations shown, or the given."""
-    clear = [_in_clear(part, "columns that are joined must show values in clear") for part in parts]
+    clear = [part.in_clear("columns that are joined must show values in clear") for part in parts]
     inverse, first, _ = distinct_rows([part.codes for part in clear])
     shown = [part.domain.decode(part.codes[first]).tolist() for part in clear]
     pairs = [tuple(plain(v) for v in pair) for pair in zip(*shown, strict=True)]
@@ -331,20 +332,6 @@ def _check_secret(secret: Column, name: str) -> None:
             f"secret is known already. If other values are possible, list them in "
             f"domains={{{name!r}: [...]}}."
         )
-
-
-def _in_clear(column: Column, reason: str) -> Column:
-    """Column whose cells are the domain values themselves, or an error naming a wider cell."""
-    evidence = column.evidence
-    wide = np.flatnonzero(evidence.sizes > 1)
-    if len(wide) or not evidence.is_hard:
-        cell = int(wide[0]) if len(wide) else 0
-        raise TableError(
-            f"Column {column.domain.name!r}: cell {evidence.labels[cell]!r} stands for "
-            f"{evidence.sizes[cell]} values, but {reason}. Use ReleasedTable.horizontal with one "
-            "sensitive column for generalized tables."
-        )
-    return Column(Evidence.exact(column.domain), evidence.matrix.indices[column.codes])
 
 
 def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: int) -> pd.DataFrame:

@@ -242,6 +242,21 @@ class Column:
         domain = Domain(self.domain.name, values)
         return Column(Evidence(domain, self.evidence.labels, self.evidence.matrix), self.codes)
 
+    def in_clear(self, reason: str) -> Column:
+        """Return the column with the domain values as cells, or an error naming a wider cell."""
+        evidence, values = self.evidence, self.evidence.matrix.indices
+        wide = np.flatnonzero(evidence.sizes > 1)
+        if len(wide) or not evidence.is_hard:
+            cell = int(wide[0]) if len(wide) else 0
+            raise TableError(
+                f"Column {self.domain.name!r}: cell {evidence.labels[cell]!r} stands for "
+                f"{evidence.sizes[cell]} values, but {reason}. Use ReleasedTable.horizontal with "
+                "one sensitive column for generalized tables."
+            )
+        if np.array_equal(values, np.arange(len(self.domain))):
+            return self
+        return Column(Evidence.exact(self.domain), values[self.codes])
+
     def take(self, rows: SmallCodes) -> Column:
         """Return the column with other rows, and the same cells."""
         return Column(self.evidence, self.codes[rows])

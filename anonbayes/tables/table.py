@@ -19,6 +19,7 @@ from anonbayes.errors import TableError, one_of
 from anonbayes.formats import count
 from anonbayes.hierarchies import Hierarchy
 from anonbayes.tables.build import (
+    VERTICAL,
     Missing,
     Parts,
     Scheme,
@@ -109,7 +110,11 @@ class ReleasedTable(Statistics):
                 f"Group codes run from {groups.min()} to {groups.max()}, but there are "
                 f"{self.n_groups} groups (-1 marks suppressed rows)."
             )
-        object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
+        columns = dict(self.columns)
+        if self.scheme == "vertical":  # samplers take codes of cells for those of values
+            columns = {name: column.in_clear(VERTICAL) for name, column in columns.items()}
+            object.__setattr__(self, "secret", self.secret.in_clear(VERTICAL))
+        object.__setattr__(self, "columns", MappingProxyType(columns))
         object.__setattr__(self, "group_codes", frozen(groups.astype(np.int32, copy=False)))
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -215,6 +215,20 @@ def test_vertical_with_multiplicities(anatomy):
     assert table.secret_counts.tolist() == anatomy.secret_counts.tolist()
 
 
+def test_cells_of_a_vertical_table_are_its_values(anatomy):
+    """However they were numbered: equal tables give samplers equal codes."""
+    name, column = next(iter(anatomy.columns.items()))
+    order = np.arange(len(column.evidence))[::-1]
+    cells = column.evidence.matrix[order]
+    turned = Evidence(column.domain, [column.evidence.labels[i] for i in order], cells)
+    other = Column(turned, np.argsort(order)[column.codes])
+    again = replace(anatomy, columns={**anatomy.columns, name: other})
+    assert again == anatomy and np.array_equal(again.columns[name].codes, column.codes)
+    wide = Evidence(column.domain, ["*"], np.ones((1, len(column.domain))))
+    with pytest.raises(TableError, match="publishes values in clear"):
+        replace(anatomy, secret=Column(wide, np.zeros(anatomy.n_lines, dtype=int)))
+
+
 def test_to_frames_is_for_vertical_tables(table):
     with pytest.raises(TableError, match="two parts"):
         table.to_frames()
