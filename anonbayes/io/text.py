@@ -228,7 +228,7 @@ def _column_text(column: pd.Series) -> pd.Series:
         days = bool((full == full.dt.normalize()).all())
         texts = full.dt.strftime("%Y-%m-%d" if days else "%Y-%m-%d %H:%M:%S")
     elif pd.api.types.is_float_dtype(full.dtype) and bool((full % 1 == 0).all()):
-        texts = full.astype("int64").astype(str)
+        texts = (full + 0.0).map("{:.0f}".format)  # no type of whole numbers holds all of them
     else:
         texts = full.map(str)
     return texts.astype(object).reindex(column.index, fill_value="")

@@ -197,6 +197,7 @@ def test_cells_of_any_type_become_the_texts_of_a_file():
     frame = pd.DataFrame(
         {
             "code": ["01067", None, "NA"],
+            "large": [1e20, -0.0, 2.0**60],
             "mixed": [7, "7a", 7.5],
             "gaps": pd.Series([20.0, None, 30.0], dtype=object),
             "day": pd.Series(
@@ -206,6 +207,7 @@ def test_cells_of_any_type_become_the_texts_of_a_file():
     )
     assert as_text(frame).to_dict("list") == {
         "code": ["01067", "", "NA"],
+        "large": ["100000000000000000000", "0", str(2**60)],
         "mixed": ["7", "7a", "7.5"],
         "gaps": ["20", "", "30"],
         "day": ["2023-05-01", "", "2023-06-02"],
