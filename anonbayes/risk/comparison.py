@@ -17,7 +17,7 @@ from anonbayes.beliefs.learner import learner_weights
 from anonbayes.errors import AnonbayesError, TableError, nearest, one_of
 from anonbayes.figures import COLOURS, legend_below, make_axes, name_points, times_axis
 from anonbayes.formats import Table, share
-from anonbayes.risk.assessment import WEIGHT, RiskAssessment
+from anonbayes.risk.assessment import RiskAssessment
 from anonbayes.risk.faithfulness import ideal_of
 from anonbayes.risk.measures import GROUPS, MEASURES
 from anonbayes.risk.people import read_truth
@@ -82,15 +82,15 @@ class Comparison:
         learned from the release, and from the cleartext), then all measures.
     standard_errors : pandas.DataFrame
         Monte-Carlo errors of the measures; of ``accuracy`` that of a sample of people.
-    right : pandas.DataFrame
-        Whether the classifier learned from each release (column) is right about each person; ties
-        count in part.
+    accuracy_noise : pandas.DataFrame
+        Standard error of the difference in ``accuracy`` between each two releases, which is taken
+        person by person.
     """
 
     assessments: Mapping[str, RiskAssessment]
     table: pd.DataFrame
     standard_errors: pd.DataFrame
-    right: pd.DataFrame
+    accuracy_noise: pd.DataFrame
 
     def noise(self, threat: str = "RGT_A") -> pd.DataFrame:
         """Standard error of the difference in threat between each two releases.
@@ -105,7 +105,7 @@ class Comparison:
         if all(values is not None for values in people):
             weight = next(iter(self.assessments.values())).people.to_numpy(float)
             stacked = np.stack([values for values in people if values is not None])
-            squares = squares + _paired_variance(stacked, weight) / weight.sum()
+            squares = squares + _squared_errors(stacked, weight)
         return pd.DataFrame(np.sqrt(squares), index=names, columns=names)
 
     def efficient(self, *, threat: str = "RGT_A", usefulness: str = "two_way_error") -> pd.Series:
@@ -142,15 +142,8 @@ class Comparison:
         apart = lost[:, None] - lost[None, :]
         least: Floats | float = CLEAR
         if usefulness == "accuracy":
-            right = self.right.to_numpy(float)
-            least = 2 * np.sqrt(_paired_variance(right.T, self._weight()) / self._weight().sum())
+            least = 2 * self.accuracy_noise.to_numpy()
         return np.sign(by) * clear, np.sign(apart) * (np.abs(apart) > least)
-
-    def _weight(self) -> Floats:
-        """Number of people that each line of `right` stands for."""
-        first = next(iter(self.assessments.values()))
-        counted = WEIGHT in first.rows and self.right.index.equals(first.rows.index)
-        return first.people.to_numpy(float) if counted else np.ones(len(self.right))
 
     def recommend(
         self,
@@ -345,8 +338,10 @@ def compare(
         } | risk.summary.to_dict()
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("release")
     noise = pd.DataFrame.from_dict(errors, orient="index").rename_axis("release")
-    people = next(iter(named.values())).rows.index if others is None else others.index
-    return Comparison(named, frame, noise, pd.DataFrame(right, index=people))
+    apart = np.sqrt(_squared_errors(np.stack([*right.values()]), weight))
+    return Comparison(
+        named, frame, noise, pd.DataFrame(apart, index=frame.index, columns=frame.index)
+    )
 
 
 def _classified(risk: RiskAssessment, others: pd.DataFrame | None) -> tuple[Floats, Floats, Floats]:
@@ -368,12 +363,12 @@ def _classified(risk: RiskAssessment, others: pd.DataFrame | None) -> tuple[Floa
     return learner, best, weight
 
 
-def _paired_variance(values: Floats, weight: Floats) -> Floats:
-    """Variance over people of the differences between each two lines of `values`."""
+def _squared_errors(values: Floats, weight: Floats) -> Floats:
+    """Squared errors of the differences between the means of each two lines over people."""
     part = weight / weight.sum()
     means, cross = values @ part, (values * part) @ values.T
     second = np.diag(cross)[:, None] + np.diag(cross)[None, :] - 2 * cross
-    return np.maximum(second - (means[:, None] - means[None, :]) ** 2, 0.0)
+    return np.maximum(second - (means[:, None] - means[None, :]) ** 2, 0.0) / weight.sum()
 
 
 def usefulness(risk: RiskAssessment) -> dict[str, float]:
