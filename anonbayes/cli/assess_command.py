@@ -51,7 +51,7 @@ from anonbayes.cli.shared import (
 )
 from anonbayes.errors import AnonbayesError
 from anonbayes.io.files import write_files, write_text
-from anonbayes.scenario.choices import ENCODINGS, SEPARATORS, STEPS, THREATS
+from anonbayes.scenario.choices import ENCODINGS, SEPARATORS, STEPS, THREATS, USEFULNESS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,6 +193,8 @@ SHOWN = {
     HARM,
     *SAMPLER,
     option("threats.measure", "--threat", values=THREATS),
+    option("threats.usefulness", values=USEFULNESS),
+    option("holdout.file", "--holdout"),
     *THREAT_LIMITS,
 )  # fmt: skip
 def compare(

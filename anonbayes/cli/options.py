@@ -34,8 +34,8 @@ PANELS = {
     "sep": FILES, "encoding": FILES, "decimal": FILES, "missing": FILES, "hierarchies": FILES,
     "scheme": SCHEME, "k": SCHEME, "l": SCHEME, "local": SCHEME, "suppression": SCHEME,
     "quasi_identifiers": SCHEME, "release": FILES, "cleartext": FILES, "others": FILES,
-    "also": FILES, "sample": FILES, "seed": MODEL, "model": MODEL, "threats": MODEL,
-    "attackers": MODEL, "limits": LIMITS, "outputs": RESULTS,
+    "holdout": FILES, "also": FILES, "sample": FILES, "seed": MODEL, "model": MODEL,
+    "threats": MODEL, "attackers": MODEL, "limits": LIMITS, "outputs": RESULTS,
 }  # fmt: skip
 """Heading of a key, by its last word or its section."""
 
@@ -310,11 +310,17 @@ def parse_number(text: str) -> float | None:
 # Options that several commands have.
 
 SPELLING = (
-    option("release.sep", also=("cleartext.sep", "others.sep"), values=choices.SEPARATORS),
     option(
-        "release.encoding", also=("cleartext.encoding", "others.encoding"), values=choices.ENCODINGS
+        "release.sep",
+        also=("cleartext.sep", "others.sep", "holdout.sep"),
+        values=choices.SEPARATORS,
     ),
-    option("release.decimal", also=("cleartext.decimal", "others.decimal")),
+    option(
+        "release.encoding",
+        also=("cleartext.encoding", "others.encoding", "holdout.encoding"),
+        values=choices.ENCODINGS,
+    ),
+    option("release.decimal", also=("cleartext.decimal", "others.decimal", "holdout.decimal")),
 )
 RELEASE = (
     option("release.sensitive", needed=True),

@@ -237,6 +237,7 @@ def comparison_report(
     chosen: Recommendation | None,
     text: str,
     threat: str,
+    usefulness: str,
     title: str,
 ) -> None:
     """Write several releases side by side as one page that loads nothing."""
@@ -252,10 +253,10 @@ def comparison_report(
             sentences=text.splitlines(),
             comparison=sections.comparison_table(compared, table, threat),
             picture=draw(
-                lambda: compared.plot(threat=threat),
+                lambda: compared.plot(threat=threat, usefulness=usefulness),
                 "Privacy against usefulness",
-                "A release further to the right keeps more of the two-way tables, one further down "
-                "threatens less. Whiskers are two standard errors of simulation.",
+                "A release further to the right is more useful, one further down threatens less. "
+                "Whiskers are two standard errors of simulation.",
             ),
         )
     )

@@ -270,7 +270,7 @@ def compare(
     assessments: Mapping[str, RiskAssessment] | Iterable[RiskAssessment],
     *,
     names: Sequence[str] | None = None,
-    others: pd.DataFrame | None = None,
+    holdout: pd.DataFrame | None = None,
 ) -> Comparison:
     """Put several releases of the same cleartext side by side (the privacy-utility plane).
 
@@ -280,7 +280,7 @@ def compare(
         Assessments, by name or in order.
     names : sequence of str, optional
         Names of the releases; by default what tells them apart: scheme, k, l.
-    others : pandas.DataFrame, optional
+    holdout : pandas.DataFrame, optional
         People of the same population who are not in the table, attributes and secrets in clear. The
         accuracy of a classifier is then measured on them; otherwise on the people of the table,
         from whom it has learned, which flatters most what learns from the cleartext.
@@ -319,7 +319,7 @@ def compare(
     lines, right, errors = {}, {}, {}
     for name, risk in named.items():
         table = risk.post.table
-        right[name], clear, weight = _classified(risk, others)
+        right[name], clear, weight = _classified(risk, holdout)
         accuracy, accuracy_clear = (
             float(np.average(x, weights=weight)) for x in (right[name], clear)
         )
@@ -344,13 +344,15 @@ def compare(
     )
 
 
-def _classified(risk: RiskAssessment, others: pd.DataFrame | None) -> tuple[Floats, Floats, Floats]:
+def _classified(
+    risk: RiskAssessment, holdout: pd.DataFrame | None
+) -> tuple[Floats, Floats, Floats]:
     """Whether learner and ideal name each person's secret right, and whom a row stands for."""
     post = risk.post
-    if others is None and risk.gain.matrix is None:
+    if holdout is None and risk.gain.matrix is None:
         learner, best = (risk.rows[f"threatened_{k}"].to_numpy(float) for k in "LI")
         return learner, best, risk.people.to_numpy(float)
-    truth = risk.truth if others is None else read_truth(post.table, others)
+    truth = risk.truth if holdout is None else read_truth(post.table, holdout)
     secret = read_gain(post.table.secret.domain)
 
     def right(weights: Floats) -> Floats:

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from anonbayes.errors import AnonbayesError, nearest
 from anonbayes.formats import count
-from anonbayes.scenario.choices import ACTORS, ENGINES, EVIDENCE, PRESETS, THREATS
+from anonbayes.scenario.choices import ACTORS, ENGINES, EVIDENCE, PRESETS, THREATS, USEFULNESS
 from anonbayes.scenario.keys import Section, Several, key, word_of
 from anonbayes.scenario.outputs import Outputs
 from anonbayes.scenario.release import Release, make_release
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Evidence: Any = word_of(EVIDENCE)
 Engine: Any = word_of(ENGINES)
 Threat: Any = word_of(THREATS)
+Usefulness: Any = word_of(USEFULNESS)
 Preset: Any = word_of(PRESETS)
 
 
@@ -74,6 +75,11 @@ class Threats(Section):
         False,
     )
     measure: Threat = key("Measure of threat by which releases are compared.", "RGT_A")
+    usefulness: Usefulness = key(
+        "Kind of usefulness against which that threat is weighed: two_way_error, margin_error, "
+        "loss or accuracy.",
+        "two_way_error",
+    )
 
 
 class Victim(Section):

@@ -22,6 +22,12 @@ ENCODINGS = _words("utf-8", "cp1252", "latin-1", "utf-16")
 ENGINES = _words("auto", "exact", "gibbs", "nuts")
 COVERAGES = _words("simultaneous", "pointwise")
 THREATS = _words("RGT_A", "max_Ti", "Ti_q99", "Ti_q95", "doubled", "GT_A", "log_loss_gain")
+USEFULNESS = _words(
+    two_way_error="what is kept of tables of each attribute by the sensitive one",
+    margin_error="what is kept of tables of single attributes",
+    loss="values that cells rule out",
+    accuracy="secrets that a classifier names right",
+)
 EVIDENCE = _words(
     auto="whichever predicts held-out rows better",
     independent="each column in full",

@@ -81,6 +81,11 @@ class Assessment(AnyScenario):
     others: PeopleInClear | None = key(
         "Register of other people in clear, which the attacker holds.", None
     )
+    holdout: PeopleInClear | None = key(
+        "People of the same population who are not in the table, in clear with their secrets: "
+        "where releases are compared, classifiers are tested on them.",
+        None,
+    )
     population: AssessedPopulation = key("The population.", AssessedPopulation)
     model: Model = key("Prior and sampler.", Model)
     threats: Threats = key("What counts as a threat.", Threats)
@@ -137,6 +142,8 @@ class Assessment(AnyScenario):
         """Read everything and find what is wrong with it before anything expensive runs."""
         if variants:
             return prepare_sweep(self, variants)
+        if self.holdout is not None:
+            raise AnonbayesError("[holdout] has a meaning in a sweep only.")
         people = _rows(self, [self])
         made = _made(self, people)
         if people is None and self.cleartext is not None:
@@ -469,6 +476,7 @@ class AssessmentSweep:
     settings: Assessment
     members: Mapping[str, PreparedAssessment]
     impossible: Mapping[str, str]
+    holdout: pd.DataFrame | None = None
     client: Any = None
     begin: Callable[[str], object] | None = None
     """Called with the name of each release before it is assessed, instead of its own bar."""
@@ -478,13 +486,16 @@ class AssessmentSweep:
         from anonbayes.risk.comparison import compare
 
         risks, passed = self._assess()
-        compared = compare(risks)
+        compared = compare(risks, holdout=self.holdout)
         limits = self.settings.limits
         limited = bool(limits.threats or limits.preset) or limits.needs_convergence
         table = self._side_by_side(compared, passed)
-        threat = self.settings.threats.measure
+        by = {
+            "threat": self.settings.threats.measure,
+            "usefulness": self.settings.threats.usefulness,
+        }
         among = table.index[table["acceptable"]] if limited else None
-        chosen = compared.recommend(threat=threat, among=among, limited=limited)
+        chosen = compared.recommend(**by, among=among, limited=limited)
         best = None if chosen is None else chosen.best
         measures = {
             "releases": float(len(table)),
@@ -504,7 +515,7 @@ class AssessmentSweep:
                 "standard_errors": plain(compared.standard_errors.to_dict("index")),
             },
             answer=compared,
-            plots={"tradeoff": lambda: compared.plot(threat=threat)},
+            plots={"tradeoff": lambda: compared.plot(**by)},
             files=self._report(compared, table, chosen, text),
         )
 
@@ -518,7 +529,8 @@ class AssessmentSweep:
         return {
             "report.html": lambda path: comparison_report(
                 compared, path, table=table, chosen=chosen, text=text,
-                threat=self.settings.threats.measure, title=self.settings.question,
+                threat=self.settings.threats.measure,
+                usefulness=self.settings.threats.usefulness, title=self.settings.question,
             )
         }  # fmt: skip
 
@@ -531,13 +543,13 @@ class AssessmentSweep:
     def _side_by_side(self, compared: Comparison, passed: Mapping[str, bool]) -> pd.DataFrame:
         import pandas as pd
 
-        limits = self.settings.limits
+        limits, threats = self.settings.limits, self.settings.threats
         kept = {
             name: not any(limit.exceeded for limit in all_limits(limits, risk))
             for name, risk in compared.assessments.items()
         }
         table = compared.table.assign(
-            efficient=compared.efficient(threat=self.settings.threats.measure),
+            efficient=compared.efficient(threat=threats.measure, usefulness=threats.usefulness),
             converged=pd.Series(passed),
             acceptable=pd.Series(kept),
         )
@@ -586,6 +598,7 @@ class AssessmentSweep:
             measure = MEASURES[self.settings.threats.measure]
             line: dict[Hashable, Any] = table.to_dict("index")[chosen.best]
             error = compared.standard_errors[measure.name].to_dict()[chosen.best]
+            unseen = "" if self.holdout is None else " of people who are not in the table"
             why = (
                 "the most useful of those that keep all limits"
                 if chosen.limited
@@ -596,8 +609,8 @@ class AssessmentSweep:
                 f"{measure.show(line[measure.name])} ({measure.show_error(error)}); "
                 f"two-way tables are off by {share(line['two_way_error'])}, margins by "
                 f"{share(line['margin_error'])}; a classifier learned from it is right for "
-                f"{share(line['accuracy'])} (from the cleartext {share(line['accuracy_clear'])}); "
-                f"loss {number(line['loss'])}."
+                f"{share(line['accuracy'])}{unseen} (from the cleartext "
+                f"{share(line['accuracy_clear'])}); loss {number(line['loss'])}."
             )
         least = table.sort_values(self.settings.threats.measure, kind="stable").index[0]
         named = str(least) if chosen is None else chosen.best
@@ -642,7 +655,26 @@ def prepare_sweep(settings: Assessment, variants: Mapping[str, Assessment]) -> A
     for name, one in made.items():
         with _naming(name):
             members[name] = _checked(variants[name], one, people)
-    return AssessmentSweep(settings, members, impossible)
+    holdout = _held_out(settings, {name: one.table for name, one in made.items()})
+    return AssessmentSweep(settings, members, impossible, holdout)
+
+
+def _held_out(settings: Assessment, tables: Mapping[str, ReleasedTable]) -> pd.DataFrame | None:
+    """Read people who are not in the table, and find what does not fit the releases."""
+    from anonbayes.risk.people import read_truth
+
+    if settings.holdout is None:
+        return None
+    assert settings.cleartext is not None
+    source, like = settings.holdout, settings.cleartext.missing
+    if source.missing == "as_released":
+        asked = settings.release.missing if like == "as_released" else like
+        source = source.model_copy(update={"missing": asked})
+    frame = read_people(source, tables.values()).everybody()
+    for name, table in tables.items():
+        with _naming(f"[holdout], beside {name}"):
+            read_truth(table, frame)
+    return frame
 
 
 @contextlib.contextmanager

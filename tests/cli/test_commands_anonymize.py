@@ -170,9 +170,64 @@ def test_compare_limits_decide_the_exit_code(run_json, run, released):
     assert between["best"] == min(costs, key=costs.get)
 
 
+def test_people_who_are_held_out_and_usefulness_are_those_of_python(
+    run_json, run, refused, released, people, trees, tmp_path
+):
+    """Command, scenario and function test the same classifiers on the same other people."""
+    more = people.sample(frac=0.5, random_state=2)
+    more.to_csv(tmp_path / "more.csv", sep=";", index=False)
+    asked = ["--holdout", "more.csv", "--usefulness", "accuracy"]
+    both = ["compare", "two.csv", "twelve.csv", *released]
+    found = run_json(*both, *asked)
+    risks = {}
+    for name in ("two", "twelve"):
+        table = ab.read_arx(tmp_path / f"{name}.csv", sensitive="diagnosis", hierarchies=trees)
+        post = ab.fit(table, draws=40, chains=2, seed=1, progressbar=False)
+        risks[name] = post.assess(people)
+    own = ab.compare(risks, holdout=more.reset_index(drop=True))
+    for line in found["releases"]:
+        assert line["accuracy"] == pytest.approx(own.table.loc[line["release"], "accuracy"])
+    assert (ab.compare(risks).table["accuracy"] != own.table["accuracy"]).all()
+    efficient = own.efficient(usefulness="accuracy").to_dict()
+    assert {line["release"]: line["efficient"] for line in found["releases"]} == efficient
+    assert found["best"] == own.recommend(usefulness="accuracy").best
+    assert "of people who are not in the table" in run(*both, *asked)
+    (tmp_path / "sweep.toml").write_text(
+        f"""kind = "assessment"
+question = "Which?"
+seed = 1
+[cleartext]
+file = "people.csv"
+[holdout]
+file = "more.csv"
+[release]
+file = "two.csv"
+sensitive = "diagnosis"
+hierarchies = "{trees}"
+[model]
+draws = 40
+chains = 2
+[threats]
+usefulness = "accuracy"
+[sweep]
+"release.file" = ["two.csv", "twelve.csv"]
+""", encoding="utf-8",
+    )  # fmt: skip
+    run("run", "sweep.toml")
+    lines = pd.read_csv(tmp_path / "out" / "sweep" / "comparison.csv", sep=";")
+    want = [line["accuracy"] for line in found["releases"]]
+    assert lines["accuracy"].tolist() == pytest.approx(want)
+    alone = (tmp_path / "sweep.toml").read_text(encoding="utf-8").partition("[sweep]")[0]
+    (tmp_path / "alone.toml").write_text(alone, encoding="utf-8")
+    assert "[holdout] has a meaning in a sweep only" in refused("run", "alone.toml")
+
+
 @pytest.mark.parametrize(
     ("files", "more", "said"),
     [
+        (["two.csv"], ["--holdout", "absent.csv"], "no file 'absent.csv'"),
+        (["two.csv"], ["--holdout", "strange.csv"], "--holdout, beside two: Column 'diagnosis'"),
+        (["two.csv"], ["--usefulness", "beauty"], "--usefulness 'beauty' is not known"),
         (["two.csv", "two.csv"], [], "Two releases are called 'two'"),
         (["two.csv", "x=absent.csv"], [], "x: There is no file 'absent.csv'"),
         (["=two.csv"], [], "is not [NAME=]FILE"),
@@ -187,4 +242,5 @@ def test_compare_bad_input(refused, released, people, tmp_path, files, more, sai
     changed = people.assign(diagnosis=people["diagnosis"].iloc[::-1].to_numpy())
     changed.iloc[:9, -1] = "cancer"  # other people
     changed.to_csv(tmp_path / "others.csv", sep=";", index=False)
+    people.assign(diagnosis="unheard of").to_csv(tmp_path / "strange.csv", sep=";", index=False)
     assert said in refused("compare", *files, *released, *more)

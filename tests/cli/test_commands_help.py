@@ -118,6 +118,7 @@ def test_completed_names_are_those_of_the_package():
     assert ab.datasets.available()["kind"].to_dict() == choices.DATASETS
     assert set(release.CHANNELS) <= set(MECHANISMS)
     assert set(choices.THREATS) == set(comparison.THREATS)
+    assert set(choices.USEFULNESS) == set(comparison.KEPT)
     assert set(choices.PRESETS) == set(measures.PRESETS)
     channel = ab.RandomizedResponse(ab.Domain("x", "ab"), 1.0)
     assert set(choices.ESTIMATORS) >= set(channel.methods)

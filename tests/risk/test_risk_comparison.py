@@ -128,7 +128,7 @@ def test_accuracy_is_that_of_the_learner_on_people_of_whom_it_did_not_learn(risk
         release = ab.anonymize.mondrian(half, sensitive="diagnosis", k=k, l=2)
         post = ab.fit(release, evidence="independent", seed=1, progressbar=False, draws=20, tune=20)
         risks[f"k = {k}"] = post.assess(half)
-    found = ab.compare(risks, others=rest)
+    found = ab.compare(risks, holdout=rest)
     columns = [c for c in rest if c != "diagnosis"]
     by = {}
     for name, risk in risks.items():
