@@ -228,6 +228,7 @@ def fit(
                 resume,
                 {
                     "fingerprint": table.fingerprint,
+                    "order": _order(table),
                     "prior": prior.fingerprint,
                     "method": method,
                     "step": step,
@@ -272,6 +273,19 @@ def fit(
             "interrupted": int(interrupted),
         },
     )
+
+
+def _order(table: ReleasedTable) -> int:
+    """Digest of the order of rows and cells, by which a saved chain counts.
+
+    Equal tables may differ in it, as when one was made and the other is read from its file.
+    """
+    digest = 0
+    for column in (*table.columns.values(), table.secret):
+        matrix = column.evidence.matrix
+        for array in (column.codes, matrix.indptr, matrix.indices):
+            digest = zlib.crc32(array.astype("<i8").tobytes(), digest)
+    return digest
 
 
 def _fit_with_register(

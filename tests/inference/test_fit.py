@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.stored import redraw
 from anonbayes.inference.weights import choose_evidence
 from anonbayes.scenario.assessment_keys import population_shares
+from anonbayes.tables.evidence import Column, Evidence
 
 QUIET = {"progressbar": False, "seed": 4}
 
@@ -153,6 +155,16 @@ def test_a_run_is_not_mixed_up_with_another(tmp_path):
         ab.fit(crossing(), draws=5, tune=6, resume=tmp_path / "run", **QUIET)
     with pytest.raises(ab.AnonbayesError, match="fingerprint"):
         ab.fit(latent(), draws=5, tune=5, resume=tmp_path / "run", **QUIET)
+    table, turned = crossing(), {}
+    for name, column in table.columns.items():
+        order = np.arange(len(column.evidence))[::-1]
+        labels = [column.evidence.labels[i] for i in order]
+        cells = Evidence(column.domain, labels, column.evidence.matrix[order])
+        turned[name] = Column(cells, order[column.codes])
+    equal = replace(table, columns=turned)
+    assert equal == table  # but what is saved counts by the numbers of cells
+    with pytest.raises(ab.AnonbayesError, match="a run with order="):
+        ab.fit(equal, draws=5, tune=5, resume=tmp_path / "run", **QUIET)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("dear reader")
     with pytest.raises(ab.AnonbayesError, match="not a run of anonbayes"):
