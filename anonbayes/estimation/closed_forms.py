@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from html import escape
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -140,7 +141,7 @@ class Estimate:
 
     def _repr_html_(self) -> str:
         title = f"{self.method} estimate of {self.domain.name} from {self.n:,} reports"
-        return f"<b>{title}</b>{self.summary().to_html(max_rows=20)}"
+        return f"<b>{escape(title)}</b>{self.summary().to_html(max_rows=20)}"
 
 
 # -------------------------------------------------------------------------------------------------

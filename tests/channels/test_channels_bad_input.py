@@ -139,6 +139,9 @@ def test_estimates_show_themselves():
     assert list(estimate.to_series().index) == ["a", "b", "c"]
     assert list(estimate.summary().columns) == ["p", "lower", "upper"]
     assert "mle estimate of x from 4 reports" in estimate._repr_html_()
+    planted = ab.RandomizedResponse(ab.Domain("<script>", ["<i>", "b"]), 1.0)
+    page = planted.estimate(planted.release(["b"] * 9, seed=1))._repr_html_()
+    assert "<script>" not in page and "<i>" not in page
     assert repr(channel) == "RandomizedResponse('x', 3 values, epsilon=1)"
 
 
