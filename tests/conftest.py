@@ -12,6 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.strict_sparse import check_indices
+
+check_indices()
+
 ROOT = Path(__file__).parents[1]
 
 # How fast a machine is says nothing about the code. The same examples every time, so that a

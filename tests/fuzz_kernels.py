@@ -57,6 +57,9 @@ from anonbayes.errors import AnonbayesError  # noqa: E402
 from anonbayes.estimation import bayes  # noqa: E402
 from anonbayes.inference import workflow  # noqa: E402
 from anonbayes.inference.vertical import crossfit, joint_groups, lanes, left_out  # noqa: E402
+from tests.strict_sparse import check_indices  # noqa: E402
+
+check_indices()
 
 EPSILONS = (0.0, 1e-12, 1e-3, 1.0, 20.0, 700.0, 730.0)
 WEIGHTS = (1e-8, 1e-3, 0.3, 1.0, 1e6)

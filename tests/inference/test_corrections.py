@@ -17,6 +17,7 @@ from anonbayes.inference.dirichlet import resolve_prior
 from anonbayes.inference.features import Features, marginal_of, pooled_beta
 from anonbayes.inference.weight_kernels import dense_features
 from anonbayes.inference.weights import choose_evidence
+from anonbayes.risk.people import clear_release
 
 
 def people(n: int, seed: int) -> pd.DataFrame:
@@ -60,6 +61,30 @@ def test_corrections_are_the_mode_of_a_penalised_logit(table: ab.ReleasedTable) 
     for share, c in zip(spread, values, strict=True):
         slope = (pull * features.rows[:, None]).T @ share - c / variance
         assert np.abs(slope).max() < 0.3  # rows, of 3000; the search stops at about 0.1
+
+
+def test_equal_tables_with_other_cells_have_corrections_of_their_own() -> None:
+    """A release in the clear, whose cells are the values it shows, equals a table whose cells are
+    all values of the domain. What is kept of the first must not serve the second: its cells have
+    other numbers, and an index beyond a sparse array's shape corrupts memory.
+    """
+    frame = pd.DataFrame({"a": ["1", "3", "3", "5"] * 9, "secret": list("ppqqqp") * 6})
+    domains = {"a": list("0123456")}
+    shown = ab.ReleasedTable.horizontal(
+        frame.assign(group=1), "secret", domains=domains, group="group"
+    )
+    code = np.array(shown.domains["a"].encode(list(frame["a"])))
+    every = clear_release(shown, [code], shown.secret_codes)
+    assert shown == every
+    assert [len(t.columns["a"].evidence) for t in (shown, every)] == [3, 7]
+    learned = []
+    for table in (shown, every):
+        features = Features.of(table, resolve_prior(table))
+        found = learn_corrections(table, features, features.codes, np.zeros(1), [], variance=0.1)
+        assert found is not None
+        learned.append(found[0].values[0])
+    assert np.abs(learned[0]).max() > 0.1
+    np.testing.assert_allclose(learned[0], learned[1], atol=1e-3)
 
 
 def test_single_values_are_corrected_where_one_weight_is_not_enough(
