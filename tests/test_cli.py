@@ -72,7 +72,7 @@ def failing(monkeypatch, capsys, *arguments):
             "--hierarchies has no meaning",
         ),
         ([*DESCRIBE, "--sep", ""], "single character"),
-        ([*DESCRIBE, "--missing", "maybe"], "--missing 'maybe' is not known"),
+        ([*DESCRIBE, "--missing", "maybe"], "--missing 'maybe' is not valid"),
     ],
 )
 def test_errors_are_friendly(monkeypatch, capsys, arguments, part):

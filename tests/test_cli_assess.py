@@ -218,7 +218,7 @@ def test_harmful_values(recoded, tmp_path):
         (["--max-threatened", "30"], "--max-threatened 30.0 must be at most 1"),
         (["--max-cost", "7"], "--max-cost 7.0 must be at most 1"),
         (["--max-relative-threat", "-1"], "--max-relative-threat -1.0 must be larger than 0"),
-        (["--method", "magic"], "--method 'magic' is not known"),
+        (["--method", "magic"], "--method 'magic' is not valid"),
         (["--draws", "0"], "--draws 0 must be at least 1"),
         (["--harm", "plague"], "plague"),
         (["--group", "g"], "needs both --anatomy and --group"),

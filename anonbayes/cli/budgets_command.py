@@ -226,7 +226,7 @@ def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
 def _chosen(wanted: list[str] | None, possible: tuple[str, ...]) -> tuple[str, ...]:
     for name in wanted or ():
         if name not in RULES:
-            raise AnonbayesError(f"--rule {name!r} is not known. {nearest(name, RULES)}")
+            raise AnonbayesError(f"--rule {name!r} is not valid. {nearest(name, RULES)}")
         if name not in possible:
             raise AnonbayesError(
                 f"--rule {name} does not fit what is known; these do: {', '.join(possible)}. "

@@ -1,1 +1,1 @@
-"""Inference: what a released table says about the population and about its rows."""
+"""Inference: the posterior of the population, and of hidden values, given a released table."""

@@ -1,24 +1,24 @@
-"""Cross-fitted lifts of a table whose cells cross: what they say about secrets (MODEL 1.9).
+"""Cross-fitted lifts of tables whose cells cross: what cells say about secrets (MODEL 1.9).
 
-No row may testify for itself, nor may the rows that were generalized with it: they share all its
-cells, so that their chance would enter every attribute at once. Rows are therefore dealt into
-folds, those of a small group into the same one, and a fold is judged by the lifts
-``lam_a(k|s) = pi_a|s(k) / m_a(k)`` that the rows of the *other* folds give.
+The prediction of a row's secret must use neither the row itself nor the rows generalized together
+with it, because these share all its cells, so that their sampling noise would enter every attribute
+at once. Rows are therefore dealt into folds, the rows of a small group into the same one, and each
+fold is scored with the lifts ``lam_a(k|s) = pi_a|s(k) / m_a(k)`` learned from the *other* folds.
 
-A cell that covers several values says only that one of them is behind it. Soft EM shares it out,
-starting from the marginal, and a lift is pooled by itself: with ``c`` expected rows of value ``k``
-among the ``n_s`` of secret ``s``,
+A cell of several values says only that the true value is one of them. Soft EM, starting from the
+marginal, distributes its rows over them. Each lift is then shrunk: with ``c`` expected rows of
+value ``k`` among the ``n_s`` rows of secret ``s``,
 
     ``lam_a(k|s) = (kappa_a + c) / (kappa_a + n_s m_a(k))``,
 
-the posterior mean of a lift with a gamma prior of mean 1 and shape ``kappa_a``. How sharp the lifts
-may become inside a cell is a question of the number of rounds: to the end, EM reads noise, and the
-way the cells were cut, as if it were the population. The release itself answers it. Neighbouring
-groups are joined, the coarser table is attacked, and since it is known from which group each row
-came, the attack can be scored. The number of rounds that tells these apart best is taken.
+the posterior mean of a lift with a gamma prior of mean 1 and shape ``kappa_a``. The number of EM
+rounds decides how sharp the lifts become inside cells: run to convergence, EM mistakes noise, and
+the way the cells were cut, for features of the population. It is chosen from the release itself:
+neighbouring groups are merged, and the number of rounds is taken that best predicts which group
+each row of the coarser table came from.
 
-Nested cells have a posterior in closed form, and reports of a channel a known likelihood: they need
-none of this.
+Nested cells and reports of a channel need none of this: the former have a posterior in closed form,
+the latter a known likelihood.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ from anonbayes.tables.table import ReleasedTable
 __all__ = ["CellLifts", "has_crossing_sets", "lift_cells"]
 
 ROUNDS = (1, 3, 10)
-"""Rounds of soft EM that are tried."""
+"""Candidate numbers of rounds of soft EM."""
 
 POOLING = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Shapes of the lifts' prior that are tried."""
+"""Candidate shapes of the lifts' prior."""
 
 FOLDS = 20
 MOST_NUMBERS = 20_000_000
-"""Numbers that the lifts of one attribute may take up over all folds; else there are fewer."""
+"""Most numbers stored for the lifts of one attribute over all folds; limits the folds."""
 
 SEARCH_LINES = 8000
-"""Lines on which pooling is chosen; more would change nothing."""
+"""Most lines used to choose the pooling; more would not change it."""
 
 SEARCH_GROUPS = 2000
-"""Groups that are joined and told apart again."""
+"""Most groups merged to choose the number of rounds."""
 
 SHARP = 30
 """Rounds of soft EM for the populations of simulated tables."""
 
 SIMULATIONS, SIMULATED_LINES = 10, 20_000
-"""Simulated tables that say what a weight looks like, and lines of all of them."""
+"""Number of simulated tables that calibrate the weights, and lines of all of them."""
 
 SWEEPS, STEPS = 2, 3
 ROUGHLY = 1e-7
-"""Change at which shares that only a score needs have settled."""
+"""Change below which shares used only in scores count as converged."""
 TINY = np.finfo(float).tiny
 
 
@@ -81,24 +81,24 @@ class CellLifts(NamedTuple):
     Attributes
     ----------
     features : Features
-        Of every line, a distinct record in a fold, by the rows of the other folds.
+        Features of every line (a distinct record in a fold), from the rows of the other folds.
     record : numpy.ndarray
         Record of each line.
     rounds : int
-        Rounds of EM.
+        Number of EM rounds.
     kappa : numpy.ndarray
         Pooling of each attribute.
     mean : list of numpy.ndarray
-        ``pi_a|s(k)`` from all rows, ``(S, K)`` each.
+        ``pi_a|s(k)`` from all rows, one array ``(S, K)`` per attribute.
     spread : list of numpy.ndarray
-        How far log lifts may be off, ``(folds + 1, S, K)``; see `lift_spread`.
+        Uncertainty of the log lifts, ``(folds + 1, S, K)`` per attribute; see `lift_spread`.
     problem : _Problem
-        What they were learned from.
+        The data they were learned from.
     inside : numpy.ndarray
-        How much better than groups alone independent and weighted evidence tell the rows of
-        neighbouring groups apart once these are joined, in nats of log score, by record.
+        How much better independent and weighted evidence tell the rows of merged groups apart
+        than group sizes alone, by record, in nats of log score.
     cluster : numpy.ndarray
-        Joined group of each record: its rows are scored together.
+        Merged group of each record; its rows are scored together.
     """
 
     features: Features
@@ -112,9 +112,10 @@ class CellLifts(NamedTuple):
     cluster: Ints
 
     def without_folds(self) -> Iterator[Features]:
-        """The features that are left when one fold of the rows after the other is taken away.
+        """Yield the features that remain when one fold after another is left out.
 
-        To first order a fold's rows move the log lifts of all other folds as they move their mean.
+        To first order, removing a fold changes the log lifts of all other folds as it changes their
+        mean.
         """
         lines, found, parts = self.problem.lines, self.features, self._by_fold()
         for fold in range(lines.n_folds):
@@ -126,7 +127,7 @@ class CellLifts(NamedTuple):
 
     @property
     def codes(self) -> Ints:
-        """Cells of every line, those of all attributes numbered through."""
+        """Cells of every line, numbered consecutively over all attributes."""
         sizes = [attribute.cells.shape[0] for attribute in self.problem.attributes]
         start = np.cumsum([0, *sizes])[:-1]
         return np.ascontiguousarray(self.problem.codes[self.record] + start)
@@ -138,7 +139,7 @@ class CellLifts(NamedTuple):
         return [cell[i:j].reshape(folds, -1, cell.shape[1]) for i, j in itertools.pairwise(ends)]
 
     def independent(self, table: ReleasedTable, prior: Prior) -> Features:
-        """Features of independent evidence, learned like these from the rows of other folds."""
+        """Return features of independent evidence, also learned from the other folds."""
         problem, logs = self.problem, []
         size, folds = len(problem.share), problem.lines.n_folds
         for attribute, beta in zip(problem.attributes, prior.beta.values(), strict=True):
@@ -150,7 +151,7 @@ class CellLifts(NamedTuple):
         return _features(problem, logs, table, prior)
 
     def folds(self) -> list[Fold]:
-        """Every fold as the others see it."""
+        """Return every fold together with the lifts learned from the others."""
         lines = self.problem.lines
         return [
             Fold(np.concatenate(logs), np.where(lines.fold == fold, lines.rows, 0.0))
@@ -160,10 +161,11 @@ class CellLifts(NamedTuple):
     def simulated(
         self, table: ReleasedTable, prior: Prior, weights: Floats, pooling: float
     ) -> Iterator[Features]:
-        """Features of simulated tables with the same cells, whose secrets follow given weights.
+        """Yield features of simulated tables: the same cells, secrets drawn with given weights.
 
-        Their lifts were learned to the end, pooled so many times as much as here; lifts are then
-        learned again as they were here.
+        The lifts used to draw secrets come from fully converged EM, with `pooling` times the
+        pooling used here; from each simulated table, lifts are learned again in the same way as
+        here.
         """
         problem, size = self.problem, len(self.problem.share)
         lines = problem.lines
@@ -201,9 +203,9 @@ class CellLifts(NamedTuple):
 
 
 class _Attribute(NamedTuple):
-    """One attribute: its cells, and the rows that every fold leaves, in columns ``(fold, s)``.
+    """One attribute: its cells, and the rows outside each fold in columns ``(fold, s)``.
 
-    The last block of columns has all rows.
+    The last block of columns counts all rows.
     """
 
     cells: sparse.csr_array
@@ -214,12 +216,12 @@ class _Attribute(NamedTuple):
 
     @classmethod
     def of(cls, cells: sparse.csr_array, marginal: Floats, counts: Floats) -> _Attribute:
-        """With ``m(k) E_y(k)``, and the rows per value if it told nothing, ``n_s m(k)``."""
+        """Prepare ``m(k) E_y(k)`` and ``n_s m(k)``, the rows per value under the marginal."""
         inside = sparse.csr_array(cells.multiply(marginal[None, :]))
         return cls(cells, inside, marginal, counts, marginal[:, None] * counts.sum(axis=0))
 
     def expected(self, rounds: tuple[int, ...]) -> list[Floats]:
-        """Expected rows per value after so many rounds of EM from the marginal."""
+        """Expected rows per value after each number of EM rounds, starting from the marginal."""
         inside = self.inside
         turned = sparse.csr_array(inside.T)
         pooling, chance = POOLING_PRIOR[0], self.chance
@@ -234,12 +236,12 @@ class _Attribute(NamedTuple):
         return found
 
     def lifts(self, expected: Floats, kappa: float) -> Floats:
-        """Pooled lifts of the first columns; their mean under the marginal is one."""
+        """Pooled lifts of the first columns; they average to one under the marginal."""
         lift = (kappa + expected) / (kappa + self.chance[:, : expected.shape[1]])
         return np.asarray(lift / (self.marginal @ lift))
 
     def cell_logs(self, lifts: Floats, cells: sparse.csr_array | None = None) -> Floats:
-        """Log lifts of the cells, in the same columns; of other cells if given."""
+        """Log lifts of the attribute's cells, or of other `cells`, in the same columns."""
         inside = self.inside
         if cells is not None:
             inside = sparse.csr_array(cells.multiply(self.marginal[None, :]))
@@ -256,7 +258,7 @@ class _Lines(NamedTuple):
     n_folds: int
 
     def left(self, cell: Ints, n_cells: int, secret: Ints, n_secrets: int) -> Floats:
-        """Rows per cell and secret that each fold leaves, and last those of all folds."""
+        """Rows per cell and secret outside each fold; the last block counts all rows."""
         keys = (self.fold * n_cells + cell) * n_secrets + secret
         own = np.bincount(keys, self.rows, minlength=self.n_folds * n_cells * n_secrets)
         own = own.reshape(self.n_folds, n_cells, n_secrets)
@@ -265,7 +267,7 @@ class _Lines(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """Attributes and lines of a table, and what is needed to score beliefs about them."""
+    """Attributes and lines of a table, with what is needed to score predictions."""
 
     attributes: list[_Attribute]
     codes: Ints
@@ -275,7 +277,7 @@ class _Problem(NamedTuple):
 
 
 def has_crossing_sets(table: ReleasedTable) -> bool:
-    """Whether cells are sets of values some of which cross, and secrets are known."""
+    """Whether sensitive values are in clear and some cells are sets that cross."""
     cells = [column.evidence for column in table.columns.values()]
     sets = all((e.matrix.data == 1.0).all() for e in cells)
     return table.secrets_known and sets and not all(e.is_nested for e in cells)
@@ -293,11 +295,11 @@ def lift_cells(
     Parameters
     ----------
     table : ReleasedTable
-        A horizontal table with known secrets.
+        A horizontal table with sensitive values in clear.
     prior : Prior
-        Its ``alpha``.
+        Prior, of which only ``alpha`` is used.
     rounds, kappa : optional
-        Rounds of EM, and pooling of each attribute, where they need not be looked for.
+        Number of EM rounds and pooling of each attribute, if they need not be chosen.
 
     Examples
     --------
@@ -332,7 +334,7 @@ def lift_cells(
 def _features(
     problem: _Problem, logs: list[Floats], table: ReleasedTable, prior: Prior
 ) -> Features:
-    """Cells are told apart by fold, so that the features of all folds are one set."""
+    """Number cells by fold, so that the features of all folds form one set."""
     lines, size = problem.lines, len(problem.share)
     secret_rows = problem.share * table.n_rows
     stacked, codes, start = [], np.empty((len(lines.record), len(logs)), dtype=np.int64), 0
@@ -361,7 +363,7 @@ def _features(
 
 
 def _deal(group: Ints, count: Floats, n_folds: int, rng: np.random.Generator) -> _Lines:
-    """Deal rows into folds: groups as a whole, unless they have more rows than there are folds."""
+    """Deal rows into folds, by groups unless a group has more rows than there are folds."""
     total = np.bincount(group, count)
     start = rng.permutation(np.arange(len(total)) % n_folds)
     small = total[group] <= n_folds
@@ -397,7 +399,7 @@ def _problem(table: ReleasedTable) -> _Problem:
 
 
 def _columns(rows: Floats) -> Floats:
-    """Blocks of folds side by side: a line per cell."""
+    """Put the blocks of folds side by side, with a line per cell."""
     return np.ascontiguousarray(rows.transpose(1, 0, 2).reshape(rows.shape[1], -1))
 
 
@@ -405,7 +407,7 @@ def _columns(rows: Floats) -> Floats:
 
 
 def _search(problem: _Problem, expected: list[Floats]) -> tuple[Floats, Floats]:
-    """Pooling and weights, attribute by attribute, by the score of the lines held out."""
+    """Choose pooling and weight attribute by attribute, by the held-out log score."""
     lines, size = problem.lines, len(problem.share)
     some = np.arange(len(lines.record))
     if len(some) > SEARCH_LINES:
@@ -444,7 +446,7 @@ def _search(problem: _Problem, expected: list[Floats]) -> tuple[Floats, Floats]:
 
 @njit(cache=True, nogil=True)
 def _best_weight(base, x, rows, secret, start, mean, spread):  # type: ignore[no-untyped-def]
-    """Newton's method for the weight of one attribute beside the others; value there."""
+    """Find the weight of one attribute given the others by Newton's method, and its score."""
     n_secrets = base.shape[1]
     eta, value = start, -np.inf
     for step in range(STEPS + 1):
@@ -472,15 +474,15 @@ def _best_weight(base, x, rows, secret, start, mean, spread):  # type: ignore[no
     return value, eta
 
 
-# -- how sharp --------------------------------------------------------------------------------
+# -- number of EM rounds ----------------------------------------------------------------------
 
 
 def _choose_rounds(
     problem: _Problem, table: ReleasedTable, prior: Prior
 ) -> tuple[int, Floats, Ints]:
-    """Rounds of EM that best tell apart the members of neighbouring groups, once joined.
+    """Choose the EM rounds that best tell apart the members of merged groups.
 
-    With them come `CellLifts.inside` and `CellLifts.cluster`.
+    Also returns `CellLifts.inside` and `CellLifts.cluster`.
     """
     nothing, group = np.zeros((2, len(problem.codes))), cell_groups(problem.codes)
     if all((np.diff(a.cells.indptr) == 1).all() for a in problem.attributes):
@@ -511,7 +513,7 @@ def _choose_rounds(
     expected = [a.expected(ROUNDS) for a in coarse.attributes]
 
     def gains(lifts: list[Floats], eta: Floats) -> Floats:
-        """Log score above that of the joined groups' shares, by group and secret."""
+        """Log score relative to the shares of the merged groups, by group and secret."""
         inside = np.zeros((n_groups, size))
         for a, (attribute, lift) in enumerate(zip(coarse.attributes, lifts, strict=True)):
             fine = attribute.cell_logs(lift, problem.attributes[a].cells)[cells[:, a]]
@@ -536,16 +538,16 @@ def _choose_rounds(
         plain.append(pi.T / np.maximum(attribute.marginal, TINY)[:, None])
     both = np.stack([gains(plain, np.ones(len(plain))), found[best]])
     mean = (both * rows).sum(axis=(1, 2)) / rows.sum()
-    inside = np.repeat(mean[:, None], len(keep), axis=1)  # of groups that were not asked
+    inside = np.repeat(mean[:, None], len(keep), axis=1)  # for groups that were not scored
     inside[:, keep] = both[:, group, secret]
     cluster[keep] = pair[group]
     return ROUNDS[best], inside, cluster
 
 
 def _pairs(problem: _Problem, cells: Ints) -> Ints:
-    """Join neighbouring groups: halve them along the widest attribute until two or three are left.
+    """Merge neighbouring groups: halve them along the widest attribute down to two or three.
 
-    Where a group lies is told by the marginal's distribution function.
+    The position of a group is taken from the marginal's distribution function.
     """
     place = np.empty(cells.shape)
     for a, attribute in enumerate(problem.attributes):
@@ -569,7 +571,7 @@ def _pairs(problem: _Problem, cells: Ints) -> Ints:
 def _joined(
     problem: _Problem, cells: Ints, pair: Ints, group: Ints, secret: Ints, count: Floats
 ) -> tuple[_Problem, list[Ints]]:
-    """The table with neighbouring groups joined, and the cell of each pair by attribute."""
+    """Return the table with neighbouring groups merged, and the cell of each pair by attribute."""
     n_pairs, size = int(pair.max()) + 1, len(problem.share)
     member = sparse.csr_array(
         (np.ones(len(pair)), (pair, np.arange(len(pair)))), shape=(n_pairs, len(pair))
@@ -600,7 +602,7 @@ def _joined(
 
 
 def _marginal(cells: sparse.csr_array, rows: Floats) -> Floats:
-    """Distribution behind the cells of all rows: a hundred rounds of EM with weights of one."""
+    """Estimate the distribution behind the cells of all rows, by EM with prior weights of one."""
     share = np.full(cells.shape[1], 1.0 / cells.shape[1])
     turned = sparse.csr_array(cells.T)
     for _ in range(100):

@@ -1,19 +1,19 @@
-"""Corrections of weighted evidence, value by value (MODEL 1.9).
+"""Corrections of weighted evidence for single values (MODEL 1.9).
 
-One weight per attribute cannot say that a single value tells more, or less, beside the others. So
-the score has a second part, shrunk towards nothing,
+One weight per attribute cannot express that a single value says more, or less, given the other
+attributes. The score therefore has a second part, which is shrunk towards zero,
 
     L(s | y) = log pi_S(s) + sum_a eta_a log lam_a(y_a | s) + sum_a c_a(y_a, s),
 
-where ``c_a(y, s)`` is the mean of ``c_a(k, s) ~ N(0, tau^2)`` over the values k of the cell, by
-their marginal. With ``tau = 0`` this is weighted evidence; with ``eta = 0`` it would be a
-multinomial logistic regression. ``tau`` has the best score on folds of the rows that were left out
-of lifts and corrections; where that is not better than no corrections by more than its standard
-error, there are none.
+where ``c_a(y, s)`` is the mean of ``c_a(k, s) ~ N(0, tau^2)`` over the values k of the cell,
+weighted by their marginal. With ``tau = 0`` this is weighted evidence without corrections; with
+``eta = 0`` it would be a multinomial logistic regression. ``tau`` is the value with the best score
+on folds that were left out when lifts and corrections were learned; if no value beats ``tau = 0``
+by more than the standard error, there are no corrections.
 
-Draws are normal at the mode, given the weights at theirs, with the curvature at the shares of the
-secrets: along each direction in which cells can be told apart, ``n (diag(pi_S) - pi_S pi_S') +
-I / tau^2``.
+Given the mode of the weights, corrections are drawn from a normal distribution at their mode. Its
+curvature is taken at the shares of the secrets: along each direction in which cells can be
+distinguished it is ``n (diag(pi_S) - pi_S pi_S') + I / tau^2``.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from anonbayes.tables.table import ReleasedTable
 __all__ = ["Corrections", "Fold", "cell_shares", "learn_corrections"]
 
 VARIANCES = (0.01, 0.03, 0.1, 0.3)
-"""Values of ``tau^2`` that are tried."""
+"""Candidate values of ``tau^2``."""
 MOST_PARAMETERS, MOST_NUMBERS = 1500, 20_000_000
-"""Values (or cells) of all attributes, and records times secrets, beyond which nothing is done.
-Draws of more numbers are not made, either: corrections are then taken as known."""
+"""Without corrections: tables with more values (or cells) over all attributes, or with more records
+times secrets. Beyond the second limit no draws are made, and corrections count as known."""
 IN_CACHE = 50_000
-"""Numbers that are drawn together."""
+"""Numbers drawn together."""
 AT_ONCE = 4_000_000
-"""Numbers of folds that are worked on together."""
+"""Numbers of the folds that are processed together."""
 STEPS, INNER, STEEP, ROUGHLY = 30, 60, 1e-2, 0.1
-"""Steps of Newton's method, and of conjugate gradients within each; slope, in units of standard
-deviations, below which a mode is found; share of the slope that a step may leave."""
+"""Most Newton steps, and conjugate gradients in each; slope, in standard deviations, at which a
+mode counts as found; share of the slope that a step may leave."""
 
 
 class Corrections(NamedTuple):
-    """What is added to the log lifts.
+    """Terms added to the scores for single values.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Corrections(NamedTuple):
     variance : float
         ``tau^2``.
     gain : float
-        By how much they improve the held-out log score, in nats per row.
+        Improvement of the held-out log score by them, in nats per row.
     """
 
     values: tuple[Floats, ...]
@@ -70,7 +70,7 @@ class Corrections(NamedTuple):
     def draw(
         self, table: ReleasedTable, size: tuple[int, int], rng: np.random.Generator
     ) -> list[Floats]:
-        """Draws of each attribute's corrections, ``(chains, draws, S, K_a)``; none if too many."""
+        """Draw corrections, ``(chains, draws, S, K_a)`` per attribute; none if that is too many."""
         whole = np.concatenate(self.values, axis=1)
         if size[0] * size[1] * whole.size > MOST_NUMBERS:
             return []
@@ -78,7 +78,7 @@ class Corrections(NamedTuple):
         share = table.secret_counts / table.secret_counts.sum()
         steep, turn = np.linalg.eigh(np.diag(share) - np.outer(share, share))
         narrow = 1.0 / np.sqrt(1.0 + self.variance * np.outer(np.maximum(steep, 0.0), seen.stretch))
-        # Along the eigenvectors of the secrets (rows) and of the cells; the rest is the prior's.
+        # Along the eigenvectors of secrets (rows) and cells; all other directions are the prior's.
         turn *= np.sqrt(self.variance)
         n, (secrets, width) = size[0] * size[1], whole.shape
         ends = np.cumsum([0, *(values.shape[1] for values in self.values)])
@@ -96,14 +96,14 @@ class Corrections(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Log lifts of all cells without a fold's rows, and how many rows of each record it holds."""
+    """Log lifts of all cells learned without a fold, and the fold's number of rows per record."""
 
     cell: Floats
     held: Floats
 
 
 def cell_shares(table: ReleasedTable) -> list[sparse.csr_array]:
-    """``m(k) E_y(k) / m(y)`` of the cells of each attribute."""
+    """Distribution ``m(k) E_y(k) / m(y)`` of the values behind each cell, by attribute."""
     out = []
     for column in table.columns.values():
         rows = table.tally(column.codes, len(column.evidence)).astype(np.float64)
@@ -114,10 +114,10 @@ def cell_shares(table: ReleasedTable) -> list[sparse.csr_array]:
 
 
 class _Directions(NamedTuple):
-    """In which directions the cells of a table can be told apart: as many as cells, or values.
+    """Directions in which the cells of a table differ: at most as many as cells, or as values.
 
-    `basis` has a row per cell, `spread` a column per value, and `stretch` is the sum over rows of
-    the squares along each: the curvature is diagonal.
+    `basis` has a row per cell, `spread` a column per value, and `stretch` is the sum of squares
+    over rows along each direction. In this basis the curvature is diagonal.
     """
 
     basis: Floats
@@ -126,9 +126,9 @@ class _Directions(NamedTuple):
 
 
 def _directions(table: ReleasedTable) -> _Directions:
-    """Directions of a table; the last ones are kept, for this very table only.
+    """Return the directions of a table; those of the last table are cached by identity.
 
-    Equal tables may number their cells otherwise, or have cells that no row shows.
+    Equal tables may number their cells differently, or have cells that no row shows.
     """
     for known, directions in _LAST:
         if known is table:
@@ -167,24 +167,24 @@ def learn_corrections(
     *,
     variance: float | None = None,
 ) -> tuple[Corrections, Floats] | None:
-    """Learn corrections from released rows, and what they gain for each record held out.
+    """Learn corrections from the released rows, and how much each held-out record gains by them.
 
-    None if held-out rows are not predicted better by more than the standard error of the gain.
+    Returns None unless held-out rows are predicted better by more than the gain's standard error.
 
     Parameters
     ----------
     table : ReleasedTable
-        A horizontal table whose secrets are known.
+        A horizontal table with sensitive values in clear.
     features : Features
-        Of its records, each row's own taken out.
+        Features of its records, computed without the row itself.
     codes : numpy.ndarray
         Cells of the records, numbered as in the table.
     eta : numpy.ndarray
         Weights of the attributes.
     folds : list of Fold
-        Parts of the rows, and what the others say.
+        Held-out parts of the rows, with the lifts learned from the others.
     variance : float, optional
-        ``tau^2``, where it need not be looked for.
+        ``tau^2``, if it need not be chosen.
     """
     size, rows, secret = len(features.share), features.rows, features.secret
     shapes = [(len(c.evidence), len(c.domain)) for c in table.columns.values()]
@@ -222,9 +222,9 @@ def _search(
     basis: Floats,
     curve: Floats,
 ) -> tuple[float, Floats] | None:
-    """``tau^2`` with the best score of rows held out, and what each record gains by it.
+    """Choose ``tau^2`` by the held-out score; also return what each record gains by it.
 
-    Rows with the same cells have the same beliefs, so that only their number by secret counts.
+    Rows with the same cells have the same prediction, so only their counts by secret matter.
     """
     size, rows, group = len(features.share), features.rows, cell_groups(codes)
     first = np.unique(group, return_index=True)[1]
@@ -252,7 +252,7 @@ def _search(
     best, chosen, of_best, last = 0.0, None, np.zeros_like(total), -np.inf
     for tried in VARIANCES if folds else ():
         ridge = _Ridge(cells, turned, basis, curve[:, None], tried)
-        if not points:  # the folds' modes lie close to that of all rows
+        if not points:  # start near the mode of all rows
             common = ridge.maximise(middle, total[:, None], common)
             points = [np.repeat(common, held.shape[1], axis=1) for _, held, _ in parts]
         gain = np.zeros_like(total)
@@ -261,7 +261,7 @@ def _search(
             gain += (held * (_log_beliefs(level + ridge.tilt(points[i])) - before)).sum(axis=1)
         if gain.sum() > best:
             best, chosen, of_best = float(gain.sum()), tried, gain
-        if gain.sum() < last:  # beyond the best one, scores only fall
+        if gain.sum() < last:  # past the best value, scores only fall
             break
         last = float(gain.sum())
     each = (of_best / np.where(total > 0, total, 1.0)).ravel()[place]
@@ -283,11 +283,11 @@ def _log_beliefs(level: Floats) -> Floats:
 
 
 class _Ridge(NamedTuple):
-    """Penalised logits of corrections beside given levels, for several folds at once.
+    """Penalised multinomial logit of the corrections, for several folds at once.
 
-    Arrays are ``(records or parameters, folds, S)``. With the records' shares in place of their
-    beliefs, the curvature of the score is `curve` along the columns of `basis`: in its units a few
-    conjugate gradients make a step of Newton's method.
+    Arrays are ``(records or parameters, folds, S)``. With the shares of the secrets in place of
+    each record's probabilities, the curvature of the score is `curve` along the columns of `basis`;
+    scaled by it, a few conjugate gradients solve a Newton step.
     """
 
     cells: sparse.csr_array

@@ -27,7 +27,7 @@ def log_gamma_draw(a, rng):  # type: ignore[no-untyped-def]
     """Logarithm of a gamma variable of shape a, safe for shapes far below one.
 
     A gamma variable of shape a < 1 is one of shape a + 1 times U^(1/a); in logarithms nothing
-    underflows.
+    nothing underflows.
     """
     if a < 1.0:
         return np.log(rng.standard_gamma(a + 1.0)) - rng.standard_exponential() / a
@@ -38,7 +38,7 @@ def log_gamma_draw(a, rng):  # type: ignore[no-untyped-def]
 def dirichlet_rows(weights, out, rng):  # type: ignore[no-untyped-def]
     """Draw one Dirichlet vector per row of `weights` into `out`.
 
-    Worked in logarithms, so that small weights do not underflow all at once.
+    Computed in logarithms, so that small weights do not all underflow.
     """
     for i in range(weights.shape[0]):
         top = -np.inf
@@ -106,7 +106,7 @@ def from_unconstrained(x: Floats) -> Floats:
 
 
 # -------------------------------------------------------------------------------------------------
-# Dirichlet priors: background knowledge as positive weights of the right shape.
+# Dirichlet priors: background knowledge as positive weights, brought into the model's shapes.
 
 Weights = npt.NDArray[np.float64]
 PriorLike = float | npt.ArrayLike | Mapping[Any, Any] | Callable[..., npt.ArrayLike]
@@ -114,7 +114,7 @@ PriorLike = float | npt.ArrayLike | Mapping[Any, Any] | Callable[..., npt.ArrayL
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Dirichlet weights in the shapes in which the model uses them."""
+    """Dirichlet prior weights in the shapes that the model uses."""
 
     alpha: Weights  # of the sensitive values, (S,)
     beta: Mapping[str, Weights]  # of each attribute's values given each sensitive value, (S, K)
@@ -130,26 +130,26 @@ class Prior:
 
 
 def resolve_prior(table: ReleasedTable, *, alpha: PriorLike = 1.0, beta: PriorLike = 1.0) -> Prior:
-    """Bring the prior into shape, or say which shape was expected.
+    """Bring prior weights into the shapes that the model uses, or say which shape was expected.
 
     Parameters
     ----------
     table : ReleasedTable
-        The table to be analysed.
+        The table that the prior is for.
     alpha : float, array, mapping or callable
-        Dirichlet weights of the sensitive values: one number for all, one per value (array of
-        shape ``(S,)``, or ``{value: weight}`` where values left out weigh 1), or a function of
-        the sensitive domain.
+        Dirichlet weights of the sensitive values: one number for all; one per value, as an array
+        of shape ``(S,)`` or as ``{value: weight}`` (omitted values have weight 1); or a function
+        of the sensitive domain that returns an array.
     beta : float, array, mapping or callable
-        Dirichlet weights of the nonsensitive values: one number for all attributes, or per
-        attribute ``{name: ...}`` (attributes left out weigh 1) a number, a vector of shape
-        ``(K,)`` for all sensitive values, an array of shape ``(S, K)``, a mapping
-        ``{value: weight}``, or a function of ``(domain, sensitive_domain)``. A function given
-        instead of the mapping is called for every attribute. Labels of a pandas Series (values) or
-        DataFrame (sensitive values by values) say which weight is whose.
+        Dirichlet weights of the nonsensitive values: one number for all attributes, or
+        ``{attribute: weights}`` (omitted attributes have weight 1). The weights of an attribute
+        are a number; a vector of shape ``(K,)`` for all sensitive values; an array of shape
+        ``(S, K)``; a mapping ``{value: weight}``; or a function of ``(domain, sensitive_domain)``.
+        A function in place of the mapping is called for every attribute. The labels of a pandas
+        Series (values) or DataFrame (sensitive values by values) are matched with the domains.
 
-    Both also take distributions that were elicited with PreliZ: ``pz.Dirichlet``, and ``pz.Beta``
-    for domains of two values.
+    Both also accept distributions elicited with PreliZ: ``pz.Dirichlet``, and ``pz.Beta`` for
+    domains of two values.
 
     Examples
     --------
@@ -186,26 +186,26 @@ def _is_function(weights: object) -> TypeGuard[Callable[..., npt.ArrayLike]]:
 
 
 def _is_distribution(weights: object) -> bool:
-    """Whether these are a distribution of PreliZ, known by what every version of it has."""
+    """Whether this is a PreliZ distribution, recognised by what all versions of PreliZ have."""
     return hasattr(weights, "params_names") or hasattr(weights, "param_names")
 
 
 def _elicited(distribution: Any, what: str) -> Any:
-    """Weights of a distribution of PreliZ: of a Dirichlet, or of a Beta for two values."""
+    """Weights of a PreliZ distribution: a Dirichlet, or a Beta for two values."""
     name = type(distribution).__name__
     if name == "Dirichlet":
         return distribution.alpha
     if name == "Beta":
         return [distribution.alpha, distribution.beta]
     raise ModelError(
-        f"{what} is a {name} distribution; a Dirichlet prior is a Dirichlet, or for two values a "
+        f"{what} is a {name} distribution, but the prior must be a Dirichlet, or for two values a "
         "Beta. To see what a range of weights would change, use "
         f"ab.sensitivity(..., factors={name}(...))."
     )
 
 
 def _by_label(labelled: Any, domain: Domain, secret: Domain, what: str) -> Any:
-    """Labelled weights in the order of the domains; without labels, as they stand."""
+    """Sort labelled weights into the order of the domains; return others unchanged."""
     for axis, own in enumerate([domain] if labelled.ndim == 1 else [secret, domain]):
         order = in_domain_order(labelled.axes[axis], own, what=what)
         labelled = labelled.take(order, axis=axis)
@@ -237,8 +237,8 @@ def _shape(
         place = tuple(int(i) for i in bad[0])
         raise ModelError(
             f"{what} must be positive and finite (a proper Dirichlet prior), got "
-            f"{out[place]!r} for {domain.values[place[-1]]!r}. Use a small positive weight for "
-            "values that you consider nearly impossible, or leave them out of the domain."
+            f"{out[place]!r} for {domain.values[place[-1]]!r}. Give values that are nearly "
+            "impossible a small positive weight, or leave them out of the domain."
         )
     out.setflags(write=False)
     return out
@@ -279,7 +279,7 @@ def draw_simplexes(shape: Floats, bounds: Ints, rng: np.random.Generator) -> Flo
 
 
 # -------------------------------------------------------------------------------------------------
-# What the parameters are called.
+# Names of the parameters.
 
 RESERVED = ("chain", "draw", "row", "cell", "record", "alpha")
 WEIGHT, CORRECTION = "weight_", "correction_"
@@ -288,18 +288,18 @@ ASSIGNMENT = "assignment"
 
 
 def coords_of(table: ReleasedTable) -> dict[str, tuple[str, ...]]:
-    """Coordinates of the model: each attribute's values as labels; reserved names are refused."""
+    """Return the model's coordinates, the labels of each attribute's values; check column names."""
     reserved = (*RESERVED, ASSIGNMENT) if table.scheme == "vertical" else RESERVED
     for name in table.domains:
         if name in reserved:
             raise ModelError(
-                f"Column {name!r} has a name that the draws use for themselves; rename it "
+                f"Column {name!r} has a name that is reserved for the draws; rename it "
                 f"(reserved: {', '.join(reserved)})."
             )
         for prefix in PREFIXES:
             if name.startswith(prefix) and name.removeprefix(prefix) in table.domains:
                 raise ModelError(
-                    f"Column {name!r} has the name of the draws that belong to column "
+                    f"Column {name!r} has the name of the variable for column "
                     f"{name.removeprefix(prefix)!r}; rename it."
                 )
     return {name: domain.labels for name, domain in table.domains.items()}

@@ -1,4 +1,4 @@
-"""PyMC steps of Dirichlet distributions: of any model with known counts, of a horizontal table."""
+"""PyMC steps for Dirichlet variables with known counts, and for those of a horizontal table."""
 
 from __future__ import annotations
 
@@ -33,22 +33,23 @@ Counts = Callable[[dict[str, NDArray]], Sequence[ArrayLike]] | str | Sequence[Ar
 
 @dataclass_state
 class DirichletStepState(StepMethodState):
-    """State of a `DirichletStep`: its variables and its generator."""
+    """State of a `DirichletStep`: its variables and its random generator."""
 
 
 class DirichletStep(ChainStep):
-    """Draw Dirichlet variables from ``Dir(concentration + counts)``, all at once.
+    """Conjugate step that draws Dirichlet variables from ``Dir(concentration + counts)``.
 
     Parameters
     ----------
     vars : list of Dirichlet variables
-        Made with ``default_transform=None``; simplexes along the last axis.
+        Variables declared with ``default_transform=None``; simplexes along the last axis.
     counts : callable, name of a variable, or arrays
-        What is added to the concentrations: a function of the point that returns one array per
-        variable, the name of a variable that holds the counts (one Dirichlet only), or arrays,
-        one per variable, when the counts never change.
+        What to add to the concentrations: a function of the point that returns one array per
+        variable, the name of a variable that holds the counts (for a single Dirichlet), or one
+        array per variable if the counts are constant.
     concentration : list of array, optional
-        Prior concentrations, one per variable; read off the model when they are constants.
+        Prior concentrations, one per variable; by default read from the model, where they must be
+        constant.
 
     Examples
     --------
@@ -89,7 +90,9 @@ class DirichletStep(ChainStep):
                 )
         priors = concentration or [fixed_concentration(v) for v in variables]
         if len(priors) != len(names):
-            raise ModelError(f"{len(priors)} concentrations for {len(names)} variables.")
+            raise ModelError(
+                f"concentration= has {len(priors)} entries for {len(names)} variables."
+            )
         shapes = [model.initial_point()[n].shape for n in names]
         self._names, self._shapes = names, shapes
         self._prior = np.concatenate(
@@ -125,15 +128,15 @@ def _as_list(variables: Any) -> list[Any]:
 
 
 def fixed_concentration(variable: Any) -> NDArray:
-    """Concentration of a Dirichlet variable, when the model fixes it."""
+    """Return the concentration of a Dirichlet variable if it is constant; else raise an error."""
     op = variable.owner.op
     if op.name != "dirichlet" and type(op).__name__ != "DirichletRV":
         raise ModelError(f"{variable.name} is not a Dirichlet variable.")
     (folded,) = constant_fold([op.dist_params(variable.owner)[0]], raise_not_constant=False)
     if not isinstance(folded, np.ndarray):
         raise ModelError(
-            f"The concentration of {variable.name} depends on other variables; a conjugate step "
-            "needs it fixed (pass concentration=...)."
+            f"The concentration of {variable.name} depends on other variables, but a conjugate "
+            "step needs a constant one (pass concentration=...)."
         )
     return folded
 
@@ -143,13 +146,13 @@ def check_concentration(variable: Any, weights: NDArray, what: str) -> None:
     found = fixed_concentration(variable)
     if not np.allclose(found, weights, rtol=1e-6, atol=0.0):
         raise ModelError(
-            f"The model's {variable.name} has other prior weights than {what}= of the step. Give "
-            "the step the alpha= and beta= that the model was built with."
+            f"The prior weights of {variable.name} in the model differ from {what}= of the step. "
+            "Give the step the alpha= and beta= that the model was built with."
         )
 
 
 def named_variable(name: str, model: Any) -> Any:
-    """Variable of a model that a table needs."""
+    """Return the variable of a model with this name, which a table needs."""
     if name not in model:
         raise ModelError(
             f"The model has no variable {name!r}, which the table needs. "
@@ -168,31 +171,30 @@ class HorizontalStepState(StepMethodState):
 class HorizontalStep(ChainStep):
     """Gibbs step for the distributions of a horizontal table, on counts (MODEL 1.2).
 
-    One call draws the hidden values behind the released cells, as counts, and then all
-    ``pi_<attribute>`` (and ``pi_<sensitive>``, if among `vars`) given these. Cells that fit into a
-    tree are integrated out; see `HorizontalLayout`. The cost does not depend on the number of rows.
+    Each call draws the hidden values behind the released cells, as counts, and then all
+    ``pi_<attribute>`` (and ``pi_<sensitive>`` if it is among `vars`) given these counts. Cells that
+    form a tree are integrated out. The cost does not depend on the number of rows.
 
     Parameters
     ----------
     vars : variable or list of variables, optional
-        The distributions to update, by default all ``pi_...`` of the table. A distribution left
-        out keeps its value and can be given to another step. The prior of those updated must be the
-        Dirichlet that `alpha` and `beta` describe, and nothing but the released table may depend
-        on them.
+        The distributions to update, by default all ``pi_...`` of the table. Other distributions
+        keep their values and can be given to another step. The prior of the updated ones must be
+        the Dirichlet that `alpha` and `beta` describe, and nothing but the released table may
+        depend on them.
     table : ReleasedTable
         The horizontal table of the model.
     alpha, beta, evidence : float, array, mapping or callable; str
-        What the model was built with; with weighted evidence the weights are left to other steps.
+        As the model was built; with weighted evidence, the weights need another step.
     collapse : bool
-        Whether to integrate out cells that fit into a tree.
+        Whether to integrate out cells that form a tree.
     keep_cleartext : bool or array of int
-        Rows whose hidden values are drawn along: all (True), none, or those listed. They are
-        recorded as the sampling statistics ``cleartext_<attribute>``, codes of the domain with one
-        entry per row, in the smallest integer type. Asking for them does not change the draws of
-        the distributions.
+        Rows whose hidden values are also drawn: all (True), none (False), or those listed. They are
+        recorded as sampling statistics ``cleartext_<attribute>``: codes of the domain, one entry
+        per row, in the smallest integer type. This does not change the draws of the distributions.
     model : pymc.Model, optional
-        By default the model of the context.
-    rng : int or Generator, optional
+        By default the model of the current context.
+    Random generator or its seed; PyMC sets it for each chain.
         PyMC sets it for each chain.
 
     Examples
@@ -272,7 +274,7 @@ class HorizontalStep(ChainStep):
             shape = [len(self.engine.rows.secret)]
             record = {name: (dtype, shape) for name, dtype in self.engine.rows.dtypes.items()}
             self.stats_dtypes_shapes = self.stats_dtypes_shapes | record  # type: ignore[misc]
-            # PyMC's traces in memory look at the type only; NumPy lets a type carry a shape.
+            # PyMC's in-memory traces only look at the type, and a NumPy type can carry a shape.
             self.stats_dtypes = [
                 {name: np.dtype((d, tuple(s))) for name, (d, s) in self.stats_dtypes_shapes.items()}
             ]
@@ -280,16 +282,16 @@ class HorizontalStep(ChainStep):
         self.begin_chain()
 
     def begin_chain(self) -> None:
-        """Give the hidden rows a generator of their own."""
+        """Give the hidden rows their own generator."""
         self.row_rng = self.rng.spawn(1)[0]
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
-        """Never assigned on its own: the step must be told its table."""
+        """Never assigned automatically, because the step needs its table."""
         return Competence.INCOMPATIBLE
 
     def step(self, point: Any) -> tuple[Any, list[dict[str, Any]]]:
-        """Draw the distributions once."""
+        """Draw the distributions once; also return the statistics."""
         pi_secret, pi = self._flat(point)
         kept = self.engine.sweep({"pi_secret": pi_secret, "pi": pi}, 1, self.rng)
         drawn = {self.secret: kept.secret[0]}
@@ -307,7 +309,7 @@ class HorizontalStep(ChainStep):
         return new, [stats]
 
     def _flat(self, point: Any) -> tuple[Floats, Floats]:
-        """Copies of the distributions at a point, as the layout has them."""
+        """Return copies of the distributions at a point, in the layout's order."""
         blocks = {name: self._read(point, f"pi_{name}") for name in self.layout.names}
         return self._read(point, self.secret).copy(), self.layout.flatten(blocks)
 

@@ -1,7 +1,7 @@
-"""Features of released cells: what each cell says about each secret, its own row taken out.
+"""Features of released cells: what each cell says about each secret, without the row's own count.
 
-``log pi_a|s(y)`` of every distinct cell, from counts alone (MODEL 1.2, 1.3), with the change that
-taking one row out makes; and pooling, ``pi_a|s ~ Dir(kappa_a m_a)`` (MODEL 1.9).
+These are ``log pi_a|s(y)`` of every distinct cell, computed from counts (MODEL 1.2, 1.3), and how
+they change when one row is removed; and pooling, ``pi_a|s ~ Dir(kappa_a m_a)`` (MODEL 1.9).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Ints = npt.NDArray[np.int64]
 KAPPA_RANGE = (0.1, 1e5)
 SEARCH = {"xatol": 0.05}
 LARGE = 1000
-"""Domains beyond which crossing cells are not resolved jointly."""
+"""Largest domain for which crossing cells are resolved jointly."""
 FLAT = 1e-9
-"""Features that differ by less between secrets say nothing."""
+"""Features that differ less than this between secrets are considered equal."""
 
 
 # -- distributions from counts ----------------------------------------------------------------
@@ -58,7 +58,7 @@ class CellLogs(NamedTuple):
     cell : numpy.ndarray
         ``log pi_a|s(y)``, shape ``(cells, S)``.
     step : numpy.ndarray
-        Change of `cell` when a row that shows the cell and has the secret is taken out.
+        Change of `cell` when a row with this cell and this secret is removed.
     """
 
     mean: Floats
@@ -67,19 +67,20 @@ class CellLogs(NamedTuple):
 
 
 def cell_logs(evidence: Evidence, counts: Floats, beta: Floats) -> CellLogs:
-    """Distributions behind counted cells, and the same with one row taken out of its own counts.
+    """Estimate the distributions behind counted cells, and the effect of removing one row.
 
-    Nested cells have both in closed form (MODEL 1.3): a row that is taken out leaves all nodes
-    from the root to its cell, so ``(m(u) - 1) / (M(v) - 1)`` is multiplied along the path. Where
+    Nested cells have both in closed form (MODEL 1.3): removing a row subtracts it from all nodes
+    between root and cell, which multiplies by ``(m(u) - 1) / (M(v) - 1)`` along the path. Where
     cells cross or are soft, ``pi`` solves ``(B + n) pi(k) = beta(k) + sum_y n(y) pi(k) E_y(k) /
-    pi(y)``, which on nested cells is the mean of the tree, and a row leaves by its leverage.
+    pi(y)``, whose solution for nested cells is the mean of the tree, and the effect of a row is
+    its leverage.
 
     Parameters
     ----------
     evidence : Evidence
         The distinct cells.
     counts : numpy.ndarray
-        Number of rows per cell and secret, shape ``(cells, S)``; need not be whole.
+        Number of rows per cell and secret, shape ``(cells, S)``; need not be integers.
     beta : numpy.ndarray
         Prior weights, shape ``(S, K)``.
 
@@ -93,7 +94,7 @@ def cell_logs(evidence: Evidence, counts: Floats, beta: Floats) -> CellLogs:
     >>> np.exp(logs.cell + logs.step).round(3).tolist()  # 3 / 4, and 3 / 4 * 1 / 2
     [[0.75], [0.375]]
     """
-    out = np.minimum(counts, 1.0)  # of less than one expected row, no more than that can leave
+    out = np.minimum(counts, 1.0)  # no more than the expected rows can be removed
     with np.errstate(divide="ignore", invalid="ignore"):
         if evidence.is_nested:
             tree = DirichletTree(evidence, sparse.csr_array(counts), beta)
@@ -108,7 +109,7 @@ def cell_logs(evidence: Evidence, counts: Floats, beta: Floats) -> CellLogs:
 
 
 def _path_steps(tree: DirichletTree, out: Floats) -> Floats:
-    """Change of ``log E[pi(y)]`` when ``out[s, y]`` rows leave cell y, along its path."""
+    """Change of ``log E[pi(y)]`` when ``out[s, y]`` rows of cell y are removed."""
     shape = tree.tree
     total = shape.sum_children(tree.weight)
     change = np.zeros_like(out)
@@ -128,9 +129,9 @@ def fixed_point(
     start: Floats | None = None,
     exact: float = 1e-10,
 ) -> Floats:
-    """Solve ``(B + n) pi = beta + expected counts``: one mode, since it is that of Dir(beta + 1).
+    """Solve ``(B + n) pi = beta + expected counts``; unique, as the mode of Dir(beta + 1).
 
-    Plain rounds, with an extrapolated one after every two (SQUAREM) that is kept while positive.
+    Fixed-point rounds, with an extrapolated one after every two (SQUAREM) if it stays positive.
     """
     total = (beta.sum(axis=1) + counts.sum(axis=0))[:, None]
     turned = sparse.csr_array(cells.T)
@@ -160,8 +161,8 @@ def fixed_point(
 def _leverage(cells: sparse.csr_array, counts: Floats, beta: Floats, mean: Floats) -> Floats:
     """Leverage ``u' V u`` of a row of each cell, ``u(k) = E_y(k) / pi(y)``, shape ``(cells, S)``.
 
-    V is the inverse information on the simplex, by one factorisation per secret. For domains too
-    large for that the rows are taken as if their hidden values were known.
+    V is the inverse information on the simplex, from one factorisation per secret. For domains too
+    large for that, rows are treated as if their hidden values were known.
     """
     out = np.zeros_like(counts)
     size = cells.shape[1]
@@ -175,7 +176,7 @@ def _leverage(cells: sparse.csr_array, counts: Floats, beta: Floats, mean: Float
             total = beta[s].sum() + counts[:, s].sum()
             out[seen, s] = (sparse.csr_array(u).power(2) @ pi - 1.0) / total
             continue
-        dense = np.asarray(u.toarray()) * pi  # in units of pi, where the prior's part is beta
+        dense = np.asarray(u.toarray()) * pi  # in units of pi, where the prior contributes beta
         information = dense.T @ (dense * counts[seen, s][:, None])
         information[np.diag_indices(size)] += beta[s]
         factor = cho_factor(information)
@@ -189,10 +190,11 @@ def _leverage(cells: sparse.csr_array, counts: Floats, beta: Floats, mean: Float
 def _expected_counts(
     evidence: Evidence, observed: Floats, likelihood: Floats, share: Floats, beta: Floats
 ) -> Floats:
-    """Rows per cell and secret, where secrets were released through a channel.
+    """Expected rows per cell and secret if secrets were released through a channel.
 
-    The attribute's own table of cells and secret reports is unmixed, without the other attributes:
-    it is right whether or not these depend on each other, and no row confirms itself through them.
+    They are estimated from the attribute's own table of cells and reported secrets, without the
+    other attributes. That holds whether or not attributes depend on each other, and keeps a row
+    from confirming itself through its other attributes.
     """
     counts = observed @ (likelihood * share / (likelihood @ share)[:, None])
     for _ in range(100):
@@ -211,7 +213,7 @@ def _expected_counts(
 
 
 class _Counts(NamedTuple):
-    """Rows per secret, and per attribute rows per cell and secret; expected where latent."""
+    """Rows per secret, and rows per cell and secret by attribute; expected counts if latent."""
 
     secret: Floats
     cells: dict[str, Floats]
@@ -246,26 +248,26 @@ def _counts(table: ReleasedTable, prior: Prior) -> _Counts:
 
 
 def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], Floats]:
-    """Prior weights ``kappa_a m_a``: rare secrets borrow from the population (MODEL 1.9).
+    """Estimate prior weights ``kappa_a m_a``, which shrink rare secrets to the population.
 
-    ``m_a`` is the attribute's distribution over all secrets. Of nested cells ``kappa_a`` maximises
-    the marginal likelihood, in closed form, with a weak prior against less than one row a value.
-    Cells that cross, or are soft, are spread over their values by ``m_a`` first, and the prior
-    never outweighs the rows of an average secret: which cell a row shows then depends on its other
-    attributes, and a sharper answer that reads more into the cells predicts them better and the
-    people behind them worse.
+    ``m_a`` is the attribute's distribution over all secrets (MODEL 1.9). For nested cells,
+    ``kappa_a`` maximises the marginal likelihood in closed form, with a weak prior against less
+    than one row per value. For cells that cross or are soft, rows are first distributed over their
+    values by ``m_a``, and the prior never outweighs the rows of an average secret: which cell a row
+    shows then depends on its other attributes, and a sharper estimate would predict the cells
+    better but the people behind them worse.
 
     Parameters
     ----------
     table : ReleasedTable
         A horizontal table.
     prior : Prior
-        The prior before pooling: its ``alpha``, and what shapes secrets behind a channel.
+        The prior before pooling: ``alpha``, and the weights used to estimate latent secrets.
 
     Returns
     -------
     beta : dict of str to numpy.ndarray
-        Weights of shape ``(S, K)`` per attribute.
+        Weights of shape ``(S, K)`` by attribute.
     kappa : numpy.ndarray
         Their sums, one per attribute.
 
@@ -279,7 +281,9 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
     ((5, 4), True)
     """
     if table.scheme != "horizontal":
-        raise ModelError("Cells of a vertical table are not linked to secrets; pool its items.")
+        raise ModelError(
+            "Cells of a vertical table are not linked to secrets, so pooled_beta does not apply."
+        )
     counts = _counts(table, prior).cells
     size = len(table.secret.domain)
     betas, kappa = {}, np.empty(len(table.attributes))
@@ -294,11 +298,12 @@ def pooled_beta(table: ReleasedTable, prior: Prior) -> tuple[dict[str, Floats], 
 
 
 def _even_where_untold(evidence: Evidence, rows: Floats, beta: Floats) -> Floats:
-    """Prior weights under which values that no finer cell ever shows tell no secrets apart.
+    """Adjust prior weights so that values never shown by a finer cell do not distinguish secrets.
 
-    Such values hide in a cell whose other values finer cells do show. That the many rows of a
-    common secret show these others only is the work of the recoding: whoever has the hidden ones is
-    in the wide cell. Their share of the cell's split is made that of the margin, for every secret.
+    Such values share a cell with values that finer cells do show. The recoding makes the many rows
+    of a common secret show these other values, which would leave the wide cell to whoever has a
+    hidden value. The hidden values' share of the cell is therefore set to the marginal one for
+    every secret.
     """
     tree = CellTree.of(evidence)
     own = np.zeros((len(beta), tree.n_nodes))
@@ -324,12 +329,12 @@ def _even_where_untold(evidence: Evidence, rows: Floats, beta: Floats) -> Floats
 
 
 def marginal_of(evidence: Evidence, rows: Floats) -> Floats:
-    """Distribution behind the cells of all rows, with prior weights of one."""
+    """Estimate the distribution behind the cells of all rows, with prior weights of one."""
     return cell_logs(evidence, rows[:, None], np.ones((1, len(evidence.domain)))).mean[0]
 
 
 def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
-    """Weight of the common distribution; see `pooled_beta`."""
+    """Choose the weight of the common distribution; see `pooled_beta`."""
     size = rows.shape[1]
     low, high = np.log(KAPPA_RANGE)
     if evidence.is_nested:
@@ -349,11 +354,11 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
             up = (gammaln(beta + spread) - gammaln(beta)).sum()
             return -float(up - (gammaln(whole + spread.sum(axis=1)) - gammaln(whole)).sum())
 
-    if abs(loss(low) - loss(high)) < FLAT * max(rows.sum(), 1.0):  # nothing to learn it from
+    if abs(loss(low) - loss(high)) < FLAT * max(rows.sum(), 1.0):  # the data say nothing
         return float(len(evidence.domain))
 
     def doubtful(log_kappa: float) -> float:
-        """Rows that show one value only must not say how far secrets differ in the others."""
+        """Keep rows of a single value from deciding how much secrets differ in other values."""
         return loss(log_kappa) + 0.5 * max(np.log(marginal.size) - log_kappa, 0.0) ** 2
 
     best = minimize_scalar(doubtful, bounds=(low, high), method="bounded", options=SEARCH)
@@ -361,7 +366,7 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
 
 
 def cell_groups(codes: Ints) -> Ints:
-    """Number of the group of each record: those whose cells are all the same are in one."""
+    """Number the groups of records with equal cells; return the group of each record."""
     key = np.zeros(len(codes), dtype=np.int64)
     for column in codes.T:
         key = np.unique(key * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
@@ -369,9 +374,9 @@ def cell_groups(codes: Ints) -> Ints:
 
 
 def covariance_of_means(scores: Floats, rows: Floats, group: Ints) -> Floats:
-    """Covariance of averages over rows, ``(scores, scores)``; a group is one observation.
+    """Covariance of averages over rows, ``(scores, scores)``, where a group is one observation.
 
-    Rows with the same cells share everything that is judged but their secret.
+    Rows with the same cells share everything that is scored except their secret.
 
     Examples
     --------
@@ -387,7 +392,7 @@ def covariance_of_means(scores: Floats, rows: Floats, group: Ints) -> Floats:
 
 
 def random_folds(rows: Floats, folds: int, rng: np.random.Generator) -> Floats:
-    """Rows of each line in each fold, every row by itself; dealt evenly, folds would be too alike.
+    """Deal rows into folds at random; return counts ``(lines, folds)``.
 
     Examples
     --------
@@ -404,24 +409,24 @@ def random_folds(rows: Floats, folds: int, rng: np.random.Generator) -> Floats:
 class Features(NamedTuple):
     """Features of the distinct records, as the kernels read them.
 
-    Cells of all attributes are numbered through. A record's own secret s has the feature
-    ``cell[y, s] + f step[y, s]``, with f = 1 the row's share in the counts of s (below 1 where its
-    secret is latent); other secrets keep ``cell[y, s]``.
+    Cells are numbered consecutively over all attributes. For its own secret s, a record has the
+    feature ``cell[y, s] + f step[y, s]``, where f is the row's share in the counts of s (1, or less
+    if its secret is latent); for other secrets it has ``cell[y, s]``.
 
     Attributes
     ----------
     share, share_step : numpy.ndarray
-        ``log pi_S`` up to a constant, and its change when a row is taken out, shape ``(S,)``.
+        ``log pi_S`` up to a constant, and its change when a row is removed, shape ``(S,)``.
     cell, step : numpy.ndarray
-        See `CellLogs`, all attributes below each other.
+        See `CellLogs`; attributes are stacked.
     codes : numpy.ndarray
         Cells of the distinct records, ``(records, attributes)``.
     rows : numpy.ndarray
-        How many rows show each.
+        Number of rows of each record.
     secret : numpy.ndarray
         Secret of each record, or its row in `likelihood`.
     likelihood : numpy.ndarray
-        ``E_z(s)`` of the reports of a latent secret; no rows where secrets are known.
+        ``E_z(s)`` of the reports of latent secrets; empty if secrets are known.
     """
 
     share: Floats
@@ -435,9 +440,9 @@ class Features(NamedTuple):
 
     @classmethod
     def of(cls, table: ReleasedTable, prior: Prior) -> Features:
-        """Features of a horizontal table under a prior."""
+        """Compute the features of a horizontal table under a prior."""
         if table.scheme != "horizontal":
-            raise ModelError("Features of released cells need a horizontal table.")
+            raise ModelError("Features of released cells exist only for horizontal tables.")
         counts = _counts(table, prior)
         logs = [
             cell_logs(column.evidence, counts.cells[name], prior.beta[name])
@@ -464,12 +469,12 @@ class Features(NamedTuple):
 
     @property
     def telling(self) -> npt.NDArray[np.bool_]:
-        """Whether an attribute's cells differ between secrets at all."""
+        """Whether the cells of each attribute differ between secrets at all."""
         spread = np.ptp(self.cell, axis=1) > FLAT
         return np.array([spread[self.codes[:, a]].any() for a in range(self.codes.shape[1])])
 
     def alone(self, a: int) -> Features:
-        """One attribute by itself, rows of equal cell and secret together."""
+        """Return the features of one attribute, merging rows with equal cell and secret."""
         width = max(len(self.likelihood), len(self.share))
         keys, n = self.codes[:, a] * width + self.secret, len(self.cell) * width
         rows = np.bincount(keys, self.rows, minlength=n).astype(np.float64)
@@ -477,19 +482,19 @@ class Features(NamedTuple):
         return self._replace(codes=(seen // width)[:, None], rows=rows[seen], secret=seen % width)
 
     def without_folds(self, table: ReleasedTable, prior: Prior, folds: int) -> list[Features]:
-        """The features that are left when one fold of the rows after the other is taken away.
+        """Return the features that remain when one fold after another is left out.
 
         For nested cells and known secrets, where counts give features in closed form.
         """
         size = len(self.share)
         taken = random_folds(self.rows, folds, np.random.default_rng(0)).T
-        left = np.ascontiguousarray(self.rows - taken)  # else kernels are compiled for it anew
+        left = np.ascontiguousarray(self.rows - taken)  # avoids compiling kernels again
         cells, steps, start = [], [], 0
         for a, (name, column) in enumerate(table.columns.items()):
             n_cells = len(column.evidence)
             keys = (self.codes[:, a] - start) * size + self.secret
             rows = [np.bincount(keys, one, minlength=n_cells * size) for one in left]
-            # A fold's secrets are, to the tree, so many secrets more.
+            # The tree treats the secrets of each fold as additional secrets.
             logs = cell_logs(
                 column.evidence,
                 np.concatenate([one.reshape(n_cells, size) for one in rows], axis=1),

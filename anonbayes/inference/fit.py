@@ -1,4 +1,4 @@
-"""`fit`: from a released table to its posterior, by the engine that suits it."""
+"""`fit`: compute the posterior of a released table with the engine that suits it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ log = logging.getLogger("anonbayes")
 DISAGREE = 1.1
 LEAST_DRAWS = 100
 MOST_DRAWS = 10**9
-"""Draws, sweeps or chains beyond this are a mistake."""
+"""Larger numbers of draws, sweeps or chains are taken for mistakes."""
 
 METHODS = ("auto", "exact", "gibbs", "nuts", "crossfit")
 HORIZONTAL_STEPS = ("tree", "counts")
@@ -72,73 +72,76 @@ def fit(
     progressbar: bool = True,
     **kwargs: Any,
 ) -> Posterior:
-    """Learn the population behind a released table.
+    """Compute the posterior of the population behind a released table.
 
     Parameters
     ----------
     table : ReleasedTable, or several
-        What was released. Several releases are about the same people: the result is that of the
-        first, whose attacker also holds the others (MODEL 1.10, `Editions`).
+        What was released. Several releases must be about the same people; the result is then the
+        posterior of the first one, whose attacker also has the others (MODEL 1.10, `Editions`).
     alpha, beta : float, array, mapping or callable
-        Dirichlet weights of the prior; see `resolve_prior`. ``beta="pooled"`` lets rare secrets
-        borrow from the population. By default `beta` is one with independent evidence, and pooled
-        with weighted evidence.
+        Dirichlet weights of the prior; see `resolve_prior`. With ``beta="pooled"``, the
+        distributions of rare secrets are shrunk to the population's. The default of `beta` is 1
+        for independent evidence and ``"pooled"`` for weighted evidence.
     evidence : {"auto", "independent", "weighted"}
-        How attributes add up. ``"independent"``: each counts in full, as in Groups; attributes that
-        depend on each other are then counted twice. ``"weighted"``: each has a weight, learned from
-        the release. ``"auto"``: weighted where it predicts held-out rows better by more than its
-        standard error; tables too small to tell stay independent, and an Anatomy of 100,000 rows
-        and more is weighted in a near tie, which spares it chains. See ``post.evidence``,
-        ``post.weights`` and ``post.scores``.
+        How the evidence of several attributes is combined. ``"independent"``: each counts in full,
+        as in Groups, so information shared by dependent attributes counts more than once.
+        ``"weighted"``: each has a weight learned from the release. ``"auto"``: weighted if that
+        predicts held-out rows better by more than the standard error. Tables too small to tell
+        stay independent; an Anatomy release of 100,000 rows or more is weighted even in a near
+        tie, because that needs no chains. See ``post.evidence``, ``post.weights`` and
+        ``post.scores``.
     register : pandas.DataFrame or ReleasedTable, optional
-        Cleartext rows of *other* people of the population, whom an attacker knows. They inform the
-        population, not the groups (MODEL 1.10). See `Register`.
+        Cleartext rows of *other* people of the same population that an attacker knows. They inform
+        the population, not the groups (MODEL 1.10). See `Register`.
     people : {"records", "rows"} or sequence of sequences
-        Of several releases: who is who. By default rows of vertical tables with equal records may
-        be the same person; with ``"rows"`` horizontal tables have the same person in the same row;
-        otherwise the key of each row, table by table, in the order of
+        How to match people across several releases. ``"records"``: in vertical tables, rows with
+        equal records may be the same person. ``"rows"``: in horizontal tables, the same row is the
+        same person. Otherwise the key of each row, one sequence per table, in the order of
         ``table.to_frame()``.
     method : {"auto", "exact", "gibbs", "nuts", "crossfit"}
-        ``"exact"``: closed form and independent draws, for nested cells; ``"gibbs"``: for every
-        table; ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table. By default
-        the first of these that applies. ``"crossfit"`` is the method of weighted evidence in a
-        vertical table, and in a horizontal one whose cells cross, unless a chain or a prior is
-        asked for: beliefs by the evidence of other groups alone, and independent draws of weights
-        and population.
+        ``"exact"``: closed form and independent draws, for nested cells. ``"gibbs"``: for every
+        table. ``"nuts"``: PyMC's NUTS on the marginal likelihood of a horizontal table.
+        ``"crossfit"``: for weighted evidence in vertical tables, and in horizontal tables whose
+        cells cross; beliefs about a row then use only evidence from other groups, and draws of
+        weights and population are independent. ``"auto"``: cross-fitting for weighted evidence,
+        unless a setting of the chain or a prior is given; otherwise exact if possible, else Gibbs.
     step : str, optional
-        Kind of Gibbs step. Horizontal: ``"tree"`` (default; only cells that cross the tree of the
-        others are drawn) or ``"counts"`` (all are). Vertical: ``"auto"`` (default;
-        by group size), ``"block"``, ``"collapsed"``, ``"tempered"``, ``"swap"``, ``"permute"``,
+        Kind of Gibbs step. Horizontal: ``"tree"`` (default; draws only cells that cross the tree
+        of the others) or ``"counts"`` (draws all cells). Vertical: ``"auto"`` (default; by group
+        size), ``"block"``, ``"collapsed"``, ``"tempered"``, ``"swap"``, ``"permute"``,
         ``"sequential"``, ``"subblock"``.
     draws, tune, chains, thin : int
-        Recorded draws per chain, sweeps before them, number of chains, sweeps per recorded draw.
-        Exact draws need no tuning; otherwise `tune` is by default 1000 (horizontal: 500).
+        Recorded draws per chain, tuning sweeps before them, number of chains, and sweeps per
+        recorded draw. Exact draws need no tuning; otherwise `tune` defaults to 1000 (horizontal
+        tables: 500).
     cores : int, optional
-        Chains that run at the same time.
+        Number of chains that run at the same time.
     client : distributed.Client, optional
-        Runs the chains as tasks of a Dask cluster instead, or lets its workers hold the groups of a
-        vertical table that is cross-fitted. The numbers are the same, whatever the number of
-        workers, and also when workers die on the way; `cores` then limits the chains that are
-        under way, and `resume` is a directory of this machine.
+        Dask cluster that runs the chains, or holds the groups of a vertical table that is
+        cross-fitted. The numbers depend neither on the number of workers nor on whether some die.
+        `cores` then limits the number of chains in progress, and `resume` is a directory on this
+        machine.
     seed : int or Generator, optional
-        Makes the draws reproducible, whatever the number of cores. Without one, a seed is drawn
-        and noted in ``post.idata``; so is what a generator gave.
+        Makes the draws reproducible, whatever the number of cores. If it is not an integer, the
+        seed that was used is recorded in ``post.idata``.
     keep_cleartext : bool or array of int
-        Whether to keep draws of the hidden rows, for all rows or for those numbered.
+        Whether to keep draws of the hidden values: of all rows, or of those with these numbers.
     resume : path, optional
-        Directory in which finished draws are kept while the run goes on. When it holds an
-        unfinished run with the same settings, that run is continued. One process at a time.
+        Directory for finished draws. If it holds an unfinished run with the same settings, that
+        run is continued. Only one process may use it at a time.
     progressbar : bool
-        Whether to show one.
+        Whether to show a progress bar.
     **kwargs
         Further settings of the engine: of vertical steps (``threads=`` of one chain, by default
-        the cores that no chain uses; ``temperatures=`` of the tempered step, ...), or of
-        `pymc.sample` for NUTS.
+        the cores that no chain uses; ``temperatures=`` of the tempered step; ...), or of
+        `pymc.sample` with NUTS.
 
     Returns
     -------
     Posterior
-        Interrupting with Ctrl-C keeps the draws that all chains have finished.
+        Draws, closed forms and beliefs. If interrupted with Ctrl-C, `fit` keeps the draws that all
+        chains have finished.
 
     Examples
     --------
@@ -167,9 +170,9 @@ def fit(
         settings |= {"alpha": alpha, "beta": beta, "evidence": evidence}
         return _fit_several(table, people, settings)
     if not isinstance(table, ReleasedTable):
-        raise ModelError(f"fit needs a ReleasedTable, got {type(table).__name__}.")
+        raise ModelError(f"fit needs a ReleasedTable, not {type(table).__name__}.")
     if people != "records":
-        raise ModelError("people= says who is who in several releases; fit got only one.")
+        raise ModelError("people= matches people across several releases, but only one was given.")
     one_of("method", method, METHODS)
     if client is not None:
         check_client(client)
@@ -187,11 +190,11 @@ def fit(
         evidence = _weighted_by(method, evidence)
         if not has_crossing_sets(table):
             raise ModelError(
-                "method='crossfit' is for vertical tables and for cells that cross; "
+                "method='crossfit' is only available for vertical tables and for cells that cross; "
                 "use method='auto'."
             )
         if beta is not None and not isinstance(beta, str):
-            raise ModelError("method='crossfit' pools by itself and takes no beta=.")
+            raise ModelError("method='crossfit' chooses its own pooling; leave out beta=.")
     quick = method in ("auto", "crossfit") and all(x is None for x in (step, resume, rows, client))
     method, step = _choose(table, method, step)
     taken = choose_evidence(table, evidence=evidence, alpha=alpha, beta=beta, client=client)
@@ -201,7 +204,7 @@ def fit(
     log.info("fit: method=%s%s", method, f", step={step}" if step else "")
     _say_evidence(taken)
     if table.scheme == "vertical" and step not in (None, "tempered"):
-        log.info("fit: should the chains disagree, %s", tempering_costs(table.n_rows))
+        log.info("fit: if the chains disagree, %s", tempering_costs(table.n_rows))
     entropy = _entropy(seed, resume)
     if method == "crossfit":
         return crossfit_posterior(table, taken, (chains, draws), entropy)
@@ -291,7 +294,7 @@ def _order(table: ReleasedTable) -> int:
 def _fit_with_register(
     table: ReleasedTable, others: ReleasedTable, settings: dict[str, Any]
 ) -> Posterior:
-    """Posterior of a table for those who also hold other people of the population in clear."""
+    """Compute the posterior for someone who also has other people in clear."""
     evidence, alpha, beta = (settings[name] for name in ("evidence", "alpha", "beta"))
     before, whole = None, table
     if table.scheme == "vertical":
@@ -314,22 +317,24 @@ def _fit_with_register(
 def _fit_several(
     tables: Sequence[ReleasedTable], people: People, settings: dict[str, Any]
 ) -> Posterior:
-    """Posterior of the first of several releases about the same people."""
+    """Compute the posterior of the first of several releases about the same people."""
     for table in tables:
         if not isinstance(table, ReleasedTable):
-            raise ModelError(f"fit needs released tables, got {type(table).__name__}.")
+            raise ModelError(f"fit needs released tables, not {type(table).__name__}.")
     if len(tables) < 2:
-        raise ModelError(f"fit got a list of {len(tables)} releases; give two or more, or a table.")
+        raise ModelError(
+            f"fit got a list of {len(tables)} releases; pass a single table or at least two."
+        )
     if people != "records" and tables[0].scheme == "horizontal":
         return fit(merge_by_key(tables, people), **settings)
     vertical = [table for table in tables if table.scheme == "vertical"]
-    person_codes(vertical if people == "records" else tables, people)  # or says what is wrong
+    person_codes(vertical if people == "records" else tables, people)  # checks the input
     posts = [fit(table, **settings) for table in (padded(tables), *tables[1:])]
     return join_editions(posts, people)
 
 
 def _counts(**given: int | None) -> Iterator[Any]:
-    """Read numbers of draws and the like; of `tune` and `cores` there need be none."""
+    """Check numbers of draws and the like; `tune` and `cores` may be None."""
     read_chains(given["chains"], error=ModelError)
     for name, value in given.items():
         least = 0 if name == "tune" else 1
@@ -339,9 +344,9 @@ def _counts(**given: int | None) -> Iterator[Any]:
 
 
 def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
-    """Evidence of a vertical table: who asks for a chain has chosen, since weights need none.
+    """Evidence of a vertical table; settings of a chain decide, since weights need none.
 
-    `chain` names what was set that only a chain has.
+    `chain` lists the settings given that only a chain has.
     """
     one_of("evidence", evidence, EVIDENCE)
     if method == "gibbs":
@@ -350,16 +355,16 @@ def _vertical_evidence(evidence: str, method: str, chain: list[str]) -> str:
         evidence = _weighted_by(method, evidence)
     if chain and evidence == "weighted":
         raise ModelError(
-            f"{chain[0]} belongs to the chains of evidence='independent'; weighted evidence of a "
-            "vertical table is cross-fitted. To draw it, sample build_model(table, "
-            "evidence='weighted') with ab.steps.vertical_steps(table)."
+            f"{chain[0]} is a setting of the chains of evidence='independent', but weighted "
+            "evidence of a vertical table is cross-fitted. To run chains with weights, sample "
+            "build_model(table, evidence='weighted') with ab.steps.vertical_steps(table)."
         )
     return "independent" if chain else evidence
 
 
 def _weighted_by(method: str, evidence: str) -> str:
     if evidence == "independent":
-        raise ModelError(f"method={method!r} is that of evidence='weighted'.")
+        raise ModelError(f"method={method!r} is only available with evidence='weighted'.")
     return "weighted"
 
 
@@ -367,7 +372,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
     one_of("method", method, METHODS)
     if method == "crossfit" and table.scheme == "horizontal":
         if step is not None:
-            raise ModelError(f"step={step!r} has no meaning with method={method!r}.")
+            raise ModelError(f"step={step!r} does not apply to method={method!r}; leave it out.")
         return method, None
     if table.scheme == "vertical":
         if method == "exact":
@@ -383,8 +388,8 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
     if method == "exact" and not table.is_nested:
         if not table.secrets_known:
             raise ModelError(
-                f"The sensitive values of {table.sensitive!r} are hidden behind a channel, so the "
-                "posterior has no closed form; use method='gibbs'."
+                f"The sensitive values in {table.sensitive!r} were released through a channel, so "
+                "the posterior has no closed form; use method='gibbs'."
             )
         crossing = next(c for c in table.columns.values() if not c.evidence.is_nested)
         raise ModelError(not_nested_message(crossing.evidence))
@@ -392,7 +397,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
         method = "exact" if table.is_nested and step is None else "gibbs"
     if method != "gibbs":
         if step is not None:
-            raise ModelError(f"step={step!r} has no meaning with method={method!r}.")
+            raise ModelError(f"step={step!r} does not apply to method={method!r}; leave it out.")
         return method, None
     chosen = "tree" if step is None else step
     one_of("step", chosen, HORIZONTAL_STEPS)
@@ -400,7 +405,7 @@ def _choose(table: ReleasedTable, method: str, step: str | None) -> tuple[str, s
 
 
 def _entropy(seed: int | np.random.Generator | None, resume: str | os.PathLike[str] | None) -> int:
-    """Seed of the run: the given one, that of the run to continue, or a fresh one."""
+    """Return the seed of the run: as given, that of the run to continue, or a new one."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
     if seed is not None:
@@ -419,20 +424,22 @@ def _engine(
     settings: dict[str, Any],
     spare: int,
 ) -> Engine:
-    """Engine of the table; `spare` cores per chain are given to chains of large tables."""
+    """Create the engine of a table; each chain of a large table may use `spare` more cores."""
     if table.scheme == "vertical":
         large = table.n_rows >= 2 * SHARD_ROWS and step != "collapsed"
         known = {"threads": spare if large else 1} | settings
         return VerticalEngine(table, prior, step=step or "auto", rows=rows, **known)
     if settings:
-        raise ModelError(f"Unknown settings of the engine: {sorted(settings)}.")
+        raise ModelError(
+            f"Unknown settings: {', '.join(sorted(settings))}; see the docstring of fit."
+        )
     return HorizontalEngine(table, prior, collapse=step != "counts", rows=rows)
 
 
 def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
-    """Compare the chains' log density, which tells modes apart even when labels do not.
+    """Compare the log density of the chains, which detects modes that differ by relabelling.
 
-    A first look that costs nothing; `diagnose` examines everything.
+    A first check that costs nothing; `diagnose` examines everything.
     """
     level = next((stats[k] for k in ("energy", "log_likelihood") if k in stats), None)
     if level is None or len(level) < 2 or level.shape[1] < LEAST_DRAWS:
@@ -446,8 +453,8 @@ def _warn_if_chains_disagree(stats: Draws, step: str | None) -> None:
         else "run longer chains (tune=, draws=)"
     )
     warnings.warn(
-        f"The chains disagree (R-hat of their log density is {rhat:.2f}): each has settled in a "
-        f"region of its own, and the answer depends on the chain. Do not rely on it; {advice}, and "
+        f"The chains disagree (R-hat of their log density is {rhat:.2f}): each stays in its own "
+        f"region, so the results depend on where it started. Do not rely on them; {advice}, and "
         "see anonbayes.diagnose(post).",
         ConvergenceWarning,
         stacklevel=3,
@@ -464,7 +471,7 @@ def _say_evidence(taken: Evidenced) -> None:
 def crossfit_posterior(
     table: ReleasedTable, taken: Evidenced, size: tuple[int, int], entropy: int
 ) -> Posterior:
-    """Posterior of a cross-fitted table: its beliefs, and independent draws."""
+    """Build the posterior of a cross-fitted table from its beliefs and independent draws."""
     averages: Draws
     if taken.crossfit is not None:
         found, layout = taken.crossfit, layout_of(table)

@@ -33,7 +33,7 @@ from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
 MOST_NUMBERS = 50_000_000
-"""Numbers of all features beyond which a model would not fit into memory."""
+"""Largest number of features for which a model fits into memory."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -48,34 +48,34 @@ def build_model(
     evidence: str = "auto",
     name: str = "",
 ) -> pm.Model:
-    """PyMC model of a released table.
+    """Build the PyMC model of a released table.
 
     The population is ``pi_<sensitive> ~ Dir(alpha)`` and, for each attribute and each sensitive
     value, ``pi_<attribute> ~ Dir(beta)``. For a horizontal table the hidden values are summed out
-    (MODEL 1.2), so that every sampler of PyMC works on the model as it is, and users can extend it
-    with variables of their own. For a vertical table the hidden links are the integer variable
-    ``assignment``, to be updated by one of `anonbayes.steps`.
+    (MODEL 1.2), so every sampler of PyMC can be used, and you can extend the model with variables
+    of your own. For a vertical table the hidden links are the integer variable ``assignment``,
+    which needs one of the step methods in `anonbayes.steps`.
 
     Parameters
     ----------
     table : ReleasedTable
         What was released.
     alpha, beta : float, array, mapping or callable
-        Dirichlet weights; see `resolve_prior`. By default `beta` is one with independent evidence,
-        and pooled with weighted evidence.
+        Dirichlet weights; see `resolve_prior`. The default of `beta` is 1 for independent evidence
+        and ``"pooled"`` for weighted evidence.
     evidence : {"auto", "independent", "weighted"}
-        As in `fit`. Weighted evidence adds ``weight_<attribute>``, positive, where they are taken
-        ``correction_<attribute>`` with the ``tau`` that was chosen, and the secrets given the
-        features of the released cells (MODEL 1.9).
+        As in `fit`. Weighted evidence adds positive variables ``weight_<attribute>``, if there are
+        corrections also ``correction_<attribute>`` with the chosen ``tau``, and the likelihood of
+        the secrets given the features of the released cells (MODEL 1.9).
     name : str
-        Prefix of the variables, as in `pymc.Model`. With one each, several tables that share
-        columns fit into one model: build them inside ``with pm.Model():``, and give each step the
-        model of its table, ``HorizontalStep(table=north, model=model_of_north)``.
+        Prefix of the variables, as in `pymc.Model`. Prefixes allow several tables with the same
+        columns in one model: build their models inside ``with pm.Model():``, and give each step
+        the model of its table, as in ``HorizontalStep(table=north, model=model_of_north)``.
 
     Returns
     -------
     pymc.Model
-        With coordinates named after the attributes and labelled by their values.
+        Its coordinates are named after the attributes and labelled with their values.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def build_model(
 
 
 def model_of(table: ReleasedTable, taken: Evidenced, *, name: str = "") -> pm.Model:
-    """`build_model` once evidence and prior are settled."""
+    """Build the model for settled evidence and prior; see `build_model`."""
     prior = taken.prior
     slash = next((column for column in table.domains if "/" in column), None)
     if slash is not None:
@@ -133,11 +133,11 @@ def _horizontal_model(table: ReleasedTable, prior: Prior, prefix: str) -> pm.Mod
 
 
 def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: Any) -> None:
-    """Counts ``n[y, s]`` of each attribute given the number of rows with each secret."""
+    """Add the counts ``n[y, s]`` of each attribute given the number of rows with each secret."""
     secret = table.sensitive
     rows = pm.Multinomial(
         f"released_{secret}",
-        # Python's numbers would become the smallest integer type, and its log gamma a float32.
+        # Python integers would get the smallest integer type, and their log gamma float32.
         n=np.int64(table.n_rows),
         p=pi_secret,
         observed=table.secret_counts.astype(np.int64),
@@ -157,7 +157,7 @@ def _known_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: A
 
 
 def _latent_secrets(model: pm.Model, table: ReleasedTable, pi_secret: Any, pis: Any) -> None:
-    """Counts of the distinct records, the sensitive value summed out."""
+    """Add the counts of the distinct records, with the sensitive value summed out."""
     records = table.records
     secret = table.secret
     reports = cell_rates(secret.evidence, table.tally(secret.codes, len(secret.evidence)))
@@ -182,13 +182,13 @@ def _matrix(evidence: Evidence, rate: Floats) -> Floats:
 
 
 def _with_others(probability: Any) -> Any:
-    """Probabilities of the cells, and of all others: what is left."""
+    """Append the total probability of all cells that the table does not show."""
     rest = pt.maximum(1.0 - probability.sum(axis=-1, keepdims=True), 0.0)
     return pt.concatenate([probability, rest], axis=-1)
 
 
 # -------------------------------------------------------------------------------------------------
-# The vertical table as a PyMC model: named Dirichlets, the hidden assignment, their link.
+# The vertical table as a PyMC model: Dirichlet distributions, the hidden assignment, their link.
 
 ROW = "row"
 
@@ -219,7 +219,7 @@ def vertical_model(
     dtype = np.min_scalar_type(-layout.n_rows)
     guard_assignments()
     with pm.Model(coords=labels, name=name) as model:
-        row = model.name_for(ROW)  # several tables in one model need not have as many rows
+        row = model.name_for(ROW)  # tables in one model may have different numbers of rows
         model.add_coord(row, np.arange(layout.n_rows))
         pi_secret = pm.Dirichlet(
             f"pi_{sensitive}", a=alpha_, dims=sensitive, default_transform=None
@@ -238,7 +238,7 @@ def vertical_model(
             dist=_random_assignment(dtype),
             logp=_inside_group(layout),
             signature="(r)->(r)",
-            # Not `initval`, which PyMC cannot copy: `pm.do`, `pm.observe` and log likelihoods do.
+            # Not `initval`, which PyMC cannot copy, as `pm.do` and `pm.observe` would.
             support_point=lambda rv, size, groups: pt.arange(layout.n_rows, dtype=str(dtype)),
             dims=row,
             class_name=HIDDEN,
@@ -247,7 +247,7 @@ def vertical_model(
         if crossfit is not None:
             _add_link(layout, crossfit, names, owned, sensitive=sensitive, dims=row)
             return model
-        owner = secrets[pt.argsort(owned)]  # secret of whoever owns each row of the items
+        owner = secrets[pt.argsort(owned)]  # secret that each item owns
         for a, (name, p) in enumerate(zip(names, pi, strict=True)):
             pm.CustomDist(
                 f"released_{name}",
@@ -264,13 +264,13 @@ def vertical_model(
 
 
 def _value_logp(value: Any, p: Any, owner: Any) -> Any:
-    """Log probability of each row's value given who owns it: one number per row, no ``n x K``."""
+    """Log probability of each row's value given its secret, without an ``n x K`` array."""
     inside = (value >= 0) & (value < p.shape[1])
     return pt.switch(inside, pt.log(p[owner, pt.clip(value, 0, p.shape[1] - 1)]), -np.inf)
 
 
 def _random_values(p: Any, owner: Any, size: Any) -> Any:
-    """Draw values by inversion: cumulated distributions, one above the other, are sorted."""
+    """Draw values by inversion of the stacked cumulative distributions."""
     below = pt.cumsum(p, axis=1) + pt.arange(p.shape[0])[:, None]
     u = owner + pm.Uniform.dist(0.0, 1.0, size=owner.shape)
     code = pt.searchsorted(below.ravel(), u, side="right") - owner * p.shape[1]
@@ -287,29 +287,30 @@ def _inside_group(layout: VerticalLayout) -> Any:
 
 
 def _in_range(rows: Any, layout: VerticalLayout) -> Any:
-    """Rows that exist: PyTensor's Numba mode reads whatever lies beyond an array."""
+    """Clip to existing rows: PyTensor's Numba mode reads beyond the end of an array."""
     return pt.clip(rows, 0, layout.n_rows - 1)
 
 
 def _random_assignment(dtype: np.dtype[Any]) -> Any:
     def dist(groups: Any, size: Any) -> Any:
-        keys = groups + pm.Uniform.dist(0.0, 1.0, size=groups.shape)  # groups follow each other
+        keys = groups + pm.Uniform.dist(0.0, 1.0, size=groups.shape)  # sorts by group
         return pt.argsort(keys).astype(str(dtype))
 
     return dist
 
 
 # -------------------------------------------------------------------------------------------------
-# Keeps PyMC from choosing a sampler of its own for who owns which values.
+# Keeps PyMC from choosing its own sampler for the assignment.
 
 HIDDEN = "HiddenAssignment"
-"""Name of the distribution of an assignment."""
+"""Name of the assignment's distribution."""
 
 
 class AssignmentGuard(BlockedStep):
-    """What PyMC picks for an assignment without a step: an error that says how to go on.
+    """Step that PyMC picks for an assignment without one: raises an error that says what to do.
 
-    Metropolis on integers, PyMC's choice, never proposes a permutation: chains would stay put.
+    PyMC would choose Metropolis on integers, which never proposes a permutation, so that the chains
+    would not move.
     """
 
     name = "assignment_guard"
@@ -321,24 +322,25 @@ class AssignmentGuard(BlockedStep):
         return Competence.IDEAL if hidden else Competence.INCOMPATIBLE
 
     def __new__(cls, vars: Any, **kwargs: Any) -> AssignmentGuard:  # type: ignore[misc]
-        """Refuse."""
+        """Raise an error that names the step to use."""
         raise ModelError(
-            f"The hidden {', '.join(v.name for v in vars)} of a vertical table needs a step of its "
-            "own: pm.sample(step=ab.steps.vertical_steps(table))."
+            f"The hidden {', '.join(v.name for v in vars)} of a vertical table needs its own step "
+            "method: pm.sample(step=ab.steps.vertical_steps(table))."
         )
 
 
 def guard_assignments() -> None:
-    """Make the guard one of the step methods from which PyMC chooses."""
+    """Register the guard with the step methods from which PyMC chooses."""
     if AssignmentGuard not in STEP_METHODS:
         STEP_METHODS.append(AssignmentGuard)
 
 
 # -------------------------------------------------------------------------------------------------
-# Weighted evidence (MODEL 1.9): the features of the records, each row's own taken out, are data,
-# the weights positive variables, and secrets follow softmax(L). NUTS draws what `fit_weights`
-# approximates by a normal distribution at the mode. Corrections of single values are drawn along
-# with the weights here, and given them there: a correction can stand in for a part of a weight.
+# Weighted evidence (MODEL 1.9): the features of the records, computed without the row itself, are
+# data, the weights are positive variables, and secrets follow softmax(L). NUTS samples what
+# `fit_weights` approximates by a normal distribution at the mode. Here corrections of single values
+# are sampled jointly with the weights, there given the weights: the two can partly replace each
+# other.
 
 
 def add_weights(
@@ -351,14 +353,14 @@ def add_weights(
 ) -> list[Any]:
     """Add the weights of a horizontal table and the likelihood of its secrets to a model.
 
-    A record that many rows show is one line of a multinomial with as many trials. `tilts` are what
-    corrections add to the scores, ``(records, S)`` each. Returns the weights.
+    A record shown by many rows is one line of a multinomial. `tilts` are the corrections added to
+    the scores, an array ``(records, S)`` each. Returns the weights.
     """
     shape = (len(features.rows), len(names) + 1, len(features.share))
     if np.prod(shape, dtype=float) > MOST_NUMBERS:
         raise ModelError(
-            f"{shape[0]:,} distinct records by {shape[1]} features by {shape[2]} secrets are too "
-            "many for a PyMC model; fit(evidence='weighted') needs none of it."
+            f"{shape[0]:,} distinct records, {shape[1]} features and {shape[2]} sensitive values "
+            "are too many for a PyMC model; use fit(evidence='weighted') instead."
         )
     x: Floats = np.empty(shape)
     dense_features(features, x)
@@ -384,7 +386,7 @@ def add_weights(
 
 
 def _correction_variables(model: pm.Model, table: ReleasedTable, taken: Evidenced) -> list[Any]:
-    """Corrections of each attribute's values, averaged over the cells that the records show."""
+    """Add corrections of each attribute's values, averaged over the cells that records show."""
     if taken.weights is None or taken.weights.corrections is None:
         return []
     codes = taken.cells(table)
@@ -406,19 +408,19 @@ def _add_link(
     sensitive: str,
     dims: str,
 ) -> list[Any]:
-    """Add the weights of a vertical table, and the likelihood of who owns what given them.
+    """Add the weights of a vertical table, and the likelihood of the assignment given them.
 
-    The lifts that the other folds gave are data, the pooling is kept. Summed over the assignments
-    this is the likelihood that `cross_fit` maximises.
+    The lifts learned from the other folds are data; pooling is fixed. Summed over assignments, this
+    is the likelihood that `cross_fit` maximises.
     """
     if layout.n_rows * layout.n_secrets > MOST_NUMBERS:
         raise ModelError(
-            f"{layout.n_rows:,} rows by {layout.n_secrets} secrets are too many for a PyMC model; "
-            "fit(evidence='weighted') needs none of it."
+            f"{layout.n_rows:,} rows and {layout.n_secrets} sensitive values are too many for a "
+            "PyMC model; use fit(evidence='weighted') instead."
         )
     weights = _weight_variables(names, *WEIGHT_PRIOR)
     apart, lifts = crossfit.features(layout)
-    # Scores of the distinct categories first: rows only look them up.
+    # Scores of the distinct categories are computed once; rows look them up.
     logits = pt.as_tensor(np.log(crossfit.secret_shares)[None, :])
     for a, (weight, lift) in enumerate(zip(weights, lifts, strict=True)):
         logits = logits + (weight * pt.as_tensor(lift.T))[apart.items[:, a]]

@@ -1,4 +1,4 @@
-"""`Posterior`: draws, closed forms, and the questions that can be asked of them."""
+"""`Posterior`: draws and closed forms of a fit, with beliefs and risks derived from them."""
 
 from __future__ import annotations
 
@@ -49,27 +49,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(KeptDraws):
-    """What a released table says about the population. Made by `fit`.
+    """Posterior of the population behind a released table. Returned by `fit`.
+
+    Use `learner`, `attacker` and `random_worlds` for beliefs about a person, `assess` for the risks
+    of everybody in the table, and `idata` for ArviZ.
 
     Attributes
     ----------
     table : ReleasedTable
-        What was released.
+        What was released; with several releases, the first.
     prior : Prior
-        The weights before it was seen.
+        Dirichlet weights of the prior.
     groups : mapping of str to Dataset
-        Draws of ``pi_<sensitive>`` and ``pi_<attribute>`` (``posterior``), statistics of the
-        sampler (``sample_stats``), the prior's weights (``constant_data``).
+        Datasets ``posterior`` (draws of ``pi_<sensitive>`` and ``pi_<attribute>``),
+        ``sample_stats`` (statistics of the sampler) and ``constant_data`` (prior weights).
     attrs : mapping
-        Versions, seed and settings of the run.
+        Software versions, seed and settings of the run.
     method, step : str
-        Engine, and kind of Gibbs step (None where it has no meaning).
+        Engine, and kind of Gibbs step (None if there is none).
     evidence : {"independent", "weighted"}
-        How attributes add up: in full as in Groups, or with the `weights` (MODEL 1.9).
+        Whether attributes count in full as in Groups, or with the `weights` (MODEL 1.9).
     evidence_weights : EvidenceWeights or None
-        What the release says about weights; None where it was not asked.
+        Estimated weights with errors and scores; None if they were not computed.
     register, editions : Register or None, Editions or None
-        What a register of other people adds, and further releases about the same people.
+        The register of other people, and the further releases, if any.
     """
 
     table: ReleasedTable
@@ -85,19 +88,19 @@ class Posterior(KeptDraws):
 
     @property
     def pooled(self) -> bool:
-        """Whether the prior lets rare secrets borrow from the population (``beta="pooled"``)."""
+        """Whether the prior shrinks rare secrets to the population (``beta="pooled"``)."""
         return bool(self.attrs.get("pooled", 0))
 
     @property
     def eta(self) -> npt.NDArray[np.float64] | None:
-        """Weight of each attribute in beliefs; None where every one counts in full."""
+        """Exponent of each attribute's lifts in beliefs; None if every attribute counts in full."""
         if self.evidence != "weighted" or self.evidence_weights is None:
             return None
         return self.evidence_weights.eta
 
     @property
     def corrections(self) -> tuple[npt.NDArray[np.float64], ...] | None:
-        """Corrections of single values beside the weights, ``(S, K_a)`` each; None without any."""
+        """Corrections of single values by attribute, ``(S, K_a)`` each; None if there are none."""
         if self.eta is None or self.evidence_weights is None:
             return None
         known = self.evidence_weights.corrections
@@ -105,13 +108,13 @@ class Posterior(KeptDraws):
 
     @property
     def weights(self) -> pd.DataFrame:
-        """How much each attribute counts: weight, standard error, and what that means.
+        """How much each attribute counts: one row per attribute, with standard errors.
 
-        A weight of one repeats nothing that others tell. Beliefs raise lifts to ``exponent``, of
-        which ``weight_<attribute>`` has draws, and add `corrections` of single values
-        (``correction_<attribute>``), given which weights say less than they do here. Columns
-        ``alone`` and ``added`` are what it tells by itself, and beside the others, in nats per row
-        of held-out log score.
+        A weight of one means that the attribute repeats nothing that others say. Beliefs raise its
+        lifts to ``exponent``, of which ``weight_<attribute>`` holds draws, and add `corrections` of
+        single values (draws in ``correction_<attribute>``, given the weights). ``alone`` and
+        ``added`` are the gains in held-out log score, in nats per row, by the attribute on its own
+        and in addition to the others. ``meaning`` puts the weight into words.
 
         Examples
         --------
@@ -134,11 +137,11 @@ class Posterior(KeptDraws):
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Held-out log score per row of each kind of evidence, from the release alone.
+        """Held-out log score per row of each kind of evidence, computed from the release alone.
 
-        The best comes first; ``difference`` is how far the others are from it, with the standard
-        error ``se``. ``margin`` is the share of the secrets, without any attribute. Empty where
-        independent evidence was asked for.
+        The best comes first; ``difference`` is the distance of the others from it, with standard
+        error ``se``. ``margin`` is the score without attributes, from the shares of the sensitive
+        values. The table is empty if independent evidence was asked for.
         """
         if self.evidence_weights is None:
             columns = ["log_score", "difference", "se"]
@@ -147,7 +150,7 @@ class Posterior(KeptDraws):
 
     @property
     def evidence_reason(self) -> str:
-        """Why the evidence was taken, in a sentence."""
+        """The reason for this kind of evidence, in a sentence."""
         if self.evidence_weights is None:
             return "independent evidence was asked for"
         reason = self.evidence_weights.reason
@@ -156,25 +159,26 @@ class Posterior(KeptDraws):
         gain, _ = self.evidence_weights.difference("weighted", "independent")
         costs = tempering_costs(self.table.n_rows)
         lower = f"score about {gain:.4f} nats per row lower" if gain > 0 else "score no lower"
-        return f"{reason}; to be sure of independent evidence, {costs} and {lower}"
+        return f"{reason}; evidence='independent' would take {costs} and {lower}"
 
     @cached_property
     def idata(self) -> Any:
-        """Groups and attributes as ArviZ takes them: an InferenceData, or a DataTree (1.x).
+        """Everything in ArviZ's format: an InferenceData, or a DataTree with ArviZ 1.x.
 
-        Beside the `groups` it has ``observed_data``; see `with_log_likelihood`, `with_predictive`.
+        In addition to the `groups` it has ``observed_data``; see `with_log_likelihood` and
+        `with_predictive` for more.
         """
         content = {**self.groups, "observed_data": observed_data(self.table)}
         return compat.make_idata(content, attrs=self.attrs)
 
-    # -- what is believed --------------------------------------------------------------------
+    # -- beliefs -----------------------------------------------------------------------------
 
     learner = learner_belief
     attacker = attacker_belief
     random_worlds = random_worlds_belief
     intervals = belief_intervals
 
-    # -- what it means -----------------------------------------------------------------------
+    # -- risks -------------------------------------------------------------------------------
 
     def assess(
         self,
@@ -189,41 +193,42 @@ class Posterior(KeptDraws):
         group: str | None = None,
         client: Any = None,
     ) -> RiskAssessment:
-        """Measure threats and utility of the release, as its evaluator who holds the cleartext.
+        """Measure threats and utility of the release, given the cleartext.
 
         Parameters
         ----------
         cleartext : pandas.DataFrame or dask.dataframe.DataFrame
-            The people of the table: its attributes and its sensitive column, in clear. The order of
-            the rows does not matter, their labels are kept; reports show numbers instead, unless
-            the index is called ``row`` and numbers them itself. A Dask dataframe, which may be
-            larger than memory, is counted where it is; the assessment then has one row per
-            distinct record, with its ``weight``.
+            The people in the table: its attributes and its sensitive column, in clear, in any
+            order. The row labels are kept in the results; reports show row numbers instead, unless
+            the index is a numbering called ``row``. A Dask dataframe, which may be larger than
+            memory, is counted on its cluster; the assessment then has one row per distinct record,
+            with its ``weight``.
         harm : iterable, optional
-            Sensitive values of which any must not be inferred (``{"HIV", "Cancer"}``); by default
-            a threat is the right guess of the exact value.
+            Sensitive values none of which may be inferred, such as ``{"HIV", "Cancer"}``; by
+            default a threat is a correct guess of the exact value.
         gain : pandas.DataFrame or array, optional
-            Instead of `harm`, the attacker's gain by act (rows) and sensitive value (columns).
+            Instead of `harm`: the attacker's gain by action (rows) and sensitive value (columns).
         kind : {"predictive", "conditional"}
-            The learner's belief, as in `learner`.
+            Kind of the learner's belief, as in `learner`.
         samples : int
-            Draws by which faithfulness is estimated where records are too many to be listed.
+            Number of draws that estimate faithfulness if the records are too many to enumerate.
         seed : int, Generator or None
-            Of these draws.
+            Seed of these draws.
         weights : str, optional
-            Column of the cleartext that says how many people a row stands for; a large cleartext
-            is best given as its distinct records (`count_records`).
+            Column of the cleartext with the number of people that a row stands for; use it with
+            `count_records` for a large cleartext.
         group : str, optional
-            Column of the cleartext that names each person's group in a vertical release: the
-            attacker then knows it, as in `attacker`.
+            Column of the cleartext that names each person's group in a vertical release; the
+            attacker then knows the group, as in `attacker`.
         client : distributed.Client, optional
-            Computes beliefs on a Dask cluster, a part of the distinct records per task; every
-            number is the same as without.
+            Dask cluster that computes the beliefs, a part of the distinct records per task; the
+            results do not change.
 
         Returns
         -------
         RiskAssessment
-            Groups Definitions 1 and 2, per row and for the table, with Monte-Carlo errors.
+            The measures of Groups Definitions 1 and 2, per row and for the table, with Monte-Carlo
+            errors.
 
         Examples
         --------
@@ -233,7 +238,7 @@ class Posterior(KeptDraws):
         >>> risk.rows.loc[0, ["p_A", "p_L"]].astype(float).round(1).tolist()
         [0.6, 0.3]
         """
-        # The one import against the order of the layers: what people look for is on the posterior.
+        # The only import against the order of the layers, because users look for it here.
         from anonbayes.risk.assess import assess
 
         return assess(
@@ -249,7 +254,7 @@ class Posterior(KeptDraws):
             client=client,
         )
 
-    # -- is it any good ----------------------------------------------------------------------
+    # -- fit of the model --------------------------------------------------------------------
 
     with_log_likelihood = with_log_likelihood
     with_predictive = with_predictive
@@ -257,7 +262,7 @@ class Posterior(KeptDraws):
     def check(
         self, *, draws: int = 200, seed: int | np.random.Generator | None = 0
     ) -> PredictiveCheck:
-        """Compare pairs of attributes with what the posterior predicts: see `predictive_check`.
+        """Compare pairs of attributes with what the posterior predicts; see `predictive_check`.
 
         Examples
         --------
@@ -270,20 +275,20 @@ class Posterior(KeptDraws):
 
         return predictive_check(self, draws=draws, seed=seed)
 
-    # -- keeping it --------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------
 
     def to_netcdf(self, path: str | os.PathLike[str], *, draws: bool = True) -> str:
-        """Write everything to one netCDF file, the table included.
+        """Write everything, including the table, to one netCDF file.
 
-        ArviZ opens it, `from_netcdf` reads it back, and a digest at its end tells of damage.
+        ArviZ can open it, `from_netcdf` restores the posterior, and a digest detects damage.
 
         Parameters
         ----------
         path : path
             The file.
         draws : bool
-            Without them, draws from a closed form are left out: `from_netcdf` makes the same ones
-            again, to the last bit, in a moment. Draws of chains are always written.
+            If False, draws from a closed form are left out: `from_netcdf` quickly makes exactly the
+            same ones again. Draws of chains are always written.
         """
         return write_stored(self, path, draws=draws)
 
@@ -299,20 +304,20 @@ class Posterior(KeptDraws):
         beta: PriorLike = 1.0,
         seed: int | np.random.Generator | None = None,
     ) -> Posterior:
-        """Take draws of a model of your own, so that beliefs and `assess` work with them.
+        """Build a posterior from draws of your own model, for use with beliefs and `assess`.
 
         Parameters
         ----------
         table : ReleasedTable
-            The table that the model is about.
+            The table that the model describes.
         idata : InferenceData, DataTree or Dataset
-            Draws. The variables ``pi_<sensitive>`` with shape (chain, draw, S) and, for each
-            attribute, ``pi_<attribute>`` with shape (chain, draw, S, K) are read, in the order of
-            the table's domains, as `build_model` names them.
+            Draws. For each attribute, the variable ``pi_<attribute>`` must have the shape (chain,
+            draw, S, K), and ``pi_<sensitive>`` the shape (chain, draw, S), with values in the order
+            of the table's domains; `build_model` uses the same names.
         alpha, beta
-            Prior weights, which the ideal learner uses (see `fit`).
+            Prior weights, used by the ideal learner (see `fit`).
         seed : int or Generator, optional
-            Vertical tables: for the draws of who owns which values given each ``pi``.
+            For vertical tables: seed of the draws of the assignment given each ``pi``.
 
         Examples
         --------
@@ -340,7 +345,7 @@ class Posterior(KeptDraws):
 
     @classmethod
     def from_netcdf(cls, path: str | os.PathLike[str]) -> Posterior:
-        """Read what `to_netcdf` wrote.
+        """Read a posterior written by `to_netcdf`.
 
         Raises
         ------
@@ -387,9 +392,9 @@ def make_posterior(
     taken: Evidenced | None = None,
     versions: bool = True,
 ) -> Posterior:
-    """Label draws with the table's names and values; `attrs` of a stored run have versions.
+    """Label draws with the table's names and values; `attrs` of a stored run include versions.
 
-    With a `size`, chains and draws of each, these are made when somebody asks for them.
+    With a `size` (chains, draws per chain), draws are made only when needed.
     """
     coords: dict[str, Any] = {name: list(labels) for name, labels in coords_of(table).items()}
     if rows is not None:

@@ -1,4 +1,4 @@
-"""Running any engine: threads, progress, interruption, continuation."""
+"""Running chains of any engine: threads, progress, interruption, continuation."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from anonbayes.io.files import is_finished, make_folder, new_file, remove_leftov
 from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
-# Draws on disk while a run is under way, so that a killed run can be continued.
+# Draws on disk during a run, so that a killed run can be continued.
 #
-# A run is a directory: ``run.json`` says what is being run, and each chain has numbered parts with
-# its draws and one ``state.npz`` with all that it needs to go on. Every file is written under
-# another name and then renamed. The state, written last, says how many parts count, so a part that
-# was written when the run died before its state was is written again, and no draw is lost or
+# A run is a directory: ``run.json`` describes the run, and each chain has numbered parts with its
+# draws and one ``state.npz`` with everything it needs to continue. Every file is written under a
+# temporary name and then renamed. The state, which is written last, says how many parts are valid.
+# So if the run dies between the two, the last part is written again, and no draw is lost or
 # repeated.
 
 FORMAT = 1
@@ -43,7 +43,7 @@ GENERATORS: dict[str, type[np.random.BitGenerator]] = {
 
 
 class RunStore:
-    """Directory of a run, made when absent; one that holds another run, or none, is refused."""
+    """Directory of a run, created if missing; refuses one that holds another run or other files."""
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> None:
         self.path = Path(path)
@@ -64,7 +64,7 @@ class RunStore:
 
     @staticmethod
     def read_settings(path: str | os.PathLike[str]) -> dict[str, object] | None:
-        """Return the settings of the run in a directory; None when there is nothing yet."""
+        """Return the settings of the run in a directory, or None if it is new or empty."""
         folder = Path(path)
         file = folder / "run.json"
         if file.is_file():
@@ -74,13 +74,13 @@ class RunStore:
                 raise _damaged(file, error) from None
         if folder.exists() and (not folder.is_dir() or any(map(is_finished, folder.iterdir()))):
             raise ModelError(
-                f"{str(folder)!r} exists and is not a run of anonbayes; choose an empty or new "
+                f"{str(folder)!r} exists but is not a run of anonbayes; choose an empty or new "
                 "directory for resume=."
             )
         return None
 
     def save_chain(self, chain: int, packed: ChainState, new: Recorded) -> None:
-        """Write the new draws as a part, then the packed state that counts it."""
+        """Write the new draws as a part, then the packed state that refers to it."""
         folder = self.path / f"chain-{chain}"
         make_folder(folder, private=True)
         parts = self._n_parts(folder)
@@ -103,7 +103,7 @@ class RunStore:
         )
 
     def load_chain(self, chain: int, into: Recorded) -> ChainState | None:
-        """Read a chain's draws into `into`; return its packed state, None when nothing is saved."""
+        """Read a chain's draws into `into`; return its packed state, or None if there is none."""
         folder = self.path / f"chain-{chain}"
         file = folder / "state.npz"
         if not file.is_file():
@@ -129,16 +129,16 @@ class RunStore:
 
 
 def restored(state: dict[str, Any]) -> np.random.Generator:
-    """Generator in a stored state. A file chooses among known generators, never what is called."""
+    """Restore a generator; the file can only choose among known types, not run code."""
     generator = np.random.Generator(GENERATORS[state["bit_generator"]]())
     generator.bit_generator.state = state
     return generator
 
 
 def save_arrays(path: Path, arrays: Draws) -> None:
-    """Write named arrays to a file, completely or not at all."""
+    """Write named arrays to a file, atomically."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy 2.4 has an option in between
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # NumPy 2.4 has another option
     with new_file(path) as file:
         file.write(buffer.getbuffer())
 
@@ -146,14 +146,14 @@ def save_arrays(path: Path, arrays: Draws) -> None:
 def load_arrays(
     path: Path, *, only: Iterable[str] | None = None, needed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Read named arrays, all or some; a damaged file is an error that names it."""
+    """Read all or `only` some named arrays; raise an error that names a damaged file."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             named = {name: arrays[name] for name in (arrays if only is None else only)}
             if absent := set(needed) - set(named):
                 raise KeyError(*sorted(absent))
             return named
-    except Exception as error:  # zip, zlib and NumPy each have their own words for damage
+    except Exception as error:  # zip, zlib and NumPy raise different errors
         raise _damaged(path, error) from None
 
 
@@ -169,13 +169,12 @@ def _plain(value: Any) -> object:
 
 
 # -------------------------------------------------------------------------------------------------
-# Running chains: side by side, in chunks, with progress, interruption and checkpoints.
+# Running chains: in parallel, in chunks, with progress, interruption and checkpoints.
 #
-# An `Engine` knows how to start and advance one chain; this module knows nothing else about it. The
-# kernels release the interpreter's lock, so threads use all cores without copying the table; a Dask
-# cluster is there for more machines than one. A chain's draws depend on its own generators only:
-# neither who runs it nor where the chunks end changes them, and a resumed chain goes on as if it
-# had never stopped.
+# An `Engine` starts and advances a single chain; this module knows nothing else about it. Kernels
+# release the interpreter's lock, so threads use all cores without copying the table; a Dask cluster
+# uses several machines. A chain's draws depend only on its own generators: neither where it runs
+# nor where chunks end changes them, and a resumed chain continues as if it had never stopped.
 
 Draws = dict[str, npt.NDArray[Any]]
 CHUNK_SECONDS = 0.3
@@ -184,7 +183,7 @@ SAVE_SECONDS = 5.0
 
 @dataclass
 class ChainState:
-    """All that a chain needs to go on; `live` is the engine's own, sweeps count the tuning."""
+    """All that a chain needs to continue; `live` belongs to the engine, sweeps include tuning."""
 
     live: Any
     generators: list[np.random.Generator]
@@ -195,10 +194,10 @@ class Engine(Protocol):
     """A sampler that can be advanced by any number of sweeps."""
 
     n_generators: int
-    """How many independent generators a chain needs."""
+    """Number of independent generators that a chain needs."""
 
     grows: tuple[str, ...]
-    """Packed arrays that only get longer: sweeps read nothing of them, and append to them."""
+    """Packed arrays that sweeps only append to and never read."""
 
     def start(self, generators: list[np.random.Generator]) -> Any:
         """Return a dispersed starting state."""
@@ -217,13 +216,13 @@ class Engine(Protocol):
         ...
 
     def averages(self, live: Any) -> Draws:
-        """Return what the chain averaged along the way, beside its draws."""
+        """Return the averages accumulated along the chain."""
         ...
 
 
 @dataclass
 class Recorded:
-    """Draws and statistics of one chain, in pieces, and what the engine averaged along it."""
+    """Draws and statistics of one chain, in pieces, with the averages of the engine."""
 
     draws: list[Draws] = field(default_factory=list)
     stats: list[Draws] = field(default_factory=list)
@@ -253,10 +252,10 @@ def run_chains(
     store: RunStore | None = None,
     client: Any = None,
 ) -> tuple[list[Recorded], bool]:
-    """Run all chains until each has its draws; return them, and whether Ctrl-C stopped them.
+    """Run all chains to the end; return them, and whether Ctrl-C stopped them.
 
-    `cores` run at the same time, on a Dask cluster with a `client`. Finished draws are kept in
-    `store`.
+    `cores` chains run at the same time, on a Dask cluster if `client` is given. Finished draws are
+    saved in `store`.
     """
     length = Length(draws, tune, thin)
     with SweepMeter(label, length.sweeps * len(seeds), show=progressbar) as meter:
@@ -272,7 +271,7 @@ def run_chains(
                     for c, seed in enumerate(seeds)
                 ]
                 interrupted = _follow(futures, stop, made, meter)
-            except BaseException:  # also a signal that asks the process to end
+            except BaseException:  # including signals that end the process
                 stop.set()
                 raise
     return [f.result() for f in futures], interrupted
@@ -280,7 +279,7 @@ def run_chains(
 
 @dataclass(frozen=True)
 class Length:
-    """How long a chain is: recorded draws, sweeps before them, sweeps per recorded draw."""
+    """Length of a chain: recorded draws, tuning sweeps, sweeps per recorded draw."""
 
     draws: int
     tune: int
@@ -288,12 +287,12 @@ class Length:
 
     @property
     def sweeps(self) -> int:
-        """Sweeps from beginning to end."""
+        """Total number of sweeps."""
         return self.tune + self.draws * self.thin
 
 
 class SweepMeter:
-    """Progress bar of a run, if any: sweeps made by all chains, and their speed."""
+    """Optional progress bar: sweeps made by all chains, and their speed."""
 
     def __init__(self, label: str, total: int, *, show: bool) -> None:
         columns = (
@@ -309,7 +308,7 @@ class SweepMeter:
         self._begin, self.sweeps = time.monotonic(), 0
 
     def add(self, sweeps: int) -> None:
-        """Count sweeps that some chain has made."""
+        """Count sweeps made by any chain."""
         self.sweeps += sweeps
         speed = self.sweeps / max(time.monotonic() - self._begin, 1e-9)
         self._bar.update(self._task, advance=sweeps, speed=f"{speed:,.0f} sweeps/s")
@@ -328,7 +327,7 @@ def _follow(
     made: queue.SimpleQueue[int],
     meter: SweepMeter,
 ) -> bool:
-    """Show progress until all chains end; on Ctrl-C or an error let them finish their chunk."""
+    """Show progress until all chains end; on Ctrl-C or an error, let them finish their chunks."""
     interrupted = False
     pending = set(futures)
     while pending:
@@ -377,19 +376,19 @@ def _run_chain(
 
 
 def start_chain(engine: Engine, seed: np.random.SeedSequence) -> ChainState:
-    """Start a chain; the same seed gives the same chain however often it is started."""
+    """Start a chain; the same seed always gives the same chain."""
     fresh = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)  # none spawned yet
     generators = [np.random.default_rng(s) for s in fresh.spawn(engine.n_generators)]
     return ChainState(engine.start(generators), generators)
 
 
 def pack_chain(engine: Engine, state: ChainState) -> ChainState:
-    """Return the state with named arrays in the place of the engine's own objects."""
+    """Return the state with the engine's own objects converted to named arrays."""
     return ChainState(engine.pack(state.live), state.generators, state.done)
 
 
 def unpack_chain(engine: Engine, packed: ChainState) -> ChainState:
-    """Return a state that can be advanced; `packed` stays as it is."""
+    """Return a state that can be advanced; `packed` is not changed."""
     generators = copy.deepcopy(packed.generators)
     arrays = {k: np.array(v) for k, v in packed.live.items()}
     return ChainState(engine.unpack(arrays, generators), generators, packed.done)
@@ -398,7 +397,7 @@ def unpack_chain(engine: Engine, packed: ChainState) -> ChainState:
 def advance_chain(
     engine: Engine, state: ChainState, most: int, length: Length, *, into: Sequence[Recorded]
 ) -> int:
-    """Make up to `most` sweeps, not beyond the tuning or the end; return how many were made."""
+    """Make up to `most` sweeps, not beyond tuning or the end; return how many were made."""
     tuning = state.done < length.tune
     n = min(most, (length.tune if tuning else length.sweeps) - state.done)
     first = (length.tune - state.done) % length.thin
@@ -422,12 +421,12 @@ def join(pieces: Sequence[Mapping[str, npt.NDArray[Any]]], length: int) -> Draws
 def rows_to_keep(
     table: ReleasedTable, keep_cleartext: bool | npt.ArrayLike
 ) -> npt.NDArray[np.int64] | None:
-    """Row numbers meant by `keep_cleartext`: all, none, or those listed."""
+    """Return the row numbers selected by `keep_cleartext`: all, none, or those listed."""
     if keep_cleartext is False:
         return None
     if table.weights is not None:
         raise ModelError(
-            f"keep_cleartext asks for single rows, but the table keeps {table.n_rows:,} rows as "
+            f"keep_cleartext refers to single rows, but the table stores {table.n_rows:,} rows as "
             f"{table.n_lines:,} distinct records; fit table.expanded() if memory allows."
         )
     if keep_cleartext is True:
@@ -444,28 +443,27 @@ def rows_to_keep(
 
 
 # -------------------------------------------------------------------------------------------------
-# Chains on a Dask cluster: each is a sequence of tasks, and its state travels as their data.
+# Chains on a Dask cluster: each is a sequence of tasks that pass on its state.
 #
 # The client keeps the state and the draws of every finished chunk. A worker that dies therefore
-# costs its chunk, no more, and the chunk made again is the same: it depends on the state it began
-# with, and on nothing of the worker. Where several chains wait for the same worker, their chunks
-# take turns.
+# costs only its current chunk, and the repeated chunk is the same, because it depends on nothing
+# but the state it starts from. If several chains wait for one worker, their chunks take turns.
 
 TASK_SECONDS = 1.0
-"""Sampling per task: long against the milliseconds that a task costs Dask."""
+"""Seconds of sampling per task: long compared with Dask's milliseconds of overhead."""
 
 WORTH = 20.0
-"""Sampling per time spent on taking a state apart and putting it together again."""
+"""Least ratio of sampling time to time spent on packing and unpacking a state."""
 
 LONGEST_SECONDS = 60.0
-"""Longest task, however large the state: what a lost worker costs, and the pace of progress."""
+"""Longest task in seconds, whatever the state's size: what a lost worker costs."""
 
 
 @dataclass
 class Chunk:
-    """What a task returns: the packed state it reached, what it recorded, sweeps and seconds.
+    """Result of a task: the packed state, what was recorded, number of sweeps, and seconds.
 
-    Arrays that grow hold only what is new.
+    Growing arrays contain only what is new.
     """
 
     packed: ChainState
@@ -482,7 +480,7 @@ def run_chunk(
     most: int,
     length: Length,
 ) -> Chunk:
-    """Advance a chain, or start it (`packed` is None); leaves its arguments as they are."""
+    """Advance a chain, or start it if `packed` is None; does not change its arguments."""
     begin = time.perf_counter()
     state = start_chain(engine, seed) if packed is None else unpack_chain(engine, packed)
     ready = time.perf_counter()
@@ -496,7 +494,7 @@ def run_chunk(
 
 @dataclass
 class _Chain:
-    """A chain as the client knows it, between two chunks."""
+    """A chain as the client sees it between two chunks."""
 
     number: int
     seed: np.random.SeedSequence
@@ -511,14 +509,14 @@ class _Chain:
         return 0 if self.packed is None else self.packed.done
 
     def to_send(self, engine: Engine) -> ChainState | None:
-        """Return the state without what only grows: the worker needs nothing of it."""
+        """Return the state without the growing arrays, which the worker does not need."""
         if self.packed is None:
             return None
         live = {k: v[:0] if k in engine.grows else v for k, v in self.packed.live.items()}
         return ChainState(live, self.packed.generators, self.packed.done)
 
     def add(self, engine: Engine, made: Chunk) -> None:
-        """Take over what a task has made, and choose the length of the next one."""
+        """Add the result of a task, and choose the length of the next one."""
         live = dict(made.packed.live)
         if self.packed is not None:
             for k in engine.grows:
@@ -549,7 +547,7 @@ def _run_on_cluster(
     store: RunStore | None,
     meter: SweepMeter,
 ) -> tuple[list[Recorded], bool]:
-    """Run all chains as tasks, `most` at a time; after Ctrl-C finished chunks are kept."""
+    """Run all chains as tasks, `most` at a time; on Ctrl-C, finished chunks are kept."""
     chains = [_Chain(c, seed) for c, seed in enumerate(seeds)]
     if store is not None:
         for chain in chains:
@@ -568,7 +566,7 @@ def _run_on_cluster(
                 chain.save(store)
     for chain in chains:
         if chain.packed is not None:
-            # What grew is on the client, so the averages are taken here.
+            # Growing arrays are on the client, so averages are computed here.
             live = unpack_chain(engine, chain.packed).live
             chain.recorded.averages = engine.averages(live)
     return [chain.recorded for chain in chains], interrupted

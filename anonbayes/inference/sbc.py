@@ -1,7 +1,7 @@
-"""Simulation-based calibration: whether the draws of `fit` are those of the posterior.
+"""Simulation-based calibration: whether `fit` draws from the posterior.
 
-Truths are drawn from the prior, releases from the truths, posteriors from the releases. Among the
-draws of its posterior a truth has a uniform rank, if and only if the draws are what they should be.
+True parameters are drawn from the prior, releases from these, and posteriors from the releases. The
+rank of the true value among the posterior draws is uniform if the draws are correct.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ BINS = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranks:
-    """Ranks of truths among draws of their posteriors. Made by `sbc`.
+    """Ranks of true values among draws of their posteriors. Returned by `sbc`.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One line per simulation, one column per quantity: how many draws are smaller.
+        One line per simulation, one column per quantity: the number of draws below the true value.
     draws : int
-        Draws of each posterior; ranks go from 0 to this number.
+        Number of draws of each posterior; ranks range from 0 to this number.
     """
 
     table: pd.DataFrame
     draws: int
 
     def counts(self, name: str) -> Ints:
-        """Ranks of a quantity in ten bins of equal probability."""
+        """Number of ranks of a quantity in each of ten bins of equal probability."""
         edges = np.linspace(0, self.draws + 1, BINS + 1)
         return np.histogram(self.table[name], bins=edges)[0]
 
     @property
     def p_values(self) -> pd.Series:
-        """Chi-square test that ranks are uniform, by quantity."""
+        """P-value of a chi-square test for uniform ranks, by quantity."""
         ways = np.histogram(np.arange(self.draws + 1), np.linspace(0, self.draws + 1, BINS + 1))[0]
         expected = ways / ways.sum() * len(self.table)
         found = {n: stats.chisquare(self.counts(n), expected).pvalue for n in map(str, self.table)}
@@ -66,19 +66,19 @@ class Ranks:
 
     @property
     def passed(self) -> bool:
-        """Whether no quantity is rejected at 1%, all of them taken together (Bonferroni)."""
+        """Whether uniformity is rejected for no quantity at 1%, with Bonferroni's correction."""
         return bool(self.p_values.min() * len(self.p_values) > 0.01)
 
     def plot(self, name: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """Plot the ranks of a quantity (by default the least uniform), and what chance allows."""
+        """Plot the ranks of a quantity, by default the least uniform, with the range of chance."""
         chosen = str(self.p_values.idxmin()) if name is None else name
         ax = make_axes(ax, 5.6, 3.4)
         n = len(self.table)
         room = stats.binom.ppf([0.005, 0.995], n, 1 / BINS)
-        ax.axhspan(*room, color="0.88", label="99% of good samplers' bars end here", zorder=0)
+        ax.axhspan(*room, color="0.88", label="99% range under correct sampling", zorder=0)
         ax.bar(np.arange(BINS) / BINS + 0.5 / BINS, self.counts(chosen), width=0.9 / BINS,
                color=SERIES[0], alpha=0.85)  # fmt: skip
-        ax.set(xlabel="Rank of the truth among the draws", ylabel="Simulations", title=chosen)
+        ax.set(xlabel="Rank of the true value among the draws", ylabel="Simulations", title=chosen)
         percent_axis(ax.xaxis)
         legend_below(ax)
         return ax
@@ -104,28 +104,28 @@ def sbc(
     seed: int | np.random.Generator | None = None,
     **settings: Any,
 ) -> Ranks:
-    """Check the sampler of a table by simulation (Talts et al. 2018).
+    """Check the sampler of a table by simulation-based calibration (Talts et al. 2018).
 
-    People are drawn from the prior, as many as the table has, and released as the table releases
-    values: through its cells at their rates (`cell_rates`), its channels, its groups. Each release
-    is fitted anew. With weighted evidence, weights are drawn from their prior and secrets given the
-    features of the table.
+    In each simulation, as many people as the table has are drawn from the prior and released as in
+    the table: through its cells at their rates (`cell_rates`), its channels, and its groups. The
+    simulated release is fitted. For weighted evidence, weights are drawn from their prior and
+    secrets given the features of the table.
 
     Parameters
     ----------
     table : ReleasedTable
-        A table like the one in question; a small one makes it quick.
+        A table like the one in question; a small one saves time.
     alpha, beta, evidence
-        As in `fit`; weighted evidence for tables whose secrets are known.
+        As in `fit`; weighted evidence needs sensitive values in clear.
     simulations : int
-        How many; a few hundred see gross errors, a few thousand subtle ones.
+        Number of simulations: a few hundred reveal gross errors, a few thousand subtle ones.
     draws : int
-        Draws of one chain each.
+        Number of draws of each posterior, from a single chain.
     seed : int, Generator or None
-        Of everything.
+        Seed of the whole check.
     **settings
-        Of `fit`: ``method=``, ``step=``, ``tune=``, ``thin=``. Draws of a chain must be far enough
-        apart to be nearly independent.
+        Arguments of `fit`: ``method=``, ``step=``, ``tune=``, ``thin=``. Thin chains enough to make
+        their draws nearly independent.
 
     References
     ----------
@@ -147,8 +147,8 @@ def sbc(
     if evidence == "weighted":
         if not table.secrets_known:
             raise ModelError(
-                "Weights are checked in tables whose secrets are known; for others simulate from "
-                "build_model(table) with pm.sample_prior_predictive."
+                "Calibration with weighted evidence needs sensitive values in clear; otherwise, "
+                "simulate from build_model(table) with pm.sample_prior_predictive."
             )
         lines = _weights(table, taken, simulations, draws, rng)
     else:
@@ -199,8 +199,8 @@ def _dirichlet(weights: Floats, rng: np.random.Generator) -> Floats:
 class _Release:
     """Cells of a column, completed so that every value is released as one of them.
 
-    `chance[k, y]` is the probability that value k is released as cell y. Values that the cells of
-    the table do not exhaust are shown in clear; of a channel, as one report for all that is left.
+    `chance[k, y]` is the probability that value k is released as cell y. The probability that the
+    table's cells leave over goes to the value in clear, or for a channel to one further report.
     """
 
     evidence: Evidence
@@ -236,7 +236,7 @@ def _released(
     values: dict[str, Ints],
     rng: np.random.Generator,
 ) -> ReleasedTable:
-    """The people as this table would release them; groups keep their places."""
+    """Release people as this table would; groups keep their positions."""
     clear = Evidence(
         table.secret.domain, table.secret.domain.values, sparse.eye_array(len(table.secret.domain))
     )
@@ -244,7 +244,7 @@ def _released(
     groups = table.group_codes
     if table.weights is not None:
         groups = np.repeat(groups, table.weights)
-    if table.scheme == "vertical":  # who owns what is forgotten inside groups
+    if table.scheme == "vertical":  # the link inside groups is forgotten
         order = np.lexsort((rng.random(len(secret)), groups))
         place = np.argsort(groups, kind="stable")
         for name, codes in values.items():
@@ -263,7 +263,7 @@ def _released(
 def _weights(
     table: ReleasedTable, taken: Evidenced, simulations: int, draws: int, rng: np.random.Generator
 ) -> Iterator[dict[str, int]]:
-    """Weights from their prior, secrets given the table's features, weights given the secrets."""
+    """Draw weights from their prior, secrets given the table's features, and fit the weights."""
     found = taken.weights
     assert found is not None
     mean, spread = (CENTRE, SPREAD) if taken.crossfit is None else WEIGHT_PRIOR
@@ -283,7 +283,7 @@ def _weights(
 
 
 class _Link(NamedTuple):
-    """Features of rows, ``(rows, 1 + A, S)``, and the fit of weights to secrets of the rows."""
+    """Features of rows, ``(rows, 1 + A, S)``, and the function that fits weights to secrets."""
 
     features: Floats
     fit: Callable[[Ints], tuple[Floats, Floats, Floats]]
@@ -305,7 +305,7 @@ def _cells(table: ReleasedTable, taken: Evidenced) -> _Link:
 
 
 def _ownership(table: ReleasedTable, found: CrossFit) -> _Link:
-    """Rows of an Anatomy: whoever fits the weights sees the secrets of a group, not whose."""
+    """Rows of an Anatomy release, where weights are fitted without knowing the link in groups."""
     layout = layout_of(table)
     apart, lifts = found.features(layout)
     share = np.tile(np.log(found.secret_shares), (layout.n_rows, 1))

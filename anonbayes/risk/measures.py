@@ -443,7 +443,7 @@ def check_preset(table: ReleasedTable, name: str) -> Limit:
     from anonbayes.risk.syntactic import highest_risk
 
     if name not in PRESETS:
-        raise AnonbayesError(f"preset {name!r} is not known. {nearest(name, PRESETS)}")
+        raise AnonbayesError(f"preset {name!r} is not valid. {nearest(name, PRESETS)}")
     return Limit(f"preset.{name}", HIGHEST, PRESETS[name].threshold, highest_risk(table))
 
 

@@ -204,7 +204,7 @@ def _problems(section: type[Section], error: Any, words: _Words) -> Iterator[str
     elif kind == "literal_error":
         choices = re.findall(r"'([^']*)'", more["expected"])
         hint = nearest(str(value), choices, n=1)
-        yield f"{words.value(where, value)} is not known. {hint}"
+        yield f"{words.value(where, value)} is not valid. {hint}"
     elif kind in BOUNDS:
         name, bound = BOUNDS[kind]
         yield f"{words.value(where, value)} must be {bound} {more[name]:g}."

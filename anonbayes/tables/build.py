@@ -1,4 +1,4 @@
-"""From data frames and files to the parts of a `ReleasedTable`, with every check on the way."""
+"""Check data frames and files, and turn them into the fields of a `ReleasedTable`."""
 
 from __future__ import annotations
 
@@ -100,12 +100,11 @@ def check_column(frame: pd.DataFrame, name: str, role: str) -> None:
 
 
 def check_known(mapping: Mapping[str, object] | None, names: Iterable[str], argument: str) -> None:
-    """Raise `TableError` when a mapping by column names a column that is not there."""
+    """Raise `TableError` if a mapping by column names a column that does not exist."""
     known = list(dict.fromkeys(names))
     if mapping is not None and not isinstance(mapping, Mapping):
         raise TableError(
-            f"{argument} must map column names to what belongs to them, got "
-            f"{type(mapping).__name__}."
+            f"{argument} must be a mapping with column names as keys, got {type(mapping).__name__}."
         )
     for name in mapping or ():
         if name not in known:
@@ -116,8 +115,8 @@ def check_known(mapping: Mapping[str, object] | None, names: Iterable[str], argu
 
 
 def multiplicities(frame: pd.DataFrame, name: str) -> Ints:
-    """Whole numbers of at least 1 from a column, or a `TableError` that names the row."""
-    gaps(frame[name], where=f"Column {name!r}")  # pandas trips over a signalling NaN
+    """Read a column of positive integers; raise a `TableError` that names the row otherwise."""
+    gaps(frame[name], where=f"Column {name!r}")  # pandas fails on a signalling NaN
     column = pd.to_numeric(frame[name], errors="coerce")
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~((numbers >= 1) & (numbers == np.floor(numbers)) & (numbers < 2**53))
@@ -131,7 +130,7 @@ def multiplicities(frame: pd.DataFrame, name: str) -> Ints:
 
 
 def policy_of(missing: Missing, name: str) -> str:
-    """What a missing cell of a column means."""
+    """Return how missing cells of a column are treated."""
     policy = missing.get(name, "error") if isinstance(missing, Mapping) else missing
     one_of("missing", policy, MISSING_POLICIES)
     return policy
@@ -149,7 +148,7 @@ def horizontal_parts(
     missing_label: object = "missing",
     weights: str | Ints | None = None,
 ) -> Parts:
-    """Fields of a horizontal `ReleasedTable`."""
+    """Build the fields of a horizontal `ReleasedTable`."""
     frame = pandas_frame(frame)
     check_frame(frame)
     numbers = None
@@ -166,16 +165,17 @@ def horizontal_parts(
     if group is not None:
         check_column(frame, group, "group")
         if group in secrets:
-            raise TableError(f"Column {group!r} cannot be both the group and sensitive.")
+            raise TableError(f"Column {group!r} cannot be both the group and a sensitive column.")
     attributes = [c for c in frame.columns if c not in (*secrets, group)]
     if not attributes:
         raise TableError(
-            f"The table has no nonsensitive column beside {secret_name!r}: there is nothing by "
-            "which a row could be recognised."
+            f"The table has no column other than the sensitive column {secret_name!r}; it needs at "
+            "least one by which a person could be recognised."
         )
     if secret_name in attributes:
         raise TableError(
-            f"Joining {secrets} needs the name {secret_name!r}, which is a column already."
+            f"The sensitive columns {secrets} are joined into one named {secret_name!r}, but the "
+            "table has a column of that name already; rename it."
         )
     known = [*attributes, *secrets, secret_name]
     check_known(domains, known, "domains")
@@ -232,7 +232,7 @@ def vertical_parts(
     missing: Missing,
     missing_label: object,
 ) -> Parts:
-    """Fields of a vertical `ReleasedTable`: both parts sorted by group."""
+    """Build the fields of a vertical `ReleasedTable`, with both parts sorted by group."""
     qit, st = pandas_frame(qit), pandas_frame(st)
     check_frame(qit, "The quasi-identifier table")
     check_frame(st, "The sensitive table")
@@ -240,23 +240,23 @@ def vertical_parts(
     check_column(st, group, "group")
     check_column(st, sensitive, "sensitive")
     if group == sensitive:
-        raise TableError(f"Column {group!r} cannot be both the group and sensitive.")
+        raise TableError(f"Column {group!r} cannot be both the group and the sensitive column.")
     if sensitive in qit.columns:
         raise TableError(
-            f"The quasi-identifier table contains the sensitive column {sensitive!r}: the link "
-            "that Anatomy hides would be public. Drop it there, or use ReleasedTable.horizontal."
+            f"The quasi-identifier table contains the sensitive column {sensitive!r}, so it "
+            "publishes the link that Anatomy hides. Drop it, or use ReleasedTable.horizontal."
         )
     if count is not None:
         st = _expand(st, group, sensitive, count, n_rows=len(qit))
     extra = [c for c in st.columns if c not in (group, sensitive)]
     if extra:
         raise TableError(
-            f"The sensitive table has further columns {extra}; only {group!r} and {sensitive!r} "
-            "are used (name a column of multiplicities with count=)."
+            f"The sensitive table has the unexpected columns {extra}: only {group!r} and "
+            f"{sensitive!r} are used (name a column of multiplicities with count=)."
         )
     attributes = [c for c in qit.columns if c != group]
     if not attributes:
-        raise TableError("The quasi-identifier table has no column beside the group.")
+        raise TableError(f"The quasi-identifier table has no column besides the group {group!r}.")
     check_known(domains, [*attributes, sensitive], "domains")
     named = missing if isinstance(missing, Mapping) else None
     check_known(named, [*attributes, sensitive], "missing")
@@ -267,7 +267,7 @@ def vertical_parts(
         policy = policy_of(missing, name)
         if policy == "unknown":
             raise TableError(
-                f"Column {name!r}: missing='unknown' is not possible in a vertical table, whose "
+                f"Column {name!r}: missing='unknown' is not available in a vertical table, whose "
                 "values are published in clear; use missing='category'."
             )
         encoded = encode_column(
@@ -297,7 +297,7 @@ def vertical_parts(
 
 
 def sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list[str]:
-    """Names of the sensitive columns, after a check that the frame has them."""
+    """Return the names of the sensitive columns, after checking that the frame has them."""
     try:
         names = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     except TypeError:
@@ -313,8 +313,10 @@ def sensitive_names(frame: pd.DataFrame, sensitive: str | Iterable[str]) -> list
 def joined_column(
     parts: Sequence[Column], name: str, domain: Domain | Iterable[Hashable] | None = None
 ) -> Column:
-    """One column of tuples from several; its domain are the combinations shown, or the given."""
-    clear = [part.in_clear("columns that are joined must show values in clear") for part in parts]
+    """Join columns into one of tuples; its domain is `domain`, or the combinations that occur."""
+    clear = [
+        part.in_clear("only columns that show values in clear can be joined") for part in parts
+    ]
     inverse, first, _ = distinct_rows([part.codes for part in clear])
     shown = [part.domain.decode(part.codes[first]).tolist() for part in clear]
     pairs = [tuple(plain(v) for v in pair) for pair in zip(*shown, strict=True)]
@@ -328,17 +330,20 @@ def joined_column(
 def _check_secret(secret: Column, name: str) -> None:
     if len(secret.domain) < 2:
         raise TableError(
-            f"The sensitive column {name!r} is constant ({secret.domain.values[0]!r}): everyone's "
-            f"secret is known already. If other values are possible, list them in "
+            f"The sensitive column {name!r} is constant ({secret.domain.values[0]!r}), so "
+            f"everyone's value is known already. If other values are possible, list them in "
             f"domains={{{name!r}: [...]}}."
         )
 
 
 def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: int) -> pd.DataFrame:
-    """One line per row from one line per group and value with a multiplicity."""
+    """Repeat the lines of a sensitive table with multiplicities, to one line per row."""
     check_column(st, count, "count")
     if count in (group, sensitive):
-        raise TableError(f"Column {count!r} cannot hold the multiplicities as well.")
+        raise TableError(
+            f"Column {count!r} cannot hold the multiplicities, because it is the group or the "
+            "sensitive column."
+        )
     numbers = multiplicities(st, count)
     if numbers.sum() != n_rows:
         raise TableError(
@@ -350,18 +355,18 @@ def _expand(st: pd.DataFrame, group: str, sensitive: str, count: str, n_rows: in
 
 
 # -------------------------------------------------------------------------------------------------
-# Sources of any size: which engine reads them, and the parts of the table that they become.
+# Sources of any size: which engine reads them, and what the table is built from.
 
 ENGINES = ("auto", "pandas", "duckdb", "dask")
 LARGE_ROWS = 1_000_000
-"""Parquet files of more rows are counted instead of being kept row by row."""
+"""Parquet files with more rows are reduced to counts instead of kept row by row."""
 LARGE_BYTES = 100_000_000
-"""The same for delimited text, whose rows are not known in advance."""
+"""The same limit, in bytes, for delimited text, whose number of rows is unknown."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A source that was looked at, and how it will be read."""
+    """A source, its columns, and how it will be read."""
 
     source: TableFiles | dd.DataFrame
     names: tuple[str, ...]
@@ -372,14 +377,14 @@ class Reading:
     progressbar: bool = True
 
     def only(self, names: Iterable[str]) -> Reading:
-        """Read these columns only."""
+        """Restrict reading to these columns."""
         kept, source = tuple(names), self.source
         if isinstance(source, TableFiles):
             source = replace(source, names=kept)
         return replace(self, source=source, names=kept)
 
     def without(self, drop: Iterable[str]) -> Reading:
-        """Leave columns out; a name that is no column is an error."""
+        """Leave out columns; raise an error for a name that is not a column."""
         dropped = list(drop)
 
         def check(name: str) -> None:
@@ -392,13 +397,13 @@ class Reading:
         return self.only(name for name in self.names if name not in dropped)
 
     def place(self, part: int, row: int) -> str:
-        """Name a row in a message."""
+        """Describe where a row is, for messages."""
         if isinstance(self.source, TableFiles):
             return self.source.place(part, row)
         return f"{row} of partition {part}"
 
     def count(self) -> Counted:
-        """Distinct rows."""
+        """Return the distinct rows with their counts."""
         shown = self.progressbar
         if not isinstance(self.source, TableFiles):
             return count_partitions(self.source, self.names, client=self.client, progressbar=shown)
@@ -414,7 +419,7 @@ class Reading:
         return count_frame(*all_rows(self.source))
 
     def parts(self, sensitive: str | Iterable[str], **meaning: Unpack[Meaning]) -> Parts:
-        """Fields of the released table; an error names file and row."""
+        """Return the fields of the released table; errors name file and row."""
         weights = None
         if self.engine == "pandas":
             frame, first = all_rows(self.source)
@@ -433,19 +438,19 @@ class Reading:
         try:
             return read(counted.frame)
         except AnonbayesError:
-            read(counted.labelled(self.place))  # the same, with its place
+            read(counted.labelled(self.place))  # raises the same error, with file and row
             raise
 
 
 def without_gaps(counted: Counted, where: str) -> Counted:
-    """Leave out the rows with an empty cell, and say in the log how many and why."""
+    """Leave out rows with an empty cell, and log how many and in which columns."""
     empty = counted.frame.isna() | (counted.frame == "")
     rows = pd.Series(counted.rows, index=counted.frame.index)
     gone = empty.any(axis=1)
     if not gone.any():
         return counted
     if gone.all():
-        raise TableError(f"{where}: every row has an empty cell, so none is left.")
+        raise TableError(f"{where}: every row has an empty cell, so no row is left.")
     causes = ", ".join(
         f"{name} {int(rows[empty[name]].sum()):,}" for name in empty if empty[name].any()
     )
@@ -471,17 +476,19 @@ def open_source(
     temp_directory: str | os.PathLike[str] | None = None,
     progressbar: bool = True,
 ) -> Reading:
-    """Look at a source, and choose the engine."""
+    """Inspect a source and choose the engine that reads it."""
     one_of("engine", engine, ENGINES)
     if client is not None:
         check_client(client)
         if engine not in ("auto", "dask"):
-            raise TableError(f"client= is a Dask cluster; engine={engine!r} does not use it.")
+            raise TableError(
+                f"client= is a Dask cluster, which needs engine='dask', not {engine!r}."
+            )
     if isinstance(source, pd.DataFrame):
-        raise TableError("A data frame in memory is read by ReleasedTable.horizontal(frame, ...).")
+        raise TableError("Use ReleasedTable.horizontal(frame, ...) for a data frame in memory.")
     if is_dask(source):
         if engine not in ("auto", "dask"):
-            raise TableError(f"A Dask dataframe is read by engine='dask', not {engine!r}.")
+            raise TableError(f"A Dask dataframe needs engine='dask', not {engine!r}.")
         check_names(list(source.columns), "The Dask dataframe")
         names = tuple(source.columns)
         return Reading(source, names, "dask", client=client, progressbar=progressbar).without(drop)
@@ -489,8 +496,8 @@ def open_source(
     if not files.is_plain:
         if engine not in ("auto", "pandas") or client is not None:
             raise TableError(
-                f"{files} is read by engine='pandas' only; for others save it as UTF-8 text with "
-                "decimal points, or as parquet."
+                f"{files} can only be read with engine='pandas'; for other engines save it as "
+                "UTF-8 text with decimal points, or as parquet."
             )
         engine = "pandas"
     if engine == "auto":
@@ -502,12 +509,12 @@ def open_source(
 
 
 def is_dask(source: object) -> TypeGuard[dd.DataFrame]:
-    """Whether a source is a Dask dataframe, without loading Dask."""
+    """Whether a source is a Dask dataframe; does not import Dask."""
     return hasattr(source, "to_delayed") and hasattr(source, "npartitions")
 
 
 def is_large(files: TableFiles) -> bool:
-    """Whether a table is better counted than kept row by row."""
+    """Whether a table should be reduced to counts rather than kept row by row."""
     if files.kind != "parquet":
         return files.size > LARGE_BYTES
     return sum(files.lengths) > LARGE_ROWS
@@ -525,19 +532,19 @@ def count_records(
     client: Client | None = None,
     progressbar: bool = True,
 ) -> pd.DataFrame:
-    """Distinct records of a table of any size, and how many rows show each.
+    """Reduce a table of any size to its distinct records and the number of rows of each.
 
-    A cleartext of hundreds of millions of people, reduced to what tells them apart, is assessed by
-    ``post.assess(records, weights="rows")``: threats depend on nothing else.
+    Use it to assess a cleartext table of hundreds of millions of people with
+    ``post.assess(records, weights="rows")``: risk measures only depend on these counts.
 
     Parameters
     ----------
     source : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
         Parquet or delimited files, as in `ReleasedTable.from_parquet`.
     columns : iterable of str, optional
-        Columns that count, all by default. The fewer, the fewer distinct records.
+        Columns to keep, by default all. Fewer columns give fewer distinct records.
     weights : str
-        Name of the column with the number of rows.
+        Name of the new column with the number of rows.
     engine, memory_limit, temp_directory, client, progressbar
         As in `ReleasedTable.from_parquet`.
     sep : str
@@ -546,7 +553,7 @@ def count_records(
     Returns
     -------
     pandas.DataFrame
-        In order of first appearance.
+        One line per distinct record, in order of first appearance.
 
     Examples
     --------
@@ -582,5 +589,7 @@ def _chosen(columns: Iterable[str] | None, known: Iterable[str], weights: str) -
         if name not in names:
             raise TableError(f"Column {name!r} is not in the table. {nearest(name, names)}")
     if weights in kept:
-        raise TableError(f"The table has a column {weights!r}; choose another name for weights=.")
+        raise TableError(
+            f"The table already has a column {weights!r}; choose another name for weights=."
+        )
     return kept

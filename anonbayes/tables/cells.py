@@ -1,4 +1,4 @@
-"""One parser for released cells: text, sets and intervals become sets of domain codes."""
+"""Parser of released cells: text, sets and intervals become sets of domain codes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def is_set_text(text: str) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text reads as a mask, range, interval, comparison or set rather than a value."""
+    """Whether a text looks like a mask, range, interval, comparison or set rather than a value."""
     return any(p.fullmatch(text) for p in (_INTERVAL, _RANGE, _COMPARISON, _MASK, _SET))
 
 
 def split_set(text: str) -> list[str]:
-    """Members of a set text, split at every comma, without quotes."""
+    """Split the text of a set at its commas, and remove quotes."""
     match = _SET.fullmatch(text)
     parts: list[str] = []
     for piece in match.group(1).split(",") if match else []:
@@ -56,7 +56,7 @@ def split_set(text: str) -> list[str]:
 
 
 def range_ends(text: str) -> tuple[str, str, bool, bool] | None:
-    """Ends of a range as they are written, and whether they belong to it; None for other texts."""
+    """Ends of a range as written, and whether each is included; None if this is not a range."""
     if match := _INTERVAL.fullmatch(text):
         left, low, high, right = match.groups()
         return low, high, left == "[", right == "]"
@@ -69,14 +69,15 @@ def range_ends(text: str) -> tuple[str, str, bool, bool] | None:
 class CellParser:
     """Reads the released cells of one attribute.
 
-    A cell is tried, in this order, as: a value of the domain; a missing value; a label of the
-    hierarchy; ``*`` (the whole domain); a Python set, list, tuple, range or array of values; a
-    `pandas.Interval`; and, if it is text, as ``{M, J}``, ``[20, 30)``, ``20-29`` (both ends
-    included), ``>=50``, ``[2024-01-01, 2024-03-31]``, or a mask. One star masks any ending
-    (``4550*``), several stars exactly that many characters (``455**``). Ranges apply to numbers,
-    to texts that spell numbers, and to dates. Because values and labels come first, a value with a
-    minus sign, a comma or a star of its own is never misread. Empty text is a missing value unless
-    the domain lists it. With ``tells=False`` messages name no value that the cell does not.
+    A cell is read as the first of the following that applies: a value of the domain; a missing
+    value; a label of the hierarchy; ``*`` (the whole domain); a Python set, list, tuple, range or
+    array of values; a `pandas.Interval`; or text such as ``{M, J}``, ``[20, 30)``, ``20-29`` (both
+    ends included), ``>=50``, ``[2024-01-01, 2024-03-31]``, or a mask. In a mask, one star stands
+    for any ending (``4550*``), several stars for exactly that many characters (``455**``). Ranges
+    apply to numbers, to texts that spell numbers, and to dates. Because values and labels come
+    first, a value that contains a minus sign, a comma or a star is never misread. An empty text is
+    a missing value unless the domain lists it. With ``tells=False``, messages name no value that
+    does not occur in the cell itself.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class CellParser:
         self.missing_label = missing_label
 
     def parse(self, cell: object, *, row: object = None) -> Ints:
-        """Return the sorted codes of the values that the cell allows; an error names `row`."""
+        """Return the sorted codes of the values that a cell allows; errors name `row`."""
         try:
             codes = self._value_or_missing(cell)
             if codes is None:
@@ -110,7 +111,7 @@ class CellParser:
             )
         return codes
 
-    # -- what the domain offers -------------------------------------------------------------
+    # -- the domain -------------------------------------------------------------------------
 
     @cached_property
     def _everything(self) -> Ints:
@@ -118,7 +119,7 @@ class CellParser:
 
     @cached_property
     def _places(self) -> Floats:
-        """The values on a line; NaN, which no range contains, for values that have no place."""
+        """Positions of the values on a line; NaN for those that have none and fit no range."""
         return self.domain.numbers if self.domain.is_numeric else self.domain.places
 
     @cached_property
@@ -145,14 +146,14 @@ class CellParser:
 
     @cached_property
     def _commas(self) -> dict[str, set[int]]:
-        """Numbers of commas of the values and labels that have any, by what precedes the first."""
+        """Numbers of commas in values and labels, by the text before the first comma."""
         out: dict[str, set[int]] = {}
         for text in (*self.domain.labels, *self._labels):
             if n := text.count(","):
                 out.setdefault(text[: text.index(",")].strip(), set()).add(n)
         return out
 
-    # -- from the most to the least specific reading; None when a reading does not fit ---------
+    # -- ways to read a cell, most specific first; None if one does not apply ------------------
 
     def _value_or_missing(self, cell: object) -> Ints | None:
         code = self.domain.find(cell)
@@ -165,7 +166,7 @@ class CellParser:
         if self.missing == "category":
             return np.array([self.domain.index(self.missing_label)])
         raise _Unreadable(
-            "is missing. Say what it means: missing='unknown' (any value of the domain) or "
+            "is missing. Specify what that means: missing='unknown' (any value of the domain) or "
             "missing='category' (a value of its own)."
         )
 
@@ -182,7 +183,7 @@ class CellParser:
         return None
 
     def _text(self, cell: str) -> Ints | None:
-        """Read a text that is no set in braces."""
+        """Read a text that is not a set in braces."""
         text = cell.strip()
         for spelling in (cell, text):
             code = self.domain.by_label.get(spelling)
@@ -198,7 +199,7 @@ class CellParser:
         return codes
 
     def _range_text(self, text: str) -> Ints | None:
-        """Interval, range, comparison or another spelling of a number."""
+        """Read an interval, a range, a comparison or another spelling of a number."""
         if match := _INTERVAL.fullmatch(text):
             left, low, high, right = match.groups()
             return self._interval(self._end(low), self._end(high), left == "[", right == "]")
@@ -216,38 +217,38 @@ class CellParser:
         return None
 
     def _end(self, text: str) -> float:
-        """Place of the end of a range: a number, or a date where the domain holds dates."""
+        """Return the position of the end of a range: a number, or a date in a domain of dates."""
         dates = self.domain.holds_dates
         if _END_NUMBER.fullmatch(text):
             number = float(text.replace("∞", "inf"))
             if dates and np.isfinite(number):
-                raise _Unreadable("is a range of numbers, but the domain is one of dates.")
+                raise _Unreadable("is a range of numbers, but the domain consists of dates.")
             return number
         if not dates:
-            raise _Unreadable("is a range of dates, but the domain is one of numbers.")
+            raise _Unreadable("is a range of dates, but the domain consists of numbers.")
         place = date_place(text)
         if place is None:
-            raise _Unreadable(f"names {text!r}, which is not a date.")
+            raise _Unreadable(f"contains {text!r}, which is not a date.")
         return place
 
     def _interval(self, low: Any, high: Any, with_low: bool, with_high: bool) -> Ints:
         if not self._has_places:
             raise _Unreadable(
-                f"is an interval, but the domain has no numbers. Known: {self._some_labels()}."
+                f"is an interval, but the domain has no numbers. Its values: {self._some_labels()}."
             )
         if self.domain.holds_dates and isinstance(low, datetime):
             low, high = date_place(low), date_place(high)
         if not isinstance(low, int | float | np.number) or isinstance(low, np.timedelta64):
-            raise _Unreadable("is an interval of times, but the domain is one of numbers.")
+            raise _Unreadable("is an interval of times, but the domain consists of numbers.")
         if low > high:
-            raise _Unreadable("runs from high to low; swap its ends.")
+            raise _Unreadable("has its lower end above its upper end; swap them.")
         x = self._places
         above = x >= low if with_low else x > low
         below = x <= high if with_high else x < high
         return np.flatnonzero(above & below)
 
     def _mask(self, prefix: str, stars: int) -> Ints:
-        """Codes of the values that a mask fits: one star any ending, more stars that many."""
+        """Codes of the values that match a mask: one star any ending, several exactly that many."""
         length = len(prefix) + stars
         fitting = []
         for i in range(bisect_left(self._sorted_labels, (prefix, -1)), len(self.domain)):
@@ -259,7 +260,7 @@ class CellParser:
         return np.sort(np.array(fitting, dtype=np.int64))
 
     def _members(self, members: Iterable[object]) -> Ints:
-        """Union of the members of a Python collection: values, labels, texts or intervals."""
+        """Return the union of the members of a collection: values, labels, texts or intervals."""
         parts = []
         for member in members:
             code = self.domain.find(member)
@@ -279,11 +280,11 @@ class CellParser:
         return np.unique(np.concatenate(parts)) if parts else np.array([], dtype=np.int64)
 
     def _set(self, body: str) -> Ints:
-        """Split ``M, J`` at commas; pieces that only together name a value are joined again."""
+        """Split ``M, J`` at its commas, rejoining pieces that only together name a value."""
         if not body.strip():
             return np.array([], dtype=np.int64)
         pieces = body.split(",")
-        # ways[i]: how many readings the first i pieces have; last[i]: the last member of one.
+        # ways[i]: number of readings of the first i pieces; last[i]: last member of one of them.
         ways = [1] + [0] * len(pieces)
         last: list[tuple[int, Ints]] = [(0, np.array([], dtype=np.int64))] * len(ways)
         for start in range(len(pieces)):
@@ -294,7 +295,7 @@ class CellParser:
                     last[end] = (start, codes)
         if ways[-1] > 1:
             raise _Unreadable(
-                "can be split into values in more than one way; give a Python set instead of text."
+                "can be split into values in several ways; use a Python set instead of text."
             )
         if ways[-1] == 0:
             read = ((piece, self._set_member(piece)) for piece in pieces)
@@ -307,7 +308,7 @@ class CellParser:
         return np.unique(np.concatenate(parts))
 
     def _ends(self, pieces: list[str], start: int) -> list[int]:
-        """Where a member may end that begins with a piece: only values with commas go further."""
+        """Return where a member that starts at a piece may end: later if it may contain commas."""
         begin = pieces[start].strip()
         commas = self._commas.get(begin, set()) | self._commas.get(begin[1:], set())  # unquoted
         lengths = {0, *commas} | ({1} if self._has_places else set())  # [20, 30)
@@ -355,7 +356,7 @@ class CellParser:
 
 
 class _Unreadable(Exception):
-    """Why a cell cannot be read, before column and row are known."""
+    """Reason why a cell cannot be read; the caller adds column and row."""
 
 
 def _show(cell: object, limit: int = 80) -> str:

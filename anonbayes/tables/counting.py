@@ -1,4 +1,4 @@
-"""Distinct rows of tables larger than memory: by DuckDB on one machine, by Dask on a cluster."""
+"""Distinct rows of tables larger than memory: with DuckDB on one machine, Dask on a cluster."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ P = TypeVar("P")
 # -------------------------------------------------------------------------------------------------
 # DuckDB: distinct rows of files larger than memory, on one machine.
 #
-# Nothing is guessed, nothing is loaded from a network, and temporary files go when the work ends.
+# Column types are not guessed, nothing is loaded over a network, and temporary files are deleted.
 
 RESERVED = frozenset({"file_row_number", "file_index"})
-"""Names that DuckDB gives to the places of rows."""
+"""DuckDB's names for the positions of rows."""
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
-"""No extension is installed or loaded, so that nothing reaches for a network."""
+"""Settings that keep DuckDB from installing or loading extensions over the network."""
 
 
 def count_with_duckdb(
@@ -67,7 +67,7 @@ def count_with_duckdb(
     temp_directory: str | os.PathLike[str] | None = None,
     progressbar: bool = True,
 ) -> Counted:
-    """Distinct rows of parquet or delimited files, by one ``GROUP BY`` that spills to disk."""
+    """Count the distinct rows of parquet or delimited files; spills to disk if necessary."""
     with open_duckdb(memory_limit, temp_directory) as (con, folder):
         parts = as_parquet(files, folder)
         kept = np.flatnonzero(parts.lengths)
@@ -90,7 +90,7 @@ def count_with_duckdb(
 
 
 def as_parquet(files: TableFiles, folder: Path) -> TableFiles:
-    """Delimited files as temporary parquet files, every cell a text; parquet files as they are."""
+    """Convert delimited files to temporary parquet files of texts; return parquet files as is."""
     if files.kind == "parquet":
         return files
     import pyarrow
@@ -106,7 +106,7 @@ def as_parquet(files: TableFiles, folder: Path) -> TableFiles:
 
 
 def duckdb_module() -> Any:
-    """Return ``duckdb``, or raise an error that says how to get it."""
+    """Import DuckDB, or raise an error that says how to install it."""
     try:
         import duckdb
     except ImportError:
@@ -120,7 +120,7 @@ def duckdb_module() -> Any:
 def open_duckdb(
     memory_limit: str | None = None, temp_directory: str | os.PathLike[str] | None = None
 ) -> Iterator[tuple[DuckDBPyConnection, Path]]:
-    """Connect to a database in memory, with a folder for temporary files that goes with it."""
+    """Connect to an in-memory database, with a temporary folder that is deleted on exit."""
     duckdb = duckdb_module()
     if temp_directory is not None and not Path(temp_directory).is_dir():
         raise AnonbayesError(f"temp_directory={str(temp_directory)!r} is not a directory.")
@@ -134,11 +134,11 @@ def open_duckdb(
             if memory_limit is None:
                 raise
             raise AnonbayesError(
-                f"memory_limit={memory_limit!r} cannot be read ({str(error).splitlines()[0]}); "
-                "write it as '4GB' or '500MB'."
+                f"memory_limit={memory_limit!r} is not a size ({str(error).splitlines()[0]}); "
+                "write '4GB' or '500MB', for example."
             ) from None
         try:
-            con.execute("SET enable_progress_bar_print = false")  # `reading` does
+            con.execute("SET enable_progress_bar_print = false")  # `reading` shows progress
             con.execute("SET enable_progress_bar = true")
             yield con, Path(name)
         finally:
@@ -171,7 +171,7 @@ def _text(text: str) -> str:
 def _run(
     con: DuckDBPyConnection, work: Callable[[], pyarrow.Table], label: str, progressbar: bool
 ) -> pyarrow.Table:
-    """Run a query in a thread of its own, so that progress is shown and Ctrl-C works."""
+    """Run a query in its own thread, so that progress is shown and Ctrl-C works."""
     outcome: dict[str, Any] = {}
 
     def target() -> None:
@@ -200,7 +200,7 @@ def _run(
 
 
 def _frame(rows: pyarrow.Table, fields: Sequence[pyarrow.Field], parts: TableFiles) -> pd.DataFrame:
-    """Distinct rows with the types that pandas would have given to the columns of the file."""
+    """Convert distinct rows to the column types that pandas would have read from the file."""
     import pyarrow as pa
 
     columns = []
@@ -220,12 +220,12 @@ def _frame(rows: pyarrow.Table, fields: Sequence[pyarrow.Field], parts: TableFil
 
 
 def _explained(error: Exception, parts: TableFiles, memory_limit: str | None) -> TableError:
-    """Say which file is damaged, or that memory did not suffice."""
+    """Return an error that names the damaged file, or says that memory was too small."""
     duckdb = duckdb_module()
     if isinstance(error, duckdb.OutOfMemoryException):
         return TableError(
-            f"The distinct rows do not fit into memory_limit={memory_limit!r}: raise it, or leave "
-            f"out columns that tell too many rows apart ({str(error).splitlines()[0]})."
+            f"The distinct rows do not fit into memory_limit={memory_limit!r}: raise it, or drop "
+            f"columns with very many values ({str(error).splitlines()[0]})."
         )
     for path in parts.paths:
         file = open_parquet(path)
@@ -239,14 +239,14 @@ def _explained(error: Exception, parts: TableFiles, memory_limit: str | None) ->
 
 
 # -------------------------------------------------------------------------------------------------
-# Tables that are read one column at a time, because all columns at once would not fit.
+# Tables that are read column by column, because all columns at once would not fit into memory.
 
 
 class ColumnFrame(FrameLike):
-    """What `ReleasedTable.vertical` needs of a data frame; columns are read when asked for."""
+    """Stand-in for a data frame in `ReleasedTable.vertical` that reads columns when needed."""
 
     def __init__(self, files: TableFiles) -> None:
-        files.fields()  # refuses files that do not go together
+        files.fields()  # refuses files with different columns
         self.files = files
         self.columns = pd.Index(files.names)
         self._replaced: dict[str, pd.Series] = {}
@@ -274,7 +274,7 @@ class ColumnFrame(FrameLike):
         self._replaced[name] = column
 
     def to_frame(self) -> pd.DataFrame:
-        """Return all columns at once."""
+        """Return all columns as a data frame."""
         return pd.DataFrame({name: self[name] for name in self.columns})
 
 
@@ -285,9 +285,9 @@ def open_columns(
     memory_limit: str | None,
     temp_directory: str | os.PathLike[str] | None,
 ) -> Iterator[Any]:
-    """Open a source as a data frame, or as a `ColumnFrame` where the engine says so.
+    """Open a source as a data frame, or as a `ColumnFrame` if the engine is DuckDB.
 
-    Delimited files are turned into temporary parquet files, which go when the block ends.
+    Delimited files are converted to temporary parquet files, which are deleted on exit.
     """
     if engine == "pandas":
         yield all_rows(files)[0]
@@ -298,20 +298,20 @@ def open_columns(
 
 # -------------------------------------------------------------------------------------------------
 # Dask: a part is a run of row groups of a parquet file, a delimited file, or a partition of a Dask
-# dataframe. Its rows are counted where it is read; only distinct rows travel, and they are merged a
-# few parts at a time.
+# dataframe. Its rows are counted where it is read; only distinct rows are sent, and merged a few
+# parts at a time.
 
 ROWS = 1_000_000
-"""Rows of a task, about."""
+"""Approximate number of rows of a task."""
 BATCH = 250_000
-"""Rows in memory at a time."""
+"""Number of rows held in memory at a time."""
 FAN_IN = 8
-"""Counted parts that are merged at a time."""
+"""Number of counted parts merged at a time."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some row groups of a parquet file, or a whole delimited file."""
+    """Row groups of a parquet file, or a whole delimited file."""
 
     files: TableFiles
     number: int
@@ -320,10 +320,10 @@ class Part:
 
 
 def parts_of(files: TableFiles) -> list[Part]:
-    """Cut a table into parts of about a million rows."""
+    """Split a table into parts of about a million rows."""
     if files.kind == "csv":
         return [Part(files, i, None, 0) for i in range(len(files.paths))]
-    files.fields()  # refuses files that do not go together
+    files.fields()  # refuses files with different columns
     parts = []
     for i, path in enumerate(files.paths):
         metadata = open_parquet(path).metadata
@@ -338,8 +338,8 @@ def parts_of(files: TableFiles) -> list[Part]:
 
 
 def count_part(part: Part) -> Counted:
-    """Distinct rows of one part, a batch at a time."""
-    # Texts arrive as codes into a dictionary, which is faster to count than the texts.
+    """Count the distinct rows of one part, batch by batch."""
+    # Texts are read as dictionary codes, which are faster to count than the texts.
     texts = [] if part.groups is None else _text_columns(part)
     counted: list[Counted] = []
     for frame, start in _batches(part, texts):
@@ -352,7 +352,7 @@ def count_part(part: Part) -> Counted:
 def count_with_dask(
     files: TableFiles, *, client: Client | None = None, progressbar: bool = True
 ) -> Counted:
-    """Distinct rows of files that every worker of a cluster can read."""
+    """Count the distinct rows of files that every worker of a cluster can read."""
     parts = parts_of(files)
     if not parts:
         raise TableError(f"{str(files.paths[0])!r} has no rows.")
@@ -366,7 +366,7 @@ def count_partitions(
     client: Client | None = None,
     progressbar: bool = True,
 ) -> Counted:
-    """Distinct rows of a Dask dataframe; partitions are counted where they are."""
+    """Count the distinct rows of a Dask dataframe where its partitions are."""
     numbered = list(enumerate(frame[list(names)].to_delayed()))
     counted = _tree(_count_partition, numbered, client, progressbar)
     if not len(counted.rows):
@@ -375,14 +375,14 @@ def count_partitions(
 
 
 def categories(files: TableFiles, name: str) -> pyarrow.Array:
-    """Categories of a column that was written as categorical, unseen ones included, in order."""
+    """Return the categories, in order, of a column written as categorical, unused ones included."""
     import pyarrow as pa
 
     chunks: list[pyarrow.Array] = []
     for path in files.paths:
         for batch in open_parquet(path).iter_batches(columns=[name], batch_size=BATCH):
             chunk = getattr(batch.column(0), "dictionary", None)
-            if chunk is None:  # a file in which the column is empty throughout
+            if chunk is None:  # the column is empty in this file
                 continue
             if not chunks or not chunk.equals(chunks[-1]):
                 chunks.append(chunk)
@@ -429,9 +429,9 @@ def _count_partition(numbered: tuple[int, pd.DataFrame]) -> Counted:
 def _tree(
     count: Callable[[P], Counted], parts: Sequence[P], client: Client | None, progressbar: bool
 ) -> Counted:
-    """Count parts and merge the results, as tasks of a Dask scheduler.
+    """Count parts and merge the results in a tree of Dask tasks.
 
-    A worker that dies takes only counts along; the scheduler counts those parts again.
+    If a worker dies, only counts are lost; the scheduler counts those parts again.
     """
     dask = dask_module()
     cluster = _current_client() if client is None else client
@@ -474,7 +474,7 @@ def _current_client() -> Client | None:
 
 
 def dask_module() -> Any:
-    """Return ``dask``, or raise an error that says how to get it."""
+    """Import Dask, or raise an error that says how to install it."""
     try:
         import dask
         import dask.callbacks

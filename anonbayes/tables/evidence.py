@@ -1,4 +1,4 @@
-"""Columns: a code per row, and the likelihood of the distinct cells."""
+"""Columns of a release: a code per row, and the likelihood of each distinct cell."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ if TYPE_CHECKING:
     from anonbayes.channels.base import Channel
 
 # -------------------------------------------------------------------------------------------------
-# Evidence: the distinct released cells of one attribute and what each says about the truth.
+# Evidence: the distinct released cells of one attribute, and what each says about the true value.
 
 
 NOT_SHOWN = "not shown"
-"""Values of a domain that the release does not show are called this, with a number."""
+"""Numbered placeholders stand for domain values that the release does not show."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Likelihood vectors ``E_y(k) = P(released y | true value k)`` of the distinct cells.
 
-    A generalized cell has ones on its members (hard evidence), a report of a randomized mechanism
-    has the probabilities of the report (soft evidence). See MODEL 1.1. `labels` are what was
-    released; `matrix`, cells by values, is read-only and stores no zeros.
+    The row of a generalized cell has ones at its members (hard evidence); that of a report of a
+    randomized mechanism has the probabilities of the report (soft evidence). See MODEL 1.1.
+    `labels` are the cells as released; `matrix`, with a row per cell and a column per value, is
+    read-only and stores no zeros.
     """
 
     domain: Domain
@@ -65,8 +66,8 @@ class Evidence:
         matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
         if matrix.shape != (len(self.labels), len(self.domain)):
             raise CellError(
-                f"Column {self.domain.name!r}: evidence of shape {matrix.shape} for "
-                f"{len(self.labels)} cells and {len(self.domain)} values."
+                f"Column {self.domain.name!r}: the evidence has shape {matrix.shape}, but there "
+                f"are {len(self.labels)} cells and {len(self.domain)} values."
             )
         bad = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
         if bad.any():
@@ -79,7 +80,7 @@ class Evidence:
         empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
         if len(empty):
             raise CellError(
-                f"Column {self.domain.name!r}: cell {self.labels[empty[0]]!r} is impossible for "
+                f"Column {self.domain.name!r}: cell {self.labels[empty[0]]!r} is impossible under "
                 "every value of the domain (likelihood 0)."
             )
         for array in (matrix.data, matrix.indices, matrix.indptr):
@@ -99,9 +100,9 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mask:
-        """Values of the domain that a released cell names, alone, in a set, or as end of a range.
+        """Mask of the values that released cells name: alone, in a set, or as the end of a range.
 
-        All of them where a mechanism made the reports: its domain is public.
+        If a randomized mechanism made the reports, all values: its domain is public.
         """
         names: set[str] = set() if self.is_hard else {*self.domain.labels}
         for label in self.labels if self.is_hard else ():
@@ -117,7 +118,7 @@ class Evidence:
         return out
 
     def members(self, cell: int | np.integer) -> npt.NDArray[np.int32]:
-        """Codes of the values that are possible under a cell, ascending."""
+        """Return the codes of the values that are possible under a cell, ascending."""
         return self.matrix.indices[self.matrix.indptr[cell] : self.matrix.indptr[cell + 1]]
 
     @cached_property
@@ -127,22 +128,23 @@ class Evidence:
 
     @cached_property
     def is_hard(self) -> bool:
-        """Whether every entry is zero or one: cells are sets."""
+        """Whether every entry is zero or one, so that cells are sets."""
         return bool((self.matrix.data == 1.0).all())
 
     @cached_property
     def starred(self) -> Mask:
-        """Whether each cell shows nothing: a star for the whole domain."""
+        """Whether each cell is a star, that is, the whole domain."""
         return (self.sizes == len(self.domain)) & np.array(
             [*map(_is_star, self.labels)], dtype=bool
         )
 
     @cached_property
     def overlap(self) -> tuple[int, int] | None:
-        """Two cells that overlap without being nested, or None when there are no such cells.
+        """Return two cells that overlap without being nested, or None if there are none.
 
-        Cells are laid over the domain, the largest first; each must fall into a single region of
-        what has been laid so far. The cost is the number of memberships.
+        Cells are placed on the domain from the largest to the smallest; each must fall into a
+        single region of those placed so far. The cost is proportional to the total size of the
+        cells.
         """
         owner = np.full(len(self.domain), -1)
         for cell in np.argsort(-self.sizes, kind="stable"):
@@ -157,14 +159,14 @@ class Evidence:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the cells are sets of which any two are nested or disjoint (MODEL 1.3)."""
+        """Whether any two cells are nested or disjoint sets (MODEL 1.3)."""
         return self.is_hard and self.overlap is None
 
     @classmethod
     def from_members(
         cls, domain: Domain, members: Sequence[npt.ArrayLike], labels: Iterable[object]
     ) -> Evidence:
-        """Hard evidence from the codes that each cell allows."""
+        """Build hard evidence from the codes that each cell allows."""
         arrays = [np.sort(np.asarray(m, dtype=np.int32)) for m in members]
         indptr = np.concatenate([[0], np.cumsum([len(m) for m in arrays])]).astype(np.int32)
         indices = np.concatenate(arrays) if arrays else np.array([], dtype=np.int32)
@@ -175,7 +177,7 @@ class Evidence:
 
     @classmethod
     def exact(cls, domain: Domain) -> Evidence:
-        """Evidence of a column released in clear: every value is a cell of its own."""
+        """Build the evidence of a column released in clear: every value is a cell."""
         size = len(domain)
         return cls(domain, domain.values, sparse.eye_array(size, format="csr"))
 
@@ -187,12 +189,12 @@ Array = TypeVar("Array", bound=npt.NDArray[np.generic])
 IDENTIFIER_SIZE = 1000
 DAY = 86_400
 MOST_INFERRED = 10_000
-"""Most values that are read out of the ranges of a column whose domain is not given."""
+"""Largest number of values inferred from the ranges of a column without a domain."""
 _log = logging.getLogger("anonbayes")
 
 
 def frozen(array: Array) -> Array:
-    """Read-only array that nobody else can write to either: a copy unless it is one already."""
+    """Return a read-only array that nothing else can write to, copied if necessary."""
     if array.flags.writeable or array.base is not None:
         array = array.copy()
         array.setflags(write=False)
@@ -201,7 +203,7 @@ def frozen(array: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One released column: the distinct cells' evidence, and each row's position among them."""
+    """Released column: the evidence of its distinct cells, and the position of each row's cell."""
 
     evidence: Evidence
     codes: SmallCodes
@@ -210,13 +212,13 @@ class Column:
         codes = np.asarray(self.codes)
         if codes.ndim != 1 or codes.dtype.kind not in "iu":
             raise TableError(
-                f"Column {self.domain.name!r}: codes must be one whole number per row, got "
+                f"Column {self.domain.name!r}: codes must be one integer per row, got "
                 f"{codes.dtype} of shape {codes.shape}."
             )
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(self.evidence):
             raise TableError(
-                f"Column {self.domain.name!r}: codes from {codes.min()} to {codes.max()} for "
-                f"{len(self.evidence)} distinct cells."
+                f"Column {self.domain.name!r}: codes run from {codes.min()} to {codes.max()}, "
+                f"but there are {len(self.evidence)} distinct cells."
             )
         small = codes.astype(code_dtype(len(self.evidence)), copy=False)
         object.__setattr__(self, "codes", frozen(small))
@@ -230,7 +232,7 @@ class Column:
         return self.evidence.domain
 
     def published(self) -> Column:
-        """Return the column with numbers in place of values that no released cell shows."""
+        """Return the column with placeholders for the values that no released cell shows."""
         known = self.evidence.shown
         if known.all():
             return self
@@ -258,11 +260,11 @@ class Column:
         return Column(Evidence.exact(self.domain), values[self.codes])
 
     def take(self, rows: SmallCodes) -> Column:
-        """Return the column with other rows, and the same cells."""
+        """Return a column with a selection of the rows, and the same cells."""
         return Column(self.evidence, self.codes[rows])
 
     def labels(self) -> npt.NDArray[np.object_]:
-        """Return what was released, row by row."""
+        """Return the released cell of every row."""
         return object_array(self.evidence.labels)[self.codes]
 
 
@@ -277,18 +279,18 @@ def encode_column(
     missing_label: object = "missing",
     n_rows: int | None = None,
 ) -> Column:
-    """Read a column of cells; equal cells share a code even when they are spelled differently."""
+    """Parse a column of cells; equal cells share a code even if they are spelled differently."""
     if channel is not None:
         if domain is not None or hierarchy is not None:
             raise TableError(
-                f"Column {name!r} has a channel, which brings its own domain; leave {name!r} out "
+                f"Column {name!r} has a channel, which defines its domain; leave {name!r} out "
                 "of domains and hierarchies."
             )
         return _through_channel(series, name, channel, missing)
     inverse, distinct = factorize_cells(series, name)
     size = len(series) if n_rows is None else n_rows
     known = _domain(name, distinct, domain, hierarchy, missing, missing_label, series, size)
-    # Values that the cleartext told stand in no message: it may end up in a log.
+    # Messages must not contain values known only from the cleartext: they may end up in a log.
     tells = not isinstance(domain, KnownValues)
     parser = CellParser(known, missing=missing, missing_label=missing_label, tells=tells)
 
@@ -300,7 +302,7 @@ def encode_column(
             raise
 
     def label(i: int, _: Ints) -> object:
-        if is_missing(distinct[i]):  # read as "unknown"
+        if is_missing(distinct[i]):  # under missing="unknown"
             return "*" if "*" not in known else frozenset(known.values)
         return distinct[i]
 
@@ -311,10 +313,11 @@ def encode_column(
 def column_of_cells(
     domain: Domain, inverse: Ints, members: Sequence[Ints], label: Callable[[int, Ints], object]
 ) -> Column:
-    """Column from the cell of each row, what each cell contains and how it is spelled.
+    """Build a column from each row's cell, and the members and spelling of each cell.
 
-    Equal cells are one, numbered in order of appearance. A single value is shown by itself; a star
-    gives way to another spelling, since only suppressed rows show stars everywhere.
+    Equal cells become one, numbered in order of appearance. A cell of a single value is shown as
+    that value. If the whole domain is spelled both ``*`` and otherwise, the other spelling is kept,
+    since only suppressed rows show stars in every column.
     """
     position: dict[bytes, int] = {}
     kept: list[Ints] = []
@@ -339,7 +342,7 @@ def _is_star(label: object) -> bool:
 
 
 def factorize_cells(series: pd.Series, name: str) -> tuple[Ints, list[object]]:
-    """Codes and distinct cells, in order of appearance; unhashable cells count as sets."""
+    """Return codes and distinct cells in order of appearance; unhashable cells become sets."""
     if series.dtype == object and _is_mixed(series):
         hashable = [_hashable(cell, name, i, series) for i, cell in enumerate(series)]
         return factorize(pd.Series(object_array(hashable), dtype=object), where=f"Column {name!r}")
@@ -349,7 +352,7 @@ def factorize_cells(series: pd.Series, name: str) -> tuple[Ints, list[object]]:
 def _is_mixed(series: pd.Series) -> bool:
     try:
         return pd.api.types.infer_dtype(series).startswith("mixed")
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an integer too large for a float
         return True
 
 
@@ -376,10 +379,10 @@ def _hashable(cell: object, name: str, position: int, series: pd.Series) -> obje
 
 @dataclass(frozen=True)
 class KnownValues:
-    """Values that a column has beside those that its cells show; given in place of a domain.
+    """Values that a column has in addition to those that its cells show; used instead of a domain.
 
-    Ranges and ``*`` then stand for known and shown values only, as in the release itself, rather
-    than for all that could be between two ends.
+    Ranges and ``*`` then stand only for values that are known or shown, not for everything that
+    could lie between two ends.
     """
 
     values: tuple[object, ...]
@@ -387,7 +390,7 @@ class KnownValues:
     def with_shown(
         self, name: str, distinct: list[object], n_rows: int, label: object
     ) -> list[object]:
-        """Return all values; `label` stands for missing cells and is no number."""
+        """Return all values; `label` stands for missing cells and is not read as a number."""
         shown = [a for cell in distinct if not is_missing(cell) for a in _atoms(cell)]
         patterns: set[object] = {a for a in shown if isinstance(a, pd.Interval)}
         patterns |= {a for a in shown if isinstance(a, str) and a != "*" and is_pattern(a)}
@@ -444,7 +447,7 @@ def _domain(
 def _shown_values(
     name: str, distinct: list[object], series: pd.Series, n_rows: int
 ) -> list[object]:
-    """Values that a column shows by themselves, as members of its sets, or inside its ranges."""
+    """Values that a column shows alone, in a set, or inside a range."""
     ordered = isinstance(series.dtype, pd.CategoricalDtype)
     members: list[object] = []
     for cell in series.cat.categories if ordered else distinct:
@@ -460,7 +463,7 @@ def _shown_values(
     values = [m for m in seen if m not in ranges]
     if not seen:
         raise DomainError(
-            f"Column {name!r} shows no value at all; pass domains={{{name!r}: [...]}}."
+            f"Column {name!r} shows no value; list its values in domains={{{name!r}: [...]}}."
         )
     _refuse_identifier(name, values, n_rows)
     if ranges:
@@ -473,14 +476,14 @@ def _refuse_identifier(name: str, values: list[object], n_rows: int) -> None:
     if n > IDENTIFIER_SIZE and n > n_rows / 2:
         raise TableError(
             f"Column {name!r} has {n:,} distinct values in {n_rows:,} rows, like an "
-            f"identifier. Leave it out, or say that it is meant with domains={{{name!r}: [...]}}."
+            f"identifier. Leave it out, or confirm it with domains={{{name!r}: [...]}}."
         )
 
 
 def _unknown_domain(name: str, cell: object) -> DomainError:
     return DomainError(
-        f"Column {name!r}: cell {str(cell)!r} stands for several values, and the column's "
-        f"domain is not given. Pass domains={{{name!r}: [...]}} or a hierarchy for "
+        f"Column {name!r}: cell {str(cell)!r} stands for several values, but the column's "
+        f"domain is not known. Pass domains={{{name!r}: [...]}} or a hierarchy for "
         f"{name!r}. (To treat {str(cell)!r} as a plain category, list it in the domain.)"
     )
 
@@ -488,9 +491,9 @@ def _unknown_domain(name: str, cell: object) -> DomainError:
 def _with_ranges(
     name: str, values: list[object], ranges: Mapping[str, tuple[str, str, bool, bool]]
 ) -> list[object]:
-    """Values of a column, and those inside its ranges: as fine as the column shows them.
+    """Add the values inside the ranges of a column to those it shows.
 
-    Numbers have as many decimals as the finest that is shown; dates are days.
+    Numbers get as many decimals as the finest number shown; dates are days.
     """
     ends = [end for low, high, _, _ in ranges.values() for end in (low, high)]
     days = all((seconds := date_place(end)) is not None and seconds % DAY == 0 for end in ends)
@@ -522,8 +525,8 @@ def _with_ranges(
     if not grid:
         raise _unknown_domain(name, next(iter(ranges)))
     _log.warning(
-        "Column %r: no domain is given; its ranges are read as %s. "
-        "Pass domains={%r: [...]} if there are other values.",
+        "Column %r has no domain; its ranges are read as %s. "
+        "Pass domains={%r: [...]} if other values are possible.",
         name,
         f"{len(grid)} values from {grid[0]} to {grid[-1]}" if len(grid) > 1 else f"{grid[0]} alone",
         name,
@@ -532,7 +535,7 @@ def _with_ranges(
 
 
 def _is_open(text: str) -> bool:
-    """Whether a text stands for values that it does not show: a mask, or a range without an end."""
+    """Whether a text stands for values it does not show: a mask, or a range with an open end."""
     return text != "*" and is_pattern(text) and range_ends(text) is None
 
 
@@ -550,14 +553,14 @@ def _atoms(cell: object) -> Sequence[object]:
 
 
 def _through_channel(series: pd.Series, name: str, channel: Channel, missing: str) -> Column:
-    """Column of reports; a missing report is refused or says nothing, never a category."""
+    """Encode a column of reports; a missing report is an error or says nothing."""
     if not hasattr(channel, "evidence"):
         raise TableError(f"channels[{name!r}] must be a channel, not {channel!r}.")
     empty = gaps(series, where=f"Column {name!r}")
     if empty.any() and missing != "unknown":
         raise CellError(
             f"Column {name!r}, row {series.index[int(empty.argmax())]}: the report is missing. "
-            "If it says nothing about the value, pass missing='unknown'."
+            "If that says nothing about the value, pass missing='unknown'."
         )
     codes, labels, matrix = channel.evidence(series.to_numpy()[~empty])
     domain = channel.domain.renamed(name)

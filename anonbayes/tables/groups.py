@@ -1,4 +1,4 @@
-"""Rows that cannot be told apart, and the numbers of a table."""
+"""Groups of indistinguishable rows, and the counts of a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anonbayes.errors import TableError
 from anonbayes.tables.evidence import Column, frozen
 
 # -------------------------------------------------------------------------------------------------
-# Numbers of rows: all that inference asks of a table, kept as rows or as counted lines.
+# Counts of rows, which are all that inference needs of a horizontal table.
 
 Weights = Ints | None
 
@@ -47,13 +47,13 @@ class Records:
 
 
 def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) -> Weights:
-    """Read-only multiplicities of the lines, None when each line is a row."""
+    """Return read-only multiplicities of the lines, or None if each line is one row."""
     if weights is None:
         return None
     numbers = np.asarray(weights)
     if numbers.shape != (n_lines,) or numbers.dtype.kind not in "iu" or numbers.min(initial=1) < 1:
         raise TableError(
-            f"weights must be a whole number of at least 1 for each of the {n_lines} lines, got "
+            f"weights must hold an integer of at least 1 for each of the {n_lines} lines, got "
             f"{numbers.dtype} of shape {numbers.shape}."
         )
     if scheme == "vertical":
@@ -62,17 +62,17 @@ def checked_weights(weights: npt.ArrayLike | None, n_lines: int, scheme: str) ->
 
 
 def tally(codes: SmallCodes, weights: Weights, size: int) -> Ints:
-    """Number of rows of each code from 0 to size - 1, given one code per line."""
+    """Number of rows with each code from 0 to size - 1, given one code per line."""
     if weights is None:
         return np.bincount(codes, minlength=size)
-    # Sums of whole numbers in floating point are exact up to 2**53 rows.
+    # Floating-point sums of integers are exact up to 2**53 rows.
     return np.bincount(codes, weights=weights, minlength=size).astype(np.int64)
 
 
 def _cross_counts(
     rows: SmallCodes, cols: SmallCodes, weights: Weights, shape: tuple[int, int]
 ) -> sparse.csr_array:
-    """Sparse contingency table, read-only."""
+    """Return a sparse, read-only contingency table."""
     which, keys = pd.factorize(rows.astype(np.int64) * shape[1] + cols)
     n = tally(which, weights, len(keys))
     counts = sparse.csr_array((n, (keys // shape[1], keys % shape[1])), shape=shape)
@@ -83,7 +83,7 @@ def _cross_counts(
 
 
 class Statistics:
-    """Numbers of rows of a `ReleasedTable`, computed once, on demand."""
+    """Counts of a `ReleasedTable`, computed once, when needed."""
 
     scheme: str
     sensitive: str
@@ -97,12 +97,12 @@ class Statistics:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, suppressed ones included."""
+        """Number of rows, including suppressed ones."""
         return self.n_lines if self.weights is None else int(self.weights.sum())
 
     @property
     def n_lines(self) -> int:
-        """Number of stored lines: one per row, or one per distinct record of a reduced table."""
+        """Number of stored lines: one per row, or one per distinct record of a `reduced` table."""
         return len(self.secret.codes)
 
     @property
@@ -123,7 +123,7 @@ class Statistics:
 
     @cached_property
     def n_suppressed(self) -> int:
-        """Number of suppressed rows: they show nothing but their sensitive value."""
+        """Number of suppressed rows, which show nothing but their sensitive value."""
         return int(self.tally((self.group_codes < 0).astype(np.int8), 2)[1])
 
     @cached_property
@@ -139,17 +139,17 @@ class Statistics:
 
     @property
     def group_sizes(self) -> pd.Series:
-        """Number of rows of each group."""
+        """Number of rows of each group, indexed by group label."""
         return pd.Series(self._sizes.copy(), index=self.group_labels, name="size")
 
     @property
     def group_diversity(self) -> pd.Series:
-        """Number of distinct sensitive values of each group."""
+        """Number of distinct sensitive values in each group, indexed by group label."""
         return pd.Series(self._diversity.copy(), index=self.group_labels, name="distinct")
 
     @property
     def k(self) -> int:
-        """Size of the smallest group (k-anonymity); 0 when every row is suppressed."""
+        """Size of the smallest group (k-anonymity); 0 if every row is suppressed."""
         return int(self._sizes.min()) if self.n_groups else 0
 
     @property
@@ -159,7 +159,7 @@ class Statistics:
 
     @cached_property
     def is_nested(self) -> bool:
-        """Whether the posterior has a closed form: known secrets, nested cells (MODEL 1.3)."""
+        """Whether the posterior has a closed form: secrets in clear, nested cells (MODEL 1.3)."""
         return (
             self.scheme == "horizontal"
             and self.secrets_known
@@ -167,7 +167,7 @@ class Statistics:
         )
 
     def tally(self, codes: SmallCodes, size: int) -> Ints:
-        """Number of rows per code, from one code per line."""
+        """Return the number of rows with each code, given one code per line."""
         return tally(codes, self.weights, size)
 
     # -- sufficient statistics ----------------------------------------------------------------
@@ -179,25 +179,25 @@ class Statistics:
 
     @cached_property
     def secret_codes(self) -> SmallCodes:
-        """Domain code of each line's sensitive value (of each slot, in a vertical table)."""
+        """Domain code of the sensitive value of each line (in a vertical table, of each slot)."""
         if not self.secrets_known:
             raise TableError(
-                f"The sensitive column {self.sensitive!r} was released through a channel or "
-                "generalized; its values are not known row by row."
+                f"The sensitive column {self.sensitive!r} was generalized or released through a "
+                "channel, so the value of each row is not known."
             )
         of_cell = self.secret.evidence.matrix.indices.astype(code_dtype(len(self.secret.domain)))
         return frozen(of_cell[self.secret.codes])
 
     @cached_property
     def counts(self) -> Mapping[str, sparse.csr_array]:
-        """Per attribute the number ``n[y, s]`` of rows with cell y and sensitive value s.
+        """Counts ``n[y, s]`` of rows with cell y and sensitive value s, by attribute.
 
-        These are all that the likelihood of a horizontal table depends on (MODEL 1.2).
+        The likelihood of a horizontal table depends on nothing else (MODEL 1.2).
         """
         if self.scheme == "vertical":
             raise TableError(
-                "A vertical table hides which nonsensitive tuple belongs to which sensitive "
-                "value, so it has no counts n[y, s]."
+                "A vertical table has no counts n[y, s], because it hides which nonsensitive tuple "
+                "belongs to which sensitive value."
             )
         size = len(self.secret.domain)
         return MappingProxyType(
@@ -211,12 +211,12 @@ class Statistics:
 
     @cached_property
     def secret_counts(self) -> Ints:
-        """Number of rows per sensitive value, in domain order."""
+        """Number of rows with each sensitive value, in domain order."""
         return frozen(self.tally(self.secret_codes, len(self.secret.domain)))
 
     @cached_property
     def records(self) -> Records:
-        """Distinct rows (cells and sensitive cell together) with their multiplicities."""
+        """Distinct records, that is, combinations of all cells, with their multiplicities."""
         stacked = [c.codes for c in self.columns.values()] + [self.secret.codes]
         inverse, first, _ = distinct_rows(stacked)
         table = np.stack([c[first].astype(np.int64) for c in stacked], axis=1)
@@ -225,11 +225,11 @@ class Statistics:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the table's content, to tell whether a result belongs to it.
+        """Digest of the table's content, to check whether a result belongs to it.
 
-        Neither the spelling of cells, nor the names of groups, nor whether it is `reduced` count:
-        of a horizontal table the distinct lines do, and how often they stand; of a vertical one,
-        whose posterior speaks of single items, every line.
+        It ignores the spelling of cells, the names of groups, and whether the table is `reduced`.
+        That of a horizontal table depends on its distinct lines and their counts; that of a
+        vertical table, whose posterior refers to single items, on every line and their order.
         """
         columns = [*self.columns.items(), (self.sensitive, self.secret)]
         groups = self.group_codes.astype(np.int64) + 1
@@ -257,11 +257,11 @@ class Statistics:
 
 
 # -------------------------------------------------------------------------------------------------
-# Groups: which rows of a released table cannot be told apart.
+# Groups: which rows of a released table are indistinguishable.
 
 
 def distinct_rows(columns: Sequence[SmallCodes]) -> tuple[Ints, Ints, Ints]:
-    """Distinct rows of several code columns."""
+    """Distinct rows of several columns of codes: their first lines, inverse and counts."""
     inverse, size = numbered_rows(columns)
     first = np.empty(size, dtype=np.int64)
     first[inverse[::-1]] = np.arange(len(inverse))[::-1]
@@ -269,12 +269,12 @@ def distinct_rows(columns: Sequence[SmallCodes]) -> tuple[Ints, Ints, Ints]:
 
 
 def numbered_rows(columns: Sequence[SmallCodes]) -> tuple[Ints, int]:
-    """Distinct row of each row, in order of appearance, and how many there are."""
+    """Return the number of each row's distinct row, in order of appearance, and how many exist."""
     key = np.zeros(len(columns[0]), dtype=np.int64)
     size = 1
     for column in columns:
         radix = int(column.max(initial=0)) + 1
-        if size > 2**62 // radix:  # the mixed-radix number would overflow: compress it first
+        if size > 2**62 // radix:  # the mixed-radix number would overflow: renumber first
             key, distinct = pd.factorize(key)
             size = len(distinct)
         key = key * radix + column
@@ -288,7 +288,7 @@ def suppressed_rows(
 ) -> Mask:
     """Mark the rows that show ``*`` in every nonsensitive column.
 
-    In the columns `unknown` a missing cell shows as little as a star.
+    In the columns `unknown`, a missing cell counts as a star.
     """
     rows = np.arange(len(frame))
     for name, column in columns.items():
@@ -311,7 +311,7 @@ def suppressed_rows(
 def derived_groups(
     codes: Sequence[SmallCodes], hidden: Mask
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
-    """Groups of rows with equal cells, numbered by first appearance; -1 for suppressed rows."""
+    """Number the groups of rows with equal cells by first appearance; -1 for suppressed rows."""
     inverse, first, _ = distinct_rows([column[~hidden] for column in codes])
     groups = np.full(len(hidden), -1, dtype=np.int32)
     groups[~hidden] = inverse
@@ -321,8 +321,8 @@ def derived_groups(
 def given_groups(
     series: pd.Series, name: str, hidden: Mask | None = None
 ) -> tuple[npt.NDArray[np.int32], pd.Index]:
-    """Groups as named by a column; only a suppressed row may go without a name."""
-    if _are_numbers(series):  # millions of numbered groups are not worth a Python object each
+    """Read groups from a column of names; only suppressed rows may lack a name."""
+    if _are_numbers(series):  # no Python object for each of millions of numbered groups
         codes, numbers = pd.factorize(series.to_numpy(), sort=True)
         return codes.astype(np.int32), pd.Index(numbers.astype(np.int64), name=name)
     inverse, distinct = factorize(series, where=f"The group column {name!r}")
@@ -335,7 +335,7 @@ def given_groups(
         )
     named = [plain(label) for label, gone in zip(distinct, missing, strict=True) if not gone]
     if len({type(label) for label in named}) > 1:
-        Domain(name, named)  # refuses 1 and "1"
+        Domain(name, named)  # refuses both 1 and "1"
     ordered = sorted_values(named)
     place = {label: i for i, label in enumerate(ordered)}
     lookup = np.full(len(distinct), -1, dtype=np.int32)
@@ -353,8 +353,8 @@ def _are_numbers(series: pd.Series) -> bool:
 def matched_groups(
     items: pd.Series, slots: pd.Series, name: str
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], pd.Index]:
-    """Group codes of both parts on one set of labels, after checking that their sizes agree."""
-    plain_index = _are_numbers(items) and _are_numbers(slots)  # else messages name rows by it
+    """Number the groups of both parts alike, after checking that their sizes agree."""
+    plain_index = _are_numbers(items) and _are_numbers(slots)  # else messages need the index
     codes, labels = given_groups(pd.concat([items, slots], ignore_index=plain_index), name)
     item_codes, slot_codes = codes[: len(items)], codes[len(items) :]
     sizes = [np.bincount(c, minlength=len(labels)) for c in (item_codes, slot_codes)]

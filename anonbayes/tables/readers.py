@@ -1,4 +1,4 @@
-"""Reading released tables from files, and keeping them beside the draws."""
+"""Read released tables from files, and store them beside the draws."""
 
 from __future__ import annotations
 
@@ -50,34 +50,34 @@ def read_arx(
     client: Client | None = None,
     progressbar: bool = True,
 ) -> ReleasedTable:
-    r"""Read a table as ARX exports it.
+    r"""Read a table in the format that ARX exports.
 
     Rows with ``*`` in every nonsensitive column are ARX's suppressed rows: they keep their
-    sensitive value, count as rows, and belong to no group.
+    sensitive value and count as rows, but belong to no group.
 
     Parameters
     ----------
     path : path, pattern, or several of them
         Delimited UTF-8 files with one header line, or parquet files, of any size.
     sensitive : str or several str
-        Sensitive column.
+        Sensitive column; several are joined into one with tuples as values.
     hierarchies : path or mapping, optional
-        Directory of ARX hierarchy files, or hierarchies (or their files) by column. In a directory
-        the file of a column is the one whose name ends in ``<column>.csv``.
+        Directory of ARX hierarchy files, or a mapping of columns to hierarchies or their files. In
+        a directory, the file of a column is the one whose name ends in ``<column>.csv``.
     domains : mapping, optional
         Domain, or list of values, by column.
     sep : str
         Separator of the table and of the hierarchy files: a character, ``"tab"``, or ``"auto"`` to
-        look for it in each file's first line.
+        detect it from the first line of each file.
     encoding : str
         Encoding of delimited text, such as ``"cp1252"``.
     decimal : {".", ","}
-        Decimal mark of its numbers.
+        Decimal mark of numbers in delimited text.
     drop : iterable of str
-        Columns to leave out, such as insensitive ones that were not part of the anonymization.
+        Columns to leave out, such as insensitive ones that the anonymization ignored.
     missing, missing_label : optional
-        What an empty cell means; see `ReleasedTable.horizontal`. With ``"drop"`` its row is left
-        out.
+        How to treat empty cells; see `ReleasedTable.horizontal`. With ``"drop"``, rows with an
+        empty cell are left out.
     engine, memory_limit, temp_directory, client, progressbar : optional
         How large files are read; see `ReleasedTable.from_parquet`. By default, delimited files of
         more than 100 MB are counted by DuckDB.
@@ -114,13 +114,13 @@ def read_arx(
 
 
 def set_apart(table: ReleasedTable) -> ReleasedTable:
-    """Take the rows that show nothing but ``*`` out of the groups, as suppressed rows.
+    """Take rows that show only ``*`` out of their groups and mark them as suppressed.
 
-    The constructors do so themselves; this is for tables put together from columns.
+    The constructors do so themselves; this is for tables assembled from columns.
     """
     hidden = np.ones(table.n_lines, dtype=bool)
     for column in table.columns.values():
-        # A domain of one value is spelled out even in a suppressed row: there is nothing to hide.
+        # A domain with one value is shown even in suppressed rows: there is nothing to hide.
         hidden &= column.evidence.starred[column.codes] | (len(column.domain) == 1)
     nothing_to_hide = all(len(column.domain) == 1 for column in table.columns.values())
     if nothing_to_hide or not hidden.any() or table.group_name is not None:
@@ -154,20 +154,20 @@ def read_anatomy(
     Parameters
     ----------
     qit, st : path, pattern, or several of them
-        Quasi-identifier table and sensitive table, UTF-8 with a header line, or parquet. The
-        sensitive table has one line per row, or one per group and value with a column of
+        Quasi-identifier table and sensitive table, as UTF-8 text with a header line or as parquet.
+        The sensitive table has one line per row, or one line per group and value with a column of
         multiplicities.
     sensitive, group : str
-        Column names.
+        Names of the sensitive column and of the group column.
     domains : mapping, optional
         Domain, or list of values, by column.
     count : str, optional
-        Column of multiplicities; a third column named count, freq or n is taken for it.
+        Column of multiplicities in `st`; by default, a third column named count, freq or n.
     sep, encoding, decimal, drop, missing, missing_label : optional
-        As in `read_arx`, but a missing cell cannot be ``"unknown"``; columns of `qit` are dropped.
+        As in `read_arx`, except that `missing` cannot be ``"unknown"``; `drop` applies to `qit`.
     engine, memory_limit, temp_directory, progressbar : optional
-        As in `read_arx`, without Dask. DuckDB makes large files readable one column at a time;
-        all rows are kept, since each is an item of its own.
+        As in `read_arx`, but without Dask. With DuckDB, large files are read one column at a time;
+        all rows are kept, because each is an item of its own.
 
     Examples
     --------
@@ -223,10 +223,10 @@ def read_hierarchies(
     sep: str = ";",
     encoding: str = "utf-8",
 ) -> dict[str, Hierarchy] | None:
-    """Hierarchies by column from a mapping, or from a directory of ARX files.
+    """Read hierarchies by column from a mapping, or from a directory of ARX files.
 
-    There, the file of a column is the one whose name, without ``.csv``, is the column or ends in
-    it after a separator (``adult_hierarchy_age.csv``).
+    In a directory, the file of a column is the one whose name, without ``.csv``, is the column's
+    or ends in it after a separator (``adult_hierarchy_age.csv``).
     """
     if source is None:
         return None
@@ -239,29 +239,29 @@ def read_hierarchies(
         }
     if not isinstance(source, str | os.PathLike):
         raise TableError(
-            f"hierarchies={source!r} must be a directory, or one hierarchy per column."
+            f"hierarchies={source!r} must be a directory or a mapping with a hierarchy per column."
         )
     folder = Path(source)
     if not _is_folder(folder):
-        raise TableError(f"There is no directory of hierarchies {str(folder)!r}.")
+        raise TableError(f"The directory of hierarchies {str(folder)!r} does not exist.")
     names = list(columns)
     files: dict[str, list[Path]] = {}
     for file in sorted(folder.glob("*.csv")):
         stem = "_" + file.stem
         fits = [c for c in names if stem.endswith(("_" + c, "-" + c, " " + c))]
-        if fits:  # of "class" and "salary-class" the longer name is meant
+        if fits:  # of columns "class" and "salary-class", the longer name wins
             files.setdefault(max(fits, key=len), []).append(file)
     for column, several in files.items():
         exact = [f for f in several if f.stem == column]
         if len(several) > 1 and len(exact) != 1:
             listed = ", ".join(f.name for f in several)
             raise TableError(
-                f"Several hierarchy files fit column {column!r}: {listed}. "
+                f"Several hierarchy files match column {column!r}: {listed}. "
                 "Pass a mapping {column: file} instead of the directory."
             )
         files[column] = exact or several
     if not files:
-        raise TableError(f"No hierarchy file in {str(folder)!r} fits a column of the table.")
+        raise TableError(f"No hierarchy file in {str(folder)!r} matches a column of the table.")
     return {
         column: Hierarchy.from_csv(file, sep=sep, encoding=encoding)
         for column, (file, *_) in files.items()
@@ -271,18 +271,18 @@ def read_hierarchies(
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except (OSError, ValueError):  # no file can have such a name
+    except (OSError, ValueError):  # not a possible file name
         return False
 
 
 # -------------------------------------------------------------------------------------------------
-# Released tables as xarray Datasets, to be kept next to the draws in one netCDF file.
+# Released tables as xarray Datasets, stored next to the draws in one netCDF file.
 
 PARTS = ("indptr", "indices", "data")
 
 
 def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
-    """Store a table without loss: codes and evidence as arrays, labels as JSON."""
+    """Convert a table without loss: codes and evidence as arrays, labels as JSON."""
     import xarray as xr
 
     columns = [*table.columns.values(), table.secret]
@@ -316,7 +316,7 @@ def table_to_dataset(table: ReleasedTable) -> xr.Dataset:
 
 
 def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
-    """Read a table back; see `table_to_dataset`."""
+    """Restore a table from the result of `table_to_dataset`."""
     about = json.loads(dataset.attrs["released_table"])
     columns = []
     for i, described in enumerate(about["columns"]):
@@ -349,7 +349,7 @@ def table_from_dataset(dataset: xr.Dataset) -> ReleasedTable:
 
 
 def _encode(value: object) -> Any:
-    """JSON form of a value or label; containers are tagged so that they come back as they were."""
+    """Convert a value or label for JSON; containers are tagged so that they can be restored."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str | int | float | bool) or value is None:
@@ -366,7 +366,7 @@ def _encode(value: object) -> Any:
         return {"date": value.isoformat()}
     raise TableError(
         f"The value {value!r} of type {type(value).__name__} cannot be stored in a file; use "
-        "text, numbers, tuples, sets, intervals, dates or timestamps as values."
+        "texts, numbers, tuples, sets, intervals, dates or timestamps as values."
     )
 
 

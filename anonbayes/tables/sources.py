@@ -1,4 +1,4 @@
-"""The files of a table, and the distinct rows of its parts."""
+"""The files of a table, and the distinct rows in its parts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading(label: str, *, progressbar: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar while a block runs; the block calls what it gets with the share that is done."""
+    """Show a progress bar while a block runs; the block reports the share that is done."""
     console = Console(stderr=True)
     shown = console.is_terminal or (console.is_jupyter and can_show_bars())
     hidden = not (progressbar and shown)
@@ -53,10 +53,10 @@ def reading(label: str, *, progressbar: bool) -> Iterator[Callable[[float], None
 
 
 # -------------------------------------------------------------------------------------------------
-# Counting rows: the distinct rows of frames, however many parts they come in.
+# Counting rows: the distinct rows of frames in one or more parts.
 
 ROWS_PER_PART = 2**40
-"""Place of a row: number of its part (file, partition) times this, plus its number in the part."""
+"""Position of a row: the number of its file or partition times this, plus its row number there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,23 +64,23 @@ class Counted:
     """Distinct rows in order of appearance."""
 
     frame: pd.DataFrame
-    rows: Ints  # how many rows show each
-    first: Ints  # where each appeared first; see `ROWS_PER_PART`
+    rows: Ints  # number of rows of each
+    first: Ints  # position of its first appearance; see `ROWS_PER_PART`
 
     def labelled(self, name: Callable[[int, int], str]) -> pd.DataFrame:
-        """Return the frame with the place of each row, in words, as its index."""
+        """Return the frame, indexed by a description of where each row is."""
         part, row = np.divmod(self.first, ROWS_PER_PART)
         pairs = zip(part.tolist(), row.tolist(), strict=True)
         return self.frame.set_axis(pd.Index([name(p, r) for p, r in pairs], dtype=object), axis=0)
 
 
 def place_key(part: int, start: int, length: int) -> Ints:
-    """Places of consecutive rows of a part."""
+    """Positions of consecutive rows of a part."""
     return np.arange(start, start + length, dtype=np.int64) + part * ROWS_PER_PART
 
 
 def count_frame(frame: pd.DataFrame, first: Ints, rows: Ints | None = None) -> Counted:
-    """Distinct rows of a frame."""
+    """Return the distinct rows of a frame."""
     if not len(frame):
         return Counted(frame, np.zeros(0, dtype=np.int64), first)
     codes = [_codes(frame[name], str(name)) for name in frame.columns]
@@ -90,7 +90,7 @@ def count_frame(frame: pd.DataFrame, first: Ints, rows: Ints | None = None) -> C
 
 
 def merge(parts: Sequence[Counted]) -> Counted:
-    """Distinct rows of several parts, given in the order of their rows."""
+    """Return the distinct rows of several parts, given in the order of their rows."""
     filled = [part for part in parts if len(part.rows)] or list(parts[:1])
     if len(filled) == 1:
         return filled[0]
@@ -108,7 +108,7 @@ def _codes(series: pd.Series, name: str) -> Ints:
 
 
 def joined(columns: list[pd.Series]) -> pd.Series:
-    """One column from parts; where their types differ, the cells are kept as they are."""
+    """Concatenate the parts of a column; if their types differ, cells are kept as they are."""
     kinds = {column.dtype for column in columns}
     if len(kinds) == 1 or all(isinstance(k, np.dtype) and k.kind in "iuf" for k in kinds):
         return pd.concat(columns, ignore_index=True)
@@ -119,13 +119,13 @@ def joined(columns: list[pd.Series]) -> pd.Series:
 
 
 # -------------------------------------------------------------------------------------------------
-# The files of a table: which they are, and which columns and how many rows they have.
+# The files of a table, their columns and their numbers of rows.
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class TextFormat(TypedDict):
-    """How delimited text is written."""
+    """Format of delimited text."""
 
     sep: str
     encoding: str
@@ -133,7 +133,7 @@ class TextFormat(TypedDict):
 
 
 class FrameLike:
-    """Base of what may stand in for a data frame: ``columns``, ``frame[name]``, its size."""
+    """Base of stand-ins for a data frame, with ``columns``, ``frame[name]`` and a size."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class TableFiles:
 
     @property
     def is_plain(self) -> bool:
-        """Whether other engines than pandas can read them."""
+        """Whether engines other than pandas can read them."""
         plain_text = self.encoding == "utf-8" and self.decimal == "."
         return self.kind == "parquet" or (self.kind == "csv" and plain_text)
 
@@ -160,7 +160,7 @@ class TableFiles:
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """Number of rows of each parquet file, from its own directory."""
+        """Number of rows of each parquet file, from its metadata."""
         return tuple(open_parquet(path).metadata.num_rows for path in self.paths)
 
     def __str__(self) -> str:
@@ -168,13 +168,13 @@ class TableFiles:
         return f"{str(self.paths[0])!r}{more}"
 
     def place(self, part: int, row: int) -> str:
-        """Name a row in a message."""
+        """Describe where a row is, for messages."""
         return f"{row} of {str(self.paths[part])!r}"
 
     def fields(self) -> list[pyarrow.Field]:
-        """Arrow fields of the columns of parquet files, after a check that all files agree.
+        """Arrow fields of the columns of parquet files, after checking that all files agree.
 
-        Files without rows may have any types, and so may columns that are empty throughout a file.
+        Types are not compared where a file has no rows or the column is entirely empty.
         """
         schemas = {p: open_parquet(p).schema_arrow for p in self.paths}
         filled = [p for p, n in zip(self.paths, self.lengths, strict=True) if n] or self.paths[:1]
@@ -188,7 +188,7 @@ class TableFiles:
                     first, want = path, field
                 elif b not in (a, "null"):
                     raise TableError(
-                        f"Column {name!r} holds {a} in {str(first)!r} and {b} in {str(path)!r}; "
+                        f"Column {name!r} has type {a} in {str(first)!r} and {b} in {str(path)!r}; "
                         "write all parts with the same types."
                     )
             out.append(want)
@@ -203,11 +203,11 @@ def find_files(
     encoding: str = "utf-8",
     decimal: str = ".",
 ) -> TableFiles:
-    """Find the files that are meant: one, several, a pattern, or the parquet files of a folder."""
+    """Find the files of a source: one, several, a pattern, or the parquet files of a folder."""
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     paths = tuple(path for item in several for path in _paths(item))
     if not paths:
-        raise TableError("No file is named; give a path, a pattern, or a list of them.")
+        raise TableError("No file was given; pass a path, a pattern, or a list of them.")
     kinds = [_kind(path) if kind is None else kind for path in paths]
     if len(set(kinds)) > 1:
         odd = kinds.index(next(k for k in kinds if k != kinds[0]))
@@ -231,7 +231,7 @@ def find_files(
 
 
 def all_rows(files: TableFiles) -> tuple[pd.DataFrame, Ints]:
-    """All rows of files in memory, and the place of each."""
+    """Read all rows of the files into memory, and the position of each."""
     names = list(files.names)
     if files.kind != "parquet":
         frames = [
@@ -240,7 +240,7 @@ def all_rows(files: TableFiles) -> tuple[pd.DataFrame, Ints]:
         ]
         frames = [frame[names] for frame in frames]
     else:
-        files.fields()  # refuses files that do not go together
+        files.fields()  # refuses files with different columns
         frames = [read_columns(path, names) for path in files.paths]
     first = [place_key(i, 0, len(frame)) for i, frame in enumerate(frames)]
     filled = [frame for frame in frames if len(frame)] or frames[:1]
@@ -251,12 +251,12 @@ def all_rows(files: TableFiles) -> tuple[pd.DataFrame, Ints]:
 
 
 def parquet_module() -> Any:
-    """``pyarrow.parquet``, or an error that says how to get it."""
+    """Import ``pyarrow.parquet``, or raise an error that says how to install it."""
     try:
         import pyarrow.parquet
     except ImportError:
         raise TableError(
-            "Parquet files are read with pyarrow; install it with: pip install 'anonbayes[big]'"
+            "Parquet files need pyarrow; install it with: pip install 'anonbayes[big]'"
         ) from None
     return pyarrow.parquet
 
@@ -266,7 +266,7 @@ def _paths(item: str | os.PathLike[str]) -> list[Path]:
     if path.is_dir():
         inside = sorted(p for p in path.iterdir() if p.suffix in PARQUET)
         if not inside:
-            raise TableError(f"The folder {str(path)!r} has no parquet file.")
+            raise TableError(f"The folder {str(path)!r} contains no parquet file.")
         return inside
     if path.exists() or not has_magic(os.fspath(item)):
         if not path.exists():
@@ -274,7 +274,7 @@ def _paths(item: str | os.PathLike[str]) -> list[Path]:
         return [path]
     fitting = sorted(Path(p) for p in glob(os.fspath(item), recursive=True))
     if not fitting:
-        raise TableError(f"No file fits the pattern {os.fspath(item)!r}.")
+        raise TableError(f"No file matches the pattern {os.fspath(item)!r}.")
     return fitting
 
 
@@ -295,35 +295,35 @@ def _names(path: Path, kind: str, sep: str, encoding: str) -> list[str]:
     with no_damage(path):
         schema = open_parquet(path).schema_arrow
         about = schema.pandas_metadata or {}
-        # A frame's index, which pandas writes along, is not a column of the table.
+        # The index of a frame, which pandas also writes, is not a column of the table.
         index = {n for n in about.get("index_columns", []) if type(n) is str}
         return [name for name in schema.names if name not in index]
 
 
 def open_parquet(path: Path, **how: Any) -> Any:
-    """Open a parquet file, or say that it is none."""
+    """Open a parquet file, or raise an error that it is not one."""
     module = parquet_module()
     with no_damage(path, "is not a readable parquet file"):
-        # Checksums are verified where the program that wrote the file has stored them.
+        # Checksums are verified if the program that wrote the file stored them.
         return module.ParquetFile(path, page_checksum_verification=True, **how)
 
 
 def read_columns(path: Path, names: Iterable[str]) -> pd.DataFrame:
-    """Columns of a parquet file, with the same cells whatever program wrote it."""
+    """Read columns of a parquet file, with equal cells whatever program wrote it."""
     wanted, file = list(names), open_parquet(path)
     with no_damage(path):
         return frame_of(file.read(columns=wanted))[wanted]
 
 
 def frame_of(table: pyarrow.Table) -> pd.DataFrame:
-    """Data frame of an Arrow table."""
+    """Convert an Arrow table to a data frame."""
     return pd.DataFrame(table.to_pandas(ignore_metadata=True))
 
 
 @contextmanager
 def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
-    """Turn what goes wrong while a parquet file is read into an error that names it."""
-    parquet_module()  # or how to get it
+    """Turn errors while reading a parquet file into one that names it."""
+    parquet_module()  # raises an error if it is not installed
     import pyarrow
 
     try:
@@ -336,7 +336,7 @@ def no_damage(path: Path, finding: str = "is damaged") -> Iterator[None]:
 
 
 def _plain_type(kind: pyarrow.DataType) -> str:
-    """Type of the values, whether they are stored through a dictionary or not."""
+    """Type of the values, whether or not they are dictionary-encoded."""
     import pyarrow.types as types
 
     plain = str(kind.value_type if types.is_dictionary(kind) else kind)

@@ -1,4 +1,4 @@
-"""`ReleasedTable`: what was published, ready for inference."""
+"""`ReleasedTable`: a published table, ready for inference."""
 
 from __future__ import annotations
 
@@ -38,41 +38,41 @@ if TYPE_CHECKING:
     from anonbayes.channels.base import Channel
 
 MOST_ROWS = 10_000_000
-"""Longest frame into which a reduced table is unfolded without being asked to."""
+"""Largest number of rows of a reduced table that `to_frame` expands without being asked."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedTable(Statistics):
     """An anonymized table as published: cells, sensitive values, and groups. Immutable.
 
-    Use the constructors `horizontal`, `vertical` and `from_parquet`, the readers `read_arx` and
-    `read_anatomy`, or a scheme of `anonymize`.
+    Create one with the constructors `horizontal`, `vertical` and `from_parquet`, with the readers
+    `read_arx` and `read_anatomy`, or with one of the schemes in `anonymize`.
 
-    In a *horizontal* table (k-anonymity, l-diversity, suppression, binning) each row shows a cell
-    per attribute and its sensitive value. In a *vertical* table (Anatomy) line ``j`` of the
-    nonsensitive part and line ``j`` of the sensitive part belong to the same group, but not to the
-    same person: who owns which is hidden. Groups Sec. II.
+    In a *horizontal* table (k-anonymity, l-diversity, suppression, binning), each row shows a cell
+    per attribute and its sensitive value. In a *vertical* table (Anatomy), line ``j`` of the
+    nonsensitive part and line ``j`` of the sensitive part belong to the same group but not to the
+    same person: the table hides which line belongs to which (Groups Sec. II).
 
     Attributes
     ----------
     scheme : {"horizontal", "vertical"}
-        How the table hides who is who.
+        How the table was anonymized.
     sensitive : str
         Name of the sensitive attribute.
     columns : mapping of str to Column
-        Released cells of the nonsensitive attributes.
+        Released cells of each nonsensitive attribute.
     secret : Column
         Released sensitive column.
     group_codes : numpy.ndarray
-        Group of each row, from 0; -1 for rows that were suppressed and belong to no group.
+        Group of each row, counted from 0; -1 for suppressed rows, which belong to no group.
     group_labels : pandas.Index
         Names of the groups.
     group_name : str or None
-        Column that named the groups, None when equal cells made them.
+        Column that names the groups; None if rows with equal cells form a group.
     weights : numpy.ndarray or None
-        How many rows each stored line stands for; None when every line is a row. A horizontal table
-        of any size is kept as its distinct lines (`reduced`): all that inference asks for are
-        numbers of rows. See `from_parquet`.
+        How many rows each stored line stands for; None if every line is one row. A large horizontal
+        table is kept as its distinct lines (see `reduced` and `from_parquet`), because inference
+        needs only counts of rows.
 
     Examples
     --------
@@ -101,7 +101,9 @@ class ReleasedTable(Statistics):
         groups = np.asarray(self.group_codes)
         for array in (groups, *(c.codes for c in self.columns.values())):
             if len(array) != self.n_lines:
-                raise TableError(f"Columns of {len(array)} and {self.n_lines} rows in one table.")
+                raise TableError(
+                    f"The columns have different lengths ({len(array)} and {self.n_lines} rows)."
+                )
         object.__setattr__(
             self, "weights", checked_weights(self.weights, self.n_lines, self.scheme)
         )
@@ -145,30 +147,31 @@ class ReleasedTable(Statistics):
         missing_label: object = "missing",
         weights: str | None = None,
     ) -> ReleasedTable:
-        """Table of generalized rows.
+        """Build a table of generalized rows.
 
         Parameters
         ----------
         frame : pandas.DataFrame
-            One row per person. Cells may be values, sets, `pandas.Interval` or text
-            (see `CellParser`).
+            One row per person. Cells may be values, sets, `pandas.Interval` objects or texts such
+            as ``"{M, J}"``, ``"20-29"``, ``"[20, 30)"``, ``"4550*"`` and ``"*"``.
         sensitive : str or several str
             Sensitive column; several are joined into one with tuples as values.
         domains : mapping, optional
-            Domain, or list of values, per column. Without one, a hierarchy's leaves or the values
-            that the column shows are the domain.
+            Domain, or list of values, by column. By default, the leaves of the column's hierarchy
+            or the values that the column shows.
         hierarchies : mapping, optional
-            Hierarchy per column.
+            Hierarchy by column.
         group : str, optional
-            Column that names the groups; without it, rows with equal cells form a group.
+            Column that names the groups; by default, rows with equal cells form a group.
         channels : mapping, optional
-            Channel per column that was released through a randomized mechanism.
+            Channel by column, for columns that were released through a randomized mechanism.
         missing : {"error", "unknown", "category"} or mapping of them
-            What a missing cell means, for the table or per column.
+            How to treat missing cells, in the whole table or by column: refuse them, read them as
+            any value of the domain, or as a category of their own.
         missing_label : hashable
-            The category that stands for missing cells when ``missing="category"``.
+            The category of missing cells under ``missing="category"``.
         weights : str, optional
-            Column that says how many rows a line stands for, in a frame of counted records.
+            Column with the number of rows that each line stands for, if the frame holds counts.
 
         Examples
         --------
@@ -197,7 +200,7 @@ class ReleasedTable(Statistics):
 
     @classmethod
     def from_parts(cls, parts: Parts) -> ReleasedTable:
-        """Table from its fields; one of counted lines is kept as its distinct lines."""
+        """Build a table from its fields; a table with weights is reduced to its distinct lines."""
         table = cls(**parts)
         return table if parts.get("weights") is None else table.reduced()
 
@@ -220,30 +223,30 @@ class ReleasedTable(Statistics):
         client: Client | None = None,
         progressbar: bool = True,
     ) -> ReleasedTable:
-        """Table of generalized rows in parquet files of any size.
+        """Build a table of generalized rows from parquet files of any size.
 
-        DuckDB and Dask count the distinct rows and give a `reduced` table, equal to what `pandas`
-        reads; memory is that of the distinct rows.
+        DuckDB and Dask count the distinct rows and return a `reduced` table that equals the one
+        pandas would read. Memory is needed for the distinct rows only.
 
         Parameters
         ----------
         source : path, pattern, folder, several of them, or dask.dataframe.DataFrame
-            The files, read one after the other (patterns and folders in alphabetical order).
+            The files, read one after the other; patterns and folders in alphabetical order.
         sensitive, domains, hierarchies, group, channels, missing, missing_label
-            As in `horizontal`. Groups named by a column set rows apart: there are then as many
-            distinct rows as groups, at least.
+            As in `horizontal`. With groups named by a column, there are at least as many distinct
+            rows as groups.
         drop : iterable of str
             Columns to leave out.
         engine : {"auto", "pandas", "duckdb", "dask"}
-            What reads the files: pandas, row by row in memory; DuckDB, out of core on this
-            machine; Dask, on a cluster whose workers see the files. By default Dask for its own
-            dataframes and with `client`, DuckDB from a million rows on, else pandas.
+            What reads the files: pandas, row by row in memory; DuckDB, out of core on this machine;
+            or Dask, on a cluster whose workers can read the files. ``"auto"`` chooses Dask for Dask
+            dataframes and with `client`, DuckDB from a million rows on, and pandas otherwise.
         memory_limit : str, optional
-            What DuckDB may use, such as ``"4GB"``.
+            Memory that DuckDB may use, such as ``"4GB"``.
         temp_directory : path, optional
-            Where DuckDB's temporary files go until the table is read.
+            Folder for DuckDB's temporary files, which are deleted once the table is read.
         client : distributed.Client, optional
-            The cluster; the current one by default.
+            The cluster for Dask; by default the current one.
         progressbar : bool
             Whether to show progress on a terminal.
 
@@ -295,23 +298,23 @@ class ReleasedTable(Statistics):
         missing: Missing = "error",
         missing_label: object = "missing",
     ) -> ReleasedTable:
-        """Table published in two parts, as Anatomy does.
+        """Build a table published in two parts, as Anatomy does.
 
         Parameters
         ----------
         qit : pandas.DataFrame
             Quasi-identifier table: nonsensitive values in clear, and the group.
         st : pandas.DataFrame
-            Sensitive table: group and sensitive value, one line per row; or one line per group
-            and value with a column `count`.
+            Sensitive table: group and sensitive value, with one line per row, or with one line per
+            group and value and a column `count`.
         group, sensitive : str
-            Column names.
+            Names of the group column and of the sensitive column.
         domains : mapping, optional
-            Domain, or list of values, per column.
+            Domain, or list of values, by column.
         count : str, optional
-            Column of `st` with multiplicities.
+            Column of `st` with the number of rows that each line stands for.
         missing, missing_label : optional
-            As in `horizontal`, except that ``"unknown"`` is not possible here.
+            As in `horizontal`, except that ``"unknown"`` is not available.
 
         Examples
         --------
@@ -337,11 +340,11 @@ class ReleasedTable(Statistics):
     # -- rows and lines -----------------------------------------------------------------------
 
     def reduced(self) -> ReleasedTable:
-        """Return the same table as its distinct lines in order of appearance, counted.
+        """Return the same table as its distinct lines, in order of appearance, with their counts.
 
-        Memory is then that of the distinct lines, whatever the number of rows. Which row was which
-        is forgotten; nothing but `to_frame` and single rows in ``fit(keep_cleartext=...)`` asks.
-        A vertical table is returned as it is.
+        It takes memory for the distinct lines only, whatever the number of rows. The order of the
+        rows is lost, which matters only to `to_frame` and to single rows in
+        ``fit(keep_cleartext=...)``. A vertical table is returned unchanged.
 
         Examples
         --------
@@ -362,7 +365,7 @@ class ReleasedTable(Statistics):
         return self._take(first, tally(inverse, self.weights, len(first)))
 
     def expanded(self) -> ReleasedTable:
-        """Return the same table with one line per row, equal rows next to each other."""
+        """Return the same table with one line per row; equal rows are adjacent."""
         if self.weights is None:
             return self
         return self._take(np.repeat(np.arange(self.n_lines), self.weights), None)
@@ -376,20 +379,20 @@ class ReleasedTable(Statistics):
             weights=weights,
         )
 
-    # -- looking at it ---------------------------------------------------------------------
+    # -- views -----------------------------------------------------------------------------
 
     def to_frame(self, *, weights: str | None = None) -> pd.DataFrame:
         """Return the table as released, one line per row.
 
-        Suppressed rows show ``*``. `horizontal` reads the frame back without loss when it is also
-        given the ``domains``; of a vertical table take the two parts with `to_frames`, since its
-        lines are not linked.
+        Suppressed rows show ``*``. `horizontal` restores the table from this frame without loss if
+        it is also given the ``domains``. For a vertical table use `to_frames`, because the two
+        halves of a line do not belong together.
 
         Parameters
         ----------
         weights : str, optional
-            Return one line per distinct record instead, with its number of rows in a column of
-            this name.
+            Name of a column for the number of rows; the frame then has one line per distinct
+            record.
 
         Examples
         --------
@@ -406,7 +409,7 @@ class ReleasedTable(Statistics):
             return self._shown(slice(None))
         if self.n_rows > MOST_ROWS:
             raise TableError(
-                f"A frame of {self.n_rows:,} rows is too large; take the {self.n_lines:,} distinct "
+                f"A frame of {self.n_rows:,} rows is too large; get the {self.n_lines:,} distinct "
                 "records with to_frame(weights='rows') or, if memory allows, expanded().to_frame()."
             )
         return self._shown(np.repeat(np.arange(self.n_lines), self.weights))
@@ -414,10 +417,12 @@ class ReleasedTable(Statistics):
     def _counted_frame(self, name: str) -> pd.DataFrame:
         if self.scheme == "vertical":
             raise TableError(
-                "A vertical table cannot be counted by records: its lines are not linked."
+                "A vertical table has no counted records, because its lines are not linked."
             )
         if name in (*self.attributes, self.sensitive, self.group_name):
-            raise TableError(f"The table has a column {name!r}; choose another name for weights=.")
+            raise TableError(
+                f"The table already has a column {name!r}; choose another name for weights=."
+            )
         small = self.reduced()
         rows = np.ones(small.n_lines, dtype=np.int64) if small.weights is None else small.weights
         return small._shown(slice(None)).assign(**{name: rows})
@@ -439,7 +444,7 @@ class ReleasedTable(Statistics):
         return pd.DataFrame(data)
 
     def to_frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Both parts of a vertical table: quasi-identifiers, and sensitive values."""
+        """Return both parts of a vertical table: quasi-identifiers, and sensitive values."""
         if self.scheme != "vertical" or self.group_name is None:
             raise TableError("Only a vertical table has two parts; use to_frame().")
         frame = self.to_frame()
@@ -456,7 +461,7 @@ class ReleasedTable(Statistics):
         return self._shown(np.repeat(np.arange(len(repeated)), repeated)[:rows])
 
     def describe(self) -> pd.DataFrame:
-        """One line per attribute: domain size, distinct cells, how much they hide."""
+        """Return a line per attribute: domain size, distinct cells, and how much they hide."""
         rows = {}
         for name, column in (*self.columns.items(), (self.sensitive, self.secret)):
             evidence = column.evidence
@@ -472,7 +477,7 @@ class ReleasedTable(Statistics):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def overview(self) -> pd.Series:
-        """Figures of the table as a whole: rows, groups, sizes, diversity."""
+        """Return key figures of the whole table: rows, groups, group sizes, diversity."""
         sizes = self.group_sizes
         figures: dict[str, object] = {
             "scheme": self.scheme,
@@ -491,10 +496,10 @@ class ReleasedTable(Statistics):
         return pd.Series(figures, name=self.sensitive)
 
     def published(self) -> ReleasedTable:
-        """Return the table with numbers in place of values that no released cell shows.
+        """Return the table with numbered placeholders for values that no released cell shows.
 
         A domain may hold values that only the cleartext has, such as a rare postcode or an age of
-        97. Cells, secrets and groups stay as they are.
+        97. Cells, sensitive values and groups are unchanged.
 
         Examples
         --------
@@ -535,8 +540,8 @@ class ReleasedTable(Statistics):
         head = self.head(6).map(str).to_html(escape=True, border=0)
         figures = self.overview().to_frame("").to_html(escape=True, border=0, header=False)
         note = (
-            "<p>Lines of a vertical table are not linked: values and secrets of a group are listed "
-            "side by side, not person by person.</p>"
+            "<p>The lines of a vertical table are not linked: quasi-identifiers and sensitive "
+            "values of a group are listed side by side, not person by person.</p>"
         )
         return (
             f"<div><p><b>ReleasedTable</b>, sensitive: <code>{escape(self.sensitive)}</code></p>"
@@ -546,6 +551,6 @@ class ReleasedTable(Statistics):
 
 
 def _spread(labels: Sequence[object], codes: SmallCodes) -> pd.Series:
-    """Label of each row, in the type that the labels have in common."""
+    """Return the label of each row, in the type that the labels share."""
     typed = pd.Series(object_array(labels), dtype=object).infer_objects()
     return pd.Series(typed.array.take(codes))

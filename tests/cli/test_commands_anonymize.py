@@ -82,7 +82,7 @@ def test_empty_cells(run_json, refused, tmp_path):
     ("more", "said"),
     [
         ([], "needs --k"),
-        (["-k", 2, "--scheme", "magic"], "--scheme 'magic' is not known"),
+        (["-k", 2, "--scheme", "magic"], "--scheme 'magic' is not valid"),
         (["-k", 2, "--scheme", "recode"], "needs --hierarchies"),
         (["-k", 2, "--local"], "--local has no meaning with --scheme 'mondrian'"),
         (["-k", 2, "--anatomy", "s.csv"], "--anatomy has no meaning"),
@@ -232,7 +232,7 @@ usefulness = "accuracy"
         (["two.csv", "x=absent.csv"], [], "x: There is no file 'absent.csv'"),
         (["=two.csv"], [], "is not [NAME=]FILE"),
         (["two.csv+"], [], "is not [NAME=]FILE"),
-        (["two.csv"], ["--threat", "RF"], "--threat 'RF' is not known"),
+        (["two.csv"], ["--threat", "RF"], "--threat 'RF' is not valid"),
         (["two.csv"], ["--max-threatened", "7"], "--max-threatened 7.0 must be at most 1"),
         (["two.csv"], ["--domain", "age"], "must be NAME=..., such as sex=f,m"),
         (["two.csv"], ["--cleartext", "others.csv"], "not one of this cleartext"),

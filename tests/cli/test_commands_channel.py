@@ -193,7 +193,7 @@ def test_several_columns_under_one_budget(run_json, run, refused, tmp_path, how)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-m", "magic", "--epsilon", 1, "--values", VALUES], "mechanism='magic' is not known"),
+        (["-m", "magic", "--epsilon", 1, "--values", VALUES], "mechanism='magic' is not valid"),
         (["-m", "rappor", "--values", VALUES], "needs --epsilon"),
         (["-m", "rappor", "--epsilon", 1], "--values is missing"),
         (["-m", "rappor", "--epsilon", -1, "--values", VALUES], "epsilon"),

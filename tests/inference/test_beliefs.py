@@ -197,7 +197,7 @@ def test_a_row_of_a_frame_is_a_victim():
 
 def test_weights_of_the_secret_must_be_numbers():
     post = ab.fit(nested(), seed=1, draws=10, chains=1, progressbar=False)
-    with pytest.raises(ab.AnonbayesError, match="weight of 'flu', 'x', is not a number"):
+    with pytest.raises(ab.AnonbayesError, match="weight of 'flu' is 'x', which is not a number"):
         post.attacker({"age": 20}, secret={"flu": "x"})
 
 

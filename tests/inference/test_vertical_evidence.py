@@ -167,7 +167,7 @@ def test_choices_that_do_not_go_together(released, post):
     table, people, _ = released
     with pytest.raises(ModelError, match="step belongs to the chains"):
         ab.fit(table, evidence="weighted", step="block")
-    with pytest.raises(ModelError, match="is that of evidence='weighted'"):
+    with pytest.raises(ModelError, match="is only available with evidence='weighted'"):
         ab.fit(table, evidence="independent", method="crossfit")
     chain = ab.fit(table, step="block", draws=20, chains=1, tune=5, progressbar=False)
     assert chain.evidence == "independent" and chain.step == "block"

@@ -206,7 +206,7 @@ def test_missing_reports():
 
 
 def test_channel_conflicts():
-    with pytest.raises(TableError, match="brings its own domain"):
+    with pytest.raises(TableError, match="defines its domain"):
         encoded(["yes"], channel=Coin(), domain=["no", "yes"])
 
     class Lossy(Coin):

@@ -137,9 +137,9 @@ def test_generalized_secrets():
     frame = pd.DataFrame({"x": ["a", "b", "a"], "s": ["{u, v}", "u", "*"]})
     table = ReleasedTable.horizontal(frame, "s")
     assert not table.secrets_known and not table.is_nested
-    with pytest.raises(TableError, match="not known row by row"):
+    with pytest.raises(TableError, match="value of each row is not known"):
         _ = table.secret_codes
-    with pytest.raises(TableError, match="not known row by row"):
+    with pytest.raises(TableError, match="value of each row is not known"):
         _ = table.counts
     assert ReleasedTable.horizontal(table.to_frame(), "s", domains=table.domains) == table
 

@@ -1,1 +1,1 @@
-"""Inference for horizontal tables: generalized cells, channels, latent sensitive values."""
+"""Inference for horizontal tables: generalized cells, reports of channels, latent secrets."""

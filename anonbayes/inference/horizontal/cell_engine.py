@@ -29,20 +29,20 @@ from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
 # -------------------------------------------------------------------------------------------------
-# Numba kernels of the horizontal Gibbs sampler. Plain arrays in and out.
+# Numba kernels of the horizontal Gibbs sampler, with plain arrays as input and output.
 #
-# One sweep draws how many rows of each crossing (cell, sensitive value) have which true value, a
-# multinomial, and then the distributions given these counts and the cells of the tree, a Dirichlet
-# tree (MODEL 1.2 and 1.3). Its cost depends on the distinct cells, not on the number of rows.
+# A sweep first draws how many rows of each crossing (cell, sensitive value) have which true value,
+# a multinomial, and then the distributions given these counts and the cells of the tree, a
+# Dirichlet tree (MODEL 1.2 and 1.3). Its cost depends on the number of distinct cells, not of rows.
 #
-# Attributes with small weights have an urn instead (`urns`): the values of their rows are drawn
-# with the distributions summed out. So are latent secrets with small weights (`latent_rows`).
+# For attributes with small prior weights, the values of the rows are drawn with the distributions
+# integrated out (`urns`); so are latent secrets with small weights (`latent_rows`).
 #
-# `d` is a `layout.CellArrays`; flat vectors are laid out as described there.
+# `d` is a `CellArrays`, which describes the layout of flat vectors.
 
 
 class Record(NamedTuple):
-    """What sweeps leave behind, one line per sweep; `fit` adds up what urns give (`record_urn`)."""
+    """Output of sweeps, one line per sweep; `fit` accumulates averages of urns (`record_urn`)."""
 
     secret: Floats
     pi: Floats
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, n: int, layout: HorizontalLayout, urns: Urns) -> Record:
-        """Make room for n sweeps."""
+        """Allocate arrays for n sweeps."""
         return cls(
             np.empty((n, layout.n_secrets)),
             np.empty((n, layout.length)),
@@ -64,7 +64,7 @@ class Record(NamedTuple):
 def _allocate(
     pi: Floats, d: CellArrays, cell: int, s: int, n: int, counts: Floats, rng: np.random.Generator
 ) -> None:
-    """Share n rows of one cell among its values: a multinomial by successive binomials."""
+    """Distribute n rows of a cell over its values: a multinomial by successive binomials."""
     a = d.attribute[cell]
     where = d.start[a] + s * d.sizes[a]
     lo, hi = d.pointer[cell], d.pointer[cell + 1]
@@ -100,9 +100,9 @@ def cell_probabilities(pi: Floats, d: CellArrays, n_secrets: int) -> Floats:
 def _secret_weights(
     log_secret: Floats, log_cell: Floats, likelihood: Floats, cells: Ints, weight: Floats
 ) -> float:
-    """Weights of the sensitive values of a record, the largest one; return the log of their unit.
+    """Weights of a record's sensitive values, at most 1; return the log of their scale.
 
-    Worked in logarithms: the product over many attributes underflows.
+    Computed in logarithms, because the product over many attributes underflows.
     """
     top = -np.inf
     for s in range(len(weight)):
@@ -111,7 +111,7 @@ def _secret_weights(
             weight[s] += log_cell[cells[a], s]
         top = max(top, weight[s])
     for s in range(len(weight)):
-        # A record that no draw can explain tells nothing but its own report.
+        # A record impossible under this draw leaves only its own report as evidence.
         weight[s] = np.exp(weight[s] - top) if top > -np.inf else likelihood[s]
     return top
 
@@ -124,9 +124,9 @@ def _draw_secrets(
     secret_counts: Floats,
     rng: np.random.Generator,
 ) -> Ints:
-    """Draw the latent sensitive values; return the rows per (cell, s).
+    """Draw the latent sensitive values; return the number of rows per (cell, s).
 
-    Rows that show the same record are shared among the sensitive values by one multinomial.
+    One multinomial distributes the rows of equal records over the sensitive values.
     """
     n_secrets = len(pi_secret)
     rows = np.zeros((len(d.attribute), n_secrets), dtype=np.int64)
@@ -161,8 +161,8 @@ def draw_distributions(
 ) -> None:
     """Draw ``pi_a|s`` of all attributes: Dirichlet trees with leaf weights ``beta + counts``.
 
-    A node weighs its values plus the rows whose cell lies in it. Parents come before their
-    children, so weights are summed from the last node to the first.
+    A node's weight is that of its values plus the rows whose cell lies in it. Parents come before
+    their children, so weights are summed from the last node to the first.
     """
     n_nodes = len(d.node_parent)
     weight, total, g = np.empty(n_nodes), np.empty(n_nodes), np.empty(n_nodes)
@@ -184,7 +184,7 @@ def draw_distributions(
 
 @njit(cache=True, nogil=True)
 def log_likelihood(pi_secret: Floats, pi: Floats, d: CellArrays) -> float:
-    """``log f(t* | pi)`` of MODEL 1.2, up to what does not depend on ``pi``."""
+    """``log f(t* | pi)`` of MODEL 1.2, up to a constant."""
     n_secrets = len(pi_secret)
     probability = cell_probabilities(pi, d, n_secrets)
     out = 0.0
@@ -200,7 +200,7 @@ def log_likelihood(pi_secret: Floats, pi: Floats, d: CellArrays) -> float:
             top = _secret_weights(log_secret, log_cell, likelihood, d.record_cells[r], weight)
             out += d.record_count[r] * (top + np.log(weight.sum()))
         return out
-    # Cells of the tree: node v of value set {k} has probability sum of its values.
+    # A node v of the tree has the sum of its values' probabilities.
     mass = np.zeros(len(d.node_parent))
     for s in range(n_secrets):
         mass[:] = 0.0
@@ -227,9 +227,9 @@ def independent_draws(
     kept: Record,
     rng: np.random.Generator,
 ) -> None:
-    """`sweeps` of a table that leaves nothing to draw but distributions, with the same numbers.
+    """`sweeps` for a table in which only distributions are drawn; gives the same numbers.
 
-    By itself, since the kernels that draw rows take half a minute to compile.
+    Separate, because the kernels that draw rows take half a minute to compile.
     """
     n_secrets = len(pi_secret)
     counts, secret = np.zeros(len(pi)), (alpha + d.secret_base).reshape(1, n_secrets)
@@ -258,8 +258,8 @@ def sweeps(
 ) -> None:
     """Run n sweeps from ``(pi_secret, pi)``, in place, and record every one in `kept`.
 
-    `pi` and `beta` are flat, as in `CellArrays`. The `first` sweep of a chain begins from the data:
-    urns are filled whatever `pi` says of them.
+    `pi` and `beta` are flat, as in `CellArrays`. The `first` sweep of a chain starts from the data:
+    urns are filled independently of `pi`.
     """
     n_secrets = len(pi_secret)
     latent = len(d.record_count) > 0
@@ -330,10 +330,10 @@ def sweeps(
 
 @dataclass(frozen=True, eq=False)
 class HiddenRows:
-    """Rows whose hidden values are wanted: independent, given the distributions (MODEL 1.4).
+    """Rows whose hidden values are drawn, independently given the distributions (MODEL 1.4).
 
-    `dtypes` names what is drawn, ``cleartext_<attribute>``, and the smallest integer type for it;
-    the sensitive value is among it when it was released through a channel.
+    `dtypes` maps each name, ``cleartext_<attribute>``, to the smallest integer type. The sensitive
+    value is included if it was released through a channel.
     """
 
     layout: HorizontalLayout
@@ -344,7 +344,7 @@ class HiddenRows:
 
     @classmethod
     def of(cls, table: ReleasedTable, layout: HorizontalLayout, rows: Ints) -> HiddenRows:
-        """Collect what the table says of the rows."""
+        """Collect the released cells of the rows."""
         arrays = layout.arrays
         first = np.searchsorted(arrays.attribute, np.arange(len(layout.names)))
         cells = [column.codes[rows].astype(np.int64) for column in table.columns.values()]
@@ -429,16 +429,16 @@ def _draw(
 
 Draws = dict[str, npt.NDArray[Any]]
 BLOCK = 50
-"""Recorded sweeps that are averaged together."""
+"""Number of recorded sweeps that are averaged together."""
 
 
 class HorizontalEngine:
     """Draws ``pi`` of a horizontal table, and hidden values of `rows` as ``cleartext_<attribute>``.
 
-    With `collapse` cells that fit into a tree are integrated out.
+    With `collapse`, cells that form a tree are integrated out.
     """
 
-    n_generators = 2  # the second one draws hidden rows, so that asking for them changes no pi
+    n_generators = 2  # the second draws hidden rows, so that asking for them does not change pi
     grows: tuple[str, ...] = ("blocks",)
 
     def __init__(
@@ -455,15 +455,15 @@ class HorizontalEngine:
         self.alpha = np.array(prior.alpha)
         self.beta = self.layout.flatten(prior.beta)
         self.urns = Urns.of(table, self.layout, self.beta)
-        # Rows can be drawn without the distributions only where all of these are drawn after them.
+        # Rows can be drawn without the distributions only if all of these are drawn after them.
         self.latent_rows = LatentRows.of(self.layout, self.alpha, self.beta, wanted=all_drawn)
         self.rows = None if rows is None else HiddenRows.of(table, self.layout, rows)
 
     def start(self, generators: list[np.random.Generator]) -> Draws:
-        """Draw a start from the prior, so that chains begin apart; fill urns from the data.
+        """Draw an overdispersed start from the prior, and fill urns from the data.
 
         Latent secrets start from their own reports: many attributes drawn from the prior would
-        outvote these, and copies of a record would hold each other where chance has put them.
+        outvote the report, and equal records would keep each other in a random place.
         """
         layout, rng = self.layout, generators[0]
         pi_secret = np.empty((1, layout.n_secrets))
@@ -482,7 +482,7 @@ class HorizontalEngine:
     def sweep(
         self, live: Draws, n: int, rng: np.random.Generator, *, first: bool = False
     ) -> Record:
-        """Make n sweeps from the distributions in `live`, which are changed."""
+        """Make n sweeps from the distributions in `live`, which are updated in place."""
         kept = Record.of(n, self.layout, self.urns)
         if self.layout.is_exact:
             independent_draws(
@@ -523,7 +523,7 @@ class HorizontalEngine:
         return draws, {"log_likelihood": log}
 
     def _add(self, live: Draws, kept: Record, n: int) -> None:
-        """Add to the averages of the block under way; put it to the others when it is full."""
+        """Add to the averages of the current block, and start a new block when it is full."""
         live["sum"] += kept.fit
         live["n"] += n
         if live["n"][0] == BLOCK:
@@ -532,11 +532,11 @@ class HorizontalEngine:
             live["n"][:] = 0.0
 
     def pack(self, live: Draws) -> Draws:
-        """Return the state, which is a dictionary of arrays already."""
+        """Return the state, which already is a dictionary of arrays."""
         return live
 
     def unpack(self, arrays: Draws, generators: list[np.random.Generator]) -> Draws:
-        """Return the state that `pack` stored, after a check: kernels trust its shapes."""
+        """Return the state that `pack` stored, after checking the shapes, which kernels do not."""
         width = int(self.urns.entry_first[-1])
         shapes = {
             "pi_secret": (self.layout.n_secrets,),
@@ -549,17 +549,17 @@ class HorizontalEngine:
             array = arrays.get(name, np.zeros(0))
             if array.shape != shape or array.dtype != np.float64 or not (array >= 0).all():
                 raise FileError(
-                    f"The saved state of the chain is damaged: {name!r} is not {shape} numbers of "
-                    "at least 0. Start the run again with another path."
+                    f"The saved state of the chain is damaged: {name!r} is not an array of shape "
+                    f"{shape} of non-negative numbers. Start the run again with another path."
                 )
         return arrays
 
     def averages(self, live: Draws) -> Draws:
-        """Rao-Blackwell means of attributes with small weights, one line per block of sweeps.
+        """Rao-Blackwell means for attributes with small weights, one line per block of sweeps.
 
         ``mean_<attribute>`` is ``E[pi]``, by sensitive value and value; ``fit_<attribute>`` is
-        ``P(R_j = k | t*)`` of a row, by sensitive value and entry of the evidence matrix. All else
-        that is asked of a horizontal table follows from the draws of ``pi``.
+        ``P(R_j = k | t*)`` of a row, by sensitive value and entry of the evidence matrix.
+        Everything else about a horizontal table follows from the draws of ``pi``.
         """
         if self.layout.is_latent or self.table.is_nested:
             return {}
@@ -570,7 +570,7 @@ class HorizontalEngine:
                 continue
             u = int(self.urns.of_attribute[self.layout.names.index(name)])
             evidence = self.table.columns[name].evidence
-            if u < 0:  # nested cells: no draw is needed
+            if u < 0:  # nested cells: closed form
                 tree = DirichletTree(evidence, self.table.counts[name], beta)
                 mean, fit = tree.mean[None], tree.entry_probabilities()[None]
             else:

@@ -1,4 +1,4 @@
-"""Plain-array description of a horizontal table, as the kernels read it."""
+"""A horizontal table as plain arrays, as the kernels read it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anonbayes.tables.table import ReleasedTable
 
 
 class CellArrays(NamedTuple):
-    """What the kernels need, numbered through over all attributes.
+    """Arrays for the kernels; cells are numbered consecutively over all attributes.
 
-    Distributions are flat: ``pi_a|s(k)`` stands at ``start[a] + s * sizes[a] + k``. Cell c has the
+    Distributions are flat: ``pi_a|s(k)`` is at ``start[a] + s * sizes[a] + k``. Cell c has the
     values ``values[pointer[c]:pointer[c + 1]]`` with likelihoods ``likelihood[...]``.
     """
 
@@ -43,15 +43,15 @@ class CellArrays(NamedTuple):
     secret_likelihood: Floats  # E_z(s) of the sensitive cells
 
 
-Arrays = CellArrays  # what compiled code on disk may still call it: Numba looks before it compares
+Arrays = CellArrays  # old name, still referred to by compiled code in Numba's cache
 
 
 @dataclass(frozen=True, eq=False)
 class HorizontalLayout:
     """A horizontal table as arrays, with the sufficient statistics of MODEL 1.2.
 
-    Cells that fit into a tree are integrated out exactly (MODEL 1.3); only cells that cross it, and
-    reports of randomized channels, are drawn. For nested cells nothing is left to draw.
+    Cells that form a tree are integrated out exactly (MODEL 1.3); only cells that cross it, and
+    reports of randomized channels, are drawn. If all cells are nested, none are drawn.
     """
 
     names: tuple[str, ...]
@@ -75,9 +75,9 @@ class HorizontalLayout:
 
     @classmethod
     def of(cls, table: ReleasedTable, *, collapse: bool = True) -> HorizontalLayout:
-        """Collect the arrays; without `collapse` every cell of several values is drawn."""
+        """Collect the arrays; without `collapse`, every cell of several values is drawn."""
         if table.scheme != "horizontal":
-            raise ModelError("A vertical table has no horizontal layout.")
+            raise ModelError("A vertical table has no horizontal layout; use layout_of(table).")
         n_secrets = len(table.secret.domain)
         evidence = [c.evidence for c in table.columns.values()]
         sizes = np.array([len(e.domain) for e in evidence], dtype=np.int64)
@@ -151,7 +151,7 @@ class HorizontalLayout:
             record_count=records[2],
             secret_likelihood=records[3],
         )
-        # One memory layout for all tables, so that the kernels are compiled once.
+        # Arrays of all tables have the same types and order, so that kernels are compiled once.
         plain = CellArrays._make(np.array(field, order="C") for field in arrays)
         return cls(table.attributes, n_secrets, plain)
 
@@ -160,7 +160,7 @@ class HorizontalLayout:
         return np.concatenate([np.ravel(blocks[name]) for name in self.names])
 
     def split(self, flat: Floats) -> dict[str, Floats]:
-        """Cut flat vectors (last axis) into arrays of shape ``(..., S, K_a)``."""
+        """Split flat vectors (last axis) into arrays of shape ``(..., S, K_a)``."""
         start, sizes = self.arrays.start, self.arrays.sizes
         return {
             name: flat[..., start[a] : start[a + 1]].reshape(
@@ -176,9 +176,9 @@ def _triplets(counts: npt.ArrayLike, first: int) -> Ints:
 
 
 def _tree(evidence: Evidence, weight: Ints | None) -> tuple[CellTree, Ints]:
-    """Tree of as many cells as fit, and the node of each cell (-1: crosses the tree).
+    """Tree of as many cells as possible, and the node of each cell (-1: crosses the tree).
 
-    Cells are taken greedily, those of most rows first. Cells that say nothing belong to the root,
+    Cells are added greedily, those with most rows first. Uninformative cells belong to the root,
     single values to their leaf.
     """
     size = len(evidence.domain)
@@ -209,7 +209,7 @@ def _row(evidence: Evidence, cell: int) -> Floats:
 
 
 def _laminar(evidence: Evidence, candidates: list[int]) -> Ints:
-    """Greedy subfamily of which any two cells are nested or disjoint."""
+    """Greedily choose cells of which any two are nested or disjoint."""
     if not candidates:
         return np.zeros(0, dtype=np.int64)
     order = np.asarray(candidates)
@@ -230,7 +230,7 @@ def _laminar(evidence: Evidence, candidates: list[int]) -> Ints:
 
 
 def is_flat(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """Cells whose likelihood is the same for every value of the domain: they say nothing."""
+    """Mask of the uninformative cells: equally likely under every value of the domain."""
     matrix = evidence.matrix
     low = np.minimum.reduceat(matrix.data, matrix.indptr[:-1])
     high = np.maximum.reduceat(matrix.data, matrix.indptr[:-1])

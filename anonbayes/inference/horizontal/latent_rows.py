@@ -1,17 +1,17 @@
-"""Latent secrets with small prior weights, drawn with the distributions summed out.
+"""Latent secrets with small prior weights, drawn with the distributions integrated out.
 
-Where weights are far below one, people with the same values all but surely have the same secret,
-and a sampler that goes back and forth between distributions and rows moves them together or not at
-all. With ``pi`` integrated out (MODEL 1.4) a row has secret s and a value or cell of each attribute
-with probability proportional to
+If prior weights are far below one, people with the same values almost surely have the same secret,
+and a sampler that alternates between distributions and rows moves them together or not at all. With
+``pi`` integrated out (MODEL 1.4), a row has secret s and a value or cell of each attribute with
+probability proportional to
 
     E_z(s) (alpha_s + n_s) prod_a E_y(k) m(k) / m(root),
 
-n_s counting the other rows and ``m(k) / m(root)`` the product of shares along the way from the root
-of the attribute's cell tree, given the other rows (MODEL 1.3). Blocks of rows are taken out and put
-back in a random order, each given those before it, and accepted by the Metropolis rule. Rows are
-put back by the weights of the prior, or by powers of these: with the former those alike stay
-together, with the latter they come apart.
+where n_s counts the other rows, and ``m(k) / m(root)`` is the product of shares on the path from
+the root of the attribute's cell tree, given the other rows (MODEL 1.3). A block of rows is removed
+and put back in random order, each row given those before it, and the move is accepted by the
+Metropolis rule. Proposals use the prior weights, which keep equal rows together, or powers of them,
+which separate them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from anonbayes.inference.horizontal.cell_layout import CellArrays, HorizontalLay
 __all__ = ["LatentRows", "redraw_rows"]
 
 SMALL = 0.5
-"""Weights below this make the plain sampler sticky."""
+"""Prior weights below this make the plain sampler mix slowly."""
 POWERS = (1.0, 0.5, 0.1)
-"""Powers of the prior weights by which rows are put back."""
+"""Powers of the prior weights used in proposals."""
 MOST_ROWS = 256
-"""Most rows of a block."""
+"""Largest number of rows in a block."""
 LEAST_MOVED, MOST_MOVED = 64, 4096
-"""Rows taken out in a sweep: as many as there are, within these limits."""
+"""Rows moved in a sweep: as many as there are, within these limits."""
 
 
 class LatentRows(NamedTuple):
-    """The rows of a table whose secrets are redrawn in blocks.
+    """Rows of a table whose secrets are redrawn in blocks.
 
-    Row j is in group ``group[line, j]``, with the rows ``rows[first[g]:first[g + 1]]``: those that
-    have a cell in common (a line per attribute), or all cells (the last line).
+    Row j is in group ``group[line, j]``, whose rows are ``rows[first[g]:first[g + 1]]``: those with
+    the same cell (one line per attribute), or with all cells the same (the last line).
     """
 
     record: Ints  # of each row; empty where no blocks are needed
@@ -89,7 +89,7 @@ def _lifted(weights: Floats, power: float) -> Floats:
 
 
 class _State(NamedTuple):
-    """Where all rows are; `own` and `inside` count rows at a node and in its subtree, by secret."""
+    """Current values of all rows; `own` and `inside` count rows in a node and below, by secret."""
 
     secret: Ints
     entry: Ints  # by row and attribute: place in the layout's `values`; -1 for cells of the tree
@@ -104,7 +104,7 @@ def _path(v: int, s: int, weight: Floats, d: CellArrays, now: _State) -> float:
     out = 0.0
     while d.node_parent[v] >= 0:
         p = d.node_parent[v]
-        # Rows apart from weights, so that tiny weights survive beside whole numbers.
+        # Rows and weights are added separately, so that tiny weights are not lost beside integers.
         siblings = weight[s, p] + (now.inside[s, p] - now.own[s, p])
         out += math.log((weight[s, v] + now.inside[s, v]) / siblings)
         v = p
@@ -118,7 +118,7 @@ def _leaf(a: int, i: int, d: CellArrays) -> int:
 
 @njit(cache=True, nogil=True)
 def _put(j: int, n: float, rows: LatentRows, d: CellArrays, now: _State) -> None:
-    """Put row j where it belongs, or take it out with ``n = -1``."""
+    """Add row j to the counts, or remove it with ``n = -1``."""
     s = now.secret[j]
     now.secret_counts[s] += n
     for a in range(len(d.sizes)):
@@ -133,7 +133,7 @@ def _put(j: int, n: float, rows: LatentRows, d: CellArrays, now: _State) -> None
 
 @njit(cache=True, nogil=True)
 def _chosen(j: int, b: int, rows: LatentRows, d: CellArrays, now: _State) -> float:
-    """Log-weight of where row j is, by the weights of power b."""
+    """Log weight of the current state of row j, with weights of power b."""
     s, record = now.secret[j], rows.record[j]
     likelihood = d.secret_likelihood[d.record_secret[record], s]
     out = math.log((rows.alpha[b, s] + now.secret_counts[s]) * likelihood)
@@ -148,7 +148,7 @@ def _chosen(j: int, b: int, rows: LatentRows, d: CellArrays, now: _State) -> flo
 
 @njit(cache=True, nogil=True)
 def _total(j: int, b: int, rows: LatentRows, d: CellArrays, now: _State, weight: Floats) -> float:
-    """Log-weight of all places of row j; `weight` gets those of its secrets, the largest 1."""
+    """Log weight of all states of row j; `weight` gets those of its secrets, at most 1."""
     record = rows.record[j]
     likelihood = d.secret_likelihood[d.record_secret[record]]
     top = -np.inf
@@ -184,7 +184,7 @@ def _draw_row(
     weight: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Choose secret and hidden values of row j; `weight` is what `_total` has left there."""
+    """Draw secret and hidden values of row j; `weight` comes from `_total`."""
     left, s = rng.random() * weight.sum(), 0
     while s < len(weight) - 1 and left >= weight[s]:
         left -= weight[s]
@@ -197,7 +197,7 @@ def _draw_row(
         if d.cell_node[cell] >= 0:
             continue
         total = 0.0
-        for last in range(2):  # add up, then walk
+        for last in range(2):  # first sum the weights, then select
             left = rng.random() * total
             for i in range(d.pointer[cell], d.pointer[cell + 1]):
                 w = d.likelihood[i] * math.exp(_path(_leaf(a, i, d), s, rows.beta[b], d, now))
@@ -214,7 +214,7 @@ def _draw_row(
 def _choose(
     rows: LatentRows, order: Ints, block: Ints, mark: Ints, rng: np.random.Generator
 ) -> int:
-    """Choose a block, by what the table shows alone, in a random order; return its size."""
+    """Choose a block in random order, based only on the released table; return its size."""
     n, size = len(rows.record), 0
     if rng.integers(0, 3) == 0:
         size = n
@@ -229,7 +229,7 @@ def _choose(
     for _ in range(rng.integers(1, 4)):
         g = rows.group[line, rng.integers(0, n)]
         lo, hi = rows.first[g], rows.first[g + 1]
-        skip = rng.integers(0, hi - lo)  # of a large group, some of it
+        skip = rng.integers(0, hi - lo)  # part of a large group
         for i in range(hi - lo):
             j = rows.rows[lo + (i + skip) % (hi - lo)]
             if size < len(block) and mark[j] == 0:
@@ -253,11 +253,11 @@ def redraw_rows(
     first: bool,
     rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Draw all rows given the distributions, then blocks of them without these.
+    """Draw all rows given the distributions, then blocks of rows with these integrated out.
 
-    `probability` is that of each cell by secret. The `first` time all rows are drawn from their
-    reports alone. Returns the rows at each node of the cell trees, hidden values at their leaves,
-    and the rows by secret.
+    `probability` is that of each cell by secret. The `first` time, all rows are drawn from their
+    reports alone. Returns the rows at each node of the cell trees, with hidden values at their
+    leaves, and the rows by secret.
     """
     n, n_secrets, n_attributes = len(rows.record), len(pi_secret), len(d.sizes)
     nodes = len(d.node_parent)
@@ -319,7 +319,7 @@ def _given_distributions(
     weight: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """Draw secrets and hidden values given the distributions; rows are independent then."""
+    """Draw secrets and hidden values given the distributions, which make rows independent."""
     n_secrets = len(pi_secret)
     for j in range(len(rows.record)):
         record = rows.record[j]
@@ -330,7 +330,7 @@ def _given_distributions(
                 weight[s] += np.log(probability[d.record_cells[record, a], s])
             top = max(top, weight[s])
         for s in range(n_secrets):
-            # Some secret explains every row: the one it had when `pi` was drawn.
+            # Every row is possible under some secret: the one it had when `pi` was drawn.
             weight[s] = math.exp(weight[s] - top) if top > -np.inf else 1.0
         left, s = rng.random() * weight.sum(), 0
         while s < n_secrets - 1 and left >= weight[s]:

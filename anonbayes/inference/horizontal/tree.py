@@ -5,7 +5,7 @@ sensitive value factorises over the tree of the cells: each node splits its prob
 children with an independent Dirichlet. Means and independent draws follow in closed
 form; no Markov chain is involved.
 
-All arrays here carry the sensitive value as an axis of size S.
+All arrays in this module have the sensitive value as an axis of size S.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CellTree:
 
     @classmethod
     def of(cls, evidence: Evidence) -> CellTree:
-        """Tree of the cells, built once; an error that names two cells that overlap."""
+        """Return the tree of the cells, built once; an error names two crossing cells."""
         if evidence not in _KNOWN:
             _KNOWN[evidence] = cls._built(evidence)
         return _KNOWN[evidence]
@@ -56,7 +56,7 @@ class CellTree:
                 cell_node[cell] = len(parent)
                 parent.append(int(owner[members[0]]))
                 owner[members] = cell_node[cell]
-        # A domain of one value has its root as its only leaf.
+        # The root of a domain with one value is its only leaf.
         leaf_node = np.arange(size) + len(parent) if size > 1 else np.zeros(1, dtype=np.int64)
         parents = np.concatenate([parent, owner]) if size > 1 else np.asarray(parent)
         single = evidence.sizes == 1
@@ -77,20 +77,20 @@ class CellTree:
         return tuple(np.flatnonzero(self.depth == d) for d in range(1, int(self.depth.max()) + 1))
 
     def sum_children(self, values: Floats) -> Floats:
-        """Sum of each node's children, along the last axis."""
+        """Sum over each node's children, along the last axis."""
         out = np.zeros_like(values)
         add_at(out, self.parent[1:], values[..., 1:])
         return out
 
     def accumulate_up(self, own: Floats) -> Floats:
-        """Add to each node all nodes below it, along the last axis."""
+        """Add the values of all nodes below to each node, along the last axis."""
         total = own.copy()
         for layer in reversed(self.layers):
             add_at(total, self.parent[layer], total[..., layer])
         return total
 
     def accumulate_down(self, own: Floats) -> Floats:
-        """Add to each node all nodes above it, along the last axis."""
+        """Add the values of all nodes above to each node, along the last axis."""
         total = own.copy()
         for layer in self.layers:
             total[..., layer] += total[..., self.parent[layer]]
@@ -101,12 +101,12 @@ _KNOWN: WeakKeyDictionary[Evidence, CellTree] = WeakKeyDictionary()
 
 
 def add_at(total: Floats, where: Ints, values: Floats) -> None:
-    """Add values to places along the last axis, in place; places may repeat."""
+    """Add values at positions along the last axis, in place; positions may repeat."""
     np.add.at(total.T, where, values.T)
 
 
 def not_nested_message(evidence: Evidence) -> str:
-    """Why the exact posterior does not apply to these cells."""
+    """Explain why the exact posterior does not apply to these cells."""
     name = evidence.domain.name
     if not evidence.is_hard:
         return (
@@ -124,7 +124,7 @@ def not_nested_message(evidence: Evidence) -> str:
 class DirichletTree:
     """Posterior of ``pi_a|s`` for every sensitive value s, in closed form.
 
-    For nested cells with ``counts[y, s]`` rows and prior weights `beta`, ``(S, K)``.
+    Requires nested cells; ``counts[y, s]`` are numbers of rows, `beta` prior weights ``(S, K)``.
     """
 
     def __init__(self, evidence: Evidence, counts: sparse.csr_array, beta: Floats) -> None:
@@ -139,7 +139,7 @@ class DirichletTree:
 
     @cached_property
     def _total(self) -> Floats:
-        """Sum of the weights of a node's children: the Dirichlet's total."""
+        """Sum of the weights of a node's children, the total of its Dirichlet."""
         return self.tree.sum_children(self.weight)
 
     @cached_property
@@ -178,9 +178,9 @@ class DirichletTree:
 
     @cached_property
     def _splits(self) -> tuple[Floats, Floats, Floats, Ints]:
-        """Prior weight, rows, sign and secret of all nodes and all sums of children with rows.
+        """Prior weight, rows, sign and secret of all nodes and sums of children that have rows.
 
-        Without rows, posterior and prior cancel in the marginal likelihood.
+        Where there are no rows, posterior and prior cancel in the marginal likelihood.
         """
         inner = np.unique(self.tree.parent[1:])
         before, after = (
@@ -195,8 +195,8 @@ class DirichletTree:
     def log_evidence(self, factor: float = 1.0) -> Floats:
         """Log marginal likelihood of the released cells per sensitive value, shape ``(S,)``.
 
-        Each split adds its normalising constant under the posterior over that under the prior,
-        whose weights are multiplied by the factor.
+        Each split contributes its normalising constant under the posterior divided by that under
+        the prior, whose weights are multiplied by `factor`.
         """
         prior, rows, sign, secret = self._splits
         each = sign * (gammaln(factor * prior + rows) - gammaln(factor * prior))

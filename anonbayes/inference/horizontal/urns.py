@@ -1,16 +1,16 @@
-"""Cells of attributes with small prior weights, drawn with the distributions summed out.
+"""Cells of attributes with small prior weights, drawn with the distributions integrated out.
 
-Where weights are far below one, a draw of ``pi`` is all but certain of the values that rows were
-given last, and a sampler that goes back and forth between ``pi`` and counts never leaves them.
-With ``pi`` integrated out the values are drawn from an urn (MODEL 1.4): the rows of a cell share
-its values by a Dirichlet-multinomial whose weights are ``beta`` plus the values of all other rows.
-Cells are redrawn one by one, and connected cells together, in a random order, each given those
-before it; such a block is accepted by the Metropolis rule. With the weights ``A_b`` of a cell's
-values when its turn comes, target over proposal is ``prod_b Gamma(A_b + n_b) / Gamma(A_b)``.
+If prior weights are far below one, a draw of ``pi`` is almost certain of the values that rows were
+last given, and a sampler that alternates between ``pi`` and counts never leaves them. With ``pi``
+integrated out, values are drawn from a Polya urn (MODEL 1.4): the rows of a cell are distributed
+over its values by a Dirichlet-multinomial with weights ``beta`` plus the values of all other rows.
+Cells are redrawn one by one, and connected cells together in random order, each given those before
+it; such a block is accepted by the Metropolis rule. With the weights ``A_b`` of a cell's values
+when it is drawn, target over proposal is ``prod_b Gamma(A_b + n_b) / Gamma(A_b)``.
 
-The urn also gives what beliefs need without the noise of ``pi``: ``P(R_j = k | all other rows)``.
-Cells that hang together and have few rows are not sampled for it but listed, since a sampler never
-sees a value of weight 1e-8, and yet two beliefs may differ in nothing else.
+The urn also gives ``P(R_j = k | all other rows)``, which beliefs need, without the noise of ``pi``.
+For small sets of connected cells this is computed by enumeration: a sampler never visits a value of
+weight 1e-8, although two beliefs may differ in nothing else.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from anonbayes.tables.evidence import Evidence
 from anonbayes.tables.table import ReleasedTable
 
 SMALL = 0.05
-"""Weights below this make the plain sampler sticky; above it, that one tells more per second."""
+"""Prior weights below this make the plain sampler mix slowly; above, it is more efficient."""
 MOST_LISTED = 20_000
-"""Most ways to share out the rows of connected cells that are listed one by one."""
+"""Enumerate at most this many distributions of the rows of connected cells."""
 MOST_CELLS = 64
-"""Most cells that are redrawn together."""
+"""Largest number of cells redrawn together."""
 MOST_ROWS = 32
-"""Rows of a report (soft evidence) that are redrawn at a time, one by one."""
+"""Number of rows of a report (soft evidence) redrawn at a time, one by one."""
 FEW_ROWS = 8
-"""Rows of a set that are drawn one by one; more are shared by gamma variables."""
+"""Draw up to this many rows of a set one by one, and more by gamma variables."""
 
 
 class Urns(NamedTuple):
-    """The attributes whose cells are drawn from an urn, and these cells.
+    """Attributes whose cells are drawn from an urn, and these cells.
 
-    Cells of urn u are ``cells[first[u]:first[u + 1]]``: all that allow several values and say
-    something. Value k of urn u is allowed by ``value_cells[value_pointer[v]:value_pointer[v + 1]]``
-    (places in `cells`) with ``v = value_first[u] + k``.
+    The cells of urn u are ``cells[first[u]:first[u + 1]]``: those that allow several values and are
+    informative. Value k of urn u is allowed by ``value_cells[value_pointer[v]:value_pointer[v +
+    1]]`` (positions in `cells`) with ``v = value_first[u] + k``.
     """
 
     attribute: Ints  # one urn each
@@ -54,16 +54,16 @@ class Urns(NamedTuple):
     cells: Ints
     hard: Mask  # whether a cell is a set
     rows: Ints  # rows of each cell by sensitive value
-    fixed: Floats  # rows in clear, in the places of the flat distributions
+    fixed: Floats  # rows in clear, at the positions of the flat distributions
     value_first: Ints
     value_pointer: Ints
     value_cells: Ints
-    entry: Ints  # place of the attribute's first cell in the layout's values
-    entry_first: Ints  # where the averages over the values of its cells begin
+    entry: Ints  # position of the attribute's first cell in the layout's values
+    entry_first: Ints  # start of the averages over the values of its cells
 
     @classmethod
     def of(cls, table: ReleasedTable, layout: HorizontalLayout, beta: Floats) -> Urns:
-        """Find the attributes with cells that must be drawn and weights that are small."""
+        """Find attributes that have small weights and cells that must be drawn."""
         d, n_secrets = layout.arrays, layout.n_secrets
         first_cell = np.searchsorted(d.attribute, np.arange(len(d.sizes) + 1))
         chosen: list[int] = [
@@ -115,19 +115,19 @@ class Urns(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space that the kernels work in."""
+    """Working arrays of the kernels."""
 
     x: Floats  # rows of each cell by value, as the layout's values
-    before: Floats  # what they were before a block
-    held: Floats  # rows by value, of all cells that are in the urn now
-    share: Floats  # by value, for a draw
+    before: Floats  # copy of x before a block is redrawn
+    held: Floats  # rows by value, of all cells currently in the urn
+    share: Floats  # weights by value, for a draw
     order: Ints  # cells that have rows
-    block: Ints  # those of a block
-    mark: Ints  # which are in it
+    block: Ints  # cells of a block
+    mark: Ints  # whether a cell is in the block
 
     @classmethod
     def of(cls, layout: HorizontalLayout, urns: Urns) -> Scratch:
-        """Make room for the urns of a layout."""
+        """Allocate working arrays for the urns of a layout."""
         entries, values = len(layout.arrays.values), int(layout.arrays.sizes.max())
         if not len(urns.attribute):
             entries = values = 0
@@ -164,16 +164,16 @@ def draw_urn(
 ) -> int:
     """Draw the values of all rows of one urn into ``work.x``; return how many cells have rows.
 
-    By value there are rows in clear (`fixed`), `pi` and prior `weights`. Where `pi` has no entry,
-    the cells are filled one after the other from the urn: a start.
+    `fixed` are rows in clear, `weights` prior weights, both by value. If `pi` is empty, cells are
+    filled one after another from the urn, as a start.
     """
-    n = int(np.int64(0))  # a literal would have `_block` and what it calls compiled twice
+    n = int(np.int64(0))  # with a literal, `_block` and what it calls would be compiled twice
     work.held[:] = 0.0
     for k in range(len(weights)):
         work.held[k] = fixed[k]
     for c in range(urns.first[u], urns.first[u + 1]):
         if rows[c] > 0:
-            # A random place among those so far: all orders are equally likely.
+            # Insert at a random position: all orders are equally likely.
             place = rng.integers(0, n + 1)
             work.order[n] = work.order[place]
             work.order[place] = c
@@ -199,7 +199,7 @@ def draw_urn(
 
 @njit(cache=True, nogil=True)
 def _movable(c: int, rows: Ints, urns: Urns) -> int:
-    """Rows of a cell that are drawn again together: all of a set, some of a report."""
+    """Number of rows of a cell redrawn together: all of a set, some of a report."""
     return rows[c] if urns.hard[c] else min(rows[c], MOST_ROWS)
 
 
@@ -207,7 +207,7 @@ def _movable(c: int, rows: Ints, urns: Urns) -> int:
 def _from_population(
     cell: int, n: int, pi: Floats, d: CellArrays, work: Scratch, rng: np.random.Generator
 ) -> None:
-    """Share n rows of a cell among its values given ``pi``, and put them into the urn."""
+    """Distribute n rows of a cell over its values given ``pi``, and add them to the urn."""
     lo, hi = d.pointer[cell], d.pointer[cell + 1]
     total = 0.0
     for i in range(lo, hi):
@@ -215,7 +215,7 @@ def _from_population(
     left = n
     for i in range(lo, hi):
         w = pi[d.values[i]] * d.likelihood[i]
-        if total <= 0.0:  # all underflow: the values left are alike
+        if total <= 0.0:  # everything underflows: treat the remaining values alike
             x = rng.binomial(left, 1.0 / (hi - i))
         else:
             x = left if w >= total or i == hi - 1 else rng.binomial(left, w / total)
@@ -235,9 +235,9 @@ def _take_out(
     work: Scratch,
     rng: np.random.Generator,
 ) -> float:
-    """Take n rows of a cell out of the urn; return the log of the weight they had in it.
+    """Remove n rows of a cell from the urn; return the log of the weight they had in it.
 
-    All rows of a set, or rows of a report chosen at random; what comes out last went in first.
+    All rows of a set, or random rows of a report; they are removed in reverse order of insertion.
     """
     cell = urns.cells[c]
     lo, hi = d.pointer[cell], d.pointer[cell + 1]
@@ -263,7 +263,7 @@ def _take_out(
 
 @njit(cache=True, nogil=True)
 def _mass(cell: int, weights: Floats, d: CellArrays, work: Scratch) -> float:
-    """What a further row of a cell weighs."""
+    """Weight of one more row of a cell."""
     total = 0.0
     for i in range(d.pointer[cell], d.pointer[cell + 1]):
         total += (weights[d.values[i]] + work.held[d.values[i]]) * d.likelihood[i]
@@ -272,7 +272,7 @@ def _mass(cell: int, weights: Floats, d: CellArrays, work: Scratch) -> float:
 
 @njit(cache=True, nogil=True)
 def _set_weight(cell: int, n: int, weights: Floats, d: CellArrays, work: Scratch) -> float:
-    """``log Gamma(A + n) / Gamma(A)``, and the likelihood, of n rows of a set yet to be drawn."""
+    """``log Gamma(A + n) / Gamma(A)``, plus log likelihood, of n undrawn rows of a set."""
     likelihood = d.likelihood[d.pointer[cell]]
     total = _mass(cell, weights, d, work) / likelihood
     return math.lgamma(total + n) - math.lgamma(total) + n * math.log(likelihood)
@@ -288,7 +288,7 @@ def _draw(
     work: Scratch,
     rng: np.random.Generator,
 ) -> float:
-    """Put n rows of a cell into the urn, drawn given all others; return the log of its weight."""
+    """Draw n rows of a cell given all others into the urn; return the log of their weight."""
     cell = urns.cells[c]
     lo, hi = d.pointer[cell], d.pointer[cell + 1]
     if not urns.hard[c] or n <= FEW_ROWS:
@@ -377,9 +377,9 @@ def _connected(
     work: Scratch,
     rng: np.random.Generator,
 ) -> int:
-    """Choose cells that hang together by common values, in a random order; return how many.
+    """Choose cells connected by common values, in random order; return how many.
 
-    The choice depends on the cells only, not on the values of their rows.
+    The choice depends only on the cells, not on the values of their rows.
     """
     if wanted == n:
         for b in range(n):
@@ -419,15 +419,15 @@ def record_urn(
 ) -> None:
     """Add ``P(R_j = k | all other rows)`` of a row of each cell to `fit`, which begins at `entry`.
 
-    A row of cell y is at k with probability proportional to ``E_y(k) (beta_k + m_k - [it is at
-    k])``, averaged here over the rows of the cell; n cells of ``work.order`` have rows.
+    A row of cell y has value k with probability proportional to ``E_y(k) (beta_k + m_k - [it has
+    k])``, averaged here over the rows of the cell; `n` cells of ``work.order`` have rows.
     """
     for j in range(n):
         c = work.order[j]
         cell = urns.cells[c]
         lo, hi = d.pointer[cell], d.pointer[cell + 1]
         if urns.hard[c]:
-            prior = others = 0.0  # apart, so that tiny weights survive beside whole numbers
+            prior = others = 0.0  # separate, or integers would swamp tiny weights
             for i in range(lo, hi):
                 prior += weights[d.values[i]]
                 others += work.held[d.values[i]]
@@ -446,13 +446,13 @@ def record_urn(
             fit[i - entry] += at * d.likelihood[i]
 
 
-# -- few rows: every way to share them out ----------------------------------------------------
+# -- few rows: enumeration --------------------------------------------------------------------
 
 
 def listed_rows(
     evidence: Evidence, counts: Ints, fixed: Floats | Ints, weights: Floats
 ) -> tuple[Floats, Mask]:
-    """``P(R_j = k | t*)`` by entry of the evidence matrix for one secret, by listing; and where.
+    """``P(R_j = k | t*)`` for one secret by enumeration, by evidence entry; also where it applies.
 
     Cells that share no value, directly or through others, are independent given the secret.
     `counts` are zero for cells that need not be drawn; `fixed` are rows in clear by value.
@@ -491,7 +491,7 @@ def listed_rows(
 
 @njit(cache=True, nogil=True)
 def _list(rows: Ints, pointer: Ints, values: Ints, log_likelihood: Floats, base: Floats) -> Floats:
-    """Mean rows of each entry over all ways to share out the rows of cells, by their weights."""
+    """Mean number of rows of each entry over all distributions of the rows of cells, weighted."""
     n, size = len(rows), len(values)
     x = np.zeros(size)
     for c in range(n):
@@ -519,7 +519,7 @@ def _list(rows: Ints, pointer: Ints, values: Ints, log_likelihood: Floats, base:
         mass += weight
         for i in range(size):
             total[i] += weight * x[i]
-        # The next composition of the first cell that has one; those before it begin again.
+        # Next composition of the first cell that has one; earlier cells start over.
         c = 0
         while c < n:
             lo, hi = pointer[c], pointer[c + 1]
