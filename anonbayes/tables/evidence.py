@@ -64,6 +64,12 @@ class Evidence:
 
     def __post_init__(self) -> None:
         matrix = sparse.csr_array(self.matrix, dtype=np.float64, copy=True)
+        try:  # by itself SciPy trusts indices, and so do our kernels
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise CellError(
+                f"Column {self.domain.name!r}: the evidence is no matrix: {error}."
+            ) from None
         if matrix.shape != (len(self.labels), len(self.domain)):
             raise CellError(
                 f"Column {self.domain.name!r}: the evidence has shape {matrix.shape}, but there "

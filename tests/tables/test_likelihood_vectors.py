@@ -67,6 +67,14 @@ def test_impossible_evidence(matrix, labels, part):
         Evidence(ABC, labels, sparse.csr_array(np.array(matrix)))
 
 
+@pytest.mark.parametrize("place", [-1, 3, 10**6])
+def test_evidence_stays_inside_its_matrix(place):
+    """SciPy takes such a matrix, and computes with whatever lies beside it."""
+    matrix = sparse.csr_array((np.ones(2), np.array([1, place]), np.array([0, 1, 2])), shape=(2, 3))
+    with pytest.raises(CellError, match=r"Column 'x'.*indices must be"):
+        Evidence(ABC, ("y", "z"), matrix)
+
+
 def test_evidence_is_frozen_and_apart_from_its_source():
     source = sparse.csr_array(np.array([[1.0, 0.0, 1.0]]))
     cells = Evidence(ABC, ("y",), source)
