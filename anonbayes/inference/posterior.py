@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from anonbayes.inference.stored import (
     published_posterior,
     read_stored,
     shown,
-    version_of,
     write_stored,
 )
 from anonbayes.inference.vertical.tempering import tempering_costs
@@ -377,6 +377,16 @@ class Posterior(KeptDraws):
         return shown(self)
 
 
+@cache
+def _version_of(package: str) -> str:
+    """Version that is noted in a file."""
+    if package == "anonbayes":
+        from anonbayes import __version__
+
+        return __version__
+    return metadata.version(package)
+
+
 def make_posterior(
     table: ReleasedTable,
     prior: Prior,
@@ -407,7 +417,7 @@ def make_posterior(
         **attrs,
     }
     for package in ("anonbayes", "pymc", "arviz", "numpy", "numba") if versions else ():
-        named[f"{package}_version"] = version_of(package)
+        named[f"{package}_version"] = _version_of(package)
     known = None if taken is None else taken.weights
     groups: Mapping[str, xr.Dataset]
     if size is not None:

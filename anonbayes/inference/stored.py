@@ -7,9 +7,8 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from html import escape
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -453,6 +452,7 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
             content["posterior"][f"pi_{name}"]
         if table.scheme == "vertical":
             content[AVERAGES_GROUP]["ownership"]
+            _check_folds(table, content[AVERAGES_GROUP])
         fingerprint, method, step = (attrs[k] for k in ("fingerprint", "method", "step"))
         weights = None
         if EVIDENCE_GROUP in content:
@@ -480,6 +480,16 @@ def read_stored(path: str | os.PathLike[str]) -> Stored:
         size = {"chains": int(attrs.pop(REDRAW_CHAINS)), "draws": int(attrs.pop(REDRAW_DRAWS))}
         drawn = redraw(table, taken, attrs, content.get(AVERAGES_GROUP), **size)
     return Stored(table, taken, content, attrs, str(method), str(step) or None, drawn)
+
+
+def _check_folds(table: ReleasedTable, kept: xr.Dataset) -> None:
+    """Refuse folds of groups for which there are no lifts: kernels take them for places."""
+    if "fold" in kept:
+        layout, fold = layout_of(table), kept["fold"].to_numpy()
+        lifts = kept["left_out_lifts"].to_numpy().reshape(-1, layout.n_cells)
+        known = fold.dtype.kind in "iu" and fold.size == layout.n_groups
+        if not (known and 0 <= fold.min() <= fold.max() < len(lifts)):
+            raise ValueError(f"its groups are not in {len(lifts)} folds")
 
 
 def write_stored(post: Posterior, path: str | os.PathLike[str], *, draws: bool) -> str:
@@ -533,16 +543,6 @@ def published_posterior(post: Posterior) -> Posterior:
         }
     attrs = {**post.attrs, "fingerprint": table.fingerprint}
     return replace(post, table=table, groups=groups, attrs=attrs)
-
-
-@cache
-def version_of(package: str) -> str:
-    """Version that is noted in a file."""
-    if package == "anonbayes":
-        from anonbayes import __version__
-
-        return __version__
-    return metadata.version(package)
 
 
 # -------------------------------------------------------------------------------------------------

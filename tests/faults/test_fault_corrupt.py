@@ -51,6 +51,19 @@ def same(one, other):
     )
 
 
+@pytest.mark.parametrize("fold", [20, -1, 10**9])
+def test_folds_that_a_file_makes_up_reach_no_kernel(fold, tmp_path):
+    """A group of a fold without lifts was read, and counted, beyond the ends of arrays."""
+    table = ab.datasets.load("clinic_anatomy")
+    whole = ab.fit(table, evidence="weighted", draws=5, chains=1, seed=1, progressbar=False)
+    file = Path(whole.to_netcdf(tmp_path / "post.nc"))
+    file.write_bytes(file.read_bytes()[: -compat.LENGTH])
+    with h5py.File(file, "r+") as content:
+        content["averages"]["fold"][0, 0, 5] = fold
+    with pytest.raises(AnonbayesError, match="not in 20 folds"):
+        ab.Posterior.from_netcdf(file)
+
+
 @pytest.mark.parametrize("way", ["link", "external", "virtual", "soft", "filter"])
 def test_a_file_that_would_have_others_read_or_loaded_is_not_opened(way, whole, copy, tmp_path):
     copy.write_bytes(whole.read_bytes()[: -compat.LENGTH])  # whoever writes it needs no seal
