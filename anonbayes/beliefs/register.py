@@ -32,7 +32,6 @@ import numpy as np
 import pandas as pd
 from numba import njit
 from scipy import sparse
-from scipy.optimize import minimize_scalar
 
 from anonbayes.arrays import Floats, Ints
 from anonbayes.beliefs.index import IndexedRecords
@@ -337,6 +336,8 @@ class Register:
             kappa = float(np.exp(log_kappa))
             _score_left_out(kappa, belief, cell, observed, expected, entry, score)
             return float((score - before) @ entry.people)
+
+        from scipy.optimize import minimize_scalar  # which takes long to load
 
         best = minimize_scalar(
             lambda k: -gained(k), bounds=np.log(KAPPA_RANGE), method="bounded", options=SEARCH

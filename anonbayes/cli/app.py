@@ -6,6 +6,7 @@ message on the error stream and exit code 2; a limit that is exceeded ends with 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import inspect
 import logging
@@ -140,6 +141,7 @@ def main() -> None:
             signal.signal(number, _end)
     # Looking for cycles among the objects that imports make costs a seventh of a short command.
     gc.set_threshold(100_000, 20, 20)
+    atexit.register(gc.freeze)  # nor is the end the time to look for them: a sixth of it
     logging.getLogger("anonbayes").addHandler(_Remarks())
     warnings.showwarning = lambda message, *_, **__: _warn(str(message))
     try:

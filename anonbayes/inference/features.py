@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from anonbayes.errors import ModelError
@@ -164,6 +162,8 @@ def _leverage(cells: sparse.csr_array, counts: Floats, beta: Floats, mean: Float
     V is the inverse information on the simplex, from one factorisation per secret. For domains too
     large for that, rows are treated as if their hidden values were known.
     """
+    from scipy.linalg import cho_factor, cho_solve  # which take long to load
+
     out = np.zeros_like(counts)
     size = cells.shape[1]
     for s in range(counts.shape[1]):
@@ -360,6 +360,8 @@ def _kappa(evidence: Evidence, rows: Floats, marginal: Floats) -> float:
     def doubtful(log_kappa: float) -> float:
         """Keep rows of a single value from deciding how much secrets differ in other values."""
         return loss(log_kappa) + 0.5 * max(np.log(marginal.size) - log_kappa, 0.0) ** 2
+
+    from scipy.optimize import minimize_scalar  # which takes long to load
 
     best = minimize_scalar(doubtful, bounds=(low, high), method="bounded", options=SEARCH)
     return float(np.exp(best.x))

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from contourpy import FillType, contour_generator
-from scipy import optimize
 
 from anonbayes.arrays import Codes, Floats, read_number, read_numbers
 from anonbayes.channels.coarsening import SLACK, check_gamma
@@ -188,6 +187,8 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
     """
     if isinstance(query, LinearQuery):
         return query.range(box)
+    from scipy.optimize import minimize  # which takes long to load
+
     n = box.dimension
     axis = np.linspace(0, 1, 4097 if n == 1 else 129)
     unit = np.stack(np.meshgrid(*[axis] * n, indexing="ij"), axis=-1).reshape(-1, n)
@@ -196,7 +197,7 @@ def query_range(query: Query, box: Box) -> tuple[float, float]:
     for sign in (1.0, -1.0):
         starts = np.argsort(sign * values, kind="stable")[:4]
         nearby = [
-            optimize.minimize(
+            minimize(
                 lambda u, sign=sign: sign * float(query(box.at(u))),
                 unit[start],
                 method="L-BFGS-B",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Floats, read_numbers
 from anonbayes.channels.coarsening import UniformQuantizer, n_bins
@@ -396,6 +395,8 @@ def _log_volumes(query: Query, box: Box, edges: Floats) -> tuple[Floats, Floats,
 
 def _share_below(query: Query, box: Box, low: float, high: float) -> Callable[[Floats], Floats]:
     """Share of the box below each answer, interpolated without overshoot between 257 values."""
+    from scipy.interpolate import PchipInterpolator  # which takes long to load
+
     knots = np.linspace(low, high, 257)
     if isinstance(query, LinearQuery):
         shares = np.exp(log_slab_measures(query, box, knots) - box.log_measure)

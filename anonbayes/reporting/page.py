@@ -408,7 +408,7 @@ def draw(plot: Callable[[], Any], title: str, caption: str, *, wide: bool = Fals
         if (layout := figure.get_layout_engine()) is not None:
             # Once: saving would lay out a figure twice, and draw it once in vain.
             layout.execute(figure)
-            figure.set_layout_engine("none")
+            figure.set_layout_engine(None)
         for ax in figure.axes:
             for line in ax.lines:
                 line.set_rasterized(len(line.get_xydata()) > MANY_POINTS)

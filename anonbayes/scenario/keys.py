@@ -147,8 +147,12 @@ def in_options(text: str, options: Mapping[str, str]) -> str:
     """Return a message about keys as one about the options of a command."""
     words = _Words(options)
     text = re.sub(r"\[{1,2}(\w+)\]{1,2}", lambda found: words.name(found[1]), text)
-    dotted = rf"\b(?:{'|'.join(_section_names(Section))})(?:\.\w+)+(?: =)?"
-    return re.sub(dotted, lambda found: words.name(found[0].removesuffix(" =")), text)
+
+    def called(found: re.Match[str]) -> str:
+        known = found[1] in _section_names(Section)
+        return words.name(found[0].removesuffix(" =")) if known else found[0]
+
+    return re.sub(r"\b(\w+)(?:\.\w+)+(?: =)?", called, text)
 
 
 def _section_names(parent: type[Section]) -> set[str]:

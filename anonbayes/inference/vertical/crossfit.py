@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints, read_whole
@@ -373,6 +372,8 @@ class _Objective:
 
     def maximise(self, start: Floats) -> Floats:
         """Point of the largest penalised likelihood."""
+        from scipy.optimize import minimize  # which takes long to load
+
         found = minimize(
             self, start, jac=True, method="L-BFGS-B", bounds=self.bounds,
             options={"maxiter": 60, "ftol": 1e-8},

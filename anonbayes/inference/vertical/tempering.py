@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from anonbayes.arrays import Floats, Ints, read_whole
 from anonbayes.errors import ModelError
@@ -66,6 +65,8 @@ def exchange_probability(power: Floats, energy: Floats, pair: Ints) -> Floats:
 
 def equalised_ladder(power: Floats, rejection: Floats, n: int) -> Floats:
     """Place `n` inverse temperatures so that neighbours, now rejecting so often, do so equally."""
+    from scipy.interpolate import PchipInterpolator  # which takes long to load
+
     barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
     inverse = PchipInterpolator(barrier, power)
     placed = inverse(np.linspace(0.0, barrier[-1], n))
