@@ -47,8 +47,8 @@ PICTURES = (
     Picture("local", "report-contributions", "#rows h3", "#rows"),
     Picture("local", "report-pictures", "#pictures", "#pictures figure:nth-of-type(2)"),
     Picture("local", "report-officers", "#officers", "#officers .questions"),
-    Picture("local", "report-risks", "#officers > h3:nth-of-type(1)",
-            "#officers > h3:nth-of-type(2)", True),
+    Picture("local", "report-risks", "#officers > h3:nth-of-type(2)",
+            "#officers > h3:nth-of-type(3)", True),
     Picture("local", "report-model", "#model", "#model h3", True),
     Picture("anatomy", "report-convergence", "#convergence", "#convergence tr:nth-child(6)"),
 )  # fmt: skip

@@ -255,8 +255,8 @@ def comparison_report(
             picture=draw(
                 lambda: compared.plot(threat=threat, usefulness=usefulness),
                 "Privacy against usefulness",
-                "A release further to the right is more useful, one further down threatens less. "
-                "Whiskers are two standard errors of simulation.",
+                "A release further to the right is more useful, one further down threatens people "
+                "less. Whiskers are two standard errors of the simulation.",
             ),
         )
     )
@@ -439,34 +439,35 @@ def _saved(figure: Figure) -> tuple[bytes, bool]:
 RISK_PICTURES = {
     "plot_beliefs": (
         "Attacker against learner",
-        "Each mark stands for people whose secret the attacker guesses right, a larger one for "
-        "more of them. Above the diagonal the attacker is surer of the secret than somebody who "
-        "only learned about the population.",
+        "Each mark stands for people whose secret the attacker guesses right; the larger the mark, "
+        "the more people. Above the diagonal, the attacker is surer of the secret than the "
+        "learner.",
     ),
     "plot_relative_threat": (
         "Relative threat",
-        "How many times surer the attacker is than the learner, on a scale of doublings: ×1 means "
-        "equally sure, ×2 twice as sure.",
+        "The attacker's belief divided by the learner's, on a logarithmic scale: ×1 means equally "
+        "sure, ×2 twice as sure.",
     ),
     "plot_reliability": (
         "Stated against observed certainty",
-        "Each mark stands for people about whom somebody is about equally sure. On the diagonal "
-        "best guesses are right as often as stated; below it, certainty is exaggerated.",
+        "Each mark stands for people about whom the attacker, or the learner, is equally sure. On "
+        "the diagonal, best guesses are right as often as stated; below it, certainty is "
+        "exaggerated.",
     ),
     "plot_thresholds": (
         "Candidate thresholds",
-        "Share of all people whose relative threat lies above a threshold; the dots mark quantiles "
-        "among threatened people that may serve as one.",
+        "Share of all people whose relative threat lies above a threshold. The dots mark quantiles "
+        "among threatened people, which may serve as thresholds.",
     ),
     "plot_group_sizes": (
         "Group sizes",
-        "How many people are in groups of each size; a group with one secret exposes all its "
+        "How many people are in groups of each size. A group with a single secret exposes all its "
         "members.",
     ),
     "plot_top_rows": (
         "Rows with the largest relative threat",
-        "For each row the learner's and the attacker's belief in the true secret; whiskers, where "
-        "draws were averaged, are two standard errors.",
+        "For each row, the learner's and the attacker's belief in the true secret. Whiskers, where "
+        "beliefs are averages of draws, are two standard errors.",
     ),
 }
 """Plots of an assessment in their order, each with its title and how to read it."""
@@ -493,7 +494,7 @@ def standing_out_pictures(found: Mapping[str, Identity]) -> Iterator[Picture]:
             who.plot,
             f"Who stands out: {name}",
             "How often a record occurs in the table, against the probability that its owner is the "
-            "only such person of the population, and that a match to somebody who has it is right.",
+            "only such person in the population, and the probability that a match is correct.",
         )
 
 
@@ -502,8 +503,8 @@ def attackers_picture(found: Attackers) -> Picture:
     return draw(
         found.plot,
         "Attackers side by side",
-        "Share of secrets that each attacker guesses right, and the share that the same knowledge "
-        "gives away without the table.",
+        "Share of secrets that each attacker guesses right, and the share guessed right with the "
+        "same knowledge by somebody who does not know that the person is in the table.",
     )
 
 
@@ -512,8 +513,9 @@ def membership_picture(found: Membership) -> Picture:
     return draw(
         found.plot_roc,
         "Members found against others taken for members",
-        "Each point is a threshold of the stated probability. On the dashed line the table helps "
-        "nobody; far above it at the left, people are found with hardly a mistake.",
+        "Each point is a threshold for the stated probability. On the dashed line, the table tells "
+        "nothing about membership; where the curve rises steeply at the left, members are found "
+        "with hardly a mistake.",
     )
 
 
@@ -524,8 +526,9 @@ def evidence_picture(post: Posterior) -> Picture | None:
     return draw(
         post.plot_weights,
         "What each attribute tells",
-        "How much better held-out secrets are predicted with the attribute alone, and by adding it "
-        "to the others. Where the second bar is much shorter, it repeats what the others tell.",
+        "How much better held-out secrets are predicted with the attribute alone, and when it is "
+        "added to the others. Where the second bar is much shorter, the attribute repeats what "
+        "the others tell.",
     )
 
 
@@ -535,8 +538,8 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
         return
     yield draw(
         lambda: plot_worst(post, report=report, n=4),
-        "The quantities that give most reason to worry",
-        "Left, the draws of each chain; right, how they spread over the ranks of all draws. Chains "
+        "The quantities with the worst diagnostics",
+        "Left, the draws of each chain; right, the ranks of its draws among all draws. Chains "
         "that agree overlap on the left and are flat on the right.",
         wide=True,
     )
@@ -544,17 +547,19 @@ def chain_pictures(post: Posterior, report: DiagnosticReport) -> Iterator[Pictur
         yield draw(
             lambda: plot_geweke(post),
             "Early against late draws",
-            "Geweke's z for later and later starts: 95% of them lie in the grey band "
-            "when chains have settled.",
+            "Geweke's z when more and more of the beginning is left out: once chains have settled, "
+            "95% of the values lie in the grey band.",
         )
     yield draw(
         lambda: plot_autocorrelation(post),
-        "How long draws remember",
-        "Autocorrelation by lag: the sooner it falls to zero, the more each draw is worth.",
+        "Autocorrelation",
+        "Correlation between draws by their distance (lag): the sooner it falls to zero, the more "
+        "each draw is worth.",
     )
     if any(v.dtype.kind in "iub" for v in post.draws.data_vars.values()):
         yield draw(
             lambda: plot_weiss(post),
-            "Rows whose hidden values chains agree on",
-            "p-values of the Weiß test against those expected: on the diagonal, chains agree.",
+            "Do chains agree on hidden values?",
+            "p-values of the Weiß test against those expected by chance: on the diagonal, the "
+            "chains agree.",
         )

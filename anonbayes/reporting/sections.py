@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 # Rows of threatened people: by number only, or with their values when asked for.
 
 NUMBERS = (
-    ("Ti", "Relative threat", "ratio", "How many times surer the attacker is than the learner"),
+    ("Ti", "Relative threat", "ratio", "The attacker's belief divided by the learner's"),
     ("p_A", "Attacker", "share", "The attacker's belief in the true secret"),
-    ("p_L", "Learner", "share", "Belief of somebody who only learned about the population"),
+    ("p_L", "Learner", "share", "The learner's belief in the true secret"),
     ("p_RW", "Random worlds", "share", "Belief when all compatible tables are equally likely"),
     ("candidates", "Candidates", "count", "Number of released rows that the person could be"),
     ("weight", "People", "count", "Number of people that the row stands for"),
@@ -175,7 +175,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
     sentences += [scores.below_text] if scores.below_random_worlds else []
     sentences += [caution.text for caution in scores.cautions.values()]
     if len(sentences) == 2:
-        sentences.append("Attacker and learner are right about as often as they claim.")
+        sentences.append("The attacker and the learner are right about as often as they claim.")
     bins = [
         [
             name,
@@ -197,7 +197,7 @@ def calibration_section(risk: RiskAssessment) -> Calibration:
         for frame in (scores.table, scores.differences)
         for name, line in frame.iterrows()
     ]
-    head = ["Belief", "Sure of the best guess", "People", "On average", "Right", "95% interval"]
+    head = ["Belief", "Stated certainty", "People", "Stated on average", "Right", "95% interval"]
     names = ["Belief", "Right", "Log loss", "Brier score", "Calibration error", "Mean certainty"]
     return Calibration(
         tuple(sentences),
@@ -231,9 +231,12 @@ class EvidenceSection(NamedTuple):
 def evidence_section(post: Posterior) -> EvidenceSection:
     """Return how much each attribute counts in the beliefs, and which scores decided it."""
     if post.evidence == "weighted":
-        taken = "Every attribute has a weight: evidence is weighted, so that nothing counts twice."
+        taken = (
+            "Evidence is weighted: each attribute has a weight, so that attributes that say the "
+            "same do not count twice."
+        )
     else:
-        taken = "Every attribute counts in full: evidence is independent."
+        taken = "Evidence is independent: every attribute counts in full."
     reason = post.evidence_reason
     sentences = (taken, f"{reason[:1].upper()}{reason[1:]}.")
     if post.evidence_weights is None:
@@ -258,14 +261,15 @@ def evidence_section(post: Posterior) -> EvidenceSection:
                 "added": ("Adds to the others", _two_digits),
                 "meaning": ("In words", str),
             },
-            "How much each attribute counts; what it tells in nats per row of held-out log score",
+            "How much each attribute counts, and what it tells: gain in held-out log score, in "
+            "nats per row",
         ),
         lines_table(
             scores.assign(behind=behind),
             "Evidence",
             {
                 "log_score": ("Log score per row", lambda x: number(x, 4)),
-                "behind": ("Difference to the best", _same),
+                "behind": ("Difference from the best", _same),
             },
             "Held-out scores, from the release alone",
         ),
@@ -313,12 +317,12 @@ def attackers_table(found: Attackers) -> Table:
         "Attacker",
         {
             "right": ("Secrets guessed right", share),
-            "learner_right": ("Without the table", share),
-            "doubled": ("At least twice as certain", share),
+            "learner_right": ("Without knowing who is in it", share),
+            "doubled": ("At least twice as sure", share),
             "sure": ("Surer than 90%", share),
             "about": ("Assumption", str),
         },
-        "What each attacker finds out about the people of the table",
+        "What each attacker finds out about the people in the table",
     )
 
 
@@ -357,7 +361,7 @@ def members_table(found: Membership) -> Table:
             "fitting": ("Rows that fit", "{:,.0f}".format),
             "expected": ("People outside who would fit", number),
         },
-        "People of the table who are most surely in it",
+        "People in the table whose membership is most certain",
     )
 
 
@@ -408,16 +412,16 @@ def breakdown_table(risk: RiskAssessment) -> Table:
         {
             "rows": ("People", count),
             "GT_A": ("Threatened", share),
-            "GT_L": ("From population alone", share),
+            "GT_L": ("From the population alone", share),
             "doubled": ("At least doubled", share),
-            "max_Ti": ("Largest threat", ratio),
+            "max_Ti": ("Largest relative threat", ratio),
         },
         "Threats by sensitive value",
     )
 
 
 def overview_tables(table: ReleasedTable) -> tuple[Table, Table]:
-    """Return the anatomy of the release: the whole, and attribute by attribute."""
+    """Return the release in figures: the whole, and attribute by attribute."""
     figures = [
         [str(name), f"{value:,}" if isinstance(value, int | float) else str(value)]
         for name, value in table.overview().items()
@@ -466,7 +470,7 @@ def _population(name: str, post: Posterior, shares: npt.NDArray[np.float64]) -> 
     hidden = np.array([label.startswith(NOT_SHOWN) for label in labels])
     if hidden.any():
         labels = [x for x, away in zip(labels, hidden, strict=True) if not away]
-        labels.append(f"{count(int(hidden.sum()), 'value')} that the release does not name")
+        labels.append(f"{count(int(hidden.sum()), 'value')} not named in the release")
         shares = np.column_stack([shares[:, ~hidden], shares[:, hidden].sum(axis=1)])
         mean = np.append(mean[~hidden], mean[hidden].sum())
     tail = (1 - INTERVAL) / 2
@@ -497,7 +501,7 @@ def _draws(post: Posterior) -> list[list[str]]:
     sweeps = f"{post.attrs.get('tune', 0)} (thinning {post.attrs.get('thin', 1)})"
     return [
         ["Chains", f"{count(post.n_chains)} × {count(post.n_draws, 'draw')}"],
-        ["Sweeps before them", sweeps],
+        ["Tuning sweeps", sweeps],
     ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from anonbayes.formats import Table, count, number, ratio, share, standard_error, times
+from anonbayes.formats import Table, count, number, ratio, share, standard_error
 from anonbayes.reporting.sections import lines_table
 from anonbayes.risk.measures import PRESETS
 from anonbayes.risk.syntactic import Answer, highest_risk, reidentification_risk
@@ -80,8 +80,8 @@ def _warnings(
         if risk.leakage is not None and not risk.leakage.is_private:
             who = count(risk.leakage.exposed, "person is", "people are")
             yield (
-                f"{who} in groups that show a single sensitive value: whoever is known to be in "
-                "such a group has no secret left."
+                f"{who} in groups that show a single sensitive value. For anybody known to be in "
+                "such a group, that value is certain."
             )
         yield from risk.remarks
 
@@ -89,13 +89,15 @@ def _warnings(
 def _who(risk: RiskAssessment) -> Point:
     s = risk.summary
     sentences = [
-        f"An attacker who knows that somebody is in the table guesses {risk.gain.text} right for "
-        f"{count(s['threatened'], 'person', 'people')} of {count(s['rows'])}."
+        f"An attacker who knows that a person is in the table guesses {risk.gain.text} right for "
+        f"{count(s['threatened'])} of {count(s['rows'], 'person', 'people')}."
     ]
     classes = risk.breakdown()
     if len(classes) > 1 and s["threatened"] > 0:
         value, often, people = _first(classes, "GT_A", "rows")
-        sentences.append(f"Most often of people with {value}: {share(often)} of {count(people)}.")
+        sentences.append(
+            f"People with {value} are affected most: {share(often)} of {count(people)}."
+        )
     return Point("Who is threatened?", share(s["GT_A"]), tuple(sentences))
 
 
@@ -105,22 +107,27 @@ def _cost(risk: RiskAssessment) -> Point:
     question = "What does being in the table cost?"
     points = share(s["RGT_A"]).removesuffix("%")
     about = (
-        f"Somebody who only learned about the population guesses {share(s['GT_L'])} of the "
-        f"secrets right; knowing who is in the table adds {points} percentage points."
+        "A learner, who knows only what the release says about the population, guesses "
+        f"{share(s['GT_L'])} of the secrets right; knowing that a person is in the table adds "
+        f"{points} percentage points."
     )
     if not np.isfinite(s["max_Ti"]):
         return Point(question, "Nothing", (about,))
     classes = risk.breakdown()
     value, cost, attacker, learner = _first(classes, "RGT_A", "GT_A", "GT_L")
-    most = f" It costs people with {value} most: {share(attacker)} instead of {share(learner)}."
+    most = (
+        f" People with {value} pay most: {share(attacker)} of their secrets are guessed right "
+        f"instead of {share(learner)}."
+    )
     ratios = (
         f"{count(s['doubled'] * n, 'person is', 'people are')} threatened at least twice as much "
-        f"as outsiders. Half of the threatened are threatened at most {times(s['Ti_q50'])} as "
-        f"much, 95% at most {times(s['Ti_q95'])}, and nobody more than {times(s['max_Ti'])}."
+        "as outsiders, that is, the attacker is at least twice as sure of the secret as the "
+        f"learner. The factor is at most {number(s['Ti_q50'])} for half of the threatened, at "
+        f"most {number(s['Ti_q95'])} for 95% of them, and {number(s['max_Ti'])} at its largest."
     )
     caution = risk.cautions.get("max_Ti", "")
     if risk.belief_scores.below_random_worlds:
-        ratios, caution = "Relative threats cannot be relied on; see above.", ""
+        ratios, caution = "The relative threats cannot be relied on; see the warning above.", ""
     return Point(
         question,
         f"{points} points" if s["RGT_A"] > 0 else "Nothing on average",
@@ -150,19 +157,19 @@ def _how_certain(risk: RiskAssessment) -> Point:
         figure = "For certain"
         who = count(risk.leakage.exposed, "person", "people")
         certain = (
-            f"Whoever also knows the group is certain of the secrets of {who}, whose groups show a "
-            f"single value; from attributes alone, no right guess is held with a belief "
-            f"above {share(highest)}.",
+            f"Somebody who also knows the groups is certain of the secrets of {who}, whose groups "
+            "show a single value. From attributes alone, the attacker is at most "
+            f"{share(highest)} sure of a secret guessed right.",
         )
     return Point(
-        "How surely?",
+        "How sure is the attacker?",
         figure,
         (
             *certain,
             f"The attacker is at least {CERTAIN:.0%} sure of the true secret of "
             f"{count(sure, 'person', 'people')}."
             if sure
-            else f"The attacker is never as much as {CERTAIN:.0%} sure of a true secret.",
+            else f"The attacker is {CERTAIN:.0%} sure of nobody's secret.",
             _believed(risk),
             _simulation_error(risk),
         ),
@@ -174,7 +181,10 @@ def _believed(risk: RiskAssessment) -> str:
     if "A" in scores.cautions or scores.below_random_worlds:
         return scores.worst_bin("A")
     points = number(100 * float(risk.summary["ece_A"]), 2)
-    return f"The attacker is right about as often as stated (calibration error {points} points)."
+    return (
+        "The attacker's beliefs are well calibrated: best guesses are right about as often as "
+        f"stated (calibration error {points} points)."
+    )
 
 
 def _simulation_error(risk: RiskAssessment) -> str:
@@ -183,7 +193,7 @@ def _simulation_error(risk: RiskAssessment) -> str:
     if share_error == 0 and risk.post.method == "crossfit":
         return (
             "Nothing about these threats was simulated. Beliefs about a person are fitted to the "
-            "other folds of the table; other folds would move them a little."
+            "other folds (parts) of the table; another choice of folds would change them slightly."
         )
     if share_error == 0 and not risk.post.simulated:
         return (
@@ -191,11 +201,12 @@ def _simulation_error(risk: RiskAssessment) -> str:
             "simulated."
         )
     if np.isnan(share_error):
-        return "Too few draws to say how much simulation adds to the uncertainty."
-    largest = "" if np.isnan(ratio_error) else f", of the largest factor {number(ratio_error)}"
+        return "There are too few draws to tell how much uncertainty simulation adds."
+    largest = "" if np.isnan(ratio_error) else f", {number(ratio_error)} for the largest factor"
     return (
-        "Simulation adds a standard error: of the share of threatened people "
-        f"{standard_error(share_error, of_share=True).removeprefix('± ')}{largest}."
+        "Simulation adds a standard error: "
+        f"{standard_error(share_error, of_share=True).removeprefix('± ')} for the share of "
+        f"threatened people{largest}."
     )
 
 
@@ -215,7 +226,7 @@ def _headline_without(post: Posterior) -> str:
     table = post.table
     return (
         f"{count(table.n_rows, 'row')} in {count(table.n_groups, 'group')}, the smallest of "
-        f"{count(table.k)}: what this release teaches, and what its groups give away."
+        f"{count(table.k)}: what this release teaches, and what its groups reveal."
     )
 
 
@@ -234,12 +245,12 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
     if leakage is not None:
         exposed = leakage.exposed
         yield Point(
-            "Whose secret is plain to see?",
+            "Whose secret is certain?",
             count(exposed, "person", "people") if exposed else "Nobody's",
             (
                 f"{count(len(leakage.homogeneous), 'group shows', 'groups show')} a single "
-                f"sensitive value of {table.sensitive}; anybody known to be in one has no "
-                "secret left.",
+                f"value of {table.sensitive}. For anybody known to be in such a group, that "
+                "value is certain.",
             ),
             "bad" if exposed else "good",
         )
@@ -247,8 +258,9 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
         "Who is threatened?",
         "Needs the cleartext",
         (
-            "Threats to individuals compare an attacker's guess with the truth. Whoever holds "
-            "the cleartext can assess it; this page shows all that the release alone can tell.",
+            "To say who is threatened, the attacker's guesses must be compared with the truth. "
+            "Whoever holds the cleartext can do that; this page shows what the release alone "
+            "can tell.",
         ),
     )
 
@@ -257,23 +269,25 @@ def _release_points(post: Posterior, leakage: GroupLeakage | None) -> Iterator[P
 # The page for data protection officers: three questions, and the risks that ARX users know.
 
 ATTACKERS = {
-    "prosecutor": "Knows that the person is in the table and looks for the row: 1 / class size.",
-    "journalist": "Does not know whether the person is in the table: 1 / people like this in the "
-    "population. Without a population table the same as the prosecutor.",
-    "marketer": "Wants as many matches as possible: expected share of rows matched right.",
-    "prosecutor, overlaps counted": "The prosecutor, when cells of different rows overlap and a "
-    "person could be any of them.",
+    "prosecutor": "Knows that the person is in the table and looks for the row: 1 / rows that "
+    "look alike.",
+    "journalist": "Does not know whether the person is in the table: 1 / people in the population "
+    "who look alike. Without a population table, the same as the prosecutor.",
+    "marketer": "Wants as many matches as possible: expected share of rows matched correctly.",
+    "prosecutor, overlaps counted": "The prosecutor, if cells of different rows overlap, so that "
+    "the person's row could be any of them.",
     "random worlds": "Considers every compatible table equally likely, and guesses the secret.",
-    "learner": "Knows the population as the release describes it, not that the person is in it.",
-    "attacker": "The learner who also knows that the person is in the table.",
+    "learner": "Knows the population as the release describes it, but not that the person is in "
+    "the table.",
+    "attacker": "Knows what the learner knows, and that the person is in the table.",
 }
 MAPPING = (
     ("Singling out", "prosecutor: highest risk, k", "people who fit one released row only"),
     ("Linkability", "marketer: average risk", "expected share of people linked to their row"),
     (
         "Inference",
-        "none: risks of ARX's attackers end at the row",
-        "GT_A against GT_L, relative threat Ti, groups with one secret",
+        "none: ARX's attackers look for the row only",
+        "GT_A against GT_L, relative threat Ti, groups with a single secret",
     ),
 )
 CLAUSES = (
@@ -283,15 +297,16 @@ CLAUSES = (
     ),
     (
         "ISO/IEC 27559:2022, 7.2.4 Attribute types",
-        "Model: attributes and sensitive column; whoever knows an attribute is the attacker",
+        "Model: the sensitive column, and the attributes that the attacker is assumed to know",
     ),
     (
         "ISO/IEC 27559:2022, 7.3.2 Maximum or average risk",
-        "Risks by attacker: columns Highest and Average",
+        "Risks by attacker: the columns Highest and Average",
     ),
     (
         "ISO/IEC 27559:2022, 7.3.3 Population or sample-based attack",
-        "prosecutor and attacker know who is in the table, journalist and learner do not",
+        "Risks by attacker: the prosecutor and the attacker know who is in the table, the "
+        "journalist and the learner do not",
     ),
     (
         "ISO/IEC 27559:2022, 8.2.2 Quantifying identifiability",
@@ -299,20 +314,22 @@ CLAUSES = (
     ),
     (
         "ISO/IEC 27559:2022, 8.2.3 Adversarial testing",
-        "threats: guesses about every person, compared with the cleartext",
+        "Verdict and Threatened rows: an attack on every person, compared with the cleartext",
     ),
     (
         "ISO/IEC 27559:2022, 8.3.4 Re-evaluation",
-        "Repeat it: the command, the seed and the versions; anonbayes compare for alternatives",
+        "Repeat it: the command, the seed and the versions; anonbayes compare sets another "
+        "release beside this one",
     ),
     (
-        "EMA policy 0070, anonymisation report: risk of re-identification and data utility",
-        "Named thresholds above; Measures under Usefulness",
+        "EMA policy 0070, anonymisation report: the three criteria of the Opinion or the risk of "
+        "re-identification, and data utility",
+        "the three answers and the published thresholds above; Measures: Usefulness",
     ),
     (
         "Not answered by this report",
-        "who may get the data under which controls (ISO/IEC 27559 clauses 6 and 9), direct "
-        "identifiers, free text",
+        "who gets access to the data and under which controls (ISO/IEC 27559, clauses 6 and 9), "
+        "direct identifiers, free text",
     ),
 )
 THRESHOLD = 0.2
@@ -340,7 +357,7 @@ def officers_page(post: Posterior, risk: RiskAssessment | None) -> OfficersPage:
         tuple((answer, _figures(answer)) for answer in answers),
         _risks(post, risk),
         Table(questions, MAPPING, "How the questions map to measures", frozenset({1, 2})),
-        Table(clauses, CLAUSES, "Clauses that officers have to answer, and where", frozenset({1})),
+        Table(clauses, CLAUSES, "Clauses to answer, and where this report does", frozenset({1})),
         _presets(post),
         f"{THRESHOLD:.0%}",
         risk is not None,
@@ -388,12 +405,12 @@ def _without(post: Posterior) -> Iterator[Answer]:
         average = float(found.table["average"]["marketer"])
         yield Answer(
             "linkability",
-            f"Somebody who holds the nonsensitive values of everybody in the table would link at "
-            f"most {share(average)} of the rows shown, choosing at random within each class.",
+            "Somebody who knows the attributes of everybody in the table and chooses at random "
+            f"among rows that look alike would link at most {share(average)} of the rows shown.",
         )
     yield Answer(
         "inference",
-        "This takes the cleartext: assess the release with it to learn who is threatened.",
+        "This needs the cleartext: assess the release with it to learn who is threatened.",
     )
 
 

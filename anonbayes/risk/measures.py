@@ -408,29 +408,31 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "ema_0070": Preset(
         0.09,
-        "EMA policy 0070: clinical reports published for everybody",
+        "European Medicines Agency, policy 0070: clinical reports made public",
         "EMA/90915/2016, External guidance on the implementation of policy 0070, chapter 3; the "
-        "figure as quoted in secondary literature, not checked against the document",
+        "figure, for the maximum risk, as reported by Kniola, PhUSE 2016, paper DH09",
     ),
     "health_canada": Preset(
         0.09,
         "Health Canada: public release of clinical information",
-        "Public Release of Clinical Information: guidance document (12 March 2019)",
+        "Health Canada, Public Release of Clinical Information: guidance document (12 March 2019); "
+        "the figure as commonly quoted, the document itself was not at hand",
     ),
     "cell_size_11": Preset(
         1 / 11,
-        "US Medicare and Medicaid: no cell of 1 to 10 people is published",
-        "CMS cell size suppression policy (ResDAC, 26 January 2024); written for tables of counts",
+        "US Medicare and Medicaid: no count of 1 to 10 people is published",
+        "CMS cell size suppression policy (hhs.gov/guidance/document/cms-cell-suppression-policy); "
+        "written for tables of counts",
     ),
     "group_of_5": Preset(
         0.2,
-        "Groups of at least 5: the rule that custodians of data have long used",
+        "Groups of at least 5: the rule of thumb that data custodians have long used",
         "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
         "chapter Cell Size Precedents",
     ),
     "group_of_20": Preset(
         0.05,
-        "Groups of at least 20: public files of patients in Canada and the US",
+        "Groups of at least 20: public files of patient data in Canada and the US",
         "El Emam, Guide to the De-Identification of Personal Health Information (2013), "
         "chapter Cell Size Precedents",
     ),

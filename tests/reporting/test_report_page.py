@@ -74,7 +74,7 @@ def test_the_verdict_answers_the_four_questions(page):
     for question in (
         "What does being in the table cost?",
         "Who is threatened?",
-        "How surely?",
+        "How sure is the attacker?",
         "be trusted?",
     ):
         assert question in page
@@ -146,7 +146,7 @@ def test_sampled_chains_are_reported():
     post = ab.fit(ab.datasets.load("table1_anatomy"), seed=1, draws=200, progressbar=False)
     text = render(post, post.assess(ab.datasets.load("table1")))
     assert "Simulation adds a standard error" in text and "R-hat" in text
-    assert "quantities that give most reason" in text
+    assert "quantities with the worst diagnostics" in text
 
 
 @pytest.mark.parametrize(("draws", "drawn"), [(5, False), (42, False), (43, True)])
@@ -158,7 +158,7 @@ def test_few_draws_leave_pictures_out_that_need_more(draws, drawn, monkeypatch):
     post = ab.fit(table, seed=1, draws=draws, tune=10, chains=2, progressbar=False)
     titles = [title for _, title in chain_pictures(post, ab.diagnose(post))]
     assert ("Early against late draws" in titles) == drawn
-    assert "How long draws remember" in titles
+    assert "Autocorrelation" in titles
     if not drawn:
         with pytest.raises(ab.AnonbayesError, match="take more draws"):
             plot_geweke(post)
@@ -192,7 +192,7 @@ def test_other_questions_than_secrets_have_sections(post):
     assert places == sorted(places)
     assert "Can it be told who is in the table?" in text and "of 50 people" in text
     assert share(float(member.summary.loc["auc", "estimate"])) in text
-    assert "most surely in it" in text and "name 0" not in text
+    assert "membership is most certain" in text and "name 0" not in text
     assert "0 of 16 cells" in text and "Members found against others" in text  # the picture
     text = render(post, minimality="It cannot be computed <here>.")
     assert "cannot be computed &lt;here&gt;" in text and 'id="membership"' not in text
