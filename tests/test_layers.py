@@ -25,11 +25,13 @@ Edge = tuple[str, str]
 UPWARD: dict[Edge, str] = {
     ("inference.posterior", "risk.assess"): "`Posterior.assess` is where people look for it",
     ("inference.posterior", "diagnostics.predictive"): "`Posterior.check`, likewise",
+    ("inference.vertical.parts", "risk.summed"): "`PartsFit.assess`, likewise",
 }
 CYCLES: dict[Edge, str] = {}
 UPWARD_TYPES: dict[Edge, str] = {
     ("inference.posterior", "risk.assessment"): "`Posterior.assess` returns it",
     ("inference.posterior", "diagnostics.predictive"): "`Posterior.check` returns it",
+    ("inference.vertical.parts", "risk.summed"): "`PartsFit.assess` returns it",
 }
 SAME_MODULE_NAME: set[str] = set()
 SAME_CLASS_NAME: set[str] = set()

@@ -5,7 +5,7 @@ In the Numba kernels `f` is a `features.Features`; no array of records by secret
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numba import njit
@@ -341,21 +341,33 @@ def maximise_alone(parts: list[Features], a: int) -> Floats:
     return eta
 
 
+Sums = tuple[float, Floats, Floats, Floats]
+
+
+def information(eta: Floats, features: Features) -> Sums:
+    """Value, gradient, expected and observed information of the log scores, summed over rows."""
+    size = len(eta)
+    work = np.empty(size), np.empty((size, size)), np.empty((size, size))
+    return (derivatives(eta, features, *work), *work)
+
+
 def maximise(features: Features) -> tuple[Floats, Floats, Floats]:
+    """`newton` of the rows' log scores."""
+    return newton(features.codes.shape[1], lambda eta: information(eta, features))
+
+
+def newton(size: int, sums: Callable[[Floats], Sums]) -> tuple[Floats, Floats, Floats]:
     """Mode of the weights by Newton's method above zero; precision and gradient there.
 
-    A weight leaves zero only when the score pulls it up. Where the parabola overshoots, steps are
-    halved; where secrets are latent and the curvature is not that of a hill, the expected
-    information takes its place.
+    `sums` are those of `information`. A weight leaves zero only when the score pulls it up. Where
+    the parabola overshoots, steps are halved; where secrets are latent and the curvature is not
+    that of a hill, the expected information takes its place.
     """
-    size = features.codes.shape[1]
     eta = np.full(size, CENTRE)
-    work = np.empty(size), np.empty((size, size)), np.empty((size, size))
     prior = np.eye(size) / SPREAD**2
 
-    def look(eta: Floats) -> tuple[float, Floats, Floats, Floats]:
-        gradient, fisher, observed = (w.copy() for w in work)
-        value = derivatives(eta, features, gradient, fisher, observed)
+    def look(eta: Floats) -> Sums:
+        value, gradient, fisher, observed = sums(eta)
         away = (eta - CENTRE) / SPREAD**2
         return (
             value - 0.5 * float(away @ (eta - CENTRE)),

@@ -28,6 +28,7 @@ from anonbayes.risk.threats import (
     Gain,
     PairThreats,
     Replicates,
+    ScoreSums,
     Threats,
     joined,
     matched,
@@ -262,7 +263,9 @@ def assess(
         rows=_rows(truth, records, evaluation, replicates, problem, table),
         summary=summary,
         standard_errors=standard_errors,
-        belief_scores=score(evaluation.threats, truth.pair_count, replicates),
+        belief_scores=score(
+            ScoreSums.of(evaluation.threats, truth.pair_count), truth.pair_count, replicates
+        ),
         faithfulness=evaluation.faithfulness,
         leakage=_leakage(table),
         gain=problem,

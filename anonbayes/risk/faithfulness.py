@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -195,12 +195,18 @@ def _shape(
             return Domain.infer(name, frame[name])
         return given if isinstance(given, Domain) else Domain(name, given)
 
+    names = [c for c in frame.columns if c != sensitive]
+    return only_domains([domain(c) for c in names], domain(sensitive))
+
+
+def only_domains(attributes: Iterable[Domain], secret: Domain) -> ReleasedTable:
+    """One-row release that carries nothing but domains."""
     one = np.zeros(1, dtype=np.int64)
     return ReleasedTable(
         "horizontal",
-        sensitive,
-        {c: Column(Evidence.exact(domain(c)), one) for c in frame.columns if c != sensitive},
-        Column(Evidence.exact(domain(sensitive)), one),
+        secret.name,
+        {domain.name: Column(Evidence.exact(domain), one) for domain in attributes},
+        Column(Evidence.exact(secret), one),
         one.astype(np.int32),
         pd.RangeIndex(1),
     )
@@ -242,24 +248,53 @@ def faithfulness(
     post: Posterior, best: Ideal, *, samples: int = 20_000, seed: int | np.random.Generator | None
 ) -> Faithfulness:
     """Compare learner and ideal."""
-    sizes = [len(best.table.secret.domain), *(m.shape[1] for m in best.means)]
-    cells = math.prod(sizes)
     product = post.table.scheme == "horizontal" and post.table.secrets_known
-    listed = cells <= (MOST_CELLS if product else MOST_AVERAGED_CELLS)
+
+    def of_cells(secret: Ints, codes: Ints) -> tuple[Scaled, list[Scaled]]:
+        return _learner(post, secret, codes)
+
+    return distance(
+        best,
+        lambda victims: learner_joint(post, victims),
+        of_cells=of_cells if best.eta is None and post.eta is None else None,
+        most=MOST_CELLS if product else MOST_AVERAGED_CELLS,
+        samples=samples,
+        seed=seed,
+        n_chains=post.n_chains,
+    )
+
+
+def distance(
+    best: Ideal,
+    of_records: Callable[[Victims], tuple[Scaled, list[Scaled]]],
+    *,
+    of_cells: Callable[[Ints, Ints], tuple[Scaled, list[Scaled]]] | None = None,
+    most: int = MOST_AVERAGED_CELLS,
+    samples: int,
+    seed: int | np.random.Generator | None,
+    n_chains: int = 1,
+) -> Faithfulness:
+    """Compare a learner with the ideal: ``p_L(s, r)``, and the same by batches unless exact.
+
+    Up to `most` cells are listed. Without weights cells are asked for one by one, if at all.
+    """
+    sizes = [len(best.secret_mean), *(m.shape[1] for m in best.means)]
+    cells = math.prod(sizes)
+    listed = cells <= most
     if listed:
         grid = np.indices(sizes).reshape(len(sizes), -1)
         secret, codes = grid[0], np.ascontiguousarray(grid[1:].T)
     else:
         secret, codes = _draw(best, samples, np.random.default_rng(seed))
-    if best.eta is None and post.eta is None:
+    if of_cells is not None:
         p_ideal = _product(best.secret_mean, best.means, secret, codes)
-        p_learner, batches = _learner(post, secret, codes)
+        p_learner, batches = of_cells(secret, codes)
     else:
         records, which = codes, np.arange(len(codes))
         if listed:  # every record stands there once for each secret
             records, which = codes[: cells // sizes[0]], which % (cells // sizes[0])
         victims = Victims.of_records(records, sizes[1:])
-        of_learner, parts = learner_joint(post, victims)
+        of_learner, parts = of_records(victims)
         p_ideal, p_learner, *batches = (
             Scaled(joint.number[which, secret], joint.power[which, secret])
             for joint in (best.joint(victims), of_learner, *parts)
@@ -281,9 +316,9 @@ def faithfulness(
         variance += distances(ratio).var(axis=1, ddof=1) / len(secret)
     if len(batches) > 1:
         ratios = np.stack([_ratio(batch, p_ideal) for batch in batches])
-        weights = replicate_weights(len(batches), post.n_chains)
+        weights = replicate_weights(len(batches), n_chains)
         replicates = np.stack([both(w @ ratios) for w in weights])
-        variance += replicate_error(replicates, len(batches), post.n_chains) ** 2
+        variance += replicate_error(replicates, len(batches), n_chains) ** 2
     error = np.sqrt(variance)
     drawn = 0 if listed else len(secret)
     return Faithfulness(float(value[0]), float(error[0]), float(value[1]), float(error[1]), drawn)

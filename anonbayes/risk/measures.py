@@ -111,6 +111,15 @@ class Evaluation:
         values, weight = self._hit
         return float(weight[values >= factor].sum()) / self.n
 
+    def calibration_error(self, belief: str) -> float:
+        """Mean gap between the belief in the best guess and how often it is right."""
+        return calibration_error(self.threats[belief], self.people)
+
+    @property
+    def surest(self) -> float:
+        """Largest belief of the attacker in the truth about anybody."""
+        return float(self.threats["A"].truth.max())
+
     @property
     def usable_etv(self) -> tuple[float, float]:
         """Empirical total variation and its error; NaN where it is noise."""
@@ -226,7 +235,7 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             is_threat=True),
     Measure("max_p_A", "Highest certainty", "share", THREAT,
             "The attacker's belief in the true secret of the person about whom it is highest.",
-            lambda e: float(e.threats["A"].truth.max()), "A", stated=True, limit="max_belief",
+            lambda e: e.surest, "A", stated=True, limit="max_belief",
             subject="The attacker's highest belief in a true secret"),
     _quantile(0.5, "Median relative threat", "Half"),
     _quantile(0.75, "75% quantile", "Three quarters"),
@@ -260,10 +269,10 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             subject="What being in the table teaches about a secret (nats)", is_threat=True),
     Measure("ece_A", "Calibration error, attacker", "share", CALIBRATION,
             "Mean gap between how sure the attacker is of a best guess and how often it is right.",
-            lambda e: calibration_error(e.threats["A"], e.people), "A"),
+            lambda e: e.calibration_error("A"), "A"),
     Measure("ece_L", "Calibration error, learner", "share", CALIBRATION,
             "The same for the learner.",
-            lambda e: calibration_error(e.threats["L"], e.people), "L"),
+            lambda e: e.calibration_error("L"), "L"),
     Measure("threatened", "Threatened people", "count", THREAT,
             "Number of people whose secret the attacker guesses right.",
             lambda e: e.threatened, "A"),

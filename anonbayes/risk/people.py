@@ -205,26 +205,32 @@ def exact_victims(
 
 
 def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
-    """Compare the sensitive values of both tables.
+    """`compare_secrets` of a cleartext and its release."""
+    shown = tally(truth.secret, truth.weights, len(table.secret.domain))
+    released = table.secret_counts if table.secrets_known else None
+    return compare_secrets(table.secret.domain, shown, table.n_rows, released)
+
+
+def compare_secrets(domain: Domain, shown: Ints, n_rows: int, released: Ints | None) -> str | None:
+    """Compare the sensitive values of a cleartext with those of a release, where it has them.
 
     Tables of the same size must show the same ones; returns a remark when the sizes differ.
     """
-    if truth.n_rows != table.n_rows:
+    if shown.sum() != n_rows:
         return (
-            f"The cleartext has {truth.n_rows:,} rows, the release {table.n_rows:,}: threats are "
+            f"The cleartext has {shown.sum():,} rows, the release {n_rows:,}: threats are "
             "those of the cleartext's rows, faithfulness is that to the cleartext as given."
         )
-    if table.secrets_known:
-        shown = tally(truth.secret, truth.weights, len(table.secret.domain))
-        wrong = np.flatnonzero(shown != table.secret_counts)
+    if released is not None:
+        wrong = np.flatnonzero(shown != released)
         if len(wrong):
             s = int(wrong[0])
             # Messages end up in logs: no value there that the release does not show.
-            value = table.secret.domain.values[s] if table.secret_counts[s] else "another value"
+            value = domain.values[s] if released[s] else "another value"
             raise TableError(
-                f"The release is not one of this cleartext: {table.sensitive!r} is "
+                f"The release is not one of this cleartext: {domain.name!r} is "
                 f"{value!r} in {shown[s]} rows of the cleartext and in "
-                f"{table.secret_counts[s]} of the release ({len(wrong)} values differ)."
+                f"{released[s]} of the release ({len(wrong)} values differ)."
             )
     return None
 

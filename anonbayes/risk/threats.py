@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -215,6 +216,10 @@ class Replicates:
         return 0.0 if self.n_batches == 0 else np.nan
 
 
+EXACT = Replicates((), 0, 1)
+"""Where nothing is simulated."""
+
+
 def weighted_quantiles(values: Floats, weight: Floats, at: tuple[float, ...]) -> list[float]:
     """Smallest values with at least the share `at` of the weight at or below them."""
     if not len(values):
@@ -319,6 +324,8 @@ TOLERANCE = 0.03
 SCORES = ("right", "log_loss", "brier", "ece")
 DIFFERENCES = (("A", "RW"), ("A", "L"), ("L", "RW"), ("A", "I"), ("L", "I"))
 Z = 1.959963984540054
+ROUNDING = 1e-13
+"""A variance that is a smaller part of the squares is none."""
 
 
 def log_loss(truth: Floats) -> Floats:
@@ -328,30 +335,25 @@ def log_loss(truth: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Bins:
-    """Pairs of one belief by how sure it is of its best guess."""
+    """One belief by how sure it is of its best guess: sums over people in each bin."""
 
-    bin: Ints
     people: Floats
     stated: Floats
     right: Floats
-    chance: Floats
+    variance: Floats  # of `right` if the belief is calibrated
 
     @classmethod
     def of(cls, pairs: PairThreats, people: Ints) -> _Bins:
-        # A belief of exactly 0.6 belongs to the bin that begins there, whatever its last digit.
-        # A batch of draws that knows nobody like a person has no belief (NaN), and no error then.
-        stated = np.nan_to_num(pairs.stated)
-        place = np.minimum(np.floor(N_BINS * stated + 1e-9), N_BINS - 1).astype(np.int64)
+        place = _place(pairs)
 
         def total(values: Floats) -> Floats:
             return np.bincount(place, values * people, N_BINS).astype(np.float64)
 
         return cls(
-            place,
             total(np.ones(len(place))),
             total(pairs.stated),
             total(pairs.right),
-            np.sqrt(total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0))),  # beliefs round
+            total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0)),  # beliefs round
         )
 
     @property
@@ -366,8 +368,15 @@ class _Bins:
         The gap of a bin is then about normal around zero, and its size half-normal.
         """
         n = self.people.sum()
-        mean = np.sqrt(2 / np.pi) * self.chance.sum() / n
-        return float(mean), float(np.sqrt((1 - 2 / np.pi) * (self.chance**2).sum()) / n)
+        mean = np.sqrt(2 / np.pi) * np.sqrt(self.variance).sum() / n
+        return float(mean), float(np.sqrt((1 - 2 / np.pi) * self.variance.sum()) / n)
+
+
+def _place(pairs: PairThreats) -> Ints:
+    """Bin of each pair; a belief of exactly 0.6 is in the bin that begins there, if it rounds."""
+    # A batch of draws that knows nobody like a person has no belief (NaN), and no error then.
+    stated = np.nan_to_num(pairs.stated)
+    return np.minimum(np.floor(N_BINS * stated + 1e-9), N_BINS - 1).astype(np.int64)
 
 
 def calibration_error(pairs: PairThreats, people: Ints) -> float:
@@ -382,24 +391,75 @@ def mean_scores(pairs: PairThreats, people: Ints) -> Floats:
     return np.array([*means, calibration_error(pairs, people)])
 
 
-def _terms(pairs: PairThreats, people: Ints) -> Floats:
-    """What each pair contributes to every score, shape ``(scores, pairs)``.
+class ScoreSums(NamedTuple):
+    """What scores need of people: sums, so those of parts of a table add up.
 
-    The gap of a bin keeps its sign when a few people more or less are looked at.
+    Beliefs are in the order of `BELIEFS`. What a person adds to the calibration error has the sign
+    of the whole bin's gap, so it is summed up bin by bin.
     """
-    bins = _Bins.of(pairs, people)
-    sign = np.sign(bins.stated - bins.right)[bins.bin]
-    gaps = sign * (pairs.stated - pairs.right)
-    return np.stack([pairs.right, log_loss(pairs.truth), pairs.brier, gaps])
 
+    terms: Floats  # right, log loss and Brier score, (beliefs, 3)
+    products: Floats  # of the same of two beliefs, (beliefs, beliefs, 3)
+    bins: Floats  # as in `_Bins`, (beliefs, 4, N_BINS)
+    gaps: Floats  # products of stated less right, (beliefs, N_BINS, beliefs, N_BINS)
 
-def _sampling_error(terms: Floats, people: Ints) -> Floats:
-    """Standard error of averages over people, who are taken as a sample of people like them."""
-    n = float(people.sum())
-    if n < 2:
-        return np.full(len(terms), np.nan)
-    mean = terms @ people / n
-    return np.asarray(np.sqrt(((terms - mean[:, None]) ** 2) @ people / (n - 1) / n))
+    @classmethod
+    def of(cls, threats: Threats, people: Ints) -> ScoreSums:
+        """Sums over pairs, each for so many people."""
+        pairs = [threats[letter] for letter in BELIEFS]
+        terms = [[p.right, log_loss(p.truth), p.brier] for p in pairs]
+        place, gap = [_place(p) for p in pairs], [p.stated - p.right for p in pairs]
+        gaps = np.empty((len(pairs), N_BINS, len(pairs), N_BINS))
+        for i in range(len(pairs)):
+            for j in range(len(pairs)):
+                both = np.bincount(
+                    place[i] * N_BINS + place[j], gap[i] * gap[j] * people, N_BINS**2
+                )
+                gaps[i, :, j] = both.reshape(N_BINS, N_BINS)
+        bins = [_Bins.of(p, people) for p in pairs]
+        return cls(
+            np.array([[one @ people for one in own] for own in terms]),
+            np.array(
+                [
+                    [[(a * b) @ people for a, b in zip(one, two, strict=True)] for two in terms]
+                    for one in terms
+                ]
+            ),
+            np.array([[b.people, b.stated, b.right, b.variance] for b in bins]),
+            gaps,
+        )
+
+    @property
+    def n(self) -> float:
+        """Number of people."""
+        return float(self.bins[0, 0].sum())
+
+    def of_bins(self, i: int) -> _Bins:
+        """Bins of one belief."""
+        return _Bins(*self.bins[i])
+
+    def means(self, i: int) -> Floats:
+        """Mean of every score of `SCORES` of one belief over people."""
+        return np.array([*self.terms[i] / self.n, self.of_bins(i).error])
+
+    def error(self, contrast: Floats) -> Floats:
+        """Standard error of a contrast of the beliefs' scores.
+
+        Scores are averages over people, who are taken as a sample of people like them.
+        """
+        n = self.n
+        if n < 2:
+            return np.full(len(SCORES), np.nan)
+        gap = self.bins[:, 1] - self.bins[:, 2]
+        signed = contrast[:, None] * np.sign(gap)
+        mean = np.append(contrast @ self.terms, (signed * gap).sum()) / n
+        square = np.append(
+            np.einsum("i,j,ijk->k", contrast, contrast, self.products),
+            np.einsum("ib,ibjc,jc->", signed, self.gaps, signed),
+        )
+        spread = square - n * mean**2
+        spread[spread < ROUNDING * square] = 0.0  # all alike
+        return np.asarray(np.sqrt(spread / (n - 1) / n))
 
 
 @dataclass(frozen=True)
@@ -494,41 +554,45 @@ def _numbers(frame: pd.DataFrame, label: str) -> dict[str, float]:
     )
 
 
-def score(threats: Threats, people: Ints, replicates: Replicates) -> Scores:
-    """Score all beliefs."""
-    letters = list(BELIEFS)
-    terms = {letter: _terms(threats[letter], people) for letter in letters}
-    means = np.stack([mean_scores(threats[letter], people) for letter in letters])
-    again = np.stack(
-        [
-            np.stack([mean_scores(r.get(k, threats[k]), people) for k in letters])
-            for r in replicates.threats
-        ]
-        or [means]
-    )
+def score(sums: ScoreSums, people: Ints | None = None, replicates: Replicates = EXACT) -> Scores:
+    """Score all beliefs; replicates are of pairs that stand for so many `people`."""
+    letters, one = list(BELIEFS), np.eye(len(BELIEFS))
+    means = np.stack([sums.means(i) for i in range(len(letters))])
+    again = means[None]
+    if replicates.threats:
+        assert people is not None
+        again = np.stack(
+            [
+                np.stack([mean_scores(r[k], people) if k in r else m
+                          for k, m in zip(letters, means, strict=True)])
+                for r in replicates.threats
+            ]
+        )  # fmt: skip
 
     def simulation(values: Floats, drawn: bool) -> Floats:
         if replicates.threats:
             return replicates.error(values)
         return np.full(len(SCORES), replicates.otherwise if drawn else 0.0)
 
-    lines, differences = {}, {}
+    lines, differences, tables = {}, {}, {}
     for i, letter in enumerate(letters):
+        name, bins = BELIEFS[letter], sums.of_bins(i)
+        error = np.hypot(sums.error(one[i]), simulation(again[:, i], letter in "AL"))
+        mean, sd = bins.error_by_chance
+        lines[name] = _line(means[i], error) | {
+            "stated": float(bins.stated.sum()) / sums.n, "ece_chance": mean, "ece_chance_sd": sd,
+        }  # fmt: skip
+        tables[name] = _bin_table(bins)
+    for first, second in DIFFERENCES:
+        i, j = letters.index(first), letters.index(second)
         error = np.hypot(
-            _sampling_error(terms[letter], people), simulation(again[:, i], letter in "AL")
+            sums.error(one[i] - one[j]), simulation(again[:, i] - again[:, j], drawn=True)
         )
-        lines[BELIEFS[letter]] = _line(means[i], error) | _certainty(threats[letter], people)
-    for one, two in DIFFERENCES:
-        i, j = letters.index(one), letters.index(two)
-        error = np.hypot(
-            _sampling_error(terms[one] - terms[two], people),
-            simulation(again[:, i] - again[:, j], drawn=True),
-        )
-        differences[f"{BELIEFS[one]} - {BELIEFS[two]}"] = _line(means[i] - means[j], error)
+        differences[f"{BELIEFS[first]} - {BELIEFS[second]}"] = _line(means[i] - means[j], error)
     return Scores(
         pd.DataFrame.from_dict(lines, orient="index").rename_axis("belief"),
         pd.DataFrame.from_dict(differences, orient="index").rename_axis("difference"),
-        pd.concat({BELIEFS[k]: _bin_table(threats[k], people) for k in letters}, names=["belief"]),
+        pd.concat(tables, names=["belief"]),
     )
 
 
@@ -537,14 +601,7 @@ def _line(values: Floats, errors: Floats) -> dict[str, float]:
     return named | {f"{k}_se": e for k, e in zip(SCORES, errors.tolist(), strict=True)}
 
 
-def _certainty(pairs: PairThreats, people: Ints) -> dict[str, float]:
-    mean, sd = _Bins.of(pairs, people).error_by_chance
-    stated = float(pairs.stated @ people) / float(people.sum())
-    return {"stated": stated, "ece_chance": mean, "ece_chance_sd": sd}
-
-
-def _bin_table(pairs: PairThreats, people: Ints) -> pd.DataFrame:
-    bins = _Bins.of(pairs, people)
+def _bin_table(bins: _Bins) -> pd.DataFrame:
     shown = bins.people > 0
     n, stated, right = bins.people[shown], bins.stated[shown], bins.right[shown]
     observed = right / n

@@ -1,17 +1,23 @@
 """Anatomies in parts on workers: the numbers of one machine, and nothing of the rows here."""
 
+import itertools
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import anonbayes as ab
-from anonbayes.cluster import local_client
+from anonbayes.cluster import Tasks, local_client
+from anonbayes.inference.dirichlet import resolve_prior
+from anonbayes.inference.fit import crossfit_posterior
 from anonbayes.inference.vertical import crossfit, left_out
 from anonbayes.inference.vertical.group_layout import VerticalLayout
 from anonbayes.inference.vertical.parts import fit_parts
+from anonbayes.inference.weights import Evidenced, crossfit_weights
+from anonbayes.risk import summed
 
 HOW = {"sensitive": "ill", "group": "g"}
 QUICK = {"folds": 3, "rounds": 3, "seed": 5}
@@ -116,3 +122,126 @@ def test_parts_that_are_no_table_are_refused(client, tmp_path):
         fit_parts(parts, **HOW, client=client)
     with pytest.raises(ab.AnonbayesError, match=r"q9\.csv"):
         fit_parts([(tmp_path / "q9.csv", parts[0][1])], **HOW, client=client)
+
+
+# -- assess ------------------------------------------------------------------------------------
+
+
+def people_of(frames):
+    """The people behind the parts, shuffled: another part may have a person's row."""
+    whole = pd.concat([qit.assign(ill=[f"illness {s}" for s in ill]) for qit, ill in frames])
+    return whole.drop(columns="g").sample(frac=1.0, random_state=3, ignore_index=True)
+
+
+def assessed_here(frames, **how):
+    """The same folds, everything in one place."""
+    _, here = one_machine(frames)
+    qit = pd.concat([q.assign(g=q["g"] + 1000 * i) for i, (q, _) in enumerate(frames)])
+    st = pd.concat(
+        [
+            pd.DataFrame({"g": q["g"] + 1000 * i, "ill": [f"illness {s}" for s in ill]})
+            for i, (q, ill) in enumerate(frames)
+        ]
+    )
+    table = ab.ReleasedTable.vertical(qit, st, group="g", sensitive="ill")
+    weights = crossfit_weights(table, here)
+    taken = Evidenced("weighted", resolve_prior(table), weights, False, here)
+    return crossfit_posterior(table, taken, (1, 10), 1).assess(people_of(frames), **how)
+
+
+def assert_same_risk(found, here, tolerance=3e-6):
+    """Who owns what is kept in 32 bits here, and in 64 there."""
+    for name in ("summary", "standard_errors"):
+        pd.testing.assert_series_equal(getattr(found, name), getattr(here, name), rtol=tolerance)
+    for name in ("scores", "score_differences", "calibration"):
+        one, two = getattr(found, name), getattr(here, name)
+        pd.testing.assert_frame_equal(one, two, rtol=tolerance, atol=1e-8)
+    assert found.remarks == here.remarks
+
+
+@pytest.fixture(scope="module")
+def fitted(client, tmp_path_factory):
+    parts, frames = write(tmp_path_factory.mktemp("parts"))
+    return fit_parts(parts, **HOW, **QUICK, client=client), frames
+
+
+@pytest.mark.parametrize("buckets", [1, 4])
+@pytest.mark.parametrize("kind", ["frame", "parquet", "text", "dask"])
+def test_people_in_parts_are_assessed_as_in_one_place(
+    client, fitted, tmp_path, monkeypatch, kind, buckets
+):
+    fit, frames = fitted
+    people = people_of(frames)
+    if buckets > 1:
+        records = len(people.drop_duplicates())
+        monkeypatch.setattr(summed, "BUCKET_BYTES", records * 5 * 16 / buckets)
+    given = people
+    if kind == "dask":
+        given = pytest.importorskip("dask.dataframe").from_pandas(people, npartitions=3)
+    elif kind != "frame":
+        given = [tmp_path / f"people{i}.{kind}" for i in range(2)]
+        for i, path in enumerate(given):
+            half = people.iloc[i::2]
+            if kind == "parquet":
+                half.to_parquet(path)
+            else:
+                half.to_csv(path, sep=";", index=False)
+    found = fit.assess(given, client=client)
+    assert found.buckets > 1 if buckets > 1 else found.buckets == 1
+    assert_same_risk(found, assessed_here(frames))
+    assert "threatened" not in repr(found) and f"{len(people):,} people" in repr(found)
+
+
+def test_harm_and_other_people(client, fitted):
+    fit, frames = fitted
+    harm = {"illness 1", "illness 2"}
+    assert_same_risk(
+        fit.assess(people_of(frames), client=client, harm=harm), assessed_here(frames, harm=harm)
+    )
+    few = fit.assess(people_of(frames)[:100], client=client)
+    assert few.summary["rows"] == 100 and "288" in few.remarks[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_worker_that_dies_while_people_are_assessed(fitted, monkeypatch):
+    fit, frames = fitted
+    asked, ask = [], Tasks.ask
+    with local_client(2) as fragile:
+
+        def kill_one(self, name, *args):
+            asked.append(name)
+            if name == "sums":
+                os.kill(next(iter(fragile.run(os.getpid).values())), signal.SIGKILL)
+            return ask(self, name, *args)
+
+        monkeypatch.setattr(Tasks, "ask", kill_one)
+        assert_same_risk(fit.assess(people_of(frames), client=fragile), assessed_here(frames))
+    assert "sums" in asked
+
+
+def test_people_of_another_release_are_refused(client, fitted):
+    fit, frames = fitted
+    people = people_of(frames)
+    with pytest.raises(ab.AnonbayesError, match="not one of this cleartext"):
+        fit.assess(people.assign(ill="illness 1"), client=client)
+    with pytest.raises(ab.AnonbayesError, match=r"'sex'.*4 of part 0"):
+        fit.assess(people.assign(sex=people["sex"].where(people.index != 4, "x")), client=client)
+    age = people["age"].where(people.index != 4, 99)
+    with pytest.raises(ab.AnonbayesError, match="'age'"):
+        fit.assess(people.assign(age=age), client=client)
+    possible = {
+        (age, sex, f"illness {s}")
+        for qit, ill in frames
+        for g, age, sex in qit[["g", "age", "sex"]].itertuples(index=False)
+        for s in ill[qit["g"] == g]
+    }
+    every = itertools.product(
+        people["age"].unique(), people["sex"].unique(), people["ill"].unique()
+    )
+    other = pd.DataFrame([next(one for one in every if one not in possible)] * 2)
+    with pytest.raises(ab.AnonbayesError, match=r"2 rows .* fit no row"):
+        fit.assess(pd.concat([people, other.set_axis(people.columns, axis=1)]), client=client)
+    with pytest.raises(ab.AnonbayesError, match="where its parts are"):
+        replace(fit, parts=None).assess(people, client=client)
+    with pytest.raises(ab.AnonbayesError, match="'ill'"):
+        fit.assess(people.drop(columns="ill"), client=client)

@@ -12,7 +12,7 @@ from scipy import stats
 import anonbayes as ab
 from anonbayes.reporting.page import render
 from anonbayes.risk.measures import check_limits
-from anonbayes.risk.threats import Replicates, pair_threats, read_gain, score
+from anonbayes.risk.threats import ScoreSums, pair_threats, read_gain, score
 
 SCORES = ["right", "log_loss", "brier", "ece"]
 
@@ -154,7 +154,7 @@ def test_calibrated_beliefs_err_by_chance_only():
     z, surprise = [], []
     for _ in range(300):
         q = rng.dirichlet([1.0, 0.7, 0.5, 0.4], size=600)
-        scores = score(*simulated(rng, 600, q, q), Replicates((), 0, 1))
+        scores = score(ScoreSums.of(*simulated(rng, 600, q, q)))
         line = scores.table.loc["attacker"]
         z.append((line["ece"] - line["ece_chance"]) / line["ece_chance_sd"])
         expected = -(q * np.log(np.maximum(q, 1e-4))).sum(axis=1).mean()
@@ -170,10 +170,10 @@ def test_beliefs_that_are_too_sure_are_found():
     rng = np.random.default_rng(8)
     q = rng.dirichlet(np.ones(4), size=2000)
     sure = q**3 / (q**3).sum(axis=1, keepdims=True)
-    scores = score(*simulated(rng, 2000, q, sure), Replicates((), 0, 1))
+    scores = score(ScoreSums.of(*simulated(rng, 2000, q, sure)))
     assert set(scores.cautions) == {"A", "L"}
     assert scores.cautions["A"].excess > 0.1 and "overconfident" in scores.cautions["A"].text
-    honest = score(*simulated(rng, 2000, q, q), Replicates((), 0, 1))
+    honest = score(ScoreSums.of(*simulated(rng, 2000, q, q)))
     assert not honest.cautions and not honest.below_random_worlds and honest.below_text == ""
 
 

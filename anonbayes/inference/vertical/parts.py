@@ -8,13 +8,14 @@ round, sums over groups (`left_out`). Who owns what is written down by the worke
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from anonbayes.arrays import Floats, Ints, starts_of
@@ -37,8 +38,12 @@ from anonbayes.inference.vertical.group_layout import (
 )
 from anonbayes.inference.vertical.left_out import Stretch, Workers, rows_by_fold
 from anonbayes.io.files import make_folder, new_file
+from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.readers import read_anatomy
 from anonbayes.tables.table import ReleasedTable
+
+if TYPE_CHECKING:
+    from anonbayes.risk.summed import PartsAssessment
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,8 @@ class PartsFit:
         Size of the table.
     rounds, sent, received : int
         Rounds of tasks, and bytes of scores and of sums in them.
+    parts : PartsSource or None
+        Where the rows are, and what is known of each fold; `assess` needs it.
     """
 
     weights: pd.DataFrame
@@ -71,6 +78,73 @@ class PartsFit:
     rounds: int
     sent: int
     received: int
+    parts: PartsSource | None = field(default=None, repr=False)
+
+    def assess(
+        self,
+        people: Any,
+        *,
+        client: Any,
+        harm: Iterable[Any] | None = None,
+        gain: Any = None,
+        samples: int = 20_000,
+        seed: int | np.random.Generator | None = 0,
+        sep: str = ";",
+    ) -> PartsAssessment:
+        """Measure threats and utility where the rows are; the people may be in parts, too.
+
+        Every measure is that of `Posterior.assess`, from sums over the people: nobody holds all of
+        them, and the client only sums.
+
+        Parameters
+        ----------
+        people : path, pattern, several of them, dask.dataframe.DataFrame or pandas.DataFrame
+            The cleartext, parquet or delimited text as the workers see it. A person may be in
+            another part than the person's row of the release.
+        client : distributed.Client
+            The cluster, not necessarily that of the fit; it reads the parts again.
+        harm, gain, samples, seed
+            As in `Posterior.assess`.
+        sep : str
+            Separator of delimited people.
+        """
+        from anonbayes.risk.summed import assess_parts
+
+        return assess_parts(
+            self, people, client=client, harm=harm, gain=gain, samples=samples, seed=seed, sep=sep
+        )
+
+    def items_of_part(self, number: int) -> Items:
+        """What an attacker makes of the rows of a part, on the worker that reads it."""
+        parts = self.parts
+        if parts is None:
+            raise ModelError("This fit does not know where its parts are; make it by fit_parts.")
+        table = _read(parts.how, parts.paths[number])
+        layout, plan = _layout(table, parts.plan.domains), parts.plan
+        owner = _owners(_stretch(None, table, plan, number, parts.first[number]), parts.score)
+        inverse, first, _ = distinct_rows(list(layout.items.T))
+        rows, n = np.arange(layout.n_rows), len(first)
+        same = csr_array((np.ones(len(rows)), (inverse, rows)), shape=(n, len(rows)))
+        shape = layout.n_groups, layout.n_secrets
+        share = csr_array(
+            (1.0 / layout.group_sizes[layout.groups], (layout.groups, layout.secrets)), shape=shape
+        )
+        groups = csr_array((np.ones(len(rows)), (inverse, layout.groups)), shape=(n, shape[0]))
+        return Items(
+            layout.items[first].astype(np.int64),
+            (same @ layout.ownership(owner)).toarray(),
+            (groups @ share).toarray(),
+        )
+
+
+class PartsSource(NamedTuple):
+    """Parts of an Anatomy, and what the other folds say of the groups of each."""
+
+    paths: list[tuple[str, str]]
+    how: dict[str, Any]
+    first: list[int]  # groups before each
+    plan: _Plan
+    score: Floats
 
 
 class _Summary(NamedTuple):
@@ -142,13 +216,19 @@ def _own_rows(_: Any, stretch: Stretch, plan: _Plan) -> Floats:
     return rows_by_fold(arrays.secrets, arrays.offsets, stretch.fold, shape)
 
 
+def _owners(stretch: Stretch, score: Floats) -> Floats:
+    """Who owns what in a part, by the scores of the folds."""
+    owner, scores = np.zeros(int(stretch.arrays.links[-1])), np.empty(len(stretch.fold))
+    for job in stretch.jobs:
+        stretch.judge(job, score, scores, owner)
+    return owner
+
+
 def _owned(
     _: Any, stretch: Stretch, score: Floats, table: ReleasedTable, plan: _Plan, path: str | None
 ) -> Floats:
     """Counts to be expected of a part; who owns what goes to a file of its own."""
-    owner, scores = np.zeros(int(stretch.arrays.links[-1])), np.empty(len(stretch.fold))
-    for job in stretch.jobs:
-        stretch.judge(job, score, scores, owner)
+    owner = _owners(stretch, score)
     if path is not None:
         owned = _layout(table, plan.domains).ownership(owner).tocoo()
         groups = np.repeat(table.group_sizes.index.to_numpy(), table.group_sizes.to_numpy())
@@ -159,6 +239,14 @@ def _owned(
         with new_file(Path(path)) as file:
             frame.assign(probability=owned.data).to_parquet(file)
     return owned_counts(stretch.arrays, owner, stretch.n_cells)
+
+
+class Items(NamedTuple):
+    """Distinct items of a part, and what their rows are to be expected to hold."""
+
+    codes: Ints  # (items, A)
+    owned: Floats  # rows by secret, (items, S)
+    worlds: Floats  # the same if all orders are alike
 
 
 class _PartFolds(Folds):
@@ -285,11 +373,16 @@ def fit_parts(
     ...     g = np.arange(300) // 2
     ...     pd.DataFrame({"g": g, "age": age}).to_csv(folder / f"q{part}.csv", sep=";", index=False)
     ...     pd.DataFrame({"g": g, "job": job}).to_csv(folder / f"s{part}.csv", sep=";", index=False)
+    ...     people = pd.DataFrame({"age": age, "job": job})
+    ...     people.to_csv(folder / f"p{part}.csv", sep=";", index=False)
     >>> pairs = [(folder / f"q{part}.csv", folder / f"s{part}.csv") for part in "ab"]
     >>> with local_client(1) as client:
     ...     fit = fit_parts(pairs, sensitive="job", group="g", client=client, rounds=3)
+    ...     risk = fit.assess(folder / "p*.csv", client=client)
     >>> fit.n_groups, bool(fit.scores["weighted"] > fit.scores["random_worlds"])
     (300, True)
+    >>> risk.summary["rows"], bool(risk.summary["GT_A"] > 0.8)
+    (np.float64(600.0), True)
     """
     check_client(client)
     if not parts:
@@ -337,4 +430,8 @@ def fit_parts(
         rounds=workers.rounds,
         sent=workers.sent,
         received=workers.received,
-    )
+        parts=PartsSource(
+            paths, how, starts_of(groups)[:-1].tolist(), plan,
+            found.left_out_lifts * found.weights[dealt.attribute],
+        ),
+    )  # fmt: skip
