@@ -11,8 +11,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
+from scipy import sparse
 
-from anonbayes.arrays import Floats, Scaled
+from anonbayes.arrays import SMALL, Floats, Ints, Scaled, starts_of
+from anonbayes.beliefs.index import add_scaled
 from anonbayes.beliefs.victims import Victims, batch_slices
 from anonbayes.errors import one_of
 from anonbayes.inference.dirichlet import CORRECTION, WEIGHT
@@ -94,6 +97,11 @@ def _averaged(
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
     eta, corrections = eta_draws(post), correction_draws(post)
 
+    if eta is None and not conditional:
+        batches = _products(post, victims, secret, draws)
+        total = reduce(Scaled.plus, batches)
+        return Scaled(total.number / len(batches), total.power), batches
+
     def of_draw(at: tuple[int, int]) -> Scaled:
         # Tiny prior weights leave values without any probability in a draw.
         means = [pi[at] for pi in draws]
@@ -109,6 +117,59 @@ def _averaged(
     batches = batch_averages(post, MOST_DRAWS, of_draw)
     total = reduce(Scaled.plus, batches)
     return Scaled(total.number / len(batches), total.power), batches
+
+
+def _products(
+    post: Posterior, victims: Victims, secret: Floats, draws: Sequence[Floats]
+) -> list[Scaled]:
+    """Average of ``pi_S(s) prod_a P(what is known | s)`` over draws, batch by batch.
+
+    Nothing is kept of a draw but what pieces of knowledge it makes likely: people come after.
+    """
+    known = sparse.csr_array(sparse.block_diag(victims.weights, format="csr"))
+    codes = victims.codes + starts_of([w.shape[0] for w in victims.weights])[:-1]
+    step, out = max(1, post.n_chains * post.n_draws // MOST_DRAWS), []
+    for chain, cut in batch_slices(post.n_chains, post.n_draws):
+        number = np.zeros((len(codes), secret.shape[-1]))
+        total = Scaled(number, np.zeros(number.shape, dtype=np.int64))
+        chosen = range(cut.start, cut.stop, step)
+        for t in chosen:
+            pi = np.concatenate([of[chain, t] for of in draws], axis=1)
+            _add_products(codes, np.maximum(known @ pi.T, LEAST_FIT), secret[chain, t], *total)
+        out.append(Scaled(number / len(chosen), total.power))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _add_products(codes: Ints, known: Floats, share: Floats, number: Floats, power: Ints) -> None:
+    """Add ``share(s) prod_a known[code_a, s]`` of every victim to `Scaled` sums."""
+    n_secrets = len(share)
+    product, below = np.empty(n_secrets), np.zeros(n_secrets, dtype=np.int64)
+    for v in range(len(codes)):
+        least, scaled = 1.0, False
+        for s in range(n_secrets):
+            product[s] = share[s]
+        for a in range(codes.shape[1]):
+            row = codes[v, a]
+            for s in range(n_secrets):
+                product[s] *= known[row, s]
+                least = min(least, product[s])
+            if least < SMALL:
+                least, scaled = 1.0, True
+                for s in range(n_secrets):
+                    while 0.0 < product[s] < SMALL:
+                        product[s] /= SMALL
+                        below[s] -= 1
+        if not scaled:
+            for s in range(n_secrets):
+                if power[v, s] == 0:
+                    number[v, s] += product[s]
+                else:
+                    add_scaled(number, power, (v, s), product[s], 0)
+        else:
+            for s in range(n_secrets):
+                add_scaled(number, power, (v, s), product[s], below[s])
+                below[s] = 0
 
 
 def batch_averages(
