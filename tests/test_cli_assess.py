@@ -239,7 +239,7 @@ def test_bad_files_exit_with_2(recoded, tmp_path, monkeypatch, capsys):
     for place, value, part in (
         (1, "absent.csv", "There is no file 'absent.csv'"),
         (cleartext, "absent.csv", "There is no file 'absent.csv'"),
-        (cleartext, str(others), "not one of this cleartext"),
+        (cleartext, str(others), "not a release of this cleartext"),
     ):
         arguments = [*recoded[:place], value, *recoded[place + 1 :], *out]
         code, _, err = failing(monkeypatch, capsys, *arguments)

@@ -1,1 +1,1 @@
-"""Beliefs about a secret: of a learner, of an attacker, and under random worlds."""
+"""Beliefs about a person's secret: of a learner, of an attacker, and under random worlds."""

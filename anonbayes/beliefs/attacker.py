@@ -1,8 +1,8 @@
 """Beliefs of an attacker who knows that the victim is in the table.
 
 ``p_A(s | r_v, t*)`` is proportional to the expected number of rows with secret s that could be the
-victim (Groups (8), (15)); the sum runs over all compatible rows of all groups. Under random worlds
-every compatible cleartext table counts the same.
+victim's (Groups (8), (15)), summed over all compatible rows of all groups. Under random worlds, all
+compatible cleartext tables are equally likely.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 TINY = np.finfo(float).tiny
 LEAST_DRAWS, MOST_LINES = 400, 40_000_000
-"""Least number of draws for latent secrets, and most lines times draws (about ten seconds)."""
+"""Fewest draws for latent secrets, and most lines times draws (about ten seconds)."""
 
 
 def matched(table: ReleasedTable, victims: Victims) -> tuple[Victims, IndexedRecords]:
-    """Victims and the table's rows; a known group is one more attribute."""
+    """Return the victims and the table's rows; a known group becomes one more attribute."""
     rows = records_of(table, grouped=victims.group is not None)
     if victims.group is not None:
         groups = sparse.eye_array(table.n_groups, format="csr")
@@ -53,10 +53,10 @@ def matched(table: ReleasedTable, victims: Victims) -> tuple[Victims, IndexedRec
 
 
 def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats | None, Ints]:
-    """Unnormalised ``p_A`` of each distinct victim, ``(victims, S)``, each on a scale of its own.
+    """Unnormalised ``p_A`` of each distinct victim, ``(victims, S)``, each on its own scale.
 
-    With the same from batches of the draws (None when exact), and the number of compatible distinct
-    records of each: 0 means that what is known fits nobody.
+    Also returns the same from batches of the draws (None if exact), and the number of distinct
+    records compatible with each victim: 0 means that no row fits.
     """
     editions = post.editions
     if editions is not None and editions.worlds is not None:
@@ -73,7 +73,7 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
         told = np.ones_like(weights)
         for other in editions.apart:
             if editions.linked is None or other.table.scheme == "vertical":
-                told *= told_by(other, post.table, victims)
+                told *= added_by(other, post.table, victims)
         return weights * told, None if batches is None else batches * told, records
     victims, rows = matched(post.table, victims)
     if post.table.scheme == "vertical":
@@ -93,10 +93,10 @@ def attacker_weights(post: Posterior, victims: Victims) -> tuple[Floats, Floats 
 def _registered(
     register: Register, victims: Victims, rows: IndexedRecords
 ) -> tuple[Floats, None, Ints]:
-    """Attacker who holds a register, with weighted evidence (MODEL 1.10).
+    """Attacker who has a register, with weighted evidence (MODEL 1.10).
 
-    A row with cells y and secret s is the victim's with odds ``p(s | r) / m(y, s)``. Where the
-    victim is only partly known, the people of the register who fit represent the records that do.
+    A row with cells y and secret s is the victim's with odds ``p(s | r) / m(y, s)``. For a victim
+    known only in part, the matching people of the register stand for the possible records.
     """
     combinations = Victims(rows.index.codes, rows.evidence, np.arange(len(rows.index.codes)), None)
     model = PRIOR_ROWS * register.joint(combinations)
@@ -109,17 +109,17 @@ def _registered(
         rest = victims.some(~whole)
         others = Victims.of_records(register.codes, register.sizes)
         of_record = register.expected * rows.add_up(others, odds)[0].plain
-        # The product model's people: those in the cells who fit, secret by secret.
+        # The product model's people: those in the cells who match, by secret.
         fit = _weighted(rest, rows, None, register.share, list(register.means), register.eta)
         product, _ = rows.add_up(rest, odds * model, fit)
         weights[~whole] = register.mass(rest, of_record) + product.plain
     return weights, None, records
 
 
-def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
-    """What a further release adds to the belief about each victim of a table: ``p_A / p_L``.
+def added_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
+    """Factor ``p_A / p_L`` by which a further release changes the belief about each victim.
 
-    A release none of whose rows fits a victim does not hold the victim, and says nothing.
+    If no row of the release fits a victim, the victim is not in it, and the factor is 1.
     """
     out = np.ones((len(victims), len(table.secret.domain)))
     there = in_terms_of(victims, table, other.table)
@@ -133,7 +133,7 @@ def told_by(other: Posterior, table: ReleasedTable, victims: Victims) -> Floats:
 
 
 def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
-    """Random worlds of all releases: `random_world_weights`, intersected with the further ones."""
+    """Random worlds of all releases: `random_world_weights` intersected with the further ones."""
     editions = post.editions
     if editions is None:
         return random_world_weights(post.table, victims)
@@ -144,7 +144,7 @@ def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
     weights, records = random_world_weights(post.table, victims, owned)
     for other in editions.apart:
         told, there = worlds_apart(other, in_terms_of(victims, post.table, other.table))
-        inside = there > 0  # against what it says of anybody
+        inside = there > 0  # compared with the release as a whole
         weights[inside] *= by_secret(told[inside] / other.secret_mean, other.table, post.table)
     return weights, records
 
@@ -152,9 +152,9 @@ def worlds_apart(post: Posterior, victims: Victims) -> tuple[Floats, Ints]:
 def random_world_weights(
     table: ReleasedTable, victims: Victims, owned: sparse.csr_array | None = None
 ) -> tuple[Floats, Ints]:
-    """Unnormalised random-worlds belief of each distinct victim, and its compatible records.
+    """Unnormalised random-worlds belief of each distinct victim, and its matching records.
 
-    `owned` says of a vertical table whose an item can be, if more is known than its groups.
+    For a vertical table, `owned` can give the secrets of each item if more is known than its group.
     """
     victims, rows = matched(table, victims)
     sizes = [cells.sum(axis=1)[:, None] for cells in rows.evidence]
@@ -189,7 +189,7 @@ def _group_shares(table: ReleasedTable) -> Floats:
 
 
 def _exact_fits(post: Posterior, victims: Victims, rows: IndexedRecords) -> list[Floats]:
-    """``E[pi(k) / pi(y)]`` summed over what is known: a ratio of closed-form means (MODEL 1.3)."""
+    """``E[pi(k) / pi(y)]`` summed over the possible values: a ratio of means (MODEL 1.3)."""
     out = []
     for a, (name, pairs) in enumerate(zip(post.table.attributes, rows.match(victims), strict=True)):
         tree = post.trees[name]
@@ -210,9 +210,9 @@ def _weighted(
 ) -> list[Floats]:
     """``[pi(r)/pi(y)]^eta [m(r)/m(y)]^(1 - eta)``: how well a cell fits, with weights (MODEL 1.9).
 
-    What is common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`, as
-    does ``pi(r)/pi(y)`` where no `fit` is given. Corrections multiply by ``exp(c(r) - c(y))``,
-    those of sets being means by the marginal.
+    The part common to all secrets comes from the marginal ``m = sum_s pi_S pi_a|s`` of `means`, as
+    does ``pi(r)/pi(y)`` if no `fit` is given. Corrections multiply by ``exp(c(r) - c(y))``; the
+    correction of a set is a mean weighted by the marginal.
     """
     known = list(zip(victims.weights, rows.evidence, rows.match(victims), strict=True))
     if fit is None:
@@ -237,7 +237,7 @@ def _weighted(
 def _sampled(
     post: Posterior, victims: Victims, rows: IndexedRecords
 ) -> tuple[Floats, Floats, Ints]:
-    """Known secrets, crossing cells: given t* the ``pi_a`` are independent over attributes.
+    """Known secrets, crossing cells: given t*, the ``pi_a`` are independent over attributes.
 
     So the expectation of the product over attributes is the product of the expectations.
     """
@@ -285,7 +285,7 @@ def _recorded_fit(
 
 
 def _latent(post: Posterior, victims: Victims, rows: IndexedRecords) -> tuple[Floats, Floats, Ints]:
-    """Secrets behind a channel: rows count for a secret by its probability, draw by draw."""
+    """Secrets behind a channel: each row counts for a secret by its probability, draw by draw."""
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in post.table.attributes]
     secret = post.draws[f"pi_{post.table.sensitive}"].to_numpy()
     eta = eta_draws(post)
@@ -310,7 +310,7 @@ def draw_weights(
     eta: Floats | None,
     corrections: Sequence[Floats] | None = None,
 ) -> tuple[Scaled, Ints]:
-    """Unnormalised ``p_A`` under one draw of the distributions and, if there are any, weights."""
+    """Unnormalised ``p_A`` under one draw of the distributions and of the weights, if any."""
     secrets = rows.secrets
     if not table.secrets_known:
         release = table.secret.evidence.matrix.toarray()[table.secret.codes]
@@ -336,7 +336,7 @@ def _vertical(
 
 
 # -------------------------------------------------------------------------------------------------
-# How well a released cell fits what is known: ``P(knowledge | cell, secret)``, pair by pair.
+# How well a released cell fits the knowledge: ``P(knowledge | cell, secret)``, pair by pair.
 
 
 def mean_fit(
@@ -344,7 +344,7 @@ def mean_fit(
 ) -> Floats:
     """Average over draws ``pi[s, k]`` of ``sum_k w_v(k) pi(k) E_y(k) / sum_k pi(k) E_y(k)``.
 
-    The conditional probabilities are averaged, not sampled values (Rao-Blackwell, MODEL 1.4).
+    Averages conditional probabilities rather than sampled values (Rao-Blackwell, MODEL 1.4).
     """
     out = np.zeros((len(pairs.cell), draws.shape[1]))
     _add_fits(
@@ -379,8 +379,8 @@ def _add_fits(draws, weight, cells, pairs, out):  # type: ignore[no-untyped-def]
                     fit = 0.0
                     for i in range(c_pointer[y], c_pointer[y + 1]):
                         fit += known[c_index[i]] * pi[c_index[i]] * c_data[i]
-                    # Tiny weights leave values, or all of a cell, without any probability in a
-                    # draw; what is compatible stays possible.
+                    # Tiny weights can leave a value, or a whole cell, without any probability
+                    # in a draw; what is compatible stays possible.
                     out[p, s] += max(fit / total[y] if total[y] > 0.0 else 0.0, LEAST_FIT)
                 for i in range(w_pointer[v], w_pointer[v + 1]):
                     known[w_index[i]] = 0.0

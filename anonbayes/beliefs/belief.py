@@ -1,4 +1,4 @@
-"""Beliefs as labelled probabilities, with their Monte-Carlo error, and draw by draw."""
+"""Beliefs as labelled probabilities, with Monte-Carlo errors and credible intervals."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Secret = Mapping[Any, float] | set[Any] | None
 
 @dataclass(frozen=True, eq=False)
 class MonteCarloErrors:
-    """Standard errors of a belief in its ``attrs["mcse"]``, labelled like the belief itself.
+    """Standard errors of a belief, in its ``attrs["mcse"]`` and labelled like the belief.
 
-    pandas copies and compares ``attrs``, which fails for a DataFrame.
+    Wrapped, because pandas copies and compares ``attrs``, which fails for a DataFrame.
     """
 
     frame: pd.Series | pd.DataFrame
@@ -42,30 +42,32 @@ class MonteCarloErrors:
         return self.frame.to_numpy(dtype=np.float64)
 
     def max(self) -> float:
-        """Return the largest error of all."""
+        """Return the largest error."""
         return float(self.to_numpy().max())
 
     def __deepcopy__(self, memo: dict[int, object]) -> MonteCarloErrors:
-        return self  # which every operation of pandas asks for
+        return self  # pandas copies attrs in every operation
 
 
 def learner_belief(
     post: Posterior, victim: Victim, *, kind: str = "predictive"
 ) -> pd.Series | pd.DataFrame:
-    """Belief of a learner: somebody who looks at the population, not at a person.
+    """Belief of a learner, who knows the population but not whether a person is in the table.
 
     Parameters
     ----------
     victim : mapping, pandas.Series or pandas.DataFrame
-        What is known of one person or of several; see `read_victims`.
+        What is known about one person (mapping or Series) or several (DataFrame):
+        ``{attribute: value | set of values | {value: weight}}``; a missing attribute is unknown.
     kind : {"predictive", "conditional"}
-        Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; or Groups (6), ``E[f(s | r, pi)]``.
+        ``"predictive"``: Groups (9), ``p_L(s, r) / sum_s' p_L(s', r)``; ``"conditional"``: Groups
+        (6), ``E[f(s | r, pi)]``.
 
     Returns
     -------
     pandas.Series or pandas.DataFrame
-        Probability of each sensitive value; ``.attrs["mcse"]`` is its Monte-Carlo standard
-        error (zero where it is exact).
+        Probability of each sensitive value (for several people, one row each).
+        ``.attrs["mcse"]`` holds its Monte-Carlo standard error, zero where it is exact.
 
     Examples
     --------
@@ -87,14 +89,13 @@ def attacker_belief(
     Parameters
     ----------
     victim : mapping, pandas.Series or pandas.DataFrame
-        What is known of one victim or of several; see `read_victims`.
+        What is known about one victim or several, as in `learner`.
     secret : mapping or set, optional
-        Further knowledge of the secret: ``{value: weight}`` (values left out weigh 1) or the
-        set of possible values.
+        Further knowledge about the secret: the set of possible values, or ``{value: weight}``,
+        where omitted values have weight 1.
     group : optional
-        Of a vertical table: the group that the victim is known to be in; for several victims
-        one for all, one each, or the column of the frame that names it. Without it, any group
-        that fits.
+        In a vertical table, the group that the victim is known to be in: one label for all, one
+        per victim, or the column of the frame with the labels. By default, any group that fits.
 
     Returns
     -------
@@ -118,9 +119,9 @@ def attacker_belief(
 def random_worlds_belief(
     post: Posterior, victim: Victim, *, secret: Secret = None, group: object = None
 ) -> pd.Series | pd.DataFrame:
-    """Belief of an attacker to whom all compatible cleartext tables are equally likely.
+    """Belief of an attacker for whom all compatible cleartext tables are equally likely.
 
-    Parameters and result are those of `attacker`; the result is always exact.
+    Parameters and result are those of `attacker`, but the result is always exact.
 
     Examples
     --------
@@ -145,25 +146,26 @@ def belief_intervals(
     draws: int = 200,
     group: object = None,
 ) -> pd.DataFrame:
-    """Credible intervals of a belief: what another population, or other weights, would change.
+    """Credible intervals of a belief, over the uncertainty about population and weights.
 
     Parameters
     ----------
     victim : mapping, pandas.Series or pandas.DataFrame
-        What is known of one victim or of several; see `read_victims`.
+        What is known about one victim or several, as in `learner`.
     who : {"attacker", "learner"}
-        Whose belief.
+        Whose belief it is.
     probability : float
-        Of the interval, which leaves the same on both sides.
+        Probability of the interval; equal tails.
     draws : int
-        Draws of populations and weights to take from the posterior's.
+        Number of posterior draws of population and weights to use.
     group : optional
-        Group of the victim in a vertical table, as `attacker` takes it.
+        Group of the victim in a vertical table, as in `attacker`.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``lower`` and ``upper`` by (victim and) sensitive value.
+        Columns ``lower`` and ``upper``, indexed by sensitive value (for several victims, by victim
+        and sensitive value).
 
     Examples
     --------
@@ -174,7 +176,7 @@ def belief_intervals(
     """
     one_of("who", who, ("attacker", "learner"))
     if not 0 < probability < 1:
-        raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
+        raise AnonbayesError(f"probability={probability!r} must lie strictly between 0 and 1.")
     victims = read_victims(post.table, victim, group=group)
     pick = ("attacker", "learner").index(who)
     drawn = np.stack([normalise(d[pick]) for d in belief_draws(post, victims, draws)])
@@ -202,7 +204,7 @@ def _check_found(victims: Victims, found: Ints) -> None:
         raise TableError(
             f"{who} is known fits no row of the released table"
             f"{'' if victims.group is None else ' in that group'}, so the victim cannot be in it. "
-            "Check the values, or give a set of values where you are unsure."
+            "Check the values, or use a set of values where you are unsure."
         )
 
 
@@ -221,7 +223,8 @@ def _labelled(
         batches = None if batches is None else batches * extra
         if (weights.sum(axis=1) <= 0).any():
             raise TableError(
-                "secret= rules out every sensitive value that is possible for the victim."
+                "secret= rules out every sensitive value that is possible for the victim; give "
+                "some of them a weight above 0."
             )
     belief = normalise(weights)
     error = np.zeros_like(belief)
@@ -235,7 +238,7 @@ def _labelled(
 def labelled(
     table: ReleasedTable, victims: Victims, numbers: Floats, name: str
 ) -> pd.Series | pd.DataFrame:
-    """Numbers of distinct victims ``(victims, S)`` by the labels of the victims asked for."""
+    """Label the numbers of distinct victims, ``(victims, S)``, with the victims asked about."""
     asked = numbers[victims.inverse]
     if victims.index is None:
         return pd.Series(asked[0], index=_secrets(table), name=name)
@@ -248,14 +251,14 @@ def _secrets(table: ReleasedTable) -> pd.Index:
 
 # -- draw by draw -------------------------------------------------------------------------------
 #
-# Beliefs average over draws. Here each draw of ``pi``, with its draw of the weights where evidence
-# is weighted, gives beliefs of its own; their quantiles are intervals.
+# Beliefs average over draws. Here each draw of ``pi``, and of the weights if evidence is weighted,
+# gives its own beliefs, whose quantiles form intervals.
 
 
 def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tuple[Floats, Floats]]:
-    """Unnormalised attacker and learner, ``(victims, S)`` each, under single draws.
+    """Unnormalised beliefs of attacker and learner, ``(victims, S)`` each, under single draws.
 
-    At most `draws` of all draws are taken, spread evenly over the chains.
+    Uses at most `draws` of all draws, spread evenly over the chains.
     """
     table = post.table
     read_whole("draws", draws, least=2, error=ModelError)
@@ -286,9 +289,9 @@ def belief_draws(post: Posterior, victims: Victims, draws: int) -> Iterator[tupl
 def _ownership_draws(
     post: Posterior, pi: list[Floats], eta: Floats | None
 ) -> Callable[[tuple[int, int]], sparse.csr_array]:
-    """Who owns what in a vertical table, under one draw of population and weights.
+    """Probabilities of who owns what in a vertical table, under one draw of population and weights.
 
-    Cross-fitted groups are judged by the lifts that the other folds give, moved by the draw.
+    Cross-fitted groups use the lifts learned from the other folds, shifted by the draw.
     """
     layout = layout_of(post.table)
     if eta is None or post.method != "crossfit":
@@ -305,7 +308,7 @@ def _ownership_draws(
     centre = kept["population"].to_numpy().reshape(layout.n_cells)
     assert post.evidence_weights is not None
     attribute = np.repeat(np.arange(layout.n_attributes), layout.n_secrets * layout.sizes)
-    # Units below one answer noise in the lifts; what they take off is not known any better.
+    # Units below one correct for noise in the lifts, which leaves the uncertainty unchanged.
     steep = np.minimum(post.evidence_weights.unit, 1.0)[attribute]
 
     register = post.register

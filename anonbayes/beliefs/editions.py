@@ -1,10 +1,10 @@
-"""Several releases about the same people: what they say together (MODEL 1.10).
+"""Several releases about the same people, and what they reveal together (MODEL 1.10).
 
-A person's secret must fit all of them. Of small releases all worlds are listed (`worlds`). Vertical
-tables of the same people are read together (`joint_groups`). Horizontal releases that are linked by
-a key are one release whose cells are the intersections; without a key links are expected numbers.
-Releases of different kinds enter person by person, by what each adds to the learner's belief,
-``p_A / p_L``.
+A person's secret must be consistent with all of them. For small releases, all possible worlds are
+enumerated (`worlds`). Vertical tables of the same people are analysed jointly (`joint_groups`).
+Horizontal releases linked by a key become one release whose cells are the intersections; without a
+key, the links are expected numbers. Releases of different kinds are combined person by person,
+using the factor ``p_A / p_L`` by which each changes the learner's belief.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 from scipy import sparse
 
 from anonbayes.arrays import Floats, Ints
-from anonbayes.beliefs.attacker import told_by
+from anonbayes.beliefs.attacker import added_by
 from anonbayes.beliefs.index import IndexedRecords, RecordIndex, records_of
 from anonbayes.beliefs.learner import learner_weights, mean_shares
 from anonbayes.beliefs.victims import Victims, by_secret, same_values
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 TINY = 1e-30
 LEAST_LINK = 1e-9
-"""Share of the people of a release who are left out of another one at least."""
+"""Least share of the people of one release assumed missing from another."""
 SCALINGS, SETTLED = 500, 1e-6
-"""Rounds of scaling expected links at most, and relative change of a margin that ends them."""
+"""Most rounds of scaling expected links, and the relative change of a margin that ends them."""
 MOST_PAIRS = 50_000_000
-"""Pairs of records, beyond which horizontal releases are heard one after the other."""
+"""Most pairs of records for linking horizontal releases; more are combined one by one."""
 
 People = str | Sequence[Sequence[Hashable]]
 
@@ -56,21 +56,21 @@ People = str | Sequence[Sequence[Hashable]]
 class Editions:
     """Further releases about the people of a table. Made by ``fit([first, second, ...])``.
 
-    What releases in `apart` add is multiplied, unless they are in `linked`.
+    The factors of the releases in `apart` are multiplied, except for those in `linked`.
     """
 
-    apart: tuple[Posterior, ...]  # inform about a person independently of the first
-    joint: Joint | None  # what all vertical ones say about the items of the first
-    words: str  # what the attacker holds, and how it was used
-    worlds: Worlds | None = None  # all in which small releases are true; nothing else is asked then
+    apart: tuple[Posterior, ...]  # releases that are combined person by person
+    joint: Joint | None  # secrets of the first release's items given all vertical releases
+    words: str  # what the attacker has, and how it was used
+    worlds: Worlds | None = None  # all possible worlds of small releases; replaces the rest
     linked: IndexedRecords | None = None  # expected rows by what horizontal releases show
 
 
 def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
-    """Posterior of the first of several releases, with what the others add to its attacker.
+    """Posterior of the first of several releases, with what the others add for its attacker.
 
-    People are matched as in `person_codes`. Where the first is horizontal and linked to the others
-    by keys, it shows what all of them show (`merge_by_key`).
+    People are matched as in `person_codes`. If the first release is horizontal and linked to the
+    others by keys, its cells are replaced by the intersections (`merge_by_key`).
     """
     first, *others = posts
     for number, post in enumerate(others, start=2):
@@ -98,7 +98,7 @@ def join_editions(posts: Sequence[Posterior], people: People) -> Posterior:
 
 
 def _joint(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Joint:
-    """What vertical releases say together; horizontal ones are heard item by item."""
+    """Analyse vertical releases jointly; horizontal ones contribute item by item."""
     vertical = [e for e, post in enumerate(posts) if post.table.scheme == "vertical"]
     tables = [posts[e].table for e in vertical]
     codes = person_codes(tables, "records") if keys is None else [keys[e] for e in vertical]
@@ -111,17 +111,17 @@ def _joint(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Joint:
     for e, code in zip(vertical, codes, strict=True):
         post, layout = posts[e], layout_of(posts[e].table)
         secrets = np.array([place[label] for label in post.table.secret.domain.labels])
-        told = told_by_values(post, layout)
+        told = weights_by_values(post, layout)
         told **= np.repeat(1.0 / number[code], np.diff(layout.arrays.links))  # each person once
         for other, of_other in enumerate(posts if e == 0 else ()):
             if of_other.table.scheme == "horizontal":
                 if keys is None:
-                    weights = told_by(of_other, post.table, _items_as_victims(layout))
+                    weights = added_by(of_other, post.table, _items_as_victims(layout))
                     told *= _on_links(layout, weights, _items_as_victims(layout).inverse)
                 else:
                     shown = _secrets_by_key(posts, keys, other)
                     told *= _on_links(layout, shown, np.arange(layout.n_rows))
-        layout = VerticalLayout(  # with the codes that the secrets have in all releases together
+        layout = VerticalLayout(  # with the codes of the secrets of all releases
             layout.items, secrets[layout.secrets], layout.offsets, layout.sizes, len(known)
         )
         editions.append(Edition(layout, code, told))
@@ -129,7 +129,7 @@ def _joint(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Joint:
 
 
 def _secrets_by_key(posts: Sequence[Posterior], keys: Sequence[Ints], number: int) -> Floats:
-    """Secrets that a horizontal release shows of the items of the first, an Anatomy: 0 or 1."""
+    """Secrets that a horizontal release shows for the items of the first, an Anatomy: 0 or 1."""
     first, other = posts[0].table, posts[number].table
     place = np.full(max(int(code.max()) for code in keys) + 1, -1)
     place[keys[number]] = np.arange(len(keys[number]))
@@ -144,21 +144,21 @@ def _secrets_by_key(posts: Sequence[Posterior], keys: Sequence[Ints], number: in
         shown, group_of = other.secret.labels()[row[line]], first.group_codes[line]
         raise TableError(
             f"Row {line} of release 1 and row {row[line]} of release {number + 1} have the same "
-            f"key, but {first.sensitive!r} is {shown!r} there, which group "
-            f"{plain(first.group_labels[group_of])!r} of release 1 does not list "
+            f"key, but there {first.sensitive!r} is {shown!r}, which is not among the values of "
+            f"group {plain(first.group_labels[group_of])!r} of release 1 "
             f"({len(wrong):,} such rows)."
         )
     for name in set(first.columns) & set(other.columns):
         column = first.columns[name]
         own = Column(column.evidence, column.codes)
-        _intersected(own, other.columns[name], row, number + 1)  # which names what fits nobody
+        _intersected(own, other.columns[name], row, number + 1)  # raises an error if none fits
     return out
 
 
-def told_by_values(post: Posterior, layout: VerticalLayout) -> Floats:
-    """What an item's values tell about its secret, on the links: the learner's weights.
+def weights_by_values(post: Posterior, layout: VerticalLayout) -> Floats:
+    """Probability of each linked secret given an item's values: the learner's weights.
 
-    Cross-fitted groups are judged by what the other folds teach (MODEL 1.9).
+    Cross-fitted groups use what was learned from the other folds (MODEL 1.9).
     """
     if post.method != "crossfit":
         victims = _items_as_victims(layout)
@@ -197,10 +197,10 @@ def _words(
     linked: IndexedRecords | None,
 ) -> str:
     n = len(posts) - 1
-    text = f"The attacker also holds {n} more release{'s' if n > 1 else ''} about the same people."
+    text = f"The attacker also has {n} more release{'s' if n > 1 else ''} about the same people."
     if worlds is not None:
-        ways = f"{worlds.matchings:,.0f} way{'s' if worlds.matchings > 1 else ''}"
-        return f"{text} Every way in which all can be true was listed ({ways}): this is exact."
+        ways = f"{worlds.matchings:,.0f} way{'s' if worlds.matchings > 1 else ''} to match people"
+        return f"{text} All possible worlds were enumerated ({ways}), so this is exact."
     if joint is not None:
         by = "records" if keys is None else "keys"
         text += f" Rows are matched by their {by}; {joint.linked:.0%} have a single counterpart."
@@ -210,12 +210,12 @@ def _words(
                 "limits."
             )
     if linked is not None:
-        text += " Which rows are the same person's was estimated, secret by secret."
+        text += " Which rows belong to the same person was estimated, for each sensitive value."
     schemes = [post.table.scheme for post in posts]
     if keys is None and (len(set(schemes)) > 1 or (schemes[0] == "horizontal" and linked is None)):
         text += (
-            " What a release adds was counted as if the others told nothing about who is who: "
-            "together they may give away more."
+            " Each release was combined as if the others said nothing about who is who; "
+            "together they may reveal more."
         )
     return text
 
@@ -224,12 +224,13 @@ def _words(
 
 
 def link_rows(first: Posterior, others: Sequence[Posterior]) -> IndexedRecords | None:
-    """Expected number of rows by what all releases show of them, and by secret.
+    """Expected number of rows by what all releases show about them, and by secret.
 
-    Rows of two releases with cells y and z that show the secret s are the same person's with odds
-    ``pi_s(y and z) / (pi_s(y) pi_s(z))``, and every row has one counterpart at most: the expected
-    number of links between cells has these odds and the margins of the releases, which scaling in
-    turn finds (Sinkhorn). As many people as possible are the same. None for too many pairs.
+    Rows of two releases with cells y and z and the same secret s belong to the same person with
+    odds ``pi_s(y and z) / (pi_s(y) pi_s(z))``, and every row has at most one counterpart. The
+    expected numbers of links between cells have these odds and the margins of the releases; they
+    are computed by alternate scaling (Sinkhorn). As many people as possible are identified. None if
+    there are too many pairs.
     """
     rows, table, means = records_of(first.table), first.table, mean_shares(first)
     for other in others:
@@ -255,14 +256,14 @@ def _link(
     means: Sequence[Floats],
     model: Posterior,
 ) -> IndexedRecords:
-    """Link records with those of another release: its cells, their codes, and its rows."""
+    """Link records with another release, given by its cells, their codes, and its rows."""
     own, n_one, n_two = rows.index.codes, len(rows.secrets), len(counts)
     fits = rows.secrets @ counts.T > 0
     for a, (cells, code) in enumerate(columns):
         meet = (rows.evidence[a] @ cells.T).toarray() > 0
         fits &= meet[np.ix_(own[:, a], code)]
     one, two = np.nonzero(fits)
-    # Who is in one release only is linked to nobody: the last record of the other.
+    # Someone in only one release is linked to the last record of the other, which means nobody.
     one = np.concatenate([one, np.arange(n_one), np.full(n_two, n_one)])
     two = np.concatenate([two, np.full(n_one, n_two), np.arange(n_two)])
     share, log = model.secret_mean, np.zeros((len(one), counts.shape[1]))
@@ -322,9 +323,9 @@ def _scaled(one: Ints, two: Ints, log: Floats, rows: Floats, others: Floats) -> 
 def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     """Code of the person, or of the record, of every line of several tables.
 
-    With ``"records"`` lines of vertical tables that agree in all shared attributes may be one
-    person, with ``"rows"`` lines are; else `people` has the key of each line of each
-    ``table.to_frame()``.
+    With ``"records"``, lines of vertical tables that agree in all shared attributes may be the same
+    person; with ``"rows"``, equal line numbers are; otherwise `people` has the key of each line of
+    each ``table.to_frame()``.
     """
     if isinstance(people, str):
         one_of("people", people, ("records", "rows"))
@@ -332,15 +333,13 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
             return _record_codes(tables) if tables else []
         if any(table.scheme == "vertical" for table in tables):
             raise TableError(
-                "people='rows' needs horizontal releases, because the rows of a vertical one are "
+                "people='rows' needs horizontal releases, because those of a vertical release are "
                 "sorted by group. Give the key of every row instead."
             )
         people = [range(table.n_lines) for table in tables]
     keys = [pd.Index(list(one), tupleize_cols=False) for one in people]
     if len(keys) != len(tables):
-        raise TableError(
-            f"people= has keys for {len(keys)} releases, but there are {len(tables)} releases."
-        )
+        raise TableError(f"people= has keys for {len(keys)} releases, but there are {len(tables)}.")
     for number, (key, table) in enumerate(zip(keys, tables, strict=True), start=1):
         if len(key) != table.n_lines:
             raise TableError(
@@ -351,7 +350,7 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
             row = int(np.argmax(key.isna() | key.duplicated()))
             raise TableError(
                 f"Release {number}, row {row}: the key {plain(key[row])!r} is missing or repeats "
-                "an earlier row's. A key identifies one person; to match equal records, use "
+                "that of an earlier row. A key identifies one person; to match equal records, use "
                 "people='records'."
             )
     known = keys[0]
@@ -361,8 +360,8 @@ def person_codes(tables: Sequence[ReleasedTable], people: People) -> list[Ints]:
     for number, (key, code) in enumerate(zip(keys[1:], codes[1:], strict=True), start=2):
         if not np.isin(code, codes[0]).any():
             raise TableError(
-                f"Releases 1 and {number} have no person in common: keys of the first look like "
-                f"{plain(keys[0][0])!r}, keys of the other like {plain(key[0])!r}."
+                f"Releases 1 and {number} have no person in common: keys of release 1 look like "
+                f"{plain(keys[0][0])!r}, those of release {number} like {plain(key[0])!r}."
             )
     return codes
 
@@ -398,16 +397,16 @@ def _record_codes(tables: Sequence[ReleasedTable]) -> list[Ints]:
 
 
 def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTable:
-    """One horizontal table from several whose rows are linked: its cells are intersections.
+    """Merge horizontal tables whose rows are linked into one, whose cells are intersections.
 
-    The first table must be horizontal and says who is in the result. Of a vertical table the values
-    in clear count; its secrets are known from the first.
+    The first table must be horizontal; its people are those of the result. A vertical table
+    contributes its values in clear; the secrets are known from the first.
     """
     first = tables[0]
     if first.scheme != "horizontal" or any(t.weights is not None for t in tables):
         raise TableError(
-            "When releases are linked by a key, the first must be horizontal and have one line "
-            "per row."
+            "If releases are linked by a key, the first must be horizontal with one line per row; "
+            "put a horizontal release first, or use table.expanded()."
         )
     codes = person_codes(tables, people)
     columns = dict(first.columns)
@@ -425,10 +424,10 @@ def merge_by_key(tables: Sequence[ReleasedTable], people: People) -> ReleasedTab
 
 
 def padded(tables: Sequence[ReleasedTable]) -> ReleasedTable:
-    """The first table with the attributes that only the others have, as suppressed cells.
+    """Return the first table with the other tables' further attributes as suppressed cells.
 
-    Questions about a person may then mention what only another release shows. A vertical table,
-    which shows values in clear, stays as it is.
+    Questions about a person can then use what only another release shows. A vertical table is
+    returned unchanged, because it shows values in clear.
     """
     first = tables[0]
     if first.scheme == "vertical":
@@ -459,7 +458,7 @@ def _check_secrets(first: ReleasedTable, table: ReleasedTable, row: Ints, number
 
 
 def _intersected(own: Column, other: Column, row: Ints, number: int) -> Column:
-    """Cells of a column times those of its counterpart, where there is one."""
+    """Multiply the cells of a column with those of their counterparts, where there are any."""
     domain = own.domain
     to_own = same_values(other.domain, domain)
     theirs = sparse.vstack([other.evidence.matrix @ to_own, np.ones((1, len(domain)))])
@@ -483,7 +482,7 @@ def _intersected(own: Column, other: Column, row: Ints, number: int) -> Column:
 
 
 def _set_column(domain: Domain, cells: sparse.csr_array, inverse: Ints) -> Column:
-    """Column of sets of values; equal sets are one cell."""
+    """Build a column of sets of values, in which equal sets are one cell."""
     sets = [tuple(part.tolist()) for part in np.split(cells.indices, cells.indptr[1:-1])]
     place = {members: i for i, members in enumerate(dict.fromkeys(sets))}
     labels: list[object] = []

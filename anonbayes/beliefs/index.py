@@ -1,8 +1,8 @@
-"""An index of released records: which ones are compatible with what is known of a victim.
+"""Index of released records, to find those compatible with what is known about a victim.
 
-The distinct combinations of cells are kept as a trie, one level per attribute. A search visits only
-the branches whose cells are compatible with what is known, so its cost depends on the compatible
-records, not on all records.
+Distinct combinations of cells are stored as a trie with one level per attribute. A search visits
+only branches whose cells are compatible, so its cost depends on the number of compatible records,
+not of all records.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from anonbayes.tables.table import ReleasedTable
 
 
 class Trie(NamedTuple):
-    """Arrays of the trie: nodes of all levels, children of a node next to each other.
-
-    Children of a node end where those of the next one begin.
-    """
+    """Arrays of the trie; a node's children are adjacent and end where the next node's begin."""
 
     cell: Ints  # of each node
     child: Ints  # first child of each node above the last level
@@ -34,7 +31,7 @@ class Trie(NamedTuple):
 
 
 class Compatibility(NamedTuple):
-    """Cells that go with each piece of knowledge of an attribute.
+    """Cells compatible with each piece of knowledge about an attribute.
 
     Those of knowledge v are ``cell[pointer[v]:pointer[v + 1]]``.
     """
@@ -58,7 +55,7 @@ class RecordIndex:
 
     @classmethod
     def of(cls, codes: Ints, n_cells: Ints) -> RecordIndex:
-        """Index distinct records; attributes with many cells come first, as they rule out most."""
+        """Index distinct records; attributes with many cells come first and exclude most."""
         order = np.argsort(-np.asarray(n_cells), kind="stable").astype(np.int64)
         rows = np.lexsort(codes[:, order[::-1]].T)
         ordered = codes[rows][:, order]
@@ -80,7 +77,7 @@ class RecordIndex:
 
 @dataclass(frozen=True, eq=False)
 class IndexedRecords:
-    """Distinct combinations of cells of a table, indexed, and the rows behind each."""
+    """Distinct combinations of cells of a table, with an index and the rows of each."""
 
     evidence: tuple[sparse.csr_array, ...]  # cells of each attribute
     index: RecordIndex  # the distinct combinations
@@ -92,7 +89,7 @@ class IndexedRecords:
 
     @classmethod
     def of(cls, table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
-        """Index the lines of a table; a group may be one more attribute, with itself as cell."""
+        """Index the lines of a table; with `grouped`, the group is one more attribute."""
         columns, n = table.columns.values(), table.n_lines
         shown = [c.codes for c in columns]
         evidence = tuple(c.evidence.matrix for c in columns)
@@ -113,16 +110,16 @@ class IndexedRecords:
 
     @property
     def counts(self) -> Floats:
-        """Rows behind each combination."""
+        """Number of rows of each combination."""
         return np.asarray(self.lines.sum(axis=1))
 
     def gather(self, per_line: Floats | sparse.csr_array) -> Floats:
-        """Sum ``(lines, S)``, each line for its rows, over each combination."""
+        """Sum values ``(lines, S)``, weighted by rows, over the lines of each combination."""
         total = self.lines @ per_line
         return np.asarray(total.toarray() if sparse.issparse(total) else total)
 
     def match(self, victims: Victims) -> tuple[Compatibility, ...]:
-        """Cells of each attribute that allow each piece of knowledge: those with a common value."""
+        """Find the cells of each attribute that are compatible with each piece of knowledge."""
         if victims not in self._matches:
             self._matches[victims] = tuple(
                 _compatible(weight, cells)
@@ -131,7 +128,7 @@ class IndexedRecords:
         return self._matches[victims]
 
     def item_fits(self, victims: Victims) -> list[Floats]:
-        """How well cells fit what is known, ``sum_k w_v(k) E_y(k)``, by compatible pair."""
+        """How well cells fit the knowledge, ``sum_k w_v(k) E_y(k)``, by compatible pair."""
         return [
             pair_values(weight, cells, pairs)[:, None]
             for weight, cells, pairs in zip(
@@ -144,8 +141,9 @@ class IndexedRecords:
     ) -> tuple[Scaled, Ints]:
         """Sum over the compatible records of ``per_record[record, s] prod_a fit_a[v, cell, s]``.
 
-        `fit` is, by compatible pair, ``P(knowledge v | row shows the cell and has secret s)``, with
-        S columns or one; `item_fits` by default. Returns ``(victims, S)`` and numbers of records.
+        `fit` holds, by compatible pair, ``P(knowledge v | row has the cell and secret s)``, with S
+        columns or one; by default `item_fits`. Returns sums ``(victims, S)`` and numbers of
+        records.
         """
         fit, compatible, index = fit or self.item_fits(victims), self.match(victims), self.index
         width = max(f.shape[1] for f in fit)
@@ -173,11 +171,11 @@ class IndexedRecords:
 
 
 _KEPT = "_indexed_records"
-"""Where a table keeps its index: equal tables may number lines and cells differently."""
+"""Attribute that stores a table's index; equal tables may number lines differently."""
 
 
 def records_of(table: ReleasedTable, *, grouped: bool = False) -> IndexedRecords:
-    """Records of a table, without or with their groups, indexed once and kept with the table."""
+    """Return the records of a table, indexed once and kept with it; optionally with groups."""
     kept: dict[bool, IndexedRecords] = vars(table).setdefault(_KEPT, {})
     if grouped not in kept:
         kept[grouped] = IndexedRecords.of(table, grouped=grouped)
@@ -202,23 +200,23 @@ def pair_values(weight: sparse.csr_array, cells: sparse.csr_array, pairs: Compat
     product.sort_indices()
     if len(product.indices) == len(pairs.cell):
         return np.asarray(product.data)
-    # Pairs whose common values all weigh zero are no entries of the product.
+    # Pairs whose common values all have weight zero are not stored in the product.
     return np.asarray(product[pairs.knowledge, pairs.cell]).ravel()
 
 
 class _Knowledge(NamedTuple):
-    """What is known of all victims, the attributes one after the other."""
+    """Knowledge about all victims, with the attributes concatenated."""
 
     victims: Ints  # piece of knowledge of each victim and attribute
     pointer: Ints  # with `cell`, as in `Compatibility`
     cell: Ints
-    knowledge_start: Ints  # where an attribute's pointers begin
-    pair_start: Ints  # where its compatible pairs begin
-    cell_start: Ints  # where its cells begin
+    knowledge_start: Ints  # start of each attribute's pointers
+    pair_start: Ints  # start of its compatible pairs
+    cell_start: Ints  # start of its cells
 
 
 class _Sums(NamedTuple):
-    """What the walk adds up: `Scaled` weights ``(victims, S)``, and records per victim."""
+    """Sums computed by the walk: `Scaled` weights ``(victims, S)``, and records per victim."""
 
     weights: Floats
     power: Ints
@@ -229,7 +227,7 @@ class _Sums(NamedTuple):
 def _walk(
     knowledge: _Knowledge, order: Ints, trie: Trie, fit: Floats, secrets: Floats, sums: _Sums
 ) -> None:
-    """Walk the trie for every victim; `slot` tells the pair of a cell, or -1."""
+    """Walk the trie for every victim; `slot` is the pair of a cell, or -1."""
     depth = len(order)
     n_secrets = secrets.shape[1]
     width = fit.shape[1]
@@ -303,7 +301,7 @@ def add_scaled(
 
 @njit(cache=True, nogil=True)
 def _mark(knowledge: _Knowledge, v: int, slot: Ints, here: bool) -> None:
-    """Note the pairs of the cells that are compatible with what is known of a victim, or forget."""
+    """Set (or clear) the slots of the cells that are compatible with the knowledge of a victim."""
     for a in range(knowledge.victims.shape[1]):
         where = knowledge.knowledge_start[a] + knowledge.victims[v, a]
         first = knowledge.cell_start[a]

@@ -1,7 +1,7 @@
-"""The learner: what the table says about the population, and so about anyone in it.
+"""The learner's belief: what the table says about the population, and so about anyone in it.
 
-``p_L(s, r | t*) = E[f(s, r | pi) | t*]``, conditioned on r (Groups (5), (9)); or, as another
-number, ``E[f(s | r, pi) | t*]`` (Groups (6)).
+This is ``p_L(s, r | t*) = E[f(s, r | pi) | t*]``, conditioned on r (Groups (5), (9)), or
+alternatively ``E[f(s | r, pi) | t*]`` (Groups (6)).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KINDS = ("predictive", "conditional")
 LEAST_FIT = 1e-200
-"""Probability that a compatible value keeps in every draw."""
+"""Least probability of a compatible value in every draw."""
 
 MOST_DRAWS = 2000
 
@@ -34,10 +34,10 @@ MOST_DRAWS = 2000
 def learner_weights(
     post: Posterior, victims: Victims, kind: str = "predictive"
 ) -> tuple[Floats, Floats | None]:
-    """``p_L(s, what is known)`` of each distinct victim on a scale of its own; and by batches.
+    """``p_L(s, knowledge)`` of each distinct victim on its own scale, and the same by batches.
 
     ``"predictive"``: the joint prediction (Groups (9)); ``"conditional"``: the average of
-    conditional probabilities (Groups (6)). Batches are None when exact.
+    conditional probabilities (Groups (6)). Batches are None if the result is exact.
     """
     if post.register is not None and post.register.corrects:
         return post.register.learner(victims), None
@@ -52,7 +52,7 @@ def learner_weights(
 def learner_joint(
     post: Posterior, victims: Victims, kind: str = "predictive"
 ) -> tuple[Scaled, list[Scaled]]:
-    """`learner_weights` of all victims on one scale; no batches when exact."""
+    """`learner_weights` of all victims on a common scale; no batches if exact."""
     one_of("kind", kind, KINDS)
     if kind == "predictive" and not post.simulated:
         return _joint(post, victims, post.means), []
@@ -62,7 +62,7 @@ def learner_joint(
 
 
 def mean_shares(post: Posterior) -> list[Floats]:
-    """Mean of each attribute's distribution, ``(S, K_a)``, from draws where it has to be."""
+    """Mean of each attribute's distribution, ``(S, K_a)``; from draws if necessary."""
     if not post.simulated:
         return post.means
     cuts = [(chain, slice(0, post.n_draws)) for chain in range(post.n_chains)]
@@ -77,7 +77,7 @@ def _joint(post: Posterior, victims: Victims, means: list[Floats]) -> Scaled:
 
 
 def _factorised(post: Posterior, victims: Victims) -> tuple[Scaled, list[Scaled]]:
-    """Known secrets of a horizontal table: given t* the ``pi_a`` are independent (MODEL 1.2).
+    """Known secrets of a horizontal table: given t*, the ``pi_a`` are independent (MODEL 1.2).
 
     So the expectation of their product is the product of their means.
     """
@@ -103,7 +103,7 @@ def _averaged(
         return Scaled(total.number / len(batches), total.power), batches
 
     def of_draw(at: tuple[int, int]) -> Scaled:
-        # Tiny prior weights leave values without any probability in a draw.
+        # Tiny prior weights can leave a value without any probability in a draw.
         means = [pi[at] for pi in draws]
         known = [np.maximum(k, LEAST_FIT) for k in victims.shares(means)]
         tilt = record_tilts(corrections(at), secret[at], means, victims.weights, victims.codes)
@@ -175,7 +175,7 @@ def _add_products(codes: Ints, known: Floats, share: Floats, number: Floats, pow
 def batch_averages(
     post: Posterior, most: int, of_draw: Callable[[tuple[int, int]], Scaled]
 ) -> list[Scaled]:
-    """Average what draws give, batch by batch; of more than `most` draws only every so many."""
+    """Average over draws, batch by batch; of more than `most` draws, use evenly spaced ones."""
     step = max(1, post.n_chains * post.n_draws // most)
     out = []
     for chain, cut in batch_slices(post.n_chains, post.n_draws):
@@ -186,7 +186,7 @@ def batch_averages(
 
 
 def eta_draws(post: Posterior) -> Floats | None:
-    """Draws of the weights, shape ``(chains, draws, A)``; None with independent evidence."""
+    """Draws of the weights, ``(chains, draws, A)``; None with independent evidence."""
     if post.eta is None:
         return None
     names = [f"{WEIGHT}{name}" for name in post.table.attributes]
@@ -194,7 +194,7 @@ def eta_draws(post: Posterior) -> Floats | None:
 
 
 def correction_draws(post: Posterior) -> Callable[[tuple[int, int]], Sequence[Floats] | None]:
-    """Corrections of single values in a draw; those of the mode where they have no draws."""
+    """Corrections of single values in a draw, or those at the mode if there are no draws."""
     names = [f"{CORRECTION}{name}" for name in post.table.attributes]
     if post.corrections is None or not all(name in post.draws for name in names):
         return lambda _: post.corrections

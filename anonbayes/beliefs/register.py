@@ -1,22 +1,24 @@
 """A register: cleartext rows of other people from the same population, known to the attacker.
 
-Their rows inform the population, not the groups of the release (MODEL 1.10). With independent
-evidence they add to the counts behind every distribution, and the attack is that of Groups (8).
+Its rows inform the population, not the groups of the release (MODEL 1.10). With independent
+evidence they are added to the counts behind every distribution, and the attack is that of Groups
+(8).
 
-With weighted evidence whole records tell more than margins do. What the release says about a record
-is the starting point, and the people of the register correct it, by value and by pair of values,
+With weighted evidence, whole records say more than margins do. The belief from the release is the
+starting point, and the people of the register correct it by value and by pair of values,
 
     p(s | r)  ~  p_release(s | r)  prod_v (kappa_v + observed_v(s)) / (kappa_v + expected_v(s)),
 
-where *observed* are the register's people with the value or pair v and secret s, and *expected*
-those that the belief so far would have there. ``kappa_v`` maximises the score of the register's
-people, each taken out of the counts; a correction must be clearly better to be made, so that a
-small register changes nothing.
+where *observed* are the register's people with the value or pair v and secret s, and *expected* are
+those predicted by the belief so far. ``kappa_v`` maximises the score of the register's people, each
+excluded from the counts used for it. A correction is made only if it is clearly better, so a small
+register changes nothing.
 
 A row of a released group with cells y and secret s is the victim's with odds
-``p(s | r) / m(y, s)``, where ``m(y, s)`` adds up ``p(s | r')`` over the people of the register in
-the cells: no product over attributes is needed. In the groups of a vertical table the corrections
-of ``p(s | r)`` join the evidence of the other folds, and people share out the group's secrets.
+``p(s | r) / m(y, s)``, where ``m(y, s)`` is the sum of ``p(s | r')`` over the people of the
+register in the cells, so no product over attributes is needed. In the groups of a vertical table,
+the corrections of ``p(s | r)`` are combined with the evidence of the other folds when the group's
+secrets are assigned.
 """
 
 from __future__ import annotations
@@ -55,10 +57,10 @@ PRIOR_ROWS = 100.0
 KAPPA_RANGE = (0.1, 1e5)
 MOST_PASSES = 5
 CLEARLY = 3.0
-"""Standard errors by which a correction must be better: the best of many looks good by chance."""
+"""Standard errors by which a correction must be better; the best of many looks good by chance."""
 SEARCH = {"xatol": 0.2}
 LEAST_TV = 0.05
-"""Total variation distance of margins below which there is no warning."""
+"""Total variation distance of margins up to which there is no warning."""
 LEAST_P = 1e-3
 
 
@@ -68,21 +70,21 @@ LEAST_P = 1e-3
 def read_register(
     table: ReleasedTable, register: pd.DataFrame | ReleasedTable, *, weights: str | None = None
 ) -> ReleasedTable:
-    """Read the rows of a register, in clear, in the domains of the release, and count them.
+    """Read the cleartext rows of a register in the domains of the release, and count them.
 
-    Warns where secrets, or values that the release shows in disjoint cells, are distributed
-    otherwise than in the release. `weights` names the column of how many people a row represents.
+    Warns if secrets, or values that the release shows in disjoint cells, are distributed
+    differently than in the release. `weights` names the column with the number of people of a row.
     """
     if not table.secrets_known:
-        raise TableError("register= needs a table whose sensitive values are shown.")
+        raise TableError("register= needs a release that shows sensitive values in clear.")
     domains, register = dict(table.domains), pandas_frame(register)
     if isinstance(register, ReleasedTable):
         other = register
         for name in (*table.attributes, table.sensitive):
             if other.domains.get(name) != domains[name]:
                 raise TableError(
-                    f"Register: column {name!r} does not have the domain of the release; read the "
-                    "register with domains=table.domains."
+                    f"Register: column {name!r} has a different domain than in the release; read "
+                    "the register with domains=table.domains."
                 )
     elif isinstance(register, pd.DataFrame):
         wanted = [*table.attributes, table.sensitive]
@@ -104,12 +106,12 @@ def read_register(
             )
         except CellError as error:
             raise CellError(
-                f"Register: {error} Leave such people out, or name all possible values of the "
-                "column where the release is read (domains=; on the command line --domain)."
+                f"Register: {error} Leave out such people, or list all possible values of the "
+                "column when reading the release (domains=; on the command line --domain)."
             ) from None
     else:
         raise TableError(
-            f"register= must be a DataFrame or a ReleasedTable, got {type(register).__name__}."
+            f"register= must be a DataFrame or a ReleasedTable, not {type(register).__name__}."
         )
     for column in (*other.columns.values(), other.secret):
         coarse = np.flatnonzero(column.evidence.sizes != 1)
@@ -117,8 +119,8 @@ def read_register(
             row = int(np.flatnonzero(column.codes == coarse[0])[0])
             raise TableError(
                 f"Register: column {column.domain.name!r}, row {row}: "
-                f"{column.evidence.labels[coarse[0]]!r} is not a single value. A register is in "
-                "clear; a second release is not a register."
+                f"{column.evidence.labels[coarse[0]]!r} is not a single value, but a register must "
+                "be in clear. Pass a second release as fit([first, second])."
             )
     other = other.reduced()
     for words in different_margins(table, other):
@@ -127,14 +129,14 @@ def read_register(
 
 
 def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator[str]:
-    """Say where release and register cannot be samples of one population."""
-    from scipy.stats import chi2_contingency  # which takes long to load
+    """Describe where release and register cannot be samples from the same population."""
+    from scipy.stats import chi2_contingency  # slow to import
 
     columns = [(table.sensitive, table.secret, register.secret)]
     columns += [(n, c, register.columns[n]) for n, c in table.columns.items()]
     for name, shown, clear in columns:
         if np.bincount(shown.evidence.matrix.indices, minlength=1).max(initial=0) > 1:
-            continue  # which of several cells a value shows depends on the rest of its row
+            continue  # which of several cells shows a value depends on the rest of its row
         ours = table.tally(shown.codes, len(shown.evidence)).astype(float)
         values = register.tally(clear.codes, len(clear.evidence)) @ clear.evidence.matrix
         theirs = np.asarray(shown.evidence.matrix @ values, dtype=float)
@@ -152,12 +154,12 @@ def different_margins(table: ReleasedTable, register: ReleasedTable) -> Iterator
                 f"The register and the release are not from the same population: {name!r} differs "
                 f"by {distance:.0%} (total variation). {label!r} has a share of "
                 f"{shares[0, worst]:.1%} in the release and {shares[1, worst]:.1%} in the "
-                "register. What the register shows may not hold for the people of the release."
+                "register. What holds for the register may not hold for the people in the release."
             )
 
 
 def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTable:
-    """Lines of a release, then those of a register, which belong to no group.
+    """Append the lines of a register, which belong to no group, to those of a release.
 
     The cells of the release keep their numbers.
     """
@@ -193,7 +195,7 @@ def join_register(table: ReleasedTable, register: ReleasedTable) -> ReleasedTabl
 
 
 def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
-    """Prior to which the people of a register are added: Dirichlet weights are counts."""
+    """Add the people of a register to a prior, whose Dirichlet weights are counts."""
     beta = {}
     for name, column in register.columns.items():
         counts = register.counts[name].T @ column.evidence.matrix
@@ -205,27 +207,28 @@ def prior_with(prior: Prior, register: ReleasedTable) -> Prior:
 
 
 class RecordLift(NamedTuple):
-    """What the people of a register show about values, beyond what is believed so far.
+    """What the people of a register show about values, beyond the belief so far.
 
-    `gain` and `error`: held-out log score that it adds, in nats per person, and its standard error.
+    `gain` and `error` are the held-out log score that it adds, in nats per person, and its standard
+    error.
     """
 
-    attributes: tuple[int, ...]  # none, one or two, whose values are read together
-    keys: Ints  # combinations of values of the register, ascending
+    attributes: tuple[int, ...]  # none, one or two, whose values are combined
+    keys: Ints  # combinations of values in the register, ascending
     ratio: Floats  # (kappa + observed) / (kappa + expected), shape (keys, S)
-    kappa: float  # people at which counts and prior belief weigh the same
+    kappa: float  # number of people at which counts and prior belief have equal weight
     gain: float
     error: float
 
     def factor(self, codes: Ints, sizes: Ints) -> Floats:
-        """Factors of records; 1 for combinations that the register does not contain."""
+        """Factors of records; 1 for combinations that are not in the register."""
         key = combined(codes, self.attributes, sizes)
         place = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
         return np.where((self.keys[place] == key)[:, None], self.ratio[place], 1.0)
 
 
 def combined(codes: Ints, attributes: tuple[int, ...], sizes: Ints) -> Ints:
-    """One number for the values of some attributes."""
+    """Return a single number for the combination of values of some attributes."""
     key = np.zeros(len(codes), dtype=np.int64)
     for a in attributes:
         key = key * sizes[a] + codes[:, a]
@@ -236,19 +239,19 @@ def combined(codes: Ints, attributes: tuple[int, ...], sizes: Ints) -> Ints:
 class Register:
     """What a register adds to a release. Made by ``fit(table, register=...)``.
 
-    `share` is ``pi_S``, `means` are those of the attributes' distributions, ``(S, K_a)`` each.
+    `share` is ``pi_S``; `means` are the mean distributions of the attributes, ``(S, K_a)`` each.
     """
 
     population: ReleasedTable  # release and register, from which the population was learned
     people: ReleasedTable  # the register
     share: Floats
     means: tuple[Floats, ...]
-    eta: Floats | None  # weights; None with independent evidence, which asks for no more
-    before: Prior | None = None  # prior without the register: vertical, independent evidence
+    eta: Floats | None  # weights; None with independent evidence
+    before: Prior | None = None  # prior without the register (vertical, independent evidence)
 
     @classmethod
     def of(cls, post: Posterior, people: ReleasedTable) -> Register:
-        """Register of a posterior: of release and register together, or of the release alone."""
+        """Register of a posterior, which is fitted with the register or to the release alone."""
         means = tuple(mean_shares(post))
         return cls(post.table, people, post.secret_mean, means, post.eta)
 
@@ -271,7 +274,7 @@ class Register:
 
     @cached_property
     def lifts(self) -> tuple[RecordLift, ...]:
-        """What the register's people tell beyond the release, in the order of learning."""
+        """Corrections by the register's people, in the order in which they were learned."""
         counts, codes = self.records.secrets, self.codes
         record, secret = np.nonzero(counts)
         entry = _Entries(record, secret, counts[record, secret])
@@ -294,9 +297,9 @@ class Register:
         return tuple(taken)
 
     def ownership(self, layout: VerticalLayout, fold: Ints) -> Callable[[Floats], sparse.csr_array]:
-        """Who owns what in a vertical table, as a function of what the other folds tell.
+        """Probabilities of who owns what in a vertical table, as a function of the folds' scores.
 
-        To the score of each value, ``(folds, n_cells)``, that of the whole record is added.
+        The score of the whole record is added to the score of each value, ``(folds, n_cells)``.
         """
         records, place = np.unique(layout.items, axis=0, return_inverse=True)
         told = np.zeros((len(records), layout.n_secrets))
@@ -317,11 +320,11 @@ class Register:
 
     @property
     def corrects(self) -> bool:
-        """Whether beliefs differ from those of the posterior without it, which then stand."""
+        """Whether the register changes any belief."""
         return self.eta is not None and bool(self.lifts)
 
     def _lift(self, which: tuple[int, ...], belief: Floats, entry: _Entries) -> RecordLift:
-        """Best correction of a belief by the counts of some attributes' values."""
+        """Find the best correction of a belief by the counts of some attributes' values."""
         counts = self.records.secrets
         rows = counts.sum(axis=1)
         keys, cell = np.unique(combined(self.codes, which, self.sizes), return_inverse=True)
@@ -355,27 +358,27 @@ class Register:
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
     def _alone(self, codes: Ints) -> Floats:
-        """Belief from each attribute by itself: ``softmax(L)``."""
+        """Belief from the release alone, ``softmax(L)``."""
         known = [mean.T[codes[:, a]] for a, mean in enumerate(self.means)]
         joint = np.maximum(weighted_joint(self.share, known, self.eta).relative()[0], 1e-300)
         return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
     @cached_property
     def expected(self) -> Floats:
-        """People of the register by record and secret, as believed: ``n_r p(s | r)``."""
+        """Expected people of the register by record and secret, ``n_r p(s | r)``."""
         return self.records.counts[:, None] * self.belief(self.codes)
 
     def joint(self, victims: Victims) -> Floats:
-        """Product model's ``p(known, s)``, which stands for `PRIOR_ROWS` people."""
+        """The product model's ``p(known, s)``, which counts for `PRIOR_ROWS` people."""
         return weighted_joint(self.share, victims.shares(self.means), self.eta).plain
 
     def mass(self, victims: Victims, per_record: Floats | None = None) -> Floats:
-        """Sum ``n_r p(s | r)``, or what is given per record, over those that fit the victims."""
+        """Sum ``n_r p(s | r)``, or `per_record`, over the records that fit the victims."""
         of_record = self.expected if per_record is None else per_record
         return self.records.add_up(victims, of_record)[0].plain
 
     def learner(self, victims: Victims) -> Floats:
-        """Unnormalised belief of a learner who holds the register."""
+        """Unnormalised belief of a learner who has the register."""
         out = np.empty((len(victims), len(self.share)))
         whole, values = victims.whole_records()
         out[whole] = self.belief(values[whole])
@@ -386,25 +389,25 @@ class Register:
 
     @property
     def words(self) -> str:
-        """What it adds, in one sentence."""
+        """Describe in a sentence what the register adds."""
         told = ""
         if self.eta is not None:
-            told = " It adds nothing significant to what the release tells about a record."
+            told = " It adds nothing significant to what the release says about a record."
             if self.lifts:
                 times = "once" if len(self.lifts) == 1 else f"{len(self.lifts)} times"
                 told = (
-                    f" It corrects what the release tells about a record {times}, for "
+                    f" It corrects what the release says about a record {times}, for "
                     f"{sum(lift.gain for lift in self.lifts):.3f} nats per person."
                 )
         return (
-            f"The learner and the attacker also hold a register of {self.people.n_rows:,} other "
+            f"The learner and the attacker also have a register of {self.people.n_rows:,} other "
             "people." + told
         )
 
     def remark(self, victims: Victims, record: Ints, secret: Ints, people: Ints) -> str | None:
-        """Warn if people asked about, by record and secret, are in the register: that is linkage.
+        """Warn if the people in the cleartext are also in the register, which would be linkage.
 
-        Some are in it by chance, as often as the register's own people share record and secret.
+        Some are by chance, as often as the register's own people share record and secret.
         """
         whole, values = victims.whole_records()
         known = whole[record]
@@ -422,13 +425,13 @@ class Register:
             return None
         return (
             f"{share:.0%} of the people in the cleartext are in the register with the same values "
-            f"and secret (by chance it would be {chance:.0%}). That is linkage: the holder of such "
-            "a register can simply look people up. It should contain other people only."
+            f"and secret ({chance:.0%} would be expected by chance). This is linkage: whoever has "
+            "such a register can simply look people up. It should contain other people only."
         )
 
 
 class _Entries(NamedTuple):
-    """Distinct pairs of record and secret, and the people behind each."""
+    """Distinct pairs of record and secret, with the number of people of each."""
 
     record: Ints
     secret: Ints
@@ -445,7 +448,7 @@ def _score_left_out(
     entry: _Entries,
     score: Floats,
 ) -> None:
-    """Log score of each entry's secret, with one of its people taken out of the cell's counts."""
+    """Log score of each entry's secret, with one of its people excluded from the cell's counts."""
     for i in range(len(entry.record)):
         r, own = entry.record[i], entry.secret[i]
         c = cell[r]

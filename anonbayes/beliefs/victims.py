@@ -1,4 +1,4 @@
-"""What is known about victims, one or many."""
+"""What is known about one or more victims."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 BATCHES = 20
-"""Stretches of successive draws. Beliefs without each of them scatter around those from all draws,
-which gives the standard error, autocorrelation within batches included."""
+"""Number of batches of successive draws for the jackknife standard error of beliefs, which so
+accounts for autocorrelation within batches."""
 
 
 def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tuple[int, slice]]:
@@ -37,11 +37,11 @@ def batch_slices(n_chains: int, n_draws: int, wanted: int = BATCHES) -> list[tup
 
 
 def standard_error(batches: Floats, n_chains: int) -> Floats:
-    """Standard error of a belief by the jackknife; NaN for a single batch.
+    """Jackknife standard error of a belief; NaN for a single batch.
 
-    `batches` are unnormalised beliefs on one scale, those of the first chain first. What the
-    release all but rules out may owe its sums to a few draws, without which it is another belief.
-    Chains that sit in different places make the batches of one alike; the error is then theirs.
+    `batches` are unnormalised beliefs on a common scale, ordered by chain. If the release almost
+    rules out what is known, the belief may depend on a few draws, which the jackknife reveals. If
+    chains disagree, all batches of a chain are alike, and the error is computed from chains.
     """
     n = len(batches)
     if n < 2:
@@ -55,7 +55,7 @@ def standard_error(batches: Floats, n_chains: int) -> Floats:
 
 def _jackknife(parts: Floats) -> Floats:
     """Standard error of the normalised sum of parts (first axis)."""
-    # Of equal totals the largest is one, and sums of the others keep their digits.
+    # The largest of equal totals is one, so sums of the others keep their digits.
     top = np.max(parts, axis=(0, -1), keepdims=True)
     scaled = parts / np.where(top > 0, top, 1.0)
     rest = np.empty_like(scaled)
@@ -69,14 +69,14 @@ def _jackknife(parts: Floats) -> Floats:
 class Victims:
     """Distinct victims, each with a weight vector over the values of every attribute.
 
-    `weights` are the distinct pieces of knowledge, ``P(what is known | value)``: a known value is a
-    one, an unknown value a row of ones. In a vertical table a victim's `group` may be known.
+    `weights` holds the distinct pieces of knowledge, ``P(knowledge | value)``: a known value has a
+    single one, an unknown value only ones. In a vertical table a victim's `group` may be known.
     """
 
     codes: Ints  # rows of `weights`, (victims, attributes)
     weights: tuple[sparse.csr_array, ...]
-    inverse: Ints  # distinct victim of each victim asked for
-    index: pd.Index | None  # labels of the victims asked for; None for a single one
+    inverse: Ints  # distinct victim of each victim asked about
+    index: pd.Index | None  # labels of the victims asked about; None for a single one
     group: Ints | None = None  # code by distinct victim, -1 where unknown
 
     def __len__(self) -> int:
@@ -84,22 +84,22 @@ class Victims:
 
     @classmethod
     def of_records(cls, codes: Ints, sizes: Iterable[int]) -> Victims:
-        """Victims of whom all values are known, by their codes in domains of these sizes."""
+        """Victims whose values are all known, by their codes in domains of these sizes."""
         exact = tuple(sparse.csr_array(sparse.eye_array(size, format="csr")) for size in sizes)
         return cls(codes, exact, np.arange(len(codes)), None)
 
     def shares(self, pi: Sequence[Floats]) -> list[Floats]:
-        """``P(what is known | s)`` by attribute, ``(victims, S)``, under distributions."""
+        """``P(knowledge | s)`` by attribute, ``(victims, S)``, under given distributions."""
         each = zip(self.weights, pi, self.codes.T, strict=True)
         return [(weight @ of_secret.T)[code] for weight, of_secret, code in each]
 
     def some(self, chosen: Mask) -> Victims:
-        """Some of the distinct victims."""
+        """Select some of the distinct victims."""
         codes = self.codes[chosen]
         return Victims(codes, self.weights, np.arange(len(codes)), None)
 
     def whole_records(self) -> tuple[Mask, Ints]:
-        """Victims of whom every value is known, and the codes of these values."""
+        """Mask of the victims whose values are all known, and the codes of these values."""
         whole = np.ones(len(self), dtype=bool)
         values = np.zeros((len(self), len(self.weights)), dtype=np.int64)
         for a, weight in enumerate(self.weights):
@@ -115,11 +115,12 @@ def read_victims(
     *,
     group: object = None,
 ) -> Victims:
-    """Read one victim (a mapping, or the row of a frame) or many (a frame).
+    """Read one victim (a mapping, or a row of a frame) or many (a frame).
 
-    Per attribute a value, a set of values, any cell that `CellParser` reads (a coarser label of the
-    hierarchy, too), or ``{value: weight}``; missing is unknown. A column that is no attribute is an
-    error, except the sensitive one. `group` of a vertical table: one label, one each, or a column.
+    Each attribute has a value, a set of values, any cell that `CellParser` reads (including labels
+    of the hierarchy), or ``{value: weight}``; a missing attribute is unknown. Unknown columns are
+    an error, except for the sensitive one. `group` in a vertical table: a label, one per victim, or
+    the name of a column.
     """
     victim = pandas_frame(victim)
     if isinstance(victim, pd.DataFrame):
@@ -135,7 +136,7 @@ def read_victims(
         index, size = None, 1
     else:
         raise TableError(
-            "A victim must be a mapping {attribute: value} or a data frame, got "
+            "A victim must be a mapping {attribute: value} or a data frame, not "
             f"{type(victim).__name__}."
         )
     for name in columns:
@@ -161,7 +162,7 @@ def read_victims(
 
 
 def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) -> Victims:
-    """Victims of one table in the values of another; attributes it does not share are unknown."""
+    """Express victims in the values of another table; attributes it lacks are unknown."""
     codes, weights = [], []
     for name in other.attributes:
         domain = other.domains[name]
@@ -178,7 +179,7 @@ def in_terms_of(victims: Victims, table: ReleasedTable, other: ReleasedTable) ->
 
 
 def same_values(one: Domain, two: Domain) -> sparse.csr_array:
-    """Ones where two domains have the same value, however typed, shape ``(K_one, K_two)``."""
+    """Matrix ``(K_one, K_two)`` with ones where domains have the same value, of whatever type."""
     place = {label: k for k, label in enumerate(two.labels)}
     pairs = [(k, place[label]) for k, label in enumerate(one.labels) if label in place]
     rows, columns = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -186,20 +187,20 @@ def same_values(one: Domain, two: Domain) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(pairs)), (rows, columns)), shape=shape)
 
 
-def by_secret(told: Floats, one: ReleasedTable, two: ReleasedTable) -> Floats:
-    """Columns by secret of one table as columns of another; a secret it lacks has weight 0."""
-    return np.asarray(told @ same_values(one.secret.domain, two.secret.domain))
+def by_secret(weights: Floats, one: ReleasedTable, two: ReleasedTable) -> Floats:
+    """Reorder columns by the secrets of another table; secrets that one lacks have weight 0."""
+    return np.asarray(weights @ same_values(one.secret.domain, two.secret.domain))
 
 
 def group_codes(table: ReleasedTable, group: object, size: int, index: pd.Index | None) -> Ints:
-    """Codes of the groups that victims are known to be in, -1 where that is missing.
+    """Codes of the groups that victims are known to be in, -1 where missing.
 
-    `group` is one label for all, or one each; `index` labels the victims in messages.
+    `group` is one label for all, or one per victim; `index` labels the victims in messages.
     """
     if table.scheme != "vertical":
         raise TableError(
-            "group= says which group of a vertical table a victim is in; in a horizontal table the "
-            "victim's values determine it."
+            "group= applies to vertical tables only; in a horizontal table the victim's values "
+            "determine the group."
         )
     labels = [group] * size
     if isinstance(group, pd.Series | pd.Index | np.ndarray | list | tuple):
@@ -213,7 +214,7 @@ def group_codes(table: ReleasedTable, group: object, size: int, index: pd.Index 
     out = np.empty(size, dtype=np.int64)
     for row, label in enumerate(labels):
         code = -1 if is_missing(label) else place.get(label)
-        if code is None and isinstance(label, str):  # read from a file of texts
+        if code is None and isinstance(label, str):  # groups read from text files are numbers
             code = spelled.get(label)
         if code is None:
             who = "" if index is None else f" of victim {index[row]!r}"
@@ -225,7 +226,7 @@ def group_codes(table: ReleasedTable, group: object, size: int, index: pd.Index 
 def _knowledge(
     table: ReleasedTable, name: str, cells: list[object] | None, size: int, index: pd.Index | None
 ) -> tuple[Ints, sparse.csr_array]:
-    """Code of each victim's knowledge of one attribute, and the distinct weight vectors."""
+    """Code of each victim's knowledge about one attribute, and the distinct weight vectors."""
     domain = table.domains[name]
     if cells is None:
         return np.zeros(size, dtype=np.int64), sparse.csr_array(np.ones((1, len(domain))))
@@ -259,7 +260,7 @@ def _key(cell: object) -> object:
         )
         try:
             return ("set", frozenset(np.ravel(np.asarray(members, dtype=object)).tolist()))
-        except (TypeError, ValueError):  # lists in lists, which the parser refuses in clear words
+        except (TypeError, ValueError):  # nested lists, which the parser refuses with an error
             return ("odd", repr(members))
     return (type(cell).__name__, cell)
 
@@ -275,11 +276,11 @@ def _parse(parser: CellParser, cell: object, row: object) -> tuple[Ints, Floats]
             number = float(w)
         except (TypeError, ValueError):
             raise CellError(
-                f"Column {name!r}: the weight of {value!r}, {w!r}, is not a number."
+                f"Column {name!r}: the weight of {value!r} is {w!r}, which is not a number."
             ) from None
         if not np.isfinite(number) or number < 0:
             raise CellError(
-                f"Column {name!r}: the weight of {value!r} must be at least 0, got {w!r}."
+                f"Column {name!r}: the weight of {value!r} must be at least 0, not {w!r}."
             )
         weight[parser.parse(value, row=row)] += number
     members = np.flatnonzero(weight)
@@ -291,10 +292,10 @@ def _parse(parser: CellParser, cell: object, row: object) -> tuple[Ints, Floats]
 def secret_weights(
     table: ReleasedTable, secret: Mapping[Any, float] | set[Any] | frozenset[Any] | None
 ) -> Floats | None:
-    """Weights of the sensitive values that express further knowledge of a victim's secret.
+    """Weights of the sensitive values, from further knowledge about a victim's secret.
 
-    ``{value: weight}``, where omitted values have weight 1 (``{"HIV": 0}``: not HIV), or the set of
-    possible values.
+    The knowledge is the set of possible values, or ``{value: weight}``, where omitted values have
+    weight 1 (``{"HIV": 0}`` means not HIV).
     """
     if secret is None:
         return None
@@ -310,5 +311,5 @@ def secret_weights(
             f"secret= must be a mapping {{value: weight}} or a set of values, got {secret!r}."
         )
     if not np.isfinite(out).all() or (out < 0).any() or not out.any():
-        raise AnonbayesError("secret= needs weights of at least 0, at least one of them above 0.")
+        raise AnonbayesError("secret= needs weights of at least 0, of which one is above 0.")
     return out

@@ -1,13 +1,14 @@
-"""Small releases about the same people: all worlds in which every one of them is true (MODEL 1.10).
+"""Small releases about the same people: all worlds in which all of them are true (MODEL 1.10).
 
-A world says who is who and, of Anatomies, who has which secret. Given these, attributes and secrets
-are independent, and the world is as probable as the product over them of
+A world says who is who and, for Anatomy releases, who has which secret. Given a world, attributes
+and secrets are independent, so its probability is proportional to the product over them of
 
     Z_as = E[ prod_j sum_k w_j(k) pi(k) ],    pi ~ Dir(beta_a^s),
 
-over the people j with secret s, where ``w_j`` is the product of what the releases show of a person:
-cells that nest or cross, values in clear, noise. Beliefs are ratios of such numbers, so nothing is
-simulated. As many people as possible are the same; every way to match them counts the same.
+over the people j with secret s, where ``w_j`` is the product of what the releases show about a
+person: nested or crossing cells, values in clear, noise. Beliefs are ratios of such numbers, so
+nothing is simulated. As many people as possible are identified with each other, and all ways to
+match them are equally likely.
 """
 
 from __future__ import annotations
@@ -33,21 +34,20 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS, MOST_STATES, MOST_WORLDS = 40, 5_000, 2_000
-"""Rows of all releases, and different worlds on the way and in the end, that are listed at most."""
+"""Most rows of all releases, and most different worlds on the way and in the end."""
 
 OUTSIDE = -1
 
 
 class TooManyError(Exception):
-    """More than can be listed."""
+    """Too many worlds to enumerate."""
 
 
 class Person(NamedTuple):
-    """Somebody in a world, or a row of a release: secret, group, key, and what is shown.
+    """A person in a world, or a row of a release: secret, group, key, and what is shown.
 
-    `group` is that in the first release, or `OUTSIDE`; `key` is -1 where records are matched,
-    `secret` -1 in rows of an Anatomy; `shown` has the number of a vector of weights for each
-    attribute.
+    `group` is the group in the first release, or `OUTSIDE`; `key` is -1 if records are matched;
+    `secret` is -1 in rows of an Anatomy; `shown` has the number of a weight vector per attribute.
     """
 
     secret: int
@@ -57,15 +57,15 @@ class Person(NamedTuple):
 
 
 World = tuple[tuple[Person, int], ...]
-"""Different people and how many there are of each."""
+"""Distinct people, with their numbers."""
 
 
 def log_evidence(beta: Floats, weights: Floats, most: float = math.inf) -> float:
     """``log E[prod_j sum_k w_j(k) pi(k)]`` for ``pi ~ Dir(beta)``, by urns.
 
-    Drawn one after the other, the next value is k with chance ``(beta_k + n_k) / (beta_0 + n)``;
-    ways to the same counts are added up. Values that all weights treat alike are one. More than
-    `most` different counts are too many.
+    Values are drawn one after another: the next is k with probability ``(beta_k + n_k) / (beta_0 +
+    n)``, and ways to the same counts are added up. Values to which all weights are equal are
+    merged. Raises `TooManyError` for more than `most` different counts.
     """
     distinct, place = np.unique(weights, axis=1, return_inverse=True)
     lumped = np.bincount(np.ravel(place), beta, minlength=distinct.shape[1]).astype(float)
@@ -89,7 +89,7 @@ def log_evidence(beta: Floats, weights: Floats, most: float = math.inf) -> float
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Vectors of weights over the values of each attribute, each with a number."""
+    """Numbered weight vectors over the values of each attribute."""
 
     sizes: tuple[int, ...]
     vectors: list[list[Floats]]
@@ -104,7 +104,7 @@ class _Weights:
         return out
 
     def number(self, a: int, vector: Floats) -> int:
-        """Number of a vector."""
+        """Return the number of a vector, adding it if it is new."""
         key = np.ascontiguousarray(vector, dtype=float).tobytes()
         if key not in self.numbers[a]:
             self.numbers[a][key] = len(self.vectors[a])
@@ -112,7 +112,7 @@ class _Weights:
         return self.numbers[a][key]
 
     def product(self, a: int, one: int, two: int) -> int | None:
-        """Number of the product of two vectors; None where no value is left."""
+        """Return the number of the product of two vectors, or None if no value remains."""
         key = (a, min(one, two), max(one, two))
         if key not in self.products:
             vector = self.vectors[a][one] * self.vectors[a][two]
@@ -120,24 +120,24 @@ class _Weights:
         return None if self.products[key] < 0 else self.products[key]
 
     def meet(self, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...] | None:
-        """What two rows show of one person; None if they cannot be the same."""
+        """Combine what two rows show about one person; None if they cannot be the same."""
         out = [self.product(a, x, y) for a, (x, y) in enumerate(zip(one, two, strict=True))]
         return None if None in out else tuple(out)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
 class Worlds:
-    """All worlds that fit several releases, with their probabilities. Made by `list_worlds`."""
+    """All worlds compatible with several releases, and their probabilities. See `list_worlds`."""
 
-    prior: Prior  # of the values of all releases together
-    worlds: tuple[World, ...]  # who there is in each
-    ways: Floats  # number of ways to match people and deal out secrets that lead to each
+    prior: Prior  # for the values of all releases together
+    worlds: tuple[World, ...]  # the people in each
+    ways: Floats  # number of ways to match people and assign secrets that lead to each
     _weights: _Weights
     _known: dict[tuple[int, int, tuple[int, ...]], float] = field(default_factory=dict)
 
     @property
     def matchings(self) -> float:
-        """Number of ways in which the people of the releases can be the same."""
+        """Number of ways to match the people of the releases."""
         return float(self.ways.sum())
 
     @cached_property
@@ -171,9 +171,9 @@ class Worlds:
         return out
 
     def expected(self, victims: Victims, *, evenly: bool = False) -> tuple[Floats, Ints]:
-        """Expected rows of the first release that are each victim's, by secret, and whose fit.
+        """Expected rows of the first release that are each victim's, by secret, and how many match.
 
-        Random worlds count every cleartext `evenly`, however probable.
+        With `evenly`, as under random worlds, all cleartext tables are equally likely.
         """
         out = np.zeros((len(victims), len(self.prior.alpha)))
         fitting = np.zeros(len(victims), dtype=np.int64)
@@ -197,7 +197,7 @@ class Worlds:
 
     @cached_property
     def _even_share(self) -> Floats:
-        """Number of cleartexts of each world, as a share."""
+        """Share of the cleartext tables that belong to each world."""
         log = np.log(self.ways)
         log += [sum(n * self._size(person.shown) for person, n in world) for world in self.worlds]
         return np.asarray(softmax(log))
@@ -207,7 +207,7 @@ class Worlds:
         return float(sum(math.log(self._weights.vectors[a][x].sum()) for a, x in enumerate(shown)))
 
     def _fit(self, world: World, person: Person, met: tuple[int, ...]) -> float:
-        """``log P(a person of the world is as known | world)``."""
+        """``log P(a person of the world matches the knowledge | world)``."""
         log = 0.0
         for a, column in enumerate(_shown(world, person.secret)):
             if met[a] != person.shown[a]:
@@ -225,7 +225,7 @@ class Worlds:
 
     def _log(self, a: int, secret: int, shown: tuple[int, ...], most: float = math.inf) -> float:
         """`log_evidence` of the people with one secret, by what is shown of one attribute."""
-        key = (a, secret, tuple(sorted(x for x in shown if x)))  # 0 rules nothing out
+        key = (a, secret, tuple(sorted(x for x in shown if x)))  # 0 excludes nothing
         if key not in self._known:
             beta = list(self.prior.beta.values())[a][secret]
             vectors = [self._weights.vectors[a][x] for x in key[2]]
@@ -233,7 +233,7 @@ class Worlds:
         return self._known[key]
 
     def _numbers(self, victims: Victims) -> list[tuple[int, ...]]:
-        """What is known of each victim, by the numbers of its vectors."""
+        """Numbers of the weight vectors for what is known about each victim."""
         columns = []
         for a, size in enumerate(self._weights.sizes):
             if a >= len(victims.weights):
@@ -241,7 +241,7 @@ class Worlds:
                 continue
             pieces = []
             for row in victims.weights[a].toarray():
-                rest = 1.0 if (row == 1.0).all() else 0.0  # values that only other releases have
+                rest = 1.0 if (row == 1.0).all() else 0.0  # values only in other releases
                 vector = np.append(row, np.full(size - len(row), rest))
                 pieces.append(self._weights.number(a, vector))
             columns.append([pieces[code] for code in victims.codes[:, a]])
@@ -249,7 +249,7 @@ class Worlds:
 
 
 def _shown(world: World, secret: int) -> list[tuple[int, ...]]:
-    """What is shown of the people with a secret, attribute by attribute."""
+    """What is shown about the people with a secret, by attribute."""
     people = [person.shown for person, n in world if person.secret == secret for _ in range(n)]
     return list(zip(*people, strict=True))
 
@@ -258,13 +258,13 @@ def _log_rising(start: float, number: float) -> float:
     return math.lgamma(start + number) - math.lgamma(start)
 
 
-# -- listing --------------------------------------------------------------------------------------
+# -- enumeration ----------------------------------------------------------------------------------
 
 
 def list_worlds(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Worlds | None:
     """List all worlds in which several small releases are true; None if there are too many.
 
-    `keys` are codes of the person of every line; None where any rows that fit may be one person's.
+    `keys` identify the person of every line; if None, any matching rows may be the same person.
     """
     tables = [post.table for post in posts]
     if sum(table.n_rows for table in tables) > MOST_ROWS or any(
@@ -292,9 +292,8 @@ def list_worlds(posts: Sequence[Posterior], keys: Sequence[Ints] | None) -> Worl
                     break
             else:
                 raise TableError(
-                    f"No cleartext fits release {e + 1} and those before it: these are not the "
-                    "same people, or not the same secrets. Check the keys, and that the values are "
-                    "spelled alike."
+                    f"No cleartext fits release {e + 1} and those before it: the people or their "
+                    "sensitive values differ. Check the keys, and that values are spelled alike."
                 )
             states = found
         merged: dict[World, float] = defaultdict(float)
@@ -334,7 +333,7 @@ def _rows(
     weights: _Weights,
     key: Ints,
 ) -> tuple[list[Person], dict[int, tuple[int, ...]]]:
-    """Rows of a release, group by group, and the secrets that groups of an Anatomy deal out."""
+    """Rows of a release by group, and the secrets available in the groups of an Anatomy."""
     shown = np.zeros((table.n_rows, len(values)), dtype=np.int64)
     for a, name in enumerate(values):
         if name in table.columns:
@@ -356,7 +355,7 @@ def _rows(
 
 
 class _State(NamedTuple):
-    """People to be matched and people matched already, secrets left in a group, new people."""
+    """People still to be matched, people matched, secrets left in a group, number of new people."""
 
     free: World
     taken: World
@@ -368,7 +367,7 @@ def _extend(
     worlds: dict[World, float], rows: list[Person], stock: dict[int, tuple[int, ...]],
     weights: _Weights, most_new: int, *, first: bool,
 ) -> dict[World, float]:  # fmt: skip
-    """Add a release to worlds, row by row, with at most so many people who are new."""
+    """Add a release to worlds row by row, with at most `most_new` new people."""
     states = {_State(world, (), (), 0): ways for world, ways in worlds.items()}
     group = None
     for row in rows:
@@ -392,7 +391,7 @@ def _extend(
 def _places(
     state: _State, row: Person, weights: _Weights, most_new: int, *, first: bool
 ) -> Iterator[tuple[_State, int]]:
-    """Who may own a row, and in how many ways."""
+    """Yield who may own a row, and in how many ways."""
 
     def owned(person: Person, free: World, new: int) -> _State:
         left = state.stock

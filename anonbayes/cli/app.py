@@ -1,7 +1,7 @@
 """The command line: `anonbayes`.
 
-Commands print tables for people, or JSON with ``--json``. What the user can mend ends with a
-message on the error stream and exit code 2; a limit that is exceeded ends with exit code 3.
+Commands print tables for people, or JSON with ``--json``. Errors that the user can correct end with
+a message on the error stream and exit code 2; an exceeded limit ends with exit code 3.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anonbayes.cli.screen import epilog
 from anonbayes.errors import AnonbayesError
 
 Function = Callable[..., None]
-TABLES, QUESTIONS, LOCAL = "Released tables", "Questions in files", "Local privacy"
+TABLES, QUESTIONS, LOCAL = "Released tables", "Scenario files", "Local privacy"
 COMMANDS: dict[str, tuple[Function, ...]] = {
     TABLES: (anonymize, hierarchy, describe, assess, compare, identity, diagnose),
     QUESTIONS: (init, run),
@@ -45,10 +45,10 @@ GROUPS: dict[str, tuple[str, str, tuple[Function, ...]]] = {
         "Randomize a column, estimate from reports, audit a mechanism.",
         (channel.advise, channel.describe, channel.release, channel.estimate),
     ),
-    "pie": (LOCAL, "How many bits reports give away about who sent them.", (pie.bound, pie.traces)),
+    "pie": (LOCAL, "Bound how much reports reveal about their senders.", (pie.bound, pie.traces)),
     "quantize": (
         LOCAL,
-        "Deterministic releases, and what they give away for certain.",
+        "Deterministic releases, and what they reveal for certain.",
         (quantize.column, quantize.average, quantize.leakage),
     ),
     "datasets": (
@@ -60,7 +60,7 @@ GROUPS: dict[str, tuple[str, str, tuple[Function, ...]]] = {
 
 
 class Command(TyperCommand):
-    """A command that looks up its options when it is parsed or explained, not before."""
+    """Command whose options are looked up when it is parsed or explained, not before."""
 
     @cached_property
     def _made(self) -> Any:
@@ -69,7 +69,7 @@ class Command(TyperCommand):
         program.command()(function)
         made = typer.main.get_command(program)
         for param in made.params:
-            if isinstance(param, TyperArgument) and not param.help:  # older Typer loses it
+            if isinstance(param, TyperArgument) and not param.help:  # lost by older Typer
                 hints = get_type_hints(function, include_extras=True)
                 notes = hints[str(param.name)].__metadata__
                 param.help = next((note.help for note in notes if note.help), None)
@@ -87,7 +87,7 @@ class Command(TyperCommand):
 
     @property
     def callback(self) -> Any:
-        """What runs the command."""
+        """The function that runs the command."""
         return self._made.callback
 
     @callback.setter
@@ -101,7 +101,7 @@ def _add(group: typer.Typer, function: Function, *, before: str = "", panel: Any
 
     declared.__dict__["function"] = function
     word = function.__name__.removesuffix("_all")
-    # A line per paragraph: the terminal's width decides where lines end.
+    # One line per paragraph: the width of the terminal decides where lines break.
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     group.command(
         word,
@@ -134,12 +134,12 @@ class Stopped(SystemExit):
 
 
 def main() -> None:
-    """Run the command line; what a user can mend becomes a message and exit code 2."""
+    """Run the command line; errors that a user can correct become a message and exit code 2."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows does not have them all
+        number = getattr(signal, name, None)  # Windows lacks some of them
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
-    # Looking for cycles among the objects that imports make costs a seventh of a short command.
+    # Garbage collection during imports would take a seventh of a short command's time.
     gc.set_threshold(100_000, 20, 20)
     atexit.register(gc.freeze)  # nor is the end the time to look for them: a sixth of it
     logging.getLogger("anonbayes").addHandler(_Remarks())
@@ -158,7 +158,7 @@ def main() -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    """End in an orderly way; asked a second time, at once."""
+    """Stop in an orderly way; at the second signal, immediately."""
     signal.signal(number, signal.SIG_DFL)
     raise Stopped(128 + number)
 
@@ -169,18 +169,18 @@ def _stop(message: str) -> None:
 
 
 def _of_options(message: str) -> str:
-    """Speak of options where the package speaks of arguments."""
+    """Replace the names of arguments in a message by those of options."""
     return re.sub(r"domains=\{'([^']+)': \[\.\.\.\]\}", r"--domain '\1=...'", message)
 
 
 @cache
 def _warn(message: str) -> None:
-    """Print a warning once, in words, without the line of the package that gave it."""
+    """Print a warning once, without the source line that Python would add."""
     typer.echo(f"anonbayes: warning: {_of_options(message)}", err=True)
 
 
 class _Remarks(logging.Handler):
-    """Print what the package remarks, in words of the command line."""
+    """Print log messages of the package, with the names of options."""
 
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(f"anonbayes: {_of_options(record.getMessage())}", err=True)

@@ -1,4 +1,4 @@
-"""`anonbayes assess`, `compare`, `identity`, `diagnose`, `run`, `init`: what releases give away."""
+"""`anonbayes assess`, `compare`, `identity`, `diagnose`, `run`, `init`: what releases reveal."""
 
 from __future__ import annotations
 
@@ -94,18 +94,18 @@ def assess(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Assess a release: who is threatened, how much more than anybody else, how surely.
+    """Assess a release: who is threatened, how much more than outsiders, and with what certainty.
 
-    Writes report.html, risk.json and (without --register and --also) posterior.nc. Exit code 0; 3
-    when a limit is exceeded; 2 on bad input.
+    Writes report.html, risk.json and (without --register and --also) posterior.nc. The exit code is
+    0, 3 if a limit is exceeded, or 2 if the input is wrong.
     """
     from anonbayes.scenario.load import prepare
     from anonbayes.scenario.outputs import Place, content_of
     from anonbayes.scenario.outputs import as_json as text_of
 
-    # Everything that can be wrong is found before the expensive part.
+    # Check everything before the expensive part.
     also = further_releases(asked)
-    vertical = also and asked.values["anatomy"]  # hierarchies are then those of the others
+    vertical = also and asked.values["anatomy"]  # hierarchies then belong to the others
     request = asked.request(
         asked.values["released"].name,
         release={"hierarchies": None} if vertical else {},
@@ -131,7 +131,7 @@ def assess(
 
 
 def _print(result: Result, files: list[Path]) -> None:
-    """Tables on a terminal; a few plain lines in a pipe."""
+    """Print tables on a terminal, and a few plain lines in a pipe."""
     risk = result.answer.risk
     if risk is not None and is_terminal():
         show_table(_in_words(risk), title="Measures")
@@ -141,7 +141,7 @@ def _print(result: Result, files: list[Path]) -> None:
 
 
 def _in_words(risk: RiskAssessment) -> pd.DataFrame:
-    """Measures as the report shows them: what they are called, with the symbols of the papers."""
+    """Measures as in the report, with their titles and the symbols of the papers."""
     import pandas as pd
 
     from anonbayes.risk.measures import MEASURES
@@ -173,10 +173,10 @@ SHOWN = {
     "two_way_error": "two-way tables off by",
     "margin_error": "margins off by",
     "loss": "loss (0 all shown, 1 nothing)",
-    "accuracy": "a classifier is right",
+    "accuracy": "accuracy of a classifier",
     "accuracy_clear": "the same, from the cleartext",
     "RF": "faithfulness (RF)",
-    "efficient": "worth choosing from",
+    "efficient": "worth considering",
     "converged": "converged",
     "acceptable": "keeps the limits",
 }
@@ -203,12 +203,12 @@ def compare(
         list[str],
         typer.Argument(
             metavar="[NAME=]FILE...",
-            help="Released tables; the two tables of an Anatomy as FILE+SENSITIVE_FILE.",
+            help="Released tables; for Anatomy, the two tables as FILE+SENSITIVE_FILE.",
         ),
     ],
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw threat against usefulness, as PNG.", rich_help_panel=RESULTS),
+        typer.Option(help="Plot threat against usefulness, as PNG.", rich_help_panel=RESULTS),
     ] = None,
     report: Annotated[
         Path | None,
@@ -217,11 +217,11 @@ def compare(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare releases of the same people: threats on one side, what can be learned on the other.
+    """Compare releases of the same people: how much each threatens, and how useful it is.
 
-    The two tables of an Anatomy are one release: FILE+SENSITIVE_FILE. A release is worth choosing
-    from when no other is as good in threat and usefulness and clearly better in one. With limits,
-    the exit code is 3 when no release keeps them all. With --json: releases (a line each, with all
+    Write the two tables of an Anatomy release as FILE+SENSITIVE_FILE. A release is worth
+    considering if no other is as good in threat and usefulness and clearly better in one. With
+    limits, the exit code is 3 if no release keeps all of them. --json prints releases (with all
     measures), standard_errors, threat, best, ties, limits, exceeded.
     """
     from anonbayes.scenario.assessment_keys import IDENTITY_LIMITS
@@ -262,7 +262,7 @@ def compare(
 
 
 def show_comparison(result: Result, *, title: str) -> None:
-    """Print releases side by side."""
+    """Print the comparison of releases."""
     table, hidden = result.tables["comparison"], () if result.limits else ("acceptable",)
     names = [name for name in SHOWN if name in table and name not in hidden]
     show_table(table[names].rename(columns=SHOWN).T, title=title)
@@ -274,7 +274,7 @@ def _sources(texts: list[str]) -> list[ReleaseSource]:
     for name in names:
         if names.count(name) > 1:
             raise AnonbayesError(
-                f"Two releases are called {name!r}; name them, as in first={texts[0]}."
+                f"Two releases are called {name!r}; give them names, as in first={texts[0]}."
             )
     return sources
 
@@ -322,15 +322,15 @@ def _print_comparison(result: Result, threat: str, limits: dict[str, Any]) -> No
 def identity(
     asked: Asked,
     rows: Annotated[
-        Path | None, typer.Option(help="Table to write: a line per person, no values.")
+        Path | None, typer.Option(help="Table to write: a line per person, without values.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture to write, as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot to write, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how many people of a sample are unique in the population, with intervals.
+    """Estimate how many people in a sample are unique in the population, with intervals.
 
-    A mixture of products learns the population from the sample. With --json: text, measures,
+    The population is estimated from the sample by a mixture model. --json prints text, measures,
     summary, limits, exceeded.
     """
     check_free([rows, plot], force=force)
@@ -356,7 +356,7 @@ def diagnose(
     file: Annotated[Path, typer.Argument(help="netCDF file of a posterior, or of any ArviZ data.")],
     as_json: AsJson = False,
     plots: Annotated[
-        Path | None, typer.Option(help="Directory for pictures of the chains (PNG).")
+        Path | None, typer.Option(help="Directory for plots of the chains (PNG).")
     ] = None,
     require_convergence: Annotated[
         bool,
@@ -365,7 +365,7 @@ def diagnose(
         ),
     ] = False,
 ) -> None:
-    """Judge whether draws can be trusted, and print why and what to do."""
+    """Say whether the draws can be trusted, why or why not, and what to do."""
     from anonbayes.diagnostics import diagnose as judge
 
     data = _read_draws(file)
@@ -379,7 +379,7 @@ def diagnose(
 
 
 def _read_draws(file: Path) -> Any:
-    """Read any ArviZ file; draws that were left out because they can be made again are."""
+    """Read any ArviZ file; draws that were left out, because they can be redrawn, are redrawn."""
     from anonbayes import compat
 
     groups, attrs = compat.read_groups(file)
@@ -391,13 +391,13 @@ def _read_draws(file: Path) -> Any:
 
 
 def _draw(data: Any, report: DiagnosticReport, folder: Path) -> Iterator[Path]:
-    """Save the pictures that the draws allow, and yield their files."""
+    """Save the plots that the draws allow, and yield their files."""
     from anonbayes import compat
     from anonbayes import diagnostics as d
     from anonbayes.diagnostics.chain_plots import FEWEST_GEWEKE_DRAWS
 
     if data.attrs.get("method") == "exact":
-        return  # independent draws: there is no chain to look at
+        return  # independent draws: there are no chains to plot
     draws = compat.posterior_dataset(data)
     kinds = {v.dtype.kind for v in draws.data_vars.values()}
     pictures: dict[str, Any] = {"worst": lambda: d.plot_worst(data, report=report, n=4)}
@@ -431,11 +431,11 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the results, instead of the file's.")
+        Path | None, typer.Option(help="Directory for the results; overrides the file's.")
     ] = None,
     force: Force = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check the file and its inputs.")
+        bool, typer.Option("--check", help="Only check the scenario and its input files.")
     ] = False,
     schema: Annotated[
         bool,
@@ -448,13 +448,13 @@ def run(
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes that share the work, such as the releases of a sweep."),
+        typer.Option(min=1, help="Number of processes, for example to share a sweep's releases."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a scenario: check all of it, answer its question, write the results to one directory.
+    """Run a scenario: check it, answer its question, and write the results to one directory.
 
-    Exit code 0; 3 when a limit of the scenario is exceeded; 2 on bad input.
+    The exit code is 0, 3 if a limit of the scenario is exceeded, or 2 if the input is wrong.
     """
     from anonbayes import cluster
     from anonbayes.scenario.load import check_parallel, load, on_cluster, prepare
@@ -488,7 +488,7 @@ def run(
 
 
 def _print_answer(question: str, result: Result, files: list[Path]) -> None:
-    """Print a table on a terminal; plain lines only in a pipe."""
+    """Print a table on a terminal, and only plain lines in a pipe."""
     if is_terminal() and "comparison" in result.tables:
         show_comparison(result, title=question)
     elif is_terminal():
@@ -501,7 +501,7 @@ def _print_answer(question: str, result: Result, files: list[Path]) -> None:
 def init(
     table: Annotated[Path, typer.Argument(help="Table in clear, with a header line.")],
     out: Annotated[
-        Path | None, typer.Option(help="Scenario file to write; by default beside the table.")
+        Path | None, typer.Option(help="Scenario file to write; by default next to the table.")
     ] = None,
     sensitive: Annotated[
         str | None, typer.Option(help="Sensitive column; by default the last one.")
@@ -512,9 +512,9 @@ def init(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a commented scenario for a table by looking at its columns.
+    """Write a commented scenario file for a table, based on its columns.
 
-    With --json: file, and what it says as scenario.
+    --json prints file and its content as scenario.
     """
     import tomllib
 
@@ -532,4 +532,4 @@ def init(
     if as_json:
         print_json({"file": str(file), "scenario": tomllib.loads(text)})
         return
-    say(f"{file} is written. Check it, then run it: anonbayes run {file}")
+    say(f"{file} has been written. Check it, then run it: anonbayes run {file}")

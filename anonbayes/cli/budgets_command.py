@@ -1,4 +1,4 @@
-"""`anonbayes budgets`: a budget for each value, so that no report gives its sender away (OneID)."""
+"""`anonbayes budgets`: a budget for each value, so that no report identifies its sender (OneID)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of the users' values, and which rules can make use of it."""
+    """What is known about the users' values, and which rules can use it."""
 
     domain: Domain
     users: int
@@ -64,14 +64,14 @@ def budgets(
         Path, typer.Argument(help="Table of users, of counts or of reports, or posterior.nc.")
     ],
     column: Annotated[
-        str, typer.Option(help="Column of the values, or of the reports; attribute of a posterior.")
+        str, typer.Option(help="Column of values or reports; attribute of a posterior.")
     ],
     counts: Annotated[
-        str | None, typer.Option(help="Column of counts, in a table with one value per line.")
+        str | None, typer.Option(help="Column of counts, if the table has one value per line.")
     ] = None,
     users: Annotated[
         int | None,
-        typer.Option(help="Number of all users, if the table is only a first group of them."),
+        typer.Option(help="Number of all users, if the table contains only a first group of them."),
     ] = None,
     rule: Annotated[
         list[str] | None,
@@ -85,21 +85,22 @@ def budgets(
         typer.Option(
             "--mechanism",
             "-m",
-            help="Mechanism whose reports the table holds.",
+            help="Mechanism of the reports in the table.",
             autocompletion=completer(MECHANISMS),
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write the budgets to.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the budgets.")] = None,
     encoding: Encoding = "utf-8",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tune budgets so that no report names its sender with more than gamma / users.
+    """Tune budgets so that no report identifies its sender with more than gamma / users.
 
-    Users in clear allow worst_case and counts; with --users they are a first group, known openly,
-    which allows worst_case, prior, confidence and posterior; reports of a first group, or a
-    posterior of anonbayes, allow the rules that need no more. With --json: users, gamma, bound,
-    rules (smallest, median, largest, unprotected, capped), budgets (null where none is needed).
+    A table of all users' values allows the rules worst_case and counts. With --users the table is
+    a first group whose values are known, which allows worst_case, prior, confidence and posterior.
+    Reports of a first group, or posterior.nc, allow the rules for which they suffice. --json prints
+    users, gamma, bound, rules (smallest, median, largest, unprotected, capped), budgets (null
+    where none is needed).
     """
     check_free([out], force=force)
     given = asked.values
@@ -132,7 +133,7 @@ def budgets(
         )
         return
     show_table(summary, title=f"Budgets of {len(known.domain):,} values, {known.users:,} users")
-    say(f"No report may name its sender with a probability above {bound:.4g} (gamma / users).")
+    say(f"No report identifies its sender with a probability above {bound:.4g} (gamma / users).")
     if out is not None:
         say(str(out))
 
@@ -168,7 +169,7 @@ def _of_users(
             )
     total = sum(found.values())
     if users is not None and users < total:
-        raise AnonbayesError(f"--users {users}: the table alone has {total}.")
+        raise AnonbayesError(f"--users {users} is less than the {total} in the table.")
     rules: tuple[str, ...] = ("worst_case", "counts")
     if users is not None and users > total:
         rules = ("worst_case", "prior", "confidence", "posterior")
@@ -209,7 +210,7 @@ def _of_posterior(file: Path, column: str, users: int | None) -> _Known:
     import anonbayes
 
     if users is None:
-        raise AnonbayesError("--users is missing: say how many people will send reports.")
+        raise AnonbayesError("--users is missing: give the number of people who will send reports.")
     post = anonbayes.Posterior.from_netcdf(file)
     domains = post.table.domains
     if column not in domains:
@@ -229,8 +230,8 @@ def _chosen(wanted: list[str] | None, possible: tuple[str, ...]) -> tuple[str, .
             raise AnonbayesError(f"--rule {name!r} is not valid. {nearest(name, RULES)}")
         if name not in possible:
             raise AnonbayesError(
-                f"--rule {name} does not fit what is known; these do: {', '.join(possible)}. "
-                "With --users a table is a first group; without, all users."
+                f"--rule {name} does not apply here; these do: {', '.join(possible)}. "
+                "With --users the table is a first group; without, all users."
             )
     return tuple(dict.fromkeys(wanted)) if wanted else possible
 
@@ -253,7 +254,7 @@ def _tune(name: str, known: _Known, asked: Asked) -> Budgets:
     if name == "posterior":
         return rules.from_posterior(domain, n, gamma, known.evidence, known.channel, alpha, **more)
     reports, channel = known.evidence, known.channel
-    if channel is None:  # said openly: reports without noise
+    if channel is None:  # values in clear: reports without noise
         import numpy as np
 
         assert known.counts is not None

@@ -1,4 +1,4 @@
-"""`anonbayes channel`: mechanisms of local privacy, from both sides."""
+"""`anonbayes channel`: mechanisms of local privacy, for devices and for the collector."""
 
 from __future__ import annotations
 
@@ -50,17 +50,19 @@ METHODS = {**ESTIMATORS, "mean": "the mean of numbers"}
 @asks("survey", *MECHANISM[1:4])
 def advise(
     asked: Asked,
-    reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
+    reports: Annotated[
+        int, typer.Option(help="Number of reports for which to compute losses.")
+    ] = 10_000,
     norm: Annotated[str, typer.Option(help="Error to compare: l1 or l2 (squared).")] = "l2",
-    plot: Annotated[Path | None, typer.Option(help="Picture of the losses, as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot of the losses, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare all mechanisms that keep a guarantee: the most accurate first.
+    """Compare all mechanisms that provide a guarantee, the most accurate first.
 
-    Each is audited for the guarantee (LDP, or ULDP with --sensitive) and compared by its expected
-    error in the worst case. With --json: notion, reports, norm, mechanisms (mechanism, loss,
-    times_best, report).
+    Each is audited for the guarantee (LDP, or ULDP with --sensitive) and compared by its worst-case
+    expected error. --json prints notion, reports, norm, mechanisms (mechanism, loss, times_best,
+    report).
     """
     from anonbayes.channels.registry import choose_channel
     from anonbayes.domains import Domain
@@ -69,7 +71,7 @@ def advise(
     check_free([plot], force=force)
     epsilon, values, sensitive = (asked.values[n] for n in ("epsilon", "values", "sensitive"))
     if epsilon is None or values is None:
-        raise AnonbayesError("Give --epsilon, and --values: what people could hold.")
+        raise AnonbayesError("Give --epsilon and --values, the list of possible values.")
     domain = Domain("value", [str(value) for value in parse_values(values)])
     advice = choose_channel(domain, epsilon, reports, sensitive=sensitive or None, norm=norm)
     if plot is not None:
@@ -95,16 +97,18 @@ def advise(
 @asks("survey", *MECHANISM)
 def describe(
     asked: Asked,
-    reports: Annotated[int, typer.Option(help="Number of reports that losses are for.")] = 10_000,
+    reports: Annotated[
+        int, typer.Option(help="Number of reports for which to compute losses.")
+    ] = 10_000,
     sep: Sep = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Describe a mechanism: what it guarantees, audited, and how exact estimates will be.
+    """Describe a mechanism: its guarantee, audited, and the accuracy of estimates from it.
 
-    The audit looks at the exact probabilities and names the pair of values that comes closest to
-    the limit. With --json: mechanism, values, epsilon, audits (notion, holds, epsilon, worst_ratio,
-    limit, value, other, report), losses, shuffled (central guarantee once nobody knows who sent
-    what; null without LDP).
+    The audit computes exact probabilities and names the pair of values that comes closest to the
+    limit. --json prints mechanism, values, epsilon, audits (notion, holds, epsilon, worst_ratio,
+    limit, value, other, report), losses, shuffled (the central guarantee if nobody knows who sent
+    which report; null without LDP).
     """
     import math
 
@@ -145,7 +149,7 @@ def describe(
     show_figures(figures, title=mechanism)
     what = "mean" if channel.tells_mean else "shares"
     show_table(losses, title=f"Expected error of the {what} from {reports:,} reports")
-    say(*map(str, audits) if audits else ["Some reports exclude a value: no budget of LDP holds."])
+    say(*map(str, audits) if audits else ["Some reports exclude a value, so no LDP budget holds."])
     if mixed is not None:
         say(f"{mixed}.")
 
@@ -154,7 +158,7 @@ def _notions(channel: Any, epsilon: float | None, sensitive: list[str] | None) -
     from anonbayes.notions.ldp import LDP
     from anonbayes.notions.selective import ULDP
 
-    if epsilon is None:  # budgets of their own
+    if epsilon is None:  # it has its own budgets
         return [] if channel.notion is None else [channel.notion]
     if sensitive:
         return [ULDP(sensitive, epsilon), LDP(epsilon)]
@@ -176,7 +180,7 @@ def _losses(channel: Any, n: int) -> pd.DataFrame:
     def known(loss: Callable[..., float], *given: Any, norm: str) -> float:
         try:
             return loss(*given, norm=norm)
-        except ChannelError:  # a matrix may have no unbiased estimate, or no known worst case
+        except ChannelError:  # no unbiased estimate, or no known worst case
             return float("nan")
 
     rows = {
@@ -198,29 +202,29 @@ def _extent(probabilities: Any) -> str:
     "survey",
     *MECHANISM,
     *SEVERAL,
-    option("seed", about="For tests only; without it the secure source is used."),
+    option("seed", about="For tests only; by default, the secure random source is used."),
 )
 def release(
     asked: Asked,
     people: Annotated[Path, typer.Argument(help="Table with one person per line.")],
     column: Annotated[
-        list[str], typer.Option(help="Column to randomize; repeated: several under one budget.")
+        list[str], typer.Option(help="Column to randomize; repeat it for several under one budget.")
     ],
-    out: Annotated[Path, typer.Option(help="File of reports to write.")],
+    out: Annotated[Path, typer.Option(help="File for the reports.")],
     keep: Annotated[
-        list[str] | None, typer.Option(help="Further column to write, in clear; may be repeated.")
+        list[str] | None, typer.Option(help="Column to add in clear; may be repeated.")
     ] = None,
     sep: Sep = "auto",
     encoding: Encoding = "utf-8",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Randomize a column, as people's devices would: one report per person, in column `report`.
+    """Randomize a column as people's devices would: one report per person, in the column `report`.
 
-    Bits are spelled as zeros and ones in the order of the values, hashed values as a/b/y; sets of
-    values (padded_sets) have commas between their members. Several columns keep their names: each
-    person reports one of them, or all with a part of the budget (--how), and --domain lists the
-    values of each. Other columns are left out unless kept. With --json: reports, column, files.
+    Bits are written as zeros and ones in the order of the values, hashed values as a/b/y, and sets
+    of values (padded_sets) with commas. Several columns keep their names: each person reports one
+    of them, or all with a part of the budget (--how), and --domain lists the values of each. Other
+    columns are left out unless named with --keep. --json prints report, column, files.
     """
     from anonbayes.io.text import read_csv_text
 
@@ -229,7 +233,7 @@ def release(
     names = column if len(column) > 1 else [REPORT]
     kept = {name: known_column(frame, name, people, "--keep") for name in keep or ()}
     if set(names) & kept.keys():
-        raise AnonbayesError(f"--keep {names[0]}: that is the name of a column of reports.")
+        raise AnonbayesError(f"--keep {names[0]}: the file has a column of reports with that name.")
     seed = asked.values["seed"]
     if len(column) > 1:
         survey = _several(asked, column)
@@ -241,7 +245,7 @@ def release(
     else:
         channel = _single(asked, sep=sep, column=column[0])
         texts = known_column(frame, column[0], people, "--column")
-        if find_mechanism(asked.values["mechanism"]).sets:  # nobody is missing who holds nothing
+        if find_mechanism(asked.values["mechanism"]).sets:  # the empty set is not missing
             texts = texts.fillna("")
         else:
             texts = full_column(frame, column[0], people, "--column")
@@ -264,7 +268,7 @@ def _show_mean(
 ) -> None:
     for name, path in (("--out", out), ("--plot", plot)):
         if path is not None:
-            raise AnonbayesError(f"{name} is for shares: give --method mle or bayes with it.")
+            raise AnonbayesError(f"{name} applies to shares; use it with --method mle or bayes.")
     estimate = channel.mean(sent, level=level)
     low, high = estimate.interval
     numbers = {"mean": estimate.mean, "lower": low, "upper": high}
@@ -283,7 +287,7 @@ def _reports(sent: dict[str, list[str]], kept: dict[str, pd.Series]) -> pd.DataF
 
 
 def _several(asked: Asked, columns: list[str]) -> Any:
-    """Several attributes under one budget."""
+    """Build the mechanism of several attributes under one budget."""
     from anonbayes.channels.several import Attributes
     from anonbayes.domains import Domain
     from anonbayes.io.text import parse_values
@@ -302,10 +306,10 @@ def _several(asked: Asked, columns: list[str]) -> Any:
 
 
 def _single(asked: Asked, **more: Any) -> Any:
-    """The mechanism of one column."""
+    """Build the mechanism of a single column."""
     for name in ("domain", "how"):
         if asked.values[name]:
-            raise AnonbayesError(f"--{name} is for several columns; give --column repeatedly.")
+            raise AnonbayesError(f"--{name} applies to several columns; give --column repeatedly.")
     names = [flag.name for flag in MECHANISM]
     return make_mechanism(**{name: asked.values[name] for name in names}, **more)
 
@@ -322,29 +326,29 @@ def _single(asked: Asked, **more: Any) -> Any:
 )
 def estimate(
     asked: Asked,
-    reports: Annotated[Path, typer.Argument(help="File of reports, one per line.")],
+    reports: Annotated[Path, typer.Argument(help="File of reports, one person per line.")],
     column: Annotated[
-        list[str], typer.Option(help="Column of the reports; repeated: several attributes.")
+        list[str], typer.Option(help="Column of the reports; repeat it for several attributes.")
     ] = [REPORT],  # noqa: B006
     method: Annotated[
         str | None,
         typer.Option(
-            help="empirical, norm_sub, threshold, shrinkage, mle, em or bayes; of numbers mean, "
+            help="empirical, norm_sub, threshold, shrinkage, mle, em or bayes; for numbers mean, "
             "ems, mle, em or bayes. By default mle, ems (square_wave) or mean.",
             autocompletion=completer(METHODS),
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File of shares to write.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture of the shares, as PNG.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the shares.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot of the shares, as PNG.")] = None,
     sep: Sep = "auto",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how frequent values are among those who sent reports, with intervals.
+    """Estimate the frequency of each value among the senders of reports, with intervals.
 
-    The options of the mechanism must be those that the devices used; reports that can hardly come
-    from it are pointed out. With --json: method, reports, level, shares (value, share, lower,
-    upper; of several columns also attribute), notes; with --method mean: method, reports, level,
+    The options of the mechanism must be those used by the devices; a warning points out reports
+    that are unlikely under them. --json prints method, reports, level, shares (value, share, lower,
+    upper; for several columns also attribute), notes; with --method mean: method, reports, level,
     mean, lower, upper.
     """
     import pandas as pd
@@ -378,7 +382,7 @@ def estimate(
         if prior_weight is not None:
             settings["prior_weight"] = prior_weight
     elif prior_weight is not None:
-        raise AnonbayesError(f"--prior-weight has no meaning with --method {method}.")
+        raise AnonbayesError(f"--prior-weight does not apply to --method {method}; leave it out.")
     from anonbayes.scenario.outputs import BAYES, stage
 
     with (
@@ -400,7 +404,7 @@ def estimate(
         from anonbayes.scenario.survey import plot_shares
 
         if len(found) > 1:
-            raise AnonbayesError("--plot is for one column.")
+            raise AnonbayesError("--plot applies to a single column; leave it out.")
         writers[plot] = plot_writer(lambda: plot_shares(found[""], None))
     write_files(writers)
     n = (

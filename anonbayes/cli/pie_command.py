@@ -1,4 +1,4 @@
-"""`anonbayes pie`: how much reports say about who sent them, in bits."""
+"""`anonbayes pie`: how much reports reveal about who sent them, in bits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOUNDS = {
 )
 def bound(
     asked: Asked,
-    users: Annotated[int, typer.Option(help="Number of users among whom a sender is looked for.")],
+    users: Annotated[int, typer.Option(help="Number of users who may be the sender.")],
     reports: Annotated[int, typer.Option(help="Number of reports per user.")] = 1,
     target_error: Annotated[
         float | None,
@@ -44,18 +44,18 @@ def bound(
     kind: Annotated[
         str,
         typer.Option(
-            help="Bound that --target-error relies on: best, theorem, exact or general.",
+            help="Bound used for --target-error: best, theorem, exact or general.",
             autocompletion=completer({"best": "exact where known", **BOUNDS}),
         ),
     ] = "best",
-    plot: Annotated[Path | None, typer.Option(help="Bounds by budget, as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot of the bounds by budget, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bound what reports of a mechanism can say about their sender, whatever is known of the users.
+    """Bound what reports reveal about their sender, whatever an adversary knows about the users.
 
-    Bits of personal information entropy (PIE), and the error that nobody gets below who names
-    senders. With --json: bounds (kind, bits, error), worst_case (bits, error,
+    Prints personal information entropy (PIE) in bits, and a lower bound of the error of anyone who
+    guesses senders. --json prints bounds (kind, bits, error), worst_case (bits, error,
     error_of_every_report), choice (epsilon, bits, error; null without --target-error).
     """
     from anonbayes import pie
@@ -81,9 +81,9 @@ def bound(
     show_table(bounds, title=f"At most, among {users:,} users, reports of each: {reports:,}")
     say(*left_out)
     say(
-        f"One guess names the sender with a probability of at most {number(1 - worst.error)} on "
-        "average over reports, and from no single one with more than "
-        f"{number(1 - worst.error_of_every_report)}."
+        f"A guess identifies the sender with a probability of at most {number(1 - worst.error)} on "
+        "average over reports, and of at most "
+        f"{number(1 - worst.error_of_every_report)} for any single report."
     )
     if choice is not None:
         say(
@@ -95,7 +95,7 @@ def bound(
 
 
 def _bounds(channel: PureChannel, users: int, reports: int) -> tuple[pd.DataFrame, list[str]]:
-    """Bounds of every kind that the channel has, and why it lacks the others."""
+    """Compute all bounds that the channel has, and the reasons why it lacks others."""
     import pandas as pd
 
     from anonbayes import pie
@@ -137,20 +137,20 @@ def _plot(channel: PureChannel, users: int, reports: int, bounds: pd.DataFrame) 
 )
 def traces(
     asked: Asked,
-    plot: Annotated[Path | None, typer.Option(help="Picture of several budgets, as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot for several budgets, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what reports of visits say about who sent them, and try to name the senders.
+    """Measure what reported visits reveal about who sent them, and try to identify the senders.
 
-    The adversary knows the first half of everybody's visits; the second half is reported. Bits are
-    personal information entropy (PIE) and, for the matcher's scores, PSE. With --json: text,
-    measures, budgets (a line each), limits, exceeded.
+    The adversary knows the first half of everybody's visits; the second half is reported. Results
+    are personal information entropy (PIE) and, for the matcher's scores, PSE, in bits. --json
+    prints text, measures, budgets, limits, exceeded.
     """
     check_free([plot], force=force)
     file, compare = asked.values["file"], asked.values["compare"]
     if plot is not None and not compare:
-        raise AnonbayesError("--plot shows several budgets; give --compare as well.")
+        raise AnonbayesError("--plot compares several budgets; give --compare as well.")
     result = asked.prepare().run()
     if plot is not None:
         write_files({plot: plot_writer(result.plots["budgets"])})

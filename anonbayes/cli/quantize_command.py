@@ -1,4 +1,4 @@
-"""`anonbayes quantize`: deterministic releases, and what they give away without probabilities."""
+"""`anonbayes quantize`: deterministic releases, and what they reveal without probabilities."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def column(
     people: Annotated[Path, typer.Argument(help="Table in clear, one person per line.")],
-    column: Annotated[str, typer.Option(help="Column of the numbers.")],
+    column: Annotated[str, typer.Option(help="Column with the numbers.")],
     lower: Annotated[float, typer.Option(help="Smallest possible number.")],
     upper: Annotated[float, typer.Option(help="Largest possible number.")],
     out: Annotated[Path, typer.Option(help="Table to write.")],
@@ -60,10 +60,10 @@ def column(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the numbers of a column by the middle of their bins, and say what these give away.
+    """Replace the numbers of a column by the midpoints of bins, and say how much these reveal.
 
-    All other columns are written as they are, unless dropped. With --json: bins, largest_error,
-    leakage (nats), files.
+    All other columns are copied unless dropped. --json prints bins, largest_error, leakage (nats),
+    files.
     """
     from anonbayes import UniformQuantizer, nonstochastic
     from anonbayes.io.text import read_csv_text
@@ -93,14 +93,14 @@ def column(
         print_json({"format": 1, **found, "files": [str(out)]})
         return
     say(
-        f"{count(len(numbers), 'number')} in {count(found['bins'], 'bin')}: each is wrong by at "
-        f"most {found['largest_error']:g} and gives away {found['leakage']:.4g} nats.",
+        f"{count(len(numbers), 'number')} in {count(found['bins'], 'bin')}: each is off by at "
+        f"most {found['largest_error']:g} and reveals {found['leakage']:.4g} nats.",
         str(out),
     )
 
 
 def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
-    """Numbers of a column; the first cell that is none, or lies outside, is named."""
+    """Read the numbers of a column; name the first cell that is not a number in the range."""
     import numpy as np
 
     found = {text: parse_number(text) for text in texts.unique()}
@@ -132,18 +132,18 @@ def _numbers(texts: pd.Series, lower: float, upper: float) -> Any:
 )
 def average(
     asked: Asked,
-    plot: Annotated[Path | None, typer.Option(help="Picture of several errors, as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot for several errors, as PNG.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer with the quantized average of a column, and say what the answer can give away.
+    """Return the quantized average of a column, and how much this answer can reveal.
 
-    What holds, holds for any numbers and any adversary; for at most 40 people. With --json: text,
+    The guarantees hold for any numbers and any adversary; at most 40 people. --json prints text,
     measures, tradeoff (a line per largest error), limits, exceeded.
     """
     check_free([plot], force=force)
     if plot is not None and not asked.values["compare"]:
-        raise AnonbayesError("--plot shows several errors; give --compare as well.")
+        raise AnonbayesError("--plot compares several errors; give --compare as well.")
     lower, upper = asked.values["lower"], asked.values["upper"]
     if not lower < upper:
         raise AnonbayesError(f"--lower {lower:g} must be smaller than --upper {upper:g}.")
@@ -157,13 +157,13 @@ def average(
     files = [] if plot is None else [plot]
 
     def show() -> None:
-        show_table(costs, title="What exactness costs")
+        show_table(costs, title="The cost of accuracy")
 
     finish(result, "tradeoff", as_json=as_json, show=show, files=files)
 
 
 def _given(people: Path | None, column: str | None, numbers: str | None, sep: str) -> pd.Series:
-    """Texts of the numbers, from a file or from the command line."""
+    """Return the numbers as texts, from a file or from the command line."""
     import pandas as pd
 
     if numbers is not None and people is None and column is None:
@@ -182,14 +182,14 @@ def leakage(
     require_private: Annotated[
         bool,
         typer.Option(
-            "--require-private", help="Exit with code 3 if a group has one sensitive value only."
+            "--require-private", help="Exit with code 3 if a group has a single sensitive value."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what groups of a released table give away for certain: the homogeneity attack.
+    """Find what groups of a released table reveal for certain (the homogeneity attack).
 
-    No probabilities are involved. With --json: text, is_private, k, exposed, leakage,
+    This does not involve probabilities. --json prints text, is_private, k, exposed, leakage,
     relative_disarray, maximin_information, groups.
     """
     from anonbayes import nonstochastic

@@ -1,4 +1,4 @@
-"""`anonbayes anonymize` and `describe`: releases made and looked at."""
+"""`anonbayes anonymize`, `describe` and `hierarchy`: make and describe releases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     option(
         "release.sensitive",
         needed=True,
-        about="Sensitive column, published unchanged; of several, each is l-diverse.",
+        about="Sensitive column, published unchanged; may be repeated, each is made l-diverse.",
     ),
     option("release.scheme", values=SCHEMES, default="mondrian"),
     option("release.k", "--k", "-k"),
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     option("release.quasi_identifiers", "--quasi-identifier"),
     option(
         "cleartext.missing", values={k: MISSING[k] for k in MISSING if k != "unknown"},
-        default="error", about="What an empty cell means: error, category or drop (its row).",
+        default="error", about="How to treat empty cells: error, category, or drop the row.",
     ),
     option("also", hint=list[str], metavar="FILE"),
     switch("threats.minimality"),
     option("model.evidence", values=EVIDENCE),
-    option("seed", about="For tests only; without it the secure source is used."),
+    option("seed", about="For tests only; by default, the secure random source is used."),
     option("cleartext.sep", also=("release.sep",), values=SEPARATORS),
     option("cleartext.encoding", also=("release.encoding",), values=ENCODINGS),
     option("cleartext.decimal"),
@@ -72,7 +72,7 @@ def anonymize(
     asked: Asked,
     out: Annotated[Path, typer.Option(help="Released table to write.")],
     anatomy: Annotated[
-        Path | None, typer.Option(help="Sensitive table to write beside --out (anatomy).")
+        Path | None, typer.Option(help="Sensitive table to write in addition to --out (Anatomy).")
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Assess the release, and write the HTML report here.")
@@ -81,7 +81,7 @@ def anonymize(
         bool,
         typer.Option(
             "--keep-order",
-            help="Keep the order of the rows, which links them to the table in clear.",
+            help="Keep the order of the rows, which links them to the cleartext table.",
         ),
     ] = False,
     drop: Annotated[
@@ -91,16 +91,17 @@ def anonymize(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a release of a table in clear: k-anonymous, l-diverse, or an Anatomy.
+    """Make a release of a cleartext table: k-anonymous, l-diverse, or Anatomy.
 
-    Rows are published in random order. With --json: k, l, rows, groups, suppressed, loss, columns
-    (what each shows), reidentification, measures (with --report or --also), attackers (with
-    --also), minimality, files. With --also, earlier releases of the same people, it says what
-    somebody finds out who has them all, and warns if the releases break each other.
+    Rows are published in random order. With --also, which names earlier releases of the same
+    people, it also reports what somebody with all of them learns, and warns if the releases
+    undermine each other. --json prints k, l, rows, groups, suppressed, loss, columns,
+    reidentification, measures (with --report or --also), attackers (with --also), minimality,
+    files.
     """
     check_free((out, anatomy, report), force=force)
     also = further_releases(asked, missing=asked.keys["cleartext.missing"])
-    vertical = also and asked.values["scheme"] == "anatomy"  # hierarchies are those of the others
+    vertical = also and asked.values["scheme"] == "anatomy"  # hierarchies belong to the others
     request = asked.request(
         out.name,
         release={"quasi_identifiers": _chosen(asked, drop)}
@@ -110,7 +111,7 @@ def anonymize(
     settings = request.settings
     _check_files(settings.release.scheme, anatomy, keep_order=keep_order)
     if settings.threats.minimality and report is None:
-        raise AnonbayesError("--minimality needs --report, which shows what it finds.")
+        raise AnonbayesError("--minimality needs --report, which shows its results.")
     with asked.in_options():
         prepared = settings.make()
     table, recoding = prepared.made.table, prepared.made.recoding
@@ -139,7 +140,7 @@ def anonymize(
 
 
 def _chosen(asked: Asked, drop: list[str] | None) -> list[str]:
-    """Quasi-identifiers that were asked for, without columns that are dropped."""
+    """Return the quasi-identifiers asked for, without columns that are dropped."""
     chosen: list[str] = asked.values["quasi_identifier"] or []
     if not drop:
         return chosen
@@ -156,13 +157,13 @@ def _check_files(scheme: str, anatomy: Path | None, *, keep_order: bool) -> None
         raise AnonbayesError("--scheme anatomy needs --anatomy for its second table.")
     for name, value in (("--anatomy", anatomy), ("--keep-order", keep_order)):
         if value and (scheme == "anatomy") == (name == "--keep-order"):
-            raise AnonbayesError(f"{name} has no meaning with --scheme {scheme}.")
+            raise AnonbayesError(f"{name} does not apply to --scheme {scheme}; leave it out.")
 
 
 def _writers(
     asked: Asked, table: ReleasedTable, out: Path, anatomy: Path | None, *, keep_order: bool
 ) -> dict[Path, Any]:
-    """What writes the release, with the separator of the table in clear if it has one."""
+    """Return what writes the release, with the separator of the cleartext table if it has one."""
     from anonbayes.anonymize.cleartext import is_misread
     from anonbayes.io.text import is_binary, separator
 
@@ -180,7 +181,7 @@ def _writers(
                 "rename it, or give the column a hierarchy."
             )
     frame = table.to_frame()
-    if len(sensitive) > 1:  # joined in the table, apart in the file
+    if len(sensitive) > 1:  # joined in the table, separate in the file
         import pandas as pd
 
         joined = frame.pop(table.sensitive)
@@ -256,14 +257,14 @@ def describe(
     population: Annotated[
         Path | None,
         typer.Option(
-            help="Table with the attributes of the whole population, which the people of the "
-            "release are part of; adds delta-presence.",
+            help="Table with the attributes of the whole population, from which the people in the "
+            "release come; adds delta-presence.",
             rich_help_panel=FILES,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe a released table: groups, k, l and other privacy models, what each column hides."""
+    """Describe a released table: groups, k, l and other privacy models, and its columns."""
     table = read_release(asked)
     models = _models(table, population, asked)
     if as_json:
@@ -310,7 +311,7 @@ def _as_json(table: ReleasedTable) -> dict[str, Any]:
 
 
 def show_release(table: ReleasedTable, *, title: str, more: dict[str, object]) -> None:
-    """Print the figures of a released table, and what each of its columns shows."""
+    """Print the figures of a released table, and a table of its columns."""
     figures = {str(name): value for name, value in table.overview().items()}
     show_figures({**figures, "sensitive column": table.sensitive, **more}, title=title)
     columns = table.describe().drop(columns=["role", "evidence"])
@@ -336,7 +337,7 @@ def hierarchy(
     prefix: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of characters of a code that each level masks, from the right."
+            min=1, help="Number of further characters that each level masks, from the right."
         ),
     ] = None,
     sep: Sep = "auto",
@@ -346,7 +347,7 @@ def hierarchy(
 ) -> None:
     """Build a hierarchy of a column's values: bands of numbers, or codes masked from the right.
 
-    The file is one that ARX reads as well: a line per value, from the value to the root.
+    The file is in ARX's format: a line per value, from the value to the root.
     """
     from anonbayes.domains import Domain
     from anonbayes.hierarchies import Hierarchy

@@ -1,4 +1,4 @@
-"""What people and pipes get to see: tables, lines, JSON, progress."""
+"""Output for people and for pipes: tables, lines, JSON, progress."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# What people and pipes get to see: tables, lines, JSON, progress.
+# Output for people and for pipes: tables, lines, JSON, progress.
 #
-# On a terminal tables are drawn and counted; in a pipe they are lines of cells between tabs,
-# without colours, so that other programs can read them and two runs can be compared.
+# On a terminal, tables are drawn; in a pipe they are lines of cells separated by tabs, without
+# colours, so that other programs can read them and two runs can be compared.
 
 UNKNOWN = "–"
 SHORT = 32
 EXCEEDED = 3
-"""Exit code when a limit is exceeded."""
+"""Exit code if a limit is exceeded."""
 
 
 def is_terminal() -> bool:
-    """Whether somebody is looking."""
+    """Whether the output goes to a terminal."""
     return _console().is_terminal
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are; a terminal wraps long ones between words."""
+    """Print lines; a terminal wraps long ones between words."""
     screen = _console()
     for line in lines:
         if screen.is_terminal:
@@ -48,9 +48,9 @@ def say(*lines: str) -> None:
 
 
 def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
-    """Print a data frame: drawn on a terminal, cells between tabs in a pipe.
+    """Print a data frame: drawn on a terminal, with tabs in a pipe.
 
-    Without `index` it is somebody's table, whose columns keep their very names.
+    Without `index` it is a user's table, whose column names are printed unchanged.
     """
     body = frame.reset_index() if index else frame
     names = ["" if name == "index" and index else str(name) for name in body.columns]
@@ -68,7 +68,7 @@ def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
     cells = [[_pretty(cell) for cell in line] for line in body.itertuples(index=False, name=None)]
     for i, (name, (_, column)) in enumerate(zip(names, body.items(), strict=True)):
         numeric = all(_is_number(cell) for cell in column)
-        # Short texts, above all the labels of the lines, stay whole; long ones are wrapped.
+        # Short texts, above all row labels, are kept whole; long ones are wrapped.
         whole = max((len(texts[i]) for texts in cells), default=0) <= SHORT
         table.add_column(
             escape(_words(name) if index else name),
@@ -83,7 +83,7 @@ def show_table(frame: pd.DataFrame, *, title: str, index: bool = True) -> None:
 
 
 def show_figures(figures: Mapping[str, object], *, title: str) -> None:
-    """Print names with their values, one to a line."""
+    """Print names with their values, one per line."""
     screen = _console()
     if not screen.is_terminal:
         for name, value in figures.items():
@@ -101,7 +101,7 @@ def show_figures(figures: Mapping[str, object], *, title: str) -> None:
 
 
 def print_json(content: Mapping[str, Any]) -> None:
-    """Print an object of plain types; what JSON does not know (NaN, infinity) becomes null."""
+    """Print plain types as JSON; what JSON lacks (NaN, infinity) becomes null."""
     from anonbayes.formats import plain
 
     typer.echo(json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False))
@@ -115,7 +115,7 @@ def finish(
     show: Callable[[], object],
     files: Iterable[Path] = (),
 ) -> None:
-    """Print what a scenario has found, as JSON with one of its tables, and end with its code."""
+    """Print the result of a scenario, with one of its tables in JSON, and exit with its code."""
     if as_json:
         from anonbayes.formats import records
 
@@ -138,7 +138,7 @@ def finish(
 
 @contextmanager
 def working(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal how far a loop has come; call what it yields before each round."""
+    """Show the progress of a loop on a terminal; call what this yields before each round."""
     if not sys.stderr.isatty() or total < 2:
         yield lambda name: None
         return
@@ -162,7 +162,7 @@ def _heading(screen: Console, title: str) -> None:
 
 
 def _words(name: str) -> str:
-    """Names of fields as words, which a narrow terminal can wrap."""
+    """Turn the name of a field into words, which a narrow terminal can wrap."""
     return name.replace("_", " ") if name.islower() else name
 
 
@@ -171,7 +171,7 @@ def _is_number(cell: object) -> bool:
 
 
 def _pretty(cell: object) -> str:
-    """Spell a cell for people."""
+    """Format a cell for people."""
     value = cell.item() if hasattr(cell, "item") else cell
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return UNKNOWN
@@ -185,7 +185,7 @@ def _pretty(cell: object) -> str:
 
 
 def _plain(cell: object) -> str:
-    """Spell a cell for programs."""
+    """Format a cell for programs."""
     value = cell.item() if hasattr(cell, "item") else cell
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -199,9 +199,9 @@ def _one_line(text: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Examples of every command, as the help shows them.
+# Examples for the help of every command.
 #
-# Each can be run in an empty directory after those before it: the tests do so. The first ones write
+# Each can be run in an empty directory after those before it, as the tests do. The first ones write
 # the files that the others read.
 
 _SURVEY = "--values single,partnership,married,divorced,widowed"
@@ -287,6 +287,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilog(command: str) -> str:
-    """Return the end of a command's help: its examples, each a paragraph of its own."""
+    """Return the end of a command's help: its examples, one per paragraph."""
     heading = "Example:" if len(EXAMPLES[command]) == 1 else "Examples:"
     return "\n\n".join([heading, *EXAMPLES[command]])

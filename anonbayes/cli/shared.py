@@ -1,4 +1,4 @@
-"""What several commands do alike: releases, attackers, mechanisms; files written with care."""
+"""Shared by several commands: releases, attackers, mechanisms, and careful writing of files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReleaseSource:
-    """One release of the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
+    """A release on the command line: ``[NAME=]FILE[+SENSITIVE_FILE]``."""
 
     name: str
     file: Path
@@ -38,20 +38,20 @@ class ReleaseSource:
 
     @classmethod
     def of(cls, text: str) -> ReleaseSource:
-        """Take a text apart."""
-        # A file may have either sign in its name; what exists is meant.
+        """Parse the text of an option."""
+        # A file name may contain either sign; a file that exists is meant.
         name, equals, rest = ("", "", text) if Path(text).exists() else text.partition("=")
         if not equals:
             name, rest = "", text
         first, plus, second = (rest, "", "") if Path(rest).exists() else rest.partition("+")
         if not first or (plus and not second) or (equals and not name):
             raise AnonbayesError(
-                f"{text!r} is not [NAME=]FILE, or [NAME=]FILE+SENSITIVE_FILE for an Anatomy."
+                f"{text!r} must be [NAME=]FILE, or [NAME=]FILE+SENSITIVE_FILE for Anatomy."
             )
         return cls(name or Path(first).stem, Path(first), Path(second) if second else None)
 
     def keys(self, hierarchies: Path | None, group: str | None) -> dict[str, Any]:
-        """Keys of a release in these files; hierarchies and groups are for one kind each."""
+        """Keys of a release in these files; each kind uses either hierarchies or the group."""
         keys: dict[str, Any] = {"file": self.file}
         if self.anatomy is not None:
             keys |= {"sensitive_file": self.anatomy, "group": group}
@@ -61,7 +61,7 @@ class ReleaseSource:
 
 
 def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[str, Any]]:
-    """Further releases of the same people, as a request has them: one table of keys each."""
+    """Return the further releases of the same people, as tables of keys."""
     alike = ("sensitive", "drop", "domains", "sep", "encoding", "decimal", "missing", "person")
     given = {key.removeprefix("release."): value for key, value in asked.keys.items()}
     common = {name: given[name] for name in alike if name in given}
@@ -74,7 +74,7 @@ def further_releases(asked: Asked, *, missing: str | None = None) -> list[dict[s
 
 
 def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
-    """Attackers as a request has them, of texts such as ``insider`` and ``neighbour:age,sex``."""
+    """Parse attackers such as ``insider`` and ``neighbour:age,sex`` into tables of keys."""
     found = []
     for text in texts or ():
         name, colon, columns = text.partition(":")
@@ -84,7 +84,7 @@ def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
         name = "register holder" if name == "register" else name
         if not colon and name not in ACTORS:
             raise AnonbayesError(
-                f"--attacker {name}: say what is known, as in {name}:age,sex. "
+                f"--attacker {name}: list the known columns, as in {name}:age,sex. "
                 f"{nearest(name, ACTORS)}"
             )
         found.append({"name": name} | ({"knows": columns.split(",")} if colon else {}))
@@ -92,7 +92,7 @@ def attacker_keys(texts: Iterable[str] | None) -> list[dict[str, Any]]:
 
 
 def read_release(asked: Asked) -> ReleasedTable:
-    """Read a recoded table, or the two tables of an Anatomy."""
+    """Read a recoded table, or the two tables of an Anatomy release."""
     from anonbayes.scenario.release import make_release
 
     settings = asked.request(asked.values["released"].name).settings
@@ -101,33 +101,33 @@ def read_release(asked: Asked) -> ReleasedTable:
 
 
 def command_line() -> str:
-    """Return the command that is running."""
+    """Return the command line of the running command."""
     return shlex.join(["anonbayes", *sys.argv[1:]])
 
 
 # -------------------------------------------------------------------------------------------------
-# Reading and writing the files of commands: nothing is overwritten unawares, nothing is half.
+# Reading and writing files: nothing is overwritten unasked, and files are written atomically.
 
 
 def check_free(files: Iterable[Path | None], *, force: bool) -> None:
-    """Raise `AnonbayesError` unless all these files can be written without loss."""
+    """Raise `AnonbayesError` unless all these files can be written without replacing others."""
     named = [file for file in files if file is not None]
     for file in named:
         if file.is_dir():
-            raise AnonbayesError(f"{str(file)!r} is a directory; name a file.")
+            raise AnonbayesError(f"{str(file)!r} is a directory; give the name of a file.")
         if file.exists() and not force:
             raise AnonbayesError(
-                f"{str(file)!r} exists; name another file, or use --force to replace it."
+                f"{str(file)!r} exists; choose another name, or replace it with --force."
             )
     resolved = [file.resolve() for file in named]
     if len(set(resolved)) < len(resolved):
-        raise AnonbayesError("Two outputs have the same name; give each its own.")
+        raise AnonbayesError("Two output files have the same name; give them different names.")
 
 
 def frame_writer(
     frame: pd.DataFrame, sep: str, *, index: bool = False, header: bool = True
 ) -> Writer:
-    """Return what writes a frame as delimited UTF-8 text."""
+    """Return a function that writes a frame as delimited UTF-8 text."""
     sep = {"tab": "\t", "auto": ";"}.get(sep, sep)
     if len(sep) != 1:
         raise TableError(f"--sep {sep!r} must be a single character, for example ';' or ','.")
@@ -135,14 +135,14 @@ def frame_writer(
 
 
 def hierarchy_writer(tree: Hierarchy, sep: str) -> Writer:
-    """Return what writes a hierarchy as ARX does: a line per value, from the value to the root."""
+    """Return a function that writes a hierarchy in ARX's format, from the value to the root."""
     import pandas as pd
 
     return frame_writer(pd.DataFrame([tree.leaves, *tree.levels]).T, sep, header=False)
 
 
 def plot_writer(plot: Callable[[], Any]) -> Writer:
-    """Return what draws axes and writes them as PNG."""
+    """Return a function that draws a plot and writes it as PNG."""
 
     def write(file: Path) -> None:
         with apart():
@@ -152,14 +152,14 @@ def plot_writer(plot: Callable[[], Any]) -> Writer:
 
 
 def known_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
-    """Return a column of a file; raise `TableError` with the nearest name if there is none."""
+    """Return a column of a file; raise `TableError` with suggestions if it does not exist."""
     from anonbayes.io.text import column_of
 
     return column_of(frame, column, file=file, name=option)
 
 
 def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd.Series:
-    """Return a column of a file that has no empty cell."""
+    """Return a column of a file; raise `TableError` if it has an empty cell."""
     from anonbayes.io.text import filled
 
     return filled(known_column(frame, column, file, option))
@@ -168,7 +168,7 @@ def full_column(frame: pd.DataFrame, column: str, file: Path, option: str) -> pd
 def read_column(
     file: Path, column: str, *, sep: str = "auto", option: str = "--column"
 ) -> pd.Series:
-    """Read one column as texts; empty cells are an error that names the first."""
+    """Read one column as texts; raise an error that names the first empty cell."""
     from anonbayes.io.text import read_csv_text
 
     return full_column(read_csv_text(file, sep=sep), column, file, option)
@@ -190,10 +190,10 @@ def make_mechanism(
     rule: str | None = None,
     **options: Any,
 ) -> Any:
-    """Return the channel that the options of a command describe.
+    """Build the channel that the options of a command describe.
 
-    Budgets, matrix and shares are files, which also list the values. With `numbers`, ``--values
-    0-N`` may stay numbers, of which none is ever listed.
+    Files of budgets, probabilities or shares also list the values. With `numbers`, ``--values 0-N``
+    becomes a range that is never stored as a list.
     """
     from anonbayes.domains import Domain, IntegerDomain
     from anonbayes.io.text import parse_values
@@ -201,22 +201,24 @@ def make_mechanism(
     kind = find_mechanism(mechanism)
     kind.check({**dict.fromkeys(kind.needs), **options}, prefix="--")
     if (epsilon is None) == kind.takes_epsilon:
-        what = "needs" if kind.takes_epsilon else "has budgets of its own, without"
+        what = "needs" if kind.takes_epsilon else "has its own budgets, without"
         raise AnonbayesError(f"--mechanism {kind.name} {what} --epsilon.")
     if rule is not None and "budgets" not in kind.needs:
-        raise AnonbayesError(f"--rule has no meaning with --mechanism {kind.name}.")
+        raise AnonbayesError(f"--rule does not apply to --mechanism {kind.name}; leave it out.")
     if bins is not None or kind.numeric:
         return kind.make(_numeric_domain(kind, bins, values, column), epsilon)
     for option, read in READERS.items():
         if option not in kind.needs:
             continue
         if values is not None:
-            raise AnonbayesError(f"--mechanism {kind.name} takes values from --{option}.")
+            raise AnonbayesError(
+                f"--mechanism {kind.name} gets its values from --{option}; leave out --values."
+            )
         listed, options[option] = read(options[option], sep, rule)
         return kind.make(Domain(column, listed), epsilon, **options)
     if values is None:
         raise AnonbayesError(
-            "--values is missing: list what people could hold, whether or not anybody does."
+            "--values is missing: list all possible values, whether or not anybody has them."
         )
     held = parse_values(values)
     if numbers and isinstance(held, range) and held.start == 0:
@@ -234,7 +236,9 @@ def _numeric_domain(
     from anonbayes.io.text import parse_values
 
     if not mechanism.numeric:
-        raise AnonbayesError(f"--bins has no meaning with --mechanism {mechanism.name}.")
+        raise AnonbayesError(
+            f"--bins does not apply to --mechanism {mechanism.name}; leave it out."
+        )
     if (bins is None) == (values is None):
         raise AnonbayesError(
             f"--mechanism {mechanism.name} needs --bins lower:upper:number, or numbers as --values."
@@ -247,12 +251,12 @@ def _numeric_domain(
     listed = [number_place(value) for value in parse_values(values or "")]
     if None in listed:
         wrong = parse_values(values or "")[listed.index(None)]
-        raise AnonbayesError(f"--values has {wrong!r}; {mechanism.name} is for numbers.")
+        raise AnonbayesError(f"--values contains {wrong!r}, but {mechanism.name} needs numbers.")
     return Domain(column, sorted(listed))  # type: ignore[type-var]
 
 
 def _budgets(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
-    """Values and budgets in the file of `anonbayes budgets`."""
+    """Read values and budgets from a file of `anonbayes budgets`."""
     listed, table = _read(file, sep)
     chosen = rule or (next(iter(table)) if len(table) == 1 else None)
     if chosen not in table:
@@ -262,14 +266,14 @@ def _budgets(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
 
 
 def _rows(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
-    """Values, and the probabilities of their reports."""
+    """Read values and the probabilities of their reports."""
     listed, table = _read(file, sep)
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return listed, dict(zip(listed, rows, strict=True))
 
 
 def _shares(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
-    """Values and shares, which are made to sum to one."""
+    """Read values and shares, which are scaled to sum to one."""
     listed, table = _read(file, sep)
     if len(table) != 1:
         raise AnonbayesError(f"{file.name!r} must have two columns: values and shares.")
@@ -279,7 +283,7 @@ def _shares(file: Path, sep: str, rule: str | None) -> tuple[list[str], Any]:
 
 
 def _read(file: Path, sep: str) -> tuple[list[str], dict[str, list[float]]]:
-    """First column of a file as texts, all others as numbers of at least 0."""
+    """Read the first column of a file as texts, and all others as numbers of at least 0."""
     from anonbayes.io.text import read_csv_text
 
     frame = read_csv_text(file, sep=sep)

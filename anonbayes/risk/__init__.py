@@ -1,1 +1,1 @@
-"""Who is threatened, how much more than the general population, and what a release is worth."""
+"""Who is threatened, how much more than the general population, and how useful a release is."""

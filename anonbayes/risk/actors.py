@@ -1,8 +1,8 @@
-"""Named attackers: what each knows of the people of a table, and what each finds out (MODEL 1.10).
+"""Named attackers: what each knows about the people in a table, and what each learns (MODEL 1.10).
 
-Every assessment is that of somebody who knows something. An `Actor` says what: which attributes,
-exactly, coarsely or noisily; the group; a register of other people; other releases about the same
-people; a prior of their own. `attackers` assesses one release against several of them.
+An `Actor` describes what an attacker knows: which attributes, exactly, coarsely or noisily; the
+group; a register of other people; other releases about the same people; their own prior.
+`attackers` assesses one release against several of them.
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ WHOLE = "all attributes of a person"
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """An attacker, by what is known.
+    """An attacker, described by what the attacker knows.
 
     Parameters
     ----------
     name : str
-        How the attacker is called.
+        Name of the attacker.
     knows : sequence of str, optional
-        Attributes of a victim that are known; all by default.
+        Attributes of a victim that the attacker knows; by default all.
     coarse : mapping, optional
-        Attributes of which only a coarser label is known: the level of the attribute's hierarchy,
-        or a label for each value.
+        Attributes of which only a coarser label is known: by attribute, a level of its hierarchy or
+        a mapping from values to labels.
     noisy : mapping of str to Channel, optional
-        Attributes that are known through a channel, such as `RandomizedResponse`.
+        Attributes known only through a channel, such as `RandomizedResponse`.
     group : str, optional
-        Column of the cleartext that names the group of a vertical table, which is known, too.
+        Column of the cleartext with each person's group in a vertical table; the attacker knows it.
     register : pandas.DataFrame or ReleasedTable, optional
         Cleartext rows of other people; see `fit`.
     also : sequence of ReleasedTable
         Further releases about the same people; see `fit`.
     people : {"records"} or sequence of sequences
-        Who is who in them; see `fit`.
+        How to match people across these releases; see `fit`.
     alpha, beta : optional
-        A prior of one's own; that of the others by default.
+        The attacker's own prior; by default that of the other attackers.
     about : str
-        The assumption, in a sentence.
+        The assumption, in a sentence; reports show it.
 
     Examples
     --------
@@ -99,46 +99,46 @@ class Actor:
 
     @classmethod
     def stranger(cls) -> Actor:
-        """Somebody who has a person's whole record, and nothing else."""
+        """Attacker who has a person's whole record, and nothing else."""
         return cls("stranger", about=f"Knows {WHOLE}, and that they are in the table.")
 
     @classmethod
     def neighbour(cls, *attributes: str, name: str = "neighbour") -> Actor:
-        """Somebody who knows some attributes of a person."""
+        """Attacker who knows some attributes of a person."""
         if not attributes or not all(isinstance(one, str) for one in attributes):
             raise AnonbayesError(
-                "Name the attributes that a neighbour knows one by one: neighbour('age', 'sex')."
+                "Name the attributes that the neighbour knows: neighbour('age', 'sex')."
             )
         known = f"Knows {', '.join(attributes)} of a person, and that they are in the table."
         return cls(name, attributes, about=known)
 
     @classmethod
     def insider(cls, group: str = "group") -> Actor:
-        """Somebody who knows a person's group in an Anatomy: a column of the cleartext."""
+        """Attacker who knows a person's group in an Anatomy (a column of the cleartext)."""
         about = f"Knows {WHOLE}, and the group of the Anatomy that they are in."
         return cls("insider", group=group, about=about)
 
     @classmethod
     def register_holder(cls, register: pd.DataFrame) -> Actor:
-        """Somebody who holds the cleartext of other people of the population."""
+        """Attacker who has the cleartext of other people of the population."""
         about = f"Knows {WHOLE}, and {len(register):,} other people of the population in clear."
         return cls("register holder", register=register, about=about)
 
     @classmethod
     def collector(cls, *also: ReleasedTable, people: People = "records") -> Actor:
-        """Somebody who holds further releases about the same people."""
-        about = f"Knows {WHOLE}, and holds {len(also)} more of the releases about them."
+        """Attacker who has further releases about the same people."""
+        about = f"Knows {WHOLE}, and has {len(also)} more of the releases about them."
         return cls("collector", also=also, people=people, about=about)
 
     @property
     def person(self) -> tuple[object, ...]:
-        """What is known and believed apart from further releases, to compare attackers by."""
+        """Knowledge and prior without further releases, as a key to compare attackers."""
         knows = None if self.knows is None else frozenset(self.knows)
         held = (self.group, None if self.register is None else id(self.register))
         return (knows, dict(self.coarse), dict(self.noisy), *held, self.alpha, self.beta)
 
     def check(self, table: ReleasedTable) -> None:
-        """Raise `AnonbayesError` if something is known of what the table does not have."""
+        """Raise `AnonbayesError` if the attacker knows attributes that the table does not have."""
         for name in (*(self.knows or ()), *self.coarse, *self.noisy):
             if name not in table.columns:
                 raise AnonbayesError(
@@ -150,7 +150,7 @@ class Actor:
                 _labels(self, table.domains[name], level)
 
     def knowledge(self, domain: Domain, codes: Ints, seed: int) -> Known | None:
-        """What is known of an attribute, by codes of true values; None where it is the value."""
+        """Knowledge about an attribute, given true codes; None if the value itself is known."""
         name = domain.name
         if name in self.noisy:
             channel = self.noisy[name]
@@ -181,7 +181,7 @@ def _labels(actor: Actor, domain: Domain, level: int | Mapping[object, object]) 
         if lacking:
             raise AnonbayesError(
                 f"Attacker {actor.name!r}: coarse= has no label for {lacking[0]!r} of "
-                f"{domain.name!r} ({len(lacking)} values)."
+                f"{domain.name!r} ({len(lacking)} values without a label)."
             )
         return [level[value] for value in domain.values]
     tree = domain.hierarchy
@@ -199,14 +199,14 @@ def _labels(actor: Actor, domain: Domain, level: int | Mapping[object, object]) 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Attackers:
-    """One release and several attackers. Made by `attackers`.
+    """One release assessed against several attackers. Made by `attackers`.
 
     Attributes
     ----------
     actors : tuple of Actor
-        Who they are.
+        The attackers.
     risks : mapping of str to RiskAssessment
-        The assessment of each, by name.
+        The assessment for each attacker, by name.
     """
 
     actors: tuple[Actor, ...]
@@ -214,13 +214,13 @@ class Attackers:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Attackers side by side, the best guesser first.
+        """The attackers in a table, one row each, those who guess best first.
 
-        ``right`` is the share of secrets guessed right, ``learner_right`` that of somebody who
-        knows as much of a person but not that they are in the table, ``cost`` the difference (at
-        least 0); ``stated`` the mean certainty of the best guess, ``log_loss``, ``doubled`` as in
-        `RiskAssessment`; ``sure`` the share of people of whose true secret the attacker is surer
-        than 90%.
+        ``right`` is the share of secrets guessed right; ``learner_right`` that of somebody who
+        knows as much about a person but not that they are in the table; ``cost`` the difference (at
+        least 0). ``stated`` is the mean belief in the best guess; ``log_loss`` and ``doubled`` are
+        as in `RiskAssessment`; ``sure`` is the share of people whose true secret the attacker
+        believes with more than 90%.
         """
         lines = {}
         for actor in self.actors:
@@ -245,10 +245,10 @@ class Attackers:
 
     @property
     def text(self) -> str:
-        """A sentence per attacker, and `further` if there is something to say."""
+        """A sentence per attacker, and `further` if it is not empty."""
         lines = [
             f"{str(name).capitalize()}: {share(line['right'])} of the secrets guessed right, "
-            f"{share(line['learner_right'])} without the table; surer than 90% of "
+            f"{share(line['learner_right'])} without the table; more than 90% sure of "
             f"{share(line['sure'])}."
             for name, line in self.table.iterrows()
         ]
@@ -256,7 +256,7 @@ class Attackers:
 
     @property
     def further(self) -> str:
-        """What further releases give away beyond the first; empty unless two attackers show it."""
+        """What further releases reveal; empty unless two attackers differ only in them."""
         for holder in self.actors:
             alike = [a for a in self.actors if not a.also and a.person == holder.person]
             if not holder.also or not alike:
@@ -269,15 +269,15 @@ class Attackers:
                     "Warning: the releases of the same people undermine each other. Together they"
                 )
             return (
-                f"{start} give away {share(gain) if gain > 0 else 'none'} of the secrets beyond "
-                f"this release alone: {share(more['right'])} guessed right instead of "
-                f"{share(less['right'])}, surer than 90% of {share(more['sure'])} instead of "
-                f"{share(less['sure'])}."
+                f"{start} reveal {share(gain) if gain > 0 else 'none'} of the secrets beyond "
+                f"this release alone: {share(more['right'])} are guessed right instead of "
+                f"{share(less['right'])}, and {share(more['sure'])} instead of "
+                f"{share(less['sure'])} are believed with more than 90%."
             )
         return ""
 
     def to_dict(self) -> list[dict[str, object]]:
-        """Return plain types for JSON, an object per attacker."""
+        """Return the results as plain types for JSON, one object per attacker."""
         return [
             {"attacker": str(name)}
             | {str(k): v if isinstance(v, str) or np.isfinite(v) else None for k, v in line.items()}
@@ -286,7 +286,7 @@ class Attackers:
         ]
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot how many secrets each attacker guesses right, and how many without the table.
+        """Plot the share of secrets that each attacker guesses right, with and without the table.
 
         Examples
         --------
@@ -338,24 +338,24 @@ def attackers(
 ) -> Attackers:
     """Assess a release against several attackers.
 
-    Attackers who differ only in what they know of a person share one posterior.
+    Attackers who differ only in what they know about a person share one posterior.
 
     Parameters
     ----------
     table : ReleasedTable
         The release.
     people : pandas.DataFrame
-        Its cleartext, as `Posterior.assess` takes it.
+        Its cleartext, as in `Posterior.assess`.
     actors : iterable of Actor, optional
-        The attackers; a stranger by default.
+        The attackers; by default a stranger.
     harm, weights : optional
         As in `Posterior.assess`.
     seed : int, optional
-        Of posteriors and of noisy knowledge.
+        Seed of the fits and of noisy knowledge.
     post : Posterior, optional
-        The posterior of the release alone, which spares fitting it again.
+        The posterior of the release alone, if you have it, to save time.
     **settings
-        Further settings of `fit`.
+        Further arguments of `fit`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Threats to the people of a table, from beliefs about each record."""
+"""Compute the threats to the people of a table from the beliefs about each record."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Threats of every row of the cleartext, and the same under other weights of the draws.
+# Threats to every row of the cleartext, and the same under reweighted batches of the draws.
 
 MOST_BYTES = 3e8
-"""Largest array of beliefs by batches that is held at a time."""
+"""Largest array of beliefs by batch held in memory at a time."""
 
 BLOCKS_PER_SLOT = 2
-"""Blocks per task that a cluster runs at a time: some take longer than others."""
+"""Blocks per task slot of a cluster, to balance blocks that take longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordThreats:
-    """Threats per pair; per record the attacker's act and the released rows it could own."""
+    """Threats by pair; the attacker's action and the number of matching rows by record."""
 
     threats: Threats
     act: Ints
@@ -67,9 +67,9 @@ class RecordThreats:
 def threats_of(
     post: Posterior, truth: Truth, gain: Gain, kind: str, client: object = None
 ) -> tuple[RecordThreats, Replicates]:
-    """Threats of every pair, a block of records at a time so that batches fit into memory.
+    """Threats of every pair, computed in blocks of records so that batches fit into memory.
 
-    Blocks are tasks of a Dask cluster with a client; no record depends on the others in its block.
+    With a client, blocks are tasks on a Dask cluster. Records do not depend on their block.
     """
     shared = _Question(post, truth.victims, gain, kind)
     blocks = _blocks(shared, truth, 1 if client is None else BLOCKS_PER_SLOT * slots(client))
@@ -99,7 +99,7 @@ def threats_of(
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What is the same for all blocks; of the victims only the kinds of knowledge are used."""
+    """Inputs shared by all blocks; of the victims, only the kinds of knowledge are used."""
 
     post: Posterior
     victims: Victims
@@ -109,7 +109,7 @@ class _Question:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Successive records, and the pairs that belong to them."""
+    """Consecutive records, and the pairs that belong to them."""
 
     first: int
     codes: Ints
@@ -121,14 +121,14 @@ class _Block:
 
 @dataclass(frozen=True, eq=False)
 class _Lost:
-    """Pairs of a block that fit no row of the release; whether the first does with any secret."""
+    """Pairs of a block that match no row; whether the first would match with another secret."""
 
     pairs: Ints
     otherwise: bool
 
 
 def _blocks(question: _Question, truth: Truth, least: int) -> list[_Block]:
-    """Cut the records into `least` blocks or more, so that the beliefs of each fit into memory."""
+    """Divide the records into at least `least` blocks whose beliefs fit into memory."""
     post, codes = question.post, truth.victims.codes
     size = max(1, -(-len(codes) // least))
     if post.simulated:
@@ -146,7 +146,7 @@ def _blocks(question: _Question, truth: Truth, least: int) -> list[_Block]:
 
 
 def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicates] | _Lost:
-    """Threats of the pairs of a block."""
+    """Compute the threats of the pairs of a block."""
     post, gain = question.post, question.gain
     victims = replace(question.victims, codes=block.codes, group=block.group)
     record, secret = block.record, block.secret
@@ -158,8 +158,8 @@ def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicat
     learner, learner_batches = learner_weights(post, victims, question.kind)
     if not (learner.sum(axis=1) > 0).all():
         raise AnonbayesError(
-            "The prior weights are so small that no draw of the population has anybody like some "
-            "people of the table; use larger weights (alpha=, beta=) or more draws."
+            "The prior weights are so small that in no draw of the population anybody resembles "
+            "some of the people in the table; use larger weights (alpha=, beta=) or more draws."
         )
 
     def threats(weights: Floats) -> PairThreats:
@@ -172,7 +172,7 @@ def _answer(question: _Question, block: _Block) -> tuple[RecordThreats, Replicat
     )
     if attacker_batches is None and learner_batches is None:
         return whole, Replicates((), 0, post.n_chains)
-    # Where one of the two is exact, its batches are all the same.
+    # If one of the two is exact, all its batches are equal.
     if attacker_batches is None:
         attacker_batches = np.broadcast_to(attacker, learner_batches.shape)  # type: ignore[union-attr]
     if learner_batches is None:
@@ -195,9 +195,9 @@ def _refuse(truth: Truth, lost: list[tuple[_Block, _Lost]]) -> None:
     rows = int(truth.pair_count[pairs].sum())
     what = "with its sensitive value" if how.otherwise else "whatever its sensitive value"
     raise TableError(
-        f"Row {row} of the cleartext fits no row of the release ({what}; {rows} rows like this). "
-        "The release is not one of this cleartext: check that both have the same people and the "
-        "same spelling of values."
+        f"Row {row} of the cleartext matches no row of the release ({what}; {rows} such rows). "
+        "This is not a release of this cleartext: check that both contain the same people and "
+        "spell values alike."
     )
 
 
@@ -221,9 +221,9 @@ def assess(
     truth: Truth | None = None,
     knowledge: Knowledge | None = None,
 ) -> RiskAssessment:
-    """See `Posterior.assess`; `truth` spares the work of encoding the cleartext again.
+    """Implement `Posterior.assess`; `truth` can pass on a cleartext that is already encoded.
 
-    `knowledge` says what is known of people instead of their values; see `Actor`.
+    `knowledge` defines what is known about people instead of their values; see `Actor`.
     """
     if client is not None:
         check_client(client)
@@ -233,7 +233,7 @@ def assess(
     cleartext = pandas_frame(cleartext)
     if hasattr(cleartext, "to_delayed"):  # a Dask dataframe
         if group is not None:
-            raise AnonbayesError("group= needs a pandas dataframe; a Dask dataframe is counted.")
+            raise AnonbayesError("group= needs a pandas DataFrame, not a Dask dataframe.")
         cleartext, weights = _counted(table, cleartext, weights, client)
     if truth is None:
         truth = read_truth(table, cleartext, weights=weights, group=group, knowledge=knowledge)
@@ -282,11 +282,11 @@ def assess(
 def _counted(
     table: ReleasedTable, people: Any, weights: str | None, client: object
 ) -> tuple[pd.DataFrame, str]:
-    """Distinct people of a Dask dataframe in order of appearance, counted where they are stored."""
+    """Count the distinct people of a Dask dataframe where they are stored, by first appearance."""
     if weights is not None:
         raise TableError(
-            "The rows of a Dask dataframe are counted by themselves; give weights= with a pandas "
-            "DataFrame of counted records."
+            "weights= cannot be combined with a Dask dataframe, whose rows are counted; give a "
+            "pandas DataFrame of counted records instead."
         )
     columns = truth_columns(table, people.columns)
     name = weight_name(columns)
@@ -312,7 +312,7 @@ def _rows(
     gain: Gain,
     table: ReleasedTable,
 ) -> pd.DataFrame:
-    """One line per cleartext row, under the labels of the cleartext."""
+    """Build a table with one line per cleartext row, labelled like the cleartext."""
     pair, record = truth.pair, truth.victims.inverse
     acts = pd.Categorical.from_codes(records.act, pd.Index([str(a) for a in gain.acts]))
     columns: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""`RiskAssessment`: who is threatened, how much, and what the release is good for."""
+"""`RiskAssessment`: who is threatened, how much, and how useful the release is."""
 
 from __future__ import annotations
 
@@ -45,29 +45,30 @@ WEIGHT = "weight"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskAssessment:
-    """Measures of threat and utility of one release. Made by `Posterior.assess`.
+    """Measures of threat and utility of one release. Returned by `Posterior.assess`.
 
     Attributes
     ----------
     post : Posterior
-        What was assessed.
+        The posterior that was assessed.
     cleartext : pandas.DataFrame
-        What it was compared with.
+        The cleartext.
     rows : pandas.DataFrame
         One line per cleartext row: ``secret``; the attacker's ``guess``; ``Ti``; threat levels
-        ``p_A, p_L, p_RW, p_I``; ``threatened_A, ...``: 1, 0, or the probability that a tie is
-        broken against the row; ``candidates``, the number of released rows that it could be;
-        Monte-Carlo errors ``se_Ti, se_p_A, se_p_L``. ``Ti`` is given for all rows; as a measure it
-        counts where ``threatened_A`` is positive. Levels are NaN where nothing is at stake. With
-        ``assess(weights=...)`` a last column ``weight`` says how many people a row stands for.
+        ``p_A, p_L, p_RW, p_I``; ``threatened_A, ...``: 1 if the secret is guessed right, 0 if not,
+        or the probability of it if guesses are tied; ``candidates``, the number of released rows
+        that match; Monte-Carlo errors ``se_Ti, se_p_A, se_p_L``. ``Ti`` is given for all rows, but
+        measures count it only where ``threatened_A`` is positive. Levels are NaN for rows without a
+        harmful secret. With ``assess(weights=...)``, a last column ``weight`` has the number of
+        people that a row stands for.
     summary, standard_errors : pandas.Series
         Measures of the table (MODEL 1.6) and their Monte-Carlo errors; see `measures`.
     belief_scores : Scores
         How good the beliefs are; see `scores`, `score_differences` and `calibration`.
     faithfulness : Faithfulness
-        Distance of learner and ideal, and how it was computed.
+        Distance between learner and ideal, and how it was computed.
     leakage : GroupLeakage or None
-        What membership in a group reveals without any probability; None where secrets are hidden.
+        What group membership alone reveals for certain; None if secrets are hidden.
     gain : Gain
         What counts as a threat.
     truth : Truth
@@ -95,7 +96,7 @@ class RiskAssessment:
 
     @property
     def measures(self) -> pd.DataFrame:
-        """Every measure with its standard error, what it means, and what to beware of."""
+        """Every measure with its standard error, its meaning, and any caution."""
         names = self.summary.index
         return pd.DataFrame(
             {
@@ -109,15 +110,15 @@ class RiskAssessment:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """How good each belief is, against the truth (MODEL 1.9).
+        """How good each belief is, compared with the truth (MODEL 1.9).
 
-        Lines ``learner, attacker, random_worlds, ideal``; columns ``right`` (share of people whose
+        Rows ``learner, attacker, random_worlds, ideal``. Columns: ``right`` (share of people whose
         best guess is right), ``log_loss`` (mean of ``-log max(p(truth), 1e-4)``), ``brier``,
-        ``ece`` (calibration error) and their standard errors ``*_se`` (over people, and of
-        simulation where draws were averaged); ``stated``, the mean belief in the best guess;
-        ``ece_chance`` and ``ece_chance_sd``, mean and standard deviation of the calibration error
-        of a belief that is calibrated. With ``harm=`` beliefs are scored by the question whether
-        the secret is one of the harmful values; with ``gain=`` and by default by the exact secret.
+        ``ece`` (calibration error), and their standard errors ``*_se`` (over people, and of the
+        simulation if there is one); ``stated``, the mean belief in the best guess; ``ece_chance``
+        and ``ece_chance_sd``, mean and standard deviation of the calibration error that a
+        calibrated belief would have by chance. With ``harm=``, beliefs are scored on whether the
+        secret is one of the harmful values; otherwise, on the exact secret.
 
         Examples
         --------
@@ -137,24 +138,24 @@ class RiskAssessment:
 
     @property
     def score_differences(self) -> pd.DataFrame:
-        """Differences of scores, such as ``attacker - random_worlds``, and their standard errors.
+        """Differences of scores, such as ``attacker - random_worlds``, with standard errors.
 
-        Beliefs are compared person by person, so that the errors are those of paired differences.
+        Beliefs are compared person by person, so the errors are those of paired differences.
         """
         return self.belief_scores.differences
 
     @property
     def calibration(self) -> pd.DataFrame:
-        """Stated against observed certainty, per belief and bin of a tenth.
+        """Stated and observed certainty, by belief and bin of a tenth.
 
-        ``stated`` is the mean belief in the best guess, ``observed`` the share of best guesses
-        that are right, ``people`` their number, ``low`` and ``high`` a 95% interval of the share.
+        ``stated`` is the mean belief in the best guess, ``observed`` the share of best guesses that
+        are right, ``people`` their number, ``low`` and ``high`` the 95% interval of that share.
         """
         return self.belief_scores.calibration
 
     @cached_property
     def cautions(self) -> Mapping[str, str]:
-        """Measures that rest on beliefs which are not to be taken at their word, and why."""
+        """Measures that depend on beliefs which cannot be taken at face value, with the reason."""
         why = self.belief_scores.below_text
         by_belief = self.belief_scores.cautions
         texts = {
@@ -166,7 +167,7 @@ class RiskAssessment:
 
     @property
     def headline(self) -> str:
-        """The finding in a sentence: what being in the table costs, and whom it costs most."""
+        """The main finding in a sentence: what being in the table costs, and how many people."""
         s = self.summary
         people = count(s["rows"], "person", "people")
         if round(s["threatened"]) == 0:
@@ -180,14 +181,14 @@ class RiskAssessment:
                 f"({share(s['GT_A'])}; from the population alone {share(s['GT_L'])})"
             )
         if self.belief_scores.below_random_worlds:
-            return f"{cost}; how much surer attackers become cannot be said."
+            return f"{cost}; how much surer attackers become cannot be determined."
         doubled = round(s["doubled"] * s["rows"])
         whom = f"{count(doubled)} {'is' if doubled == 1 else 'are'}" if doubled else "none is"
         return f"{cost}. Of {people}, {whom} threatened at least twice as much as outsiders."
 
     @property
     def text(self) -> str:
-        """The finding in plain words."""
+        """The findings in plain words."""
         s = self.summary
         parts = [text] if (text := self.belief_scores.below_text) else []
         parts.append(self.headline)
@@ -200,7 +201,7 @@ class RiskAssessment:
             parts += [caution.text for caution in self.belief_scores.cautions.values()]
         if self.leakage is not None and not self.leakage.is_private:
             exposed = count(self.leakage.exposed, "person is", "people are")
-            parts.append(f"{exposed} in groups that show one sensitive value only.")
+            parts.append(f"{exposed} in groups that show a single sensitive value.")
         parts.append(
             f"As a source about the population, the release is {s['RF']:.0%} as faithful as the "
             "cleartext."
@@ -209,7 +210,7 @@ class RiskAssessment:
 
     @property
     def homogeneous_groups(self) -> pd.DataFrame:
-        """Groups in which all rows have the same secret: everyone in them is exposed."""
+        """Groups in which all rows have the same secret, so that everyone in them is exposed."""
         if self.leakage is None:
             return pd.DataFrame(columns=["size", "revealed"])
         groups = self.leakage.homogeneous
@@ -227,15 +228,15 @@ class RiskAssessment:
 
     @cached_property
     def threatened(self) -> pd.DataFrame:
-        """Rows threatened under the attacker's belief, the largest relative threat first."""
+        """Rows threatened under the attacker's belief, largest relative threat first."""
         hit = self.rows[self.rows["threatened_A"] > 0]
         return hit.sort_values("Ti", ascending=False, kind="stable")
 
     def thresholds(self, quantiles: Sequence[float] = QUANTILES) -> pd.DataFrame:
         """Candidate thresholds: quantiles of the relative threat among threatened rows.
 
-        An evaluator looks at the distribution of Ti and chooses a percentile as a cut (Groups
-        Remark 3). ``above`` counts the threatened rows beyond it, ``share`` is their part of all.
+        Groups Remark 3 chooses a percentile of the distribution of Ti as a threshold. ``above`` is
+        the number of threatened people beyond it, ``share`` their share of all people.
         """
         if not all(0 <= q <= 1 for q in quantiles):
             raise AnonbayesError(f"quantiles={quantiles!r} must lie between 0 and 1.")
@@ -251,19 +252,19 @@ class RiskAssessment:
         )
 
     def intervals(self, *, probability: float = 0.9, draws: int = 100) -> pd.DataFrame:
-        """Credible intervals of the measures: what other populations, or weights, would change.
+        """Credible intervals of the measures, over the uncertainty about population and weights.
 
-        Every measure that depends on the beliefs is computed from single draws of the posterior.
-        Whoever holds one draw is worse informed than whoever averages over all, so these numbers
-        scatter around another place than the measure: their scatter (of factors, on a logarithmic
-        scale) is taken, around the measure itself.
+        Measures that depend on beliefs are computed from single posterior draws. A single draw is
+        less informative than the average over all, so these values are centred elsewhere than the
+        measure; only their spread is used (for factors, on a logarithmic scale), centred at the
+        measure.
 
         Parameters
         ----------
         probability : float
-            Of the intervals, which leave the same on both sides.
+            Probability of the intervals; equal tails.
         draws : int
-            Draws of populations and weights to take from the posterior's.
+            Number of posterior draws of population and weights to use.
 
         Examples
         --------
@@ -274,7 +275,7 @@ class RiskAssessment:
         True
         """
         if not 0 < probability < 1:
-            raise AnonbayesError(f"probability={probability!r} must lie between 0 and 1.")
+            raise AnonbayesError(f"probability={probability!r} must lie strictly between 0 and 1.")
         post, truth = self.post, self.truth
 
         fixed = {
@@ -298,7 +299,7 @@ class RiskAssessment:
         value = self.summary[names].to_numpy(float)
         tail = (1 - probability) / 2
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # measures that no draw defines
+            warnings.simplefilter("ignore", RuntimeWarning)  # measures undefined in every draw
             under = scaled(np.array(lines, dtype=float), np.log)
             quantiles = np.nanquantile(under, (tail, 0.5, 1 - tail), axis=0)
             low, _, high = scaled(scaled(value, np.log) + quantiles - quantiles[1], np.exp)
@@ -313,19 +314,19 @@ class RiskAssessment:
         )
 
     def breakdown(self, by: str | Iterable[object] | None = None) -> pd.DataFrame:
-        """Measures by sensitive value (default), by a column of the cleartext, or by given labels.
+        """Break measures down by sensitive value (default), a cleartext column, or given labels.
 
         Parameters
         ----------
         by : str or iterable, optional
-            Column of the cleartext, or one label per row, such as those of ``pandas.cut``.
+            Column of the cleartext, or one label per row, such as the result of ``pandas.cut``.
 
         Returns
         -------
         pandas.DataFrame
-            Per class: number of rows; shares ``GT_A, GT_L, GT_RW`` of its rows that are threatened;
-            ``RGT_A``; mean levels ``p_A, p_L``; ``max_Ti`` and ``doubled`` (share of its rows with
-            Ti of at least 2) among its rows threatened by the attacker.
+            One line per class: number of rows; shares ``GT_A, GT_L, GT_RW`` of its rows that are
+            threatened; ``RGT_A``; mean levels ``p_A, p_L``; and, among its rows threatened by the
+            attacker, ``max_Ti`` and ``doubled`` (share of all its rows with Ti of at least 2).
         """
         key = self._classes(by)
         same_type = isinstance(key.dtype, pd.CategoricalDtype) or key.map(type).nunique() == 1
@@ -353,7 +354,7 @@ class RiskAssessment:
         )
 
     def _classes(self, by: str | Iterable[object] | None) -> pd.Series:
-        """Label of each row, by which rows are broken down."""
+        """Class label of each row."""
         if by is None:
             return self.rows["secret"].rename(self.post.table.sensitive)
         if isinstance(by, str):
@@ -370,21 +371,21 @@ class RiskAssessment:
     def contributions(
         self, rows: Iterable[object] | str | None = None, *, top: int = 20
     ) -> pd.DataFrame:
-        """Contribution of each attribute to a row's threat: what changes if it is not known.
+        """Contribution of each attribute to a row's threat: what changes if it is unknown.
 
         Parameters
         ----------
         rows : iterable of labels, or "all", optional
-            Rows to look at, all those of a label that stands several times; the `top` threatened
-            rows by default.
+            Labels of the rows (all rows with a label that occurs several times); by default the
+            `top` threatened rows.
         top : int
-            How many by default.
+            Number of rows by default.
 
         Returns
         -------
         pandas.DataFrame
             One line per row and attribute: level and relative threat without the attribute, and
-            what it adds to both (``Ti`` in doublings, ``log2``).
+            what the attribute adds to both (for ``Ti`` in doublings, ``log2``).
         """
         if rows is None:
             hit = self.rows["threatened_A"].to_numpy() > 0
@@ -419,7 +420,7 @@ class RiskAssessment:
         )
 
     def _without(self, truth: Truth, a: int) -> tuple[Floats, Floats]:
-        """Level and relative threat of each row when attribute `a` is not known."""
+        """Level and relative threat of each row if attribute `a` is unknown."""
         post, victims = self.post, truth.victims
         codes, weights = victims.codes.copy(), list(victims.weights)
         codes[:, a] = 0
@@ -435,18 +436,18 @@ class RiskAssessment:
         return attacker, attacker / learner
 
     def _threats(self, weights: Floats, truth: Truth) -> PairThreats:
-        """Threats of the pairs of a cleartext, from beliefs in proportion to weights."""
+        """Threats of the pairs of a cleartext, from unnormalised beliefs."""
         return pair_threats(normalise(weights), truth.pair_record, truth.pair_secret, self.gain)
 
     @cached_property
     def reidentification(self) -> ReidentificationRisk:
-        """Prosecutor, journalist and marketer risk of the release alone."""
+        """Prosecutor, journalist and marketer risk, from the release alone."""
         return reidentification_risk(self.post.table)
 
     syntactic = syntactic_risks
     wp29 = wp29
 
-    # -- pictures -----------------------------------------------------------------------------
+    # -- plots --------------------------------------------------------------------------------
 
     plot_beliefs = threat_plots.plot_beliefs
     plot_relative_threat = threat_plots.plot_relative_threat
@@ -455,10 +456,10 @@ class RiskAssessment:
     plot_top_rows = threat_plots.plot_top_rows
     plot_reliability = threat_plots.plot_reliability
 
-    # -- keeping it ---------------------------------------------------------------------------
+    # -- export -------------------------------------------------------------------------------
 
     def to_dict(self, *, rows: bool = False) -> dict[str, object]:
-        """Everything as plain numbers and texts; individuals only if `rows`, without values."""
+        """Return everything as plain types; with `rows`, also numbers of each person, no values."""
         table, weights = self.post.table, self.post.weights
         out: dict[str, object] = {
             "text": self.text,
@@ -506,14 +507,14 @@ class RiskAssessment:
         return out
 
     def row_records(self) -> list[dict[str, object]]:
-        """The numbers of every person for JSON, without values."""
+        """Return the numbers of every person for JSON, without values."""
         numbers = self.rows.drop(columns=["secret", "guess"]).astype(float)
         lines = numbers.astype(object).where(np.isfinite(numbers), None).to_dict("records")
         labels = map(str, numbers.index)
         return [{"row": row, **line} for row, line in zip(labels, lines, strict=True)]  # type: ignore[dict-item]
 
     def to_json(self, path: str | os.PathLike[str] | None = None, *, rows: bool = False) -> str:
-        """JSON of `to_dict`, also written to `path` when one is given."""
+        """Return `to_dict` as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(rows=rows), indent=2, ensure_ascii=False)
         if path is not None:
             write_text(path, text + "\n")
@@ -521,7 +522,7 @@ class RiskAssessment:
 
     def __repr__(self) -> str:
         s = self.summary
-        beware = ", stated certainty is not to be believed: see .cautions" if self.cautions else ""
+        beware = ", stated certainty is unreliable: see .cautions" if self.cautions else ""
         return (
             f"RiskAssessment({int(s['rows']):,} rows, GT_A={s['GT_A']:.4f}, GT_L={s['GT_L']:.4f}, "
             f"RF={s['RF']:.4f}, max_Ti={s['max_Ti']:.4g}{beware})"
@@ -543,7 +544,7 @@ class RiskAssessment:
 
 
 def weight_name(columns: Collection[str]) -> str:
-    """Return a name for a column of weights that is none of these columns."""
+    """Return a name for a column of weights that is not one of these columns."""
     name = WEIGHT
     while name in columns:
         name += "_"

@@ -1,4 +1,4 @@
-"""Releases of one cleartext side by side: which to publish."""
+"""Compare releases of the same cleartext, and recommend one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 THREATS = tuple(measure.name for measure in MEASURES.values() if measure.is_threat)
-"""Measures by which releases may be compared: the smaller, the better."""
+"""Measures of threat by which releases may be compared: smaller is better."""
 
 FACTS: dict[str, tuple[str, Callable[..., str]]] = {
     "scheme": ("Scheme", str),
@@ -39,26 +39,26 @@ FACTS: dict[str, tuple[str, Callable[..., str]]] = {
     "margin_error": ("Margins off by", share),
     "two_way_error": ("Two-way tables off by", share),
     "loss": ("Values that a cell leaves open", share),
-    "accuracy": ("A classifier learned from it is right", share),
-    "accuracy_clear": ("The same, learned from the cleartext", share),
+    "accuracy": ("Accuracy of a classifier trained on it", share),
+    "accuracy_clear": ("Accuracy when trained on the cleartext", share),
 }
-"""What is known of a release beside its measures: title, and how it is shown."""
+"""Further properties of a release: title, and how to format it."""
 
 KEPT = {
     "two_way_error": "Two-way tables kept",
     "margin_error": "Margins kept",
     "loss": "Values that cells rule out",
-    "accuracy": "Secrets that a classifier names right",
+    "accuracy": "Accuracy of a classifier",
 }
-"""Kinds of usefulness that a recommendation may weigh, and what the picture calls them."""
+"""Kinds of usefulness that a recommendation can be based on, with their axis labels."""
 
 CLEAR = 0.005
-"""Difference in an error from which on one release is the more useful."""
+"""Difference in an error above which one release counts as more useful."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which release to publish. Made by `Comparison.recommend`."""
+    """Which release to publish, and why. Returned by `Comparison.recommend`."""
 
     best: str
     ties: tuple[str, ...]
@@ -67,24 +67,24 @@ class Recommendation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Measures of several releases. Made by `compare`.
+    """Measures of several releases of the same cleartext. Returned by `compare`.
 
     Attributes
     ----------
     assessments : mapping of str to RiskAssessment
         The assessments by name.
     table : pandas.DataFrame
-        One line per release: scheme, k, l, groups, suppressed rows, then what statisticians lose
-        (``margin_error``, ``two_way_error``: mean total variation between shares estimated from the
-        release and those of the cleartext, of single attributes and of each attribute with the
-        sensitive one; ``loss``: mean share of a column's other values that a cell leaves open;
-        ``accuracy``, ``accuracy_clear``: share of people whose secret a classifier names right that
-        learned from the release, and from the cleartext), then all measures.
+        One line per release: scheme, k, l, groups, suppressed rows; then what statistical use
+        loses (``margin_error``, ``two_way_error``: mean total variation between shares estimated
+        from the release and those of the cleartext, for single attributes and for each attribute
+        with the sensitive one; ``loss``: mean share of a column's other values that a cell leaves
+        open; ``accuracy``, ``accuracy_clear``: share of people whose secret is predicted right by
+        a classifier trained on the release, and on the cleartext); then all measures.
     standard_errors : pandas.DataFrame
-        Monte-Carlo errors of the measures; of ``accuracy`` that of a sample of people.
+        Monte-Carlo errors of the measures; for ``accuracy``, the sampling error over people.
     accuracy_noise : pandas.DataFrame
-        Standard error of the difference in ``accuracy`` between each two releases, which is taken
-        person by person.
+        Standard error of the difference in ``accuracy`` between each two releases, computed person
+        by person.
     """
 
     assessments: Mapping[str, RiskAssessment]
@@ -95,8 +95,8 @@ class Comparison:
     def noise(self, threat: str = "RGT_A") -> pd.DataFrame:
         """Standard error of the difference in threat between each two releases.
 
-        The same people are in all of them: where a measure is an average over people, differences
-        are taken person by person, and simulation adds its part.
+        Because the releases contain the same people, measures that are averages over people are
+        compared person by person; the simulation error is added.
         """
         _check_threat(threat)
         names, error = self.table.index, self.standard_errors[threat].fillna(0.0).to_numpy()
@@ -111,15 +111,16 @@ class Comparison:
     def efficient(self, *, threat: str = "RGT_A", usefulness: str = "two_way_error") -> pd.Series:
         """Whether no other release is as good in threat and usefulness, and clearly better in one.
 
-        A difference in threat is clear beyond two standard errors, as is one in ``accuracy``; one
-        in another kind of usefulness beyond half a percentage point.
+        Differences in threat or ``accuracy`` are clear beyond two standard errors, differences in
+        other kinds of usefulness beyond half a percentage point.
 
         Parameters
         ----------
         threat : str
-            The measure of threat: ``RGT_A``, ``max_Ti``, ``doubled`` or another of `THREATS`.
+            Measure of threat: ``RGT_A``, ``max_Ti``, ``doubled`` or another one in `THREATS`.
         usefulness : {"two_way_error", "margin_error", "loss", "accuracy"}
-            What is kept of two-way tables, of margins, of values, or the accuracy of a classifier.
+            Kind of usefulness: accuracy of two-way tables, of margins, of cells, or of a
+            classifier.
         """
         worse, loss = self._differences(threat, usefulness)
         as_good = (worse <= 0) & (loss <= 0)
@@ -127,14 +128,14 @@ class Comparison:
         return pd.Series(~(as_good & better).any(axis=0), index=self.table.index, name="efficient")
 
     def _lost(self, usefulness: str) -> pd.Series:
-        """What a release costs those who use it: an error, the smaller the better."""
+        """Loss of usefulness by release; smaller is better."""
         one_of("usefulness", usefulness, KEPT)
         values = self.table[usefulness].astype(float)
         return 1.0 - values if usefulness == "accuracy" else values
 
     def _differences(self, threat: str, usefulness: str) -> tuple[Floats, Floats]:
-        """Of row against column: sign of clear differences in threat and in lost usefulness."""
-        # A release that threatens nobody has no Ti at all.
+        """Signs of clear differences (row against column) in threat and in lost usefulness."""
+        # If a release threatens nobody, it has no Ti.
         harm = self.table[threat].fillna(-1.0).to_numpy(float)
         lost = self._lost(usefulness).to_numpy(float)
         by = harm[:, None] - harm[None, :]
@@ -155,10 +156,9 @@ class Comparison:
     ) -> Recommendation | None:
         """Weigh threat against usefulness, and say which release to publish.
 
-        With limits (`limited`) the most useful of the releases that keep them is best. Without,
-        both count the same, each scaled to its range among the releases compared; set limits to
-        weigh otherwise. Releases that do not differ clearly from the best are ties, of which the
-        least threatening is named.
+        If the releases keep your limits (`limited`), the most useful of them is the best. Otherwise
+        threat and usefulness count the same, each scaled to its range among the releases. Releases
+        not clearly different from the best are tied, and the least threatening of these is named.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Comparison:
         among : iterable of str, optional
             Releases to choose from, such as those that keep limits; by default all.
         limited : bool
-            Whether they keep limits.
+            Whether these releases were selected by limits on their threat.
 
         Examples
         --------
@@ -195,7 +195,7 @@ class Comparison:
         score = lost if limited else _scaled(harm) + _scaled(lost)
         first = str(score.idxmin())
         tied = [n for n in part.index if worse.loc[n, first] == 0 and loss.loc[n, first] == 0]
-        if limited:  # as useful, and threat no matter as long as limits are kept
+        if limited:  # equally useful; threat does not matter within limits
             tied = [n for n in part.index if loss.loc[n, first] == 0]
         best = str(harm.loc[tied].idxmin())
         return Recommendation(best, tuple(str(n) for n in tied if n != best), limited)
@@ -207,9 +207,9 @@ class Comparison:
         usefulness: str = "two_way_error",
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot the privacy-utility plane: usefulness to the right, threat upwards.
+        """Plot the releases by usefulness (to the right) and threat (upwards).
 
-        Releases worth choosing from are joined by a line; whiskers are two standard errors.
+        The efficient releases are joined by a line; whiskers are two standard errors.
         """
         ok = self.efficient(threat=threat, usefulness=usefulness).to_numpy()
         ax = make_axes(ax, 5.6, 4.4)
@@ -221,19 +221,19 @@ class Comparison:
         front = np.flatnonzero(ok)[np.argsort(x[ok], kind="stable")]
         ax.plot(x[front], y[front], color="0.6", linewidth=1, zorder=1)
         for chosen, key, marker, label in (
-            (ok, "ideal", "o", "worth choosing from"),
-            (~ok, "other", "x", "another is no worse, and better in one"),
+            (ok, "ideal", "o", "worth considering"),
+            (~ok, "other", "x", "another is as good in both and better in one"),
         ):
             if chosen.any():
                 ax.errorbar(x[chosen], y[chosen], yerr=dy[chosen], fmt=marker,
                             color=COLOURS[key], label=label, linewidth=1)  # fmt: skip
         unit = {"share": " (%)", "nats": " (nats)"}.get(kind, "")
         ax.set(xlabel=f"{KEPT[usefulness]} (%)", ylabel=f"{MEASURES[threat].title}{unit}",
-               title="Privacy against usefulness")  # fmt: skip
+               title="Privacy and usefulness")  # fmt: skip
         ax.margins(0.2)
         if kind == "factor":
             times_axis(ax, "y")
-        elif threat != "log_loss_gain":  # nothing else can be negative but a whisker
+        elif threat != "log_loss_gain":  # only whiskers can be negative
             ax.set_ylim(bottom=max(ax.get_ylim()[0], min(0.0, float(np.nanmin(y - dy)))))
         legend_below(ax)
         name_points(ax, x, y, [str(name) for name in self.table.index])
@@ -272,18 +272,18 @@ def compare(
     names: Sequence[str] | None = None,
     holdout: pd.DataFrame | None = None,
 ) -> Comparison:
-    """Put several releases of the same cleartext side by side (the privacy-utility plane).
+    """Compare several releases of the same cleartext (the privacy-utility plane).
 
     Parameters
     ----------
     assessments : mapping or iterable of RiskAssessment
-        Assessments, by name or in order.
+        Assessments, by name or in a sequence.
     names : sequence of str, optional
-        Names of the releases; by default what tells them apart: scheme, k, l.
+        Names of the releases; by default what distinguishes them: scheme, k, l.
     holdout : pandas.DataFrame, optional
-        People of the same population who are not in the table, attributes and secrets in clear. The
-        accuracy of a classifier is then measured on them; otherwise on the people of the table,
-        from whom it has learned, which flatters most what learns from the cleartext.
+        People of the same population who are not in the table, with attributes and secrets in
+        clear, on whom to measure the accuracy of the classifiers. By default it is measured on the
+        people in the table, on whom they were trained, which mainly favours the cleartext.
 
     Examples
     --------
@@ -298,14 +298,14 @@ def compare(
     """
     if isinstance(assessments, Mapping):
         if names is not None:
-            raise AnonbayesError("The mapping has names already; leave out names=.")
+            raise AnonbayesError("assessments= is a mapping with names; leave out names=.")
         named = {str(name): risk for name, risk in assessments.items()}
     else:
         items = list(assessments)
         for item in items:
             if not isinstance(item, RiskAssessment):
                 raise AnonbayesError(
-                    f"compare needs assessments (post.assess(...)), got {type(item).__name__}."
+                    f"compare needs assessments (post.assess(...)), not {type(item).__name__}."
                 )
         labels = _labels(items) if names is None else [str(name) for name in names]
         if len(labels) != len(items) or len(set(labels)) < len(labels):
@@ -347,7 +347,7 @@ def compare(
 def _classified(
     risk: RiskAssessment, holdout: pd.DataFrame | None
 ) -> tuple[Floats, Floats, Floats]:
-    """Whether learner and ideal name each person's secret right, and whom a row stands for."""
+    """Whether learner and ideal predict each person's secret, and the number of people per row."""
     post = risk.post
     if holdout is None and risk.gain.matrix is None:
         learner, best = (risk.rows[f"threatened_{k}"].to_numpy(float) for k in "LI")
@@ -366,7 +366,7 @@ def _classified(
 
 
 def _squared_errors(values: Floats, weight: Floats) -> Floats:
-    """Squared errors of the differences between the means of each two lines over people."""
+    """Squared standard errors of the differences between the rows' means over people."""
     part = weight / weight.sum()
     means, cross = values @ part, (values * part) @ values.T
     second = np.diag(cross)[:, None] + np.diag(cross)[None, :] - 2 * cross
@@ -401,7 +401,7 @@ def usefulness(risk: RiskAssessment) -> dict[str, float]:
 
 
 def _per_person(risk: RiskAssessment, threat: str) -> Floats | None:
-    """What a measure averages over people; None if it is no average."""
+    """Contributions of the people to a measure that is an average; None if it is not."""
     rows = risk.rows
     attacked = rows["threatened_A"].to_numpy(float)
     if threat == "GT_A":
@@ -419,7 +419,7 @@ def _scaled(values: pd.Series) -> pd.Series:
 
 
 def _labels(risks: Sequence[RiskAssessment]) -> list[str]:
-    """What tells the releases apart, numbered where that is not enough."""
+    """Short names that distinguish the releases, numbered if necessary."""
     plain = [f"{t.scheme} k={t.k} l={t.l}" for t in (risk.post.table for risk in risks)]
     return [
         label if plain.count(label) == 1 else f"{label} #{plain[: i + 1].count(label)}"
@@ -433,7 +433,7 @@ def _check_same_people(named: Mapping[str, RiskAssessment]) -> None:
     for name, risk in named.items():
         if risk.gain.text != first.gain.text:
             raise TableError(
-                f"A threat means {risk.gain.text!r} in {name!r} and {first.gain.text!r} in "
+                f"A threat means {risk.gain.text!r} in {name!r} but {first.gain.text!r} in "
                 f"{first_name!r}; assess both with the same harm= or gain=."
             )
         found = risk.cleartext

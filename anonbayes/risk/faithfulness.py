@@ -1,4 +1,4 @@
-"""The ideal belief of those who see the cleartext, and faithfulness to it."""
+"""The ideal learner, who sees the cleartext, and how faithful a release is to it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# The ideal learner, who sees the cleartext: the yardstick of what a release keeps.
+# The ideal learner, who sees the cleartext: the standard by which a release is measured.
 #
 # ``p_I(s, r | t) = (alpha_s + gamma_s)/(alpha_0 + N) * prod_a (beta + delta)/(beta_0 + gamma_s)``:
 # Groups (19), (20) with several attributes (MODEL 1.5).
@@ -44,23 +44,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ideal:
-    """What can be learned of the population from the cleartext itself, in closed form.
+    """What can be learned about the population from the cleartext itself, in closed form.
 
     Attributes
     ----------
     table : ReleasedTable
         The cleartext as a release that hides nothing.
     prior : Prior
-        Weights before it was seen.
+        Prior weights.
     secret_mean : numpy.ndarray
         ``E[pi_S | t]``, shape ``(S,)``.
     means : tuple of numpy.ndarray
         ``E[pi_a | t]`` per attribute, shape ``(S, K)``.
     eta : numpy.ndarray or None
-        Weight of each attribute, learned from the cleartext (MODEL 1.9); None where every one
+        Weight of each attribute, learned from the cleartext (MODEL 1.9); None if every attribute
         counts in full.
     corrections : tuple of numpy.ndarray or None
-        Corrections of single values beside the weights, where the learner has some.
+        Corrections of single values, if the learner has them.
     """
 
     table: ReleasedTable
@@ -73,7 +73,7 @@ class Ideal:
     def belief(
         self, victim: Mapping[str, object] | pd.Series | pd.DataFrame
     ) -> pd.Series | pd.DataFrame:
-        """``p_I(s | r, t)`` of one victim or of a frame of victims.
+        """``p_I(s | r, t)`` for one victim or a frame of victims.
 
         Victims are described as in `Posterior.learner`; the result is exact.
         """
@@ -82,11 +82,11 @@ class Ideal:
         return labelled(self.table, victims, found, "ideal")
 
     def weights(self, victims: Victims) -> Floats:
-        """``p_I(s, what is known)`` of each distinct victim, ``(victims, S)``, on its own scale."""
+        """``p_I(s, knowledge)`` of each distinct victim, ``(victims, S)``, on its own scale."""
         return self.joint(victims).relative()[0]
 
     def joint(self, victims: Victims) -> Scaled:
-        """``p_I(s, what is known)`` of each distinct victim, shape ``(victims, S)``."""
+        """``p_I(s, knowledge)`` of each distinct victim, ``(victims, S)``, on a common scale."""
         share = self.secret_mean
         tilt = record_tilts(self.corrections, share, self.means, victims.weights, victims.codes)
         return weighted_joint(share, victims.shares(self.means), self.eta, tilt)
@@ -106,22 +106,22 @@ def ideal(
     evidence: str = "auto",
     weights: str | None = None,
 ) -> Ideal:
-    """Learn from the cleartext, as nobody but the evaluator can (Groups (19), (20)).
+    """Learn from the cleartext, as only the evaluator can (Groups (19), (20)).
 
     Parameters
     ----------
     cleartext : pandas.DataFrame
         One row per person.
     sensitive : str, optional
-        The sensitive column; needed unless `table` is given.
+        The sensitive column; required unless `table` is given.
     table : ReleasedTable, optional
         A release of the cleartext, whose attributes and domains are used.
     domains : mapping, optional
-        Possible values of a column, those seen by default. Not with `table`.
+        Possible values by column, by default those that occur. Not with `table`.
     alpha, beta, evidence
-        Prior weights, and how attributes add up, as in `fit`.
+        Prior weights and kind of evidence, as in `fit`.
     weights : str, optional
-        Column of the cleartext that says how many people a row stands for.
+        Column of the cleartext with the number of people that a row stands for.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def ideal(
             raise TableError(f"domains must be a mapping from columns to values, not {domains!r}.")
         table = _shape(shown, sensitive, domains or {})
     elif domains is not None:
-        raise TableError("domains= are those of table=; give only one of both.")
+        raise TableError("table= defines the domains; leave out domains=.")
     truth = read_truth(table, cleartext, weights=weights)
     clear = _clear(table, truth)
     taken = choose_evidence(clear, evidence=evidence, alpha=alpha, beta=beta)
@@ -157,9 +157,9 @@ def _clear(table: ReleasedTable, truth: Truth) -> ReleasedTable:
 
 
 def ideal_of(post: Posterior, truth: Truth) -> Ideal:
-    """`ideal` of a cleartext that has been encoded, with prior and evidence as a posterior has."""
+    """`ideal` for an encoded cleartext, with the kind of prior and evidence of a posterior."""
     clear, prior = _clear(post.table, truth), post.prior
-    if post.pooled:  # by the cleartext itself
+    if post.pooled:  # pool by the cleartext itself
         prior = Prior(prior.alpha, pooled_beta(clear, prior)[0])
     variance = None
     if post.corrections is not None and post.evidence_weights is not None:
@@ -213,10 +213,11 @@ def only_domains(attributes: Iterable[Domain], secret: Domain) -> ReleasedTable:
 
 
 # -------------------------------------------------------------------------------------------------
-# How much of the cleartext's lesson a release keeps: ``RF = 1 - TV(p_I, p_L)``.
+# How much of what the cleartext teaches a release keeps: ``RF = 1 - TV(p_I, p_L)``.
 #
-# Groups Definition 2 and (21). The distance runs over all secrets and records, usually far too many
-# to list; it is then estimated from draws of ``p_I``. Where they can be listed, it is exact.
+# Groups Definition 2 and (21). The distance is a sum over all secrets and records, usually far too
+# many to enumerate; it is then estimated from draws of ``p_I``. If they can be enumerated, it is
+# exact.
 
 MOST_CELLS = 1_000_000
 MOST_AVERAGED_CELLS = 20_000
@@ -227,16 +228,17 @@ MOST_DRAWS = 2000
 class Faithfulness:
     """Total variation ``TV(p_I, p_L)`` between what the cleartext and what the release teach.
 
-    `tv` is a sum, or the average of ``(1 - p_L/p_I)+`` over draws of ``p_I``; `etv` (Groups (21))
-    that of ``|1 - p_L/p_I| / 2``, mostly too small and now and then far too large, as half of the
-    distance lies where ``p_L > p_I``, where draws seldom fall. Errors are those of all draws.
+    `tv` is a sum, or the average of ``(1 - p_L/p_I)+`` over draws of ``p_I``. `etv` (Groups (21))
+    is the average of ``|1 - p_L/p_I| / 2``, which usually is too small and sometimes far too large:
+    half of the distance comes from places where ``p_L > p_I``, which are rarely drawn. The errors
+    include those of all draws.
     """
 
     tv: float
     tv_error: float
     etv: float
     etv_error: float
-    samples: int  # draws of p_I; 0 where all secrets and records were listed
+    samples: int  # draws of p_I; 0 if all secrets and records were enumerated
 
     @property
     def rf(self) -> float:
@@ -247,7 +249,7 @@ class Faithfulness:
 def faithfulness(
     post: Posterior, best: Ideal, *, samples: int = 20_000, seed: int | np.random.Generator | None
 ) -> Faithfulness:
-    """Compare learner and ideal."""
+    """Compare the learner with the ideal."""
     product = post.table.scheme == "horizontal" and post.table.secrets_known
 
     def of_cells(secret: Ints, codes: Ints) -> tuple[Scaled, list[Scaled]]:
@@ -291,7 +293,7 @@ def distance(
         p_learner, batches = of_cells(secret, codes)
     else:
         records, which = codes, np.arange(len(codes))
-        if listed:  # every record stands there once for each secret
+        if listed:  # every record occurs once with each secret
             records, which = codes[: cells // sizes[0]], which % (cells // sizes[0])
         victims = Victims.of_records(records, sizes[1:])
         of_learner, parts = of_records(victims)
@@ -325,7 +327,7 @@ def distance(
 
 
 def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Independent draws of ``p_I``: the secret, then every attribute given the secret."""
+    """Draw independently from ``p_I``: the secret, then every attribute given the secret."""
     secret = np.sort(rng.choice(len(best.secret_mean), size=samples, p=best.secret_mean))
     codes = np.empty((samples, len(best.means)), dtype=np.int64)
     edges = np.searchsorted(secret, np.arange(len(best.secret_mean) + 1))
@@ -334,7 +336,7 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
             codes[start:stop, a] = rng.choice(mean.shape[1], size=stop - start, p=mean[s])
     if best.eta is None:
         return secret, codes
-    # The record of the product model, and a secret given the record.
+    # A record of the product model, and a secret given the record.
     clear = Victims.of_records(codes, [mean.shape[1] for mean in best.means])
     below = np.cumsum(normalise(best.weights(clear)), axis=1)
     drawn = (rng.random(samples)[:, None] > below).sum(axis=1)
@@ -342,7 +344,7 @@ def _draw(best: Ideal, samples: int, rng: np.random.Generator) -> tuple[Ints, In
 
 
 def _ratio(learner: Scaled, ideal: Scaled) -> Floats:
-    """``p_L / p_I``; where neither thinks a record possible, they agree."""
+    """``p_L / p_I``; 1 where both are zero."""
     return np.where((learner.number == 0) & (ideal.number == 0), 1.0, learner.over(ideal))
 
 
@@ -352,7 +354,7 @@ def _product(secret_mean: Floats, means: tuple[Floats, ...], secret: Ints, codes
 
 
 def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Scaled, list[Scaled]]:
-    """``p_L(s, r)`` of the cells, and the same from batches of draws unless exact."""
+    """``p_L(s, r)`` of the records, and the same from batches of draws unless exact."""
     names = post.table.attributes
     if not post.simulated:
         means = tuple(post.means)
@@ -360,7 +362,7 @@ def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Scaled, list[S
     cuts = batch_slices(post.n_chains, post.n_draws)
     draws = [post.draws[f"pi_{name}"].to_numpy() for name in names]
     if post.table.scheme == "horizontal" and post.table.secrets_known:
-        # Given t* the pi_a are independent (MODEL 1.2): the mean of the product is a product.
+        # Given t*, the pi_a are independent (MODEL 1.2): the mean of the product is a product.
         parts = [tuple(d[c, cut].mean(axis=0) for d in draws) for c, cut in cuts]
         batches = [_product(post.secret_mean, m, secret, codes) for m in parts]
         means = tuple(d.mean(axis=(0, 1)) for d in draws)
@@ -383,7 +385,7 @@ def _learner(post: Posterior, secret: Ints, codes: Ints) -> tuple[Scaled, list[S
 
 @njit(cache=True, nogil=True)
 def _add_joint(secret, codes, start, pi, of_secret, total):  # type: ignore[no-untyped-def]
-    """Add ``f(s_i, r_i | pi)`` of one draw."""
+    """Add ``f(s_i, r_i | pi)`` under one draw."""
     for i in range(len(secret)):
         s = secret[i]
         p = of_secret[s]

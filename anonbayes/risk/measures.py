@@ -1,7 +1,7 @@
-"""The measures of an assessment, declared once: name, meaning, formula, limit; what is acceptable.
+"""The measures of an assessment, each declared once, and limits on them.
 
-Summaries, reports, limits, comparisons, JSON and the documentation read `MEASURES`. To add one, add
-an entry; see "Add a measure" in the recipes.
+Summaries, reports, limits, comparisons, JSON and the documentation read `MEASURES`. To add a
+measure, add an entry; see "Add a measure" in the recipes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anonbayes.tables.table import ReleasedTable
 
 NOISY = 0.02
-"""Standard error above which ETV, whose terms have no bound, is no number."""
+"""Standard error above which ETV, whose terms are unbounded, is not reported."""
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)
 THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
     "Threat to people",
@@ -42,15 +42,16 @@ THREAT, RELATIVE, CALIBRATION, USEFULNESS, ERRORS = GROUPS = (
     "Usefulness",
     "Errors of the probabilities",
 )
-"""Headings under which reports show measures, in order."""
+"""Headings of the measures in reports, in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Everything that a measure may be computed from.
+    """Everything from which a measure can be computed.
 
-    `threats` are by belief (``A`` attacker, ``L`` learner, ``RW`` random worlds, ``I`` ideal),
-    `people` those of each pair; `baseline` is the share guessed right from the frequencies alone.
+    `threats` are by belief (``A`` attacker, ``L`` learner, ``RW`` random worlds, ``I`` ideal);
+    `people` is the number of people of each pair; `baseline` is the share guessed right from the
+    frequencies of the secrets alone.
     """
 
     threats: Threats
@@ -64,7 +65,7 @@ class Evaluation:
         return int(self.people.sum())
 
     def mean(self, values: Floats) -> float:
-        """Average over people of a number per pair."""
+        """Average a number per pair over people."""
         return float(values @ self.people) / self.n
 
     def guessed(self, belief: str) -> float:
@@ -76,7 +77,7 @@ class Evaluation:
         return self.mean(log_loss(self.threats[belief].truth))
 
     def absolute_error(self, belief: str) -> float:
-        """``sum_j sum_s |1[s_j = s] - p(s | r_j)|``: what is missing at s is too much elsewhere."""
+        """``sum_j sum_s |1[s_j = s] - p(s | r_j)|``: twice what is missing at the truth."""
         return float((2.0 * (1.0 - self.threats[belief].secret)) @ self.people)
 
     @cached_property
@@ -86,19 +87,19 @@ class Evaluation:
 
     @cached_property
     def _hit(self) -> tuple[Floats, Floats]:
-        """Ti of the pairs that the attacker threatens, and how many people each counts for."""
+        """Ti of the pairs that the attacker threatens, and the number of people of each."""
         threatened = self.threats["A"].threatened
         hit = threatened > 0
         return self.ratio[hit], (threatened * self.people)[hit]
 
     @property
     def threatened(self) -> float:
-        """Number of threatened people, ties in part."""
+        """Number of threatened people; ties count in part."""
         return float(self._hit[1].sum())
 
     @property
     def largest_ratio(self) -> float:
-        """Largest Ti of anybody threatened."""
+        """Largest Ti of any threatened person."""
         return float(self._hit[0].max()) if len(self._hit[0]) else np.nan
 
     @cached_property
@@ -107,7 +108,7 @@ class Evaluation:
         return dict(zip(QUANTILES, weighted_quantiles(*self._hit, QUANTILES), strict=True))
 
     def at_least(self, factor: float) -> float:
-        """Share of the people who are threatened with such a Ti or a larger one."""
+        """Share of the people who are threatened with at least this Ti."""
         values, weight = self._hit
         return float(weight[values >= factor].sum()) / self.n
 
@@ -122,7 +123,7 @@ class Evaluation:
 
     @property
     def usable_etv(self) -> tuple[float, float]:
-        """Empirical total variation and its error; NaN where it is noise."""
+        """Empirical total variation and its error; NaN if it is too noisy."""
         found = self.faithfulness
         if found.etv_error > NOISY:
             return np.nan, np.nan
@@ -141,36 +142,36 @@ class Measure:
     name: str  # as in RiskAssessment.summary
     title: str  # a few words for a heading
     kind: str  # how it is shown: share, count, factor, nats, number
-    group: str  # heading of the report, one of GROUPS
+    group: str  # heading in the report, one of GROUPS
     sentence: str  # what it means
     of: Callable[[Evaluation], float]
-    beliefs: str = ""  # letters of those that enter; A and L are simulated
-    stated: bool = False  # probabilities enter: a belief surer than right misleads
-    error: Callable[[Evaluation], float] | None = None  # where replicates do not find it
-    limit: str | None = None  # setting for its largest acceptable value
-    subject: str = ""  # of a sentence on the limit; "The " and title by default
-    is_threat: bool = False  # releases may be compared by it: the smaller, the better
+    beliefs: str = ""  # letters of the beliefs it depends on; A and L are simulated
+    stated: bool = False  # depends on probabilities: an overconfident belief misleads
+    error: Callable[[Evaluation], float] | None = None  # if replicates do not give it
+    limit: str | None = None  # name of the setting for its largest acceptable value
+    subject: str = ""  # of a sentence about the limit; by default "The " and the title
+    is_threat: bool = False  # can be used to compare releases: smaller is better
 
     def show(self, value: float) -> str:
-        """Return the value as people read it."""
+        """Format a value for people."""
         show = {"share": share, "count": count, "factor": ratio}.get(self.kind, number)
         return show(value)
 
     def show_error(self, error: float) -> str:
-        """Return the standard error as people read it."""
+        """Format a standard error for people."""
         return standard_error(error, of_share=self.kind == "share")
 
     def range(self, people: float) -> tuple[float, float]:
-        """Return the smallest and the largest value that the measure can have."""
+        """Return the smallest and the largest possible value."""
         least = -np.inf if self.name in ("skewness", "log_loss_gain") else 0.0
         return least, {"share": 1.0, "count": people}.get(self.kind, np.inf)
 
     def check_limit(self, limit: float) -> None:
-        """Refuse a largest acceptable value that the measure could not be compared with."""
+        """Raise `AnonbayesError` for a limit with which the measure cannot be compared."""
         read_number(str(self.limit), limit)
         if self.kind == "share" and not 0 <= limit <= 1:
             raise AnonbayesError(
-                f"{self.limit}={limit!r} must be a share of people between 0 and 1."
+                f"{self.limit}={limit!r} must be a share of the people, between 0 and 1."
             )
         if self.kind == "factor" and not limit > 0:
             raise AnonbayesError(f"{self.limit}={limit!r} must be a positive factor, such as 2.")
@@ -210,8 +211,8 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             "teaches nothing.",
             lambda e: e.faithfulness.rf, error=lambda e: e.faithfulness.tv_error),
     Measure("ETV", "Empirical total variation", "share", USEFULNESS,
-            "Distance between what cleartext and release teach, as in Groups (21); no number where "
-            "that estimate is too noisy to be one (RF is then the one to read).",
+            "Distance between what the cleartext and the release teach, as in Groups (21); not "
+            "reported if the estimate is too noisy (use RF instead).",
             lambda e: e.usable_etv[0], error=lambda e: e.usable_etv[1]),
     Measure("ABS_A", "Absolute error, attacker", "number", ERRORS,
             "Sum over people and values of the error of the attacker's probabilities.",
@@ -229,12 +230,12 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             "Share guessed right from a model of the population learned from the cleartext.",
             lambda e: e.guessed("I")),
     Measure("max_Ti", "Largest relative threat", "factor", RELATIVE,
-            "How many times surer than the learner the attacker is, at most, of a secret guessed "
-            "right.",
+            "How many times as sure of a correctly guessed secret the attacker is as the learner, "
+            "at most.",
             lambda e: e.largest_ratio, "AL", stated=True, limit="max_relative_threat",
             is_threat=True),
     Measure("max_p_A", "Highest certainty", "share", THREAT,
-            "The attacker's belief in the true secret of the person about whom it is highest.",
+            "The attacker's highest belief in anybody's true secret.",
             lambda e: e.surest, "A", stated=True, limit="max_belief",
             subject="The attacker's highest belief in a true secret"),
     _quantile(0.5, "Median relative threat", "Half"),
@@ -258,13 +259,13 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
             "The same for the learner, who only knows the population.",
             lambda e: e.log_loss("L"), "L"),
     Measure("log_loss_RW", "Log loss, random worlds", "nats", CALIBRATION,
-            "The same when all compatible tables are equally likely: an attacker with a larger log "
+            "The same when all compatible tables are equally likely. An attacker with a larger log "
             "loss is not credible.",
             lambda e: e.log_loss("RW")),
     Measure("log_loss_gain", "What being in the table teaches", "nats", CALIBRATION,
-            "Log loss of the learner less that of the attacker: what the attacker learns of a "
-            "person's secret from knowing that the person is in the table, on average. Negative if "
-            "that knowledge misleads.",
+            "Log loss of the learner minus that of the attacker: what the attacker learns on "
+            "average about a person's secret from knowing that the person is in the table. "
+            "Negative if that knowledge misleads.",
             lambda e: e.log_loss("L") - e.log_loss("A"), "AL", limit="max_log_loss_gain",
             subject="What being in the table teaches about a secret (nats)", is_threat=True),
     Measure("ece_A", "Calibration error, attacker", "share", CALIBRATION,
@@ -284,13 +285,13 @@ MEASURES: dict[str, Measure] = {m.name: m for m in (
 """All measures, in the order of summaries."""
 
 LIMITS: dict[str, Measure] = {m.limit: m for m in MEASURES.values() if m.limit is not None}
-"""Measures with a largest acceptable value, by the name of the setting."""
+"""Measures on which a limit can be set, by the name of the setting."""
 
 
 def evaluate(
     evaluation: Evaluation, replicates: Replicates, measures: Mapping[str, Measure] = MEASURES
 ) -> tuple[pd.Series, pd.Series]:
-    """Every measure, and its error of simulation."""
+    """Compute every measure and its simulation error."""
     value = {name: float(measure.of(evaluation)) for name, measure in measures.items()}
     error = dict.fromkeys(measures, 0.0)
     drawn = [m for m in measures.values() if m.beliefs]
@@ -317,25 +318,25 @@ def measure_table() -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# What is acceptable, and whether an assessment keeps to it.
+# Limits, and whether an assessment keeps them.
 
 HIGHEST = "The highest risk of re-identification"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit and what was found.
+    """A limit and the value compared with it.
 
     Attributes
     ----------
     name : str
         Name of the setting.
     measure : str
-        The measure that is compared, such as one of ``RiskAssessment.summary``.
+        The measure, such as one of ``RiskAssessment.summary``.
     limit, found, standard_error : float
-        Largest acceptable value, the measure, and its Monte-Carlo error.
+        The limit, the value of the measure, and its Monte-Carlo error.
     least : bool
-        Whether the limit is the smallest acceptable value rather than the largest.
+        Whether the limit is a smallest instead of a largest acceptable value.
 
     Examples
     --------
@@ -356,12 +357,12 @@ class Limit:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the limit is not kept; what is not defined (NaN) keeps it."""
+        """Whether the limit is violated; an undefined value (NaN) keeps it."""
         return self.found < self.limit if self.least else self.found > self.limit
 
     @property
     def close(self) -> bool:
-        """Whether simulation error alone could turn the answer (two standard errors)."""
+        """Whether simulation error could reverse the comparison (two standard errors)."""
         return abs(self.found - self.limit) <= 2 * self.standard_error
 
     @property
@@ -380,16 +381,16 @@ class Limit:
         what = measure.subject or f"The {measure.title[0].lower()}{measure.title[1:]}"
         show = share if measure.kind == "share" else number
         if math.isnan(self.found):
-            return f"{what} is not defined, as nobody is threatened; the limit is kept."
+            return f"{what} is undefined because nobody is threatened; the limit is kept."
         doubt = ""
         if self.close and self.standard_error > 0:
             error = measure.show_error(self.standard_error)
-            doubt = f" The simulation error ({error}) could turn this: take more draws."
+            doubt = f" The simulation error ({error}) could reverse this: use more draws."
         return f"{what} is {show(self.found)}, {self._beside} of {show(self.limit)}.{doubt}"
 
     @property
     def _beside(self) -> str:
-        """Where the measure lies, in words."""
+        """How the measure compares with the limit, in words."""
         if self.least:
             return "below the required minimum" if self.exceeded else "meeting the required minimum"
         return "above the limit" if self.exceeded else "within the limit"
@@ -407,7 +408,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Preset:
-    """A threshold of the risk of re-identification that somebody has published."""
+    """A published threshold for the risk of re-identification."""
 
     threshold: float
     about: str
@@ -450,7 +451,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def check_preset(table: ReleasedTable, name: str) -> Limit:
-    """Compare the prosecutor's highest risk in a release with a named threshold."""
+    """Compare the highest prosecutor risk in a release with a named threshold."""
     from anonbayes.risk.syntactic import highest_risk
 
     if name not in PRESETS:
@@ -459,14 +460,14 @@ def check_preset(table: ReleasedTable, name: str) -> Limit:
 
 
 def check_measure_limits(limits: Mapping[str, float], *, what: str) -> None:
-    """Refuse limits on measures that do not exist, before anything expensive."""
+    """Check the names of limited measures before anything expensive."""
     for name in limits:
         if name not in MEASURES:
             raise AnonbayesError(f"{what}: {name!r} is not a measure. {nearest(name, MEASURES)}")
 
 
 def check_limit_values(**limits: float | None) -> None:
-    """Refuse limits that no assessment could be compared with, before anything expensive."""
+    """Check the values of limits before anything expensive."""
     for name, limit in limits.items():
         if name not in LIMITS:
             raise AnonbayesError(
@@ -483,18 +484,18 @@ def check_limits(
     at_least: Mapping[str, float] | None = None,
     **limits: float | None,
 ) -> tuple[Limit, ...]:
-    """Compare an assessment with the acceptable values of its measures.
+    """Compare an assessment with limits on its measures.
 
     Parameters
     ----------
     risk : RiskAssessment
         The assessment.
     at_most, at_least : mapping of str to float, optional
-        Largest and smallest acceptable value of any measure of ``risk.summary``, such as
+        Largest and smallest acceptable values, by measure of ``risk.summary``, such as
         ``{"Ti_q95": 2.0}``.
     **limits : float, optional
-        Largest acceptable values by the names of `LIMITS`, such as ``max_cost`` of ``RGT_A`` and
-        ``max_doubled`` of ``doubled``. None sets no limit.
+        Largest acceptable values by the names in `LIMITS`, such as ``max_cost`` for ``RGT_A`` and
+        ``max_doubled`` for ``doubled``. None sets no limit.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Downcoding: what a release gives away because its anonymizer hid no more than it had to.
+"""Downcoding: what a release reveals because its anonymizer hid no more than necessary.
 
-Cells at face value say which values are possible. Who knows the anonymizer knows more: among the
-cleartexts that fit the cells, only those count from which it makes just this release (Cohen 2022;
-Wong et al. 2007 for secrets). Small tables are answered by listing all of these cleartexts, others
-by drawing cleartexts from the posterior of Groups and anonymizing each of them again.
+Cells taken at face value show which values are possible. Someone who knows the anonymizer knows
+more: of the cleartexts that match the cells, only those count from which it produces exactly this
+release (Cohen 2022; for secrets Wong et al. 2007). For small tables, all these cleartexts are
+enumerated; for others, cleartexts are drawn from the posterior of Groups and anonymized again.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ from anonbayes.tables.groups import distinct_rows
 from anonbayes.tables.table import ReleasedTable
 
 MEASURES: Mapping[str, str] = {
-    "acceptance": "share of the compatible cleartexts from which just this release is made",
-    "kept": "cleartexts that it rests on",
+    "acceptance": "share of the compatible cleartexts that give exactly this release",
+    "kept": "cleartexts on which the results are based",
     "cells": "released cells that leave more than one value open",
-    "cells_changed": "of these, cells about which the anonymizer's choice tells more",
+    "cells_changed": "of these, cells about which the anonymizer's choice reveals more",
     "cells_narrowed": "cells in which it rules values out",
-    "cells_revealed": "cells of which it leaves a single value",
-    "people_known": "people whose belief could be computed: enough cleartexts have their record",
+    "cells_revealed": "cells in which it leaves a single value",
+    "people_known": "people whose record occurs in enough cleartexts to compute a belief",
     "people_likelier": "people whose true secret becomes likelier to an attacker",
-    "people_revealed": "people whose secret becomes certain by it",
-    "belief_before": "attacker's mean belief in the true secret, cells at face value",
+    "people_revealed": "people whose secret becomes certain",
+    "belief_before": "attacker's mean belief in the true secret, cells taken at face value",
     "belief_after": "the same, knowing the anonymizer",
 }
-"""Lines of `Downcoding.summary` and what they count."""
+"""Rows of `Downcoding.summary` and what they count."""
 BATCHES = 20
 FEWEST = 100
-"""Draws that must reproduce the release: five for each batch."""
+"""Least number of draws that must reproduce the release: five for each batch."""
 SMALL = 1e-9
 THIN = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Downcoding:
-    """What the anonymizer's choice gives away. Made by `downcoding`.
+    """What the anonymizer's choice reveals. Returned by `downcoding`.
 
     Attributes
     ----------
     summary : pandas.DataFrame
-        One line per measure (see `MEASURES`) with its ``value`` and ``meaning``.
+        One line per measure, with its ``value`` and ``meaning``.
     cells : pandas.DataFrame
-        A line per kind of rows (equal cells, equal secret) and attribute that leaves more than one
-        value open: ``rows``, ``possible`` and ``left`` (values before, and values that remain,
-        which is known where cleartexts were listed), ``shift`` (total variation between the two
-        beliefs), ``changed``.
+        One line per kind of row (equal cells, equal secret) and attribute that leaves more than
+        one value open: ``rows``; ``possible`` and ``left``, the numbers of values before and after
+        (the latter only if cleartexts were enumerated); ``shift``, the total variation between the
+        two beliefs; ``changed``.
     people : pandas.DataFrame
-        A line per person of the cleartext: attacker's belief in the true secret ``before`` and
-        ``after``, ``error`` of their difference, ``likelier``; missing where too few draws have
-        the person's record; no lines without a cleartext.
+        One line per person of the cleartext: the attacker's belief in the true secret ``before``
+        and ``after``, the ``error`` of their difference, and ``likelier``. Missing if too few draws
+        contain the person's record; empty without a cleartext.
     method : {"enumeration", "sampling"}
         How it was computed.
     """
@@ -80,10 +80,10 @@ class Downcoding:
 
     @property
     def text(self) -> str:
-        """The finding in plain words."""
+        """The findings in plain words."""
         value = self.summary["value"]
         words = (
-            f"Knowing the anonymizer tells more about {value['cells_changed']:,.0f} of "
+            f"Knowing the anonymizer reveals more about {value['cells_changed']:,.0f} of "
             f"{value['cells']:,.0f} cells that are not in clear"
         )
         if self.method == "enumeration":
@@ -94,19 +94,19 @@ class Downcoding:
         words += f" ({share(value['acceptance'])} of the compatible cleartexts give this release)."
         if len(self.people):
             words += (
-                f" The true secret becomes likelier for {value['people_likelier']:,.0f} of "
-                f"{value['people_known']:,.0f} people for whom it is known: "
-                f"{share(value['belief_before'])} before, {share(value['belief_after'])} after on "
-                "average over them."
+                f" The true secret becomes likelier for {value['people_likelier']:,.0f} of the "
+                f"{value['people_known']:,.0f} people for whom this can be computed; their mean "
+                f"belief is {share(value['belief_before'])} before and "
+                f"{share(value['belief_after'])} after."
             )
         return words
 
     def to_dict(self) -> dict[str, object]:
-        """Return the summary in plain types; nothing about single people."""
+        """Return the summary as plain types, without data of single people."""
         return {"method": self.method, "measures": plain(self.summary["value"].to_dict())}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return, and write where a path is given, the summary."""
+        """Return the summary as JSON, and write it to `path` if one is given."""
         text = json.dumps(self.to_dict(), indent=1)
         if path is not None:
             write_text(Path(path), text + "\n")
@@ -129,42 +129,42 @@ def downcoding(
     seed: int | None = 0,
     progressbar: bool = False,
 ) -> Downcoding:
-    """Find what a release gives away to somebody who knows how it was made.
+    """Compute what a release reveals to somebody who knows how it was made.
 
     Parameters
     ----------
     table : ReleasedTable
-        A generalized table whose sensitive values are shown.
+        A generalized table that shows sensitive values in clear.
     anonymize : callable
-        Makes the release from a frame in clear, the same one every time; such as
+        Deterministic function that makes the release from a frame in clear, such as
         ``lambda df: ab.anonymize.recode(df, "ill", trees, k=5)``.
     cleartext : pandas.DataFrame, optional
         The people of the table, in the order of its rows, to see whose secret becomes likelier.
     draws : int, default 2000
-        Cleartexts that are drawn and anonymized again.
+        Number of cleartexts to draw and anonymize again.
     listed : int, default 2000
-        Up to so many compatible cleartexts are listed, which is exact, instead of drawn.
+        Largest number of compatible cleartexts to enumerate, which is exact, instead of drawing.
     seed : int, optional
         Makes the draws reproducible.
     progressbar : bool
-        Whether to show one while drawing.
+        Whether to show a progress bar while drawing.
 
     Returns
     -------
     Downcoding
-        ``.summary``, ``.cells``, ``.people``, ``.text``, ``.to_json()``.
+        With ``.summary``, ``.cells``, ``.people``, ``.text`` and ``.to_json()``.
 
     Raises
     ------
     AnonbayesError
-        When fewer than 100 drawn cleartexts give the release: then it cannot be computed this way.
+        If fewer than 100 of the drawn cleartexts give the release, which is too few.
 
     Notes
     -----
-    Cleartexts weigh as in Groups with independent evidence and ``alpha = beta = 1``. Beliefs of
-    drawn cleartexts carry an error of simulation; a belief has changed where the difference
-    exceeds it (Student's t over 20 batches, 5% over all comparisons together). A value that no
-    kept draw has is only seen to be unlikely; it is ruled out where cleartexts were listed.
+    Cleartexts are weighted as in Groups with independent evidence and ``alpha = beta = 1``. Beliefs
+    from drawn cleartexts have a simulation error; a belief counts as changed if the difference
+    exceeds it (Student's t over 20 batches, 5% for all comparisons together). A value that no
+    accepted draw has is only shown to be unlikely; it is ruled out for certain only by enumeration.
 
     References
     ----------
@@ -174,8 +174,10 @@ def downcoding(
 
     Examples
     --------
-    Of two rows in the cell "south", a, b or c, both in "coast", a or b, would have been shown as
-    such, and both in c likewise. So one of them is in c, which is as likely as a and b together:
+    Two rows show the cell "south", which means a, b or c. Had both been in "coast" (a or b), or
+    both in c, the release would have shown that. So one of them is in c, which is as likely as a
+    and b
+    together:
 
     >>> import anonbayes as ab
     >>> tree = ab.Hierarchy.from_levels({
@@ -196,8 +198,8 @@ def downcoding(
         again = _attempt(anonymize, cleartext[[*table.attributes, table.sensitive]])
         if again is None or not _equal(shown, _shown(again)):
             raise AnonbayesError(
-                "anonymize(cleartext) is not the release: give the anonymizer, its settings and "
-                "the people, in the order of the rows, that made it."
+                "anonymize(cleartext) does not give this release: pass the anonymizer and settings "
+                "that made it, and the people in the order of its rows."
             )
     listing = kinds.n_worlds() <= listed
     codes, weight = kinds.worlds(table) if listing else _drawn(table, draws, seed, progressbar)
@@ -209,11 +211,10 @@ def downcoding(
     if kept < (1 if listing else FEWEST):
         enough = 100 * math.ceil(1.2 * FEWEST * total / kept / 100) if kept else None
         raise AnonbayesError(
-            f"{kept:,} of {total:,} cleartexts that fit the cells give this release, and "
-            f"{FEWEST} are needed: what the anonymizer's choice gives away cannot be computed this "
-            "way. Tight cells, suppressed rows and local recoding make large tables nearly "
-            "impossible to hit; "
-            + (f"take draws={enough:,}." if enough else "ask about a part of the table.")
+            f"Only {kept:,} of {total:,} cleartexts that match the cells give this release, but "
+            f"{FEWEST} are needed. For large tables with tight cells, suppressed rows or local "
+            "recoding, that is nearly impossible to reach; "
+            + (f"use draws={enough:,}." if enough else "try a part of the table.")
         )
     cells = _cells(table, kinds, tried, exact=listing)
     people = _people(table, tried, cleartext, exact=listing)
@@ -248,10 +249,10 @@ def _counts(cells: pd.DataFrame, people: pd.DataFrame, *, exact: bool) -> dict[s
 def _attempt(
     anonymize: Callable[[pd.DataFrame], ReleasedTable], frame: pd.DataFrame
 ) -> ReleasedTable | None:
-    """Return the release, or None where there is none."""
+    """Return the release, or None if there is none."""
     try:
         return anonymize(frame)
-    except (AnonymizationError, TableError):  # out of reach, or a constant secret
+    except (AnonymizationError, TableError):  # no release, or a constant secret
         return None
 
 
@@ -270,7 +271,7 @@ def _equal(one: list[npt.NDArray[np.object_]], two: list[npt.NDArray[np.object_]
 
 
 def _frame(table: ReleasedTable, codes: Ints) -> pd.DataFrame:
-    """A cleartext from the codes of its rows' values."""
+    """Build a cleartext from the codes of its rows' values."""
     columns = {
         name: [table.domains[name].values[c] for c in codes[:, a].tolist()]
         for a, name in enumerate(table.attributes)
@@ -284,9 +285,9 @@ def _frame(table: ReleasedTable, codes: Ints) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Kinds:
-    """Rows with equal cells and equal secrets, which are exchangeable.
+    """Kinds of rows (equal cells and equal secrets), whose rows are exchangeable.
 
-    `kind` is that of each row; `cells` the possible codes of each kind and attribute.
+    `kind` is the kind of each row; `cells` the possible codes by kind and attribute.
     """
 
     kind: Ints
@@ -296,11 +297,14 @@ class _Kinds:
     def of(cls, table: ReleasedTable) -> _Kinds:
         if table.scheme != "horizontal" or not table.secrets_known or table.weights is not None:
             raise TableError(
-                "downcoding needs a horizontal table, row by row, whose sensitive values are shown."
+                "downcoding needs a horizontal table with one line per row and sensitive values in "
+                "clear."
             )
         for name, column in table.columns.items():
             if (column.evidence.matrix.data != 1.0).any():
-                raise TableError(f"Column {name!r} was released at random; cells must be sets.")
+                raise TableError(
+                    f"Column {name!r} is randomized; downcoding needs cells that are sets."
+                )
         columns = list(table.columns.values())
         kind, first, _ = distinct_rows([*(c.codes for c in columns), table.secret_codes])
         members = [
@@ -312,7 +316,7 @@ class _Kinds:
         return cls(kind, cells)
 
     def n_worlds(self) -> float:
-        """Cleartexts that fit the cells, rows of a kind being alike."""
+        """Number of cleartexts that match the cells, not counting permutations within a kind."""
         sizes = np.bincount(self.kind)
         boxes = [math.prod(len(c) for c in cells) for cells in self.cells]
         return math.prod(
@@ -320,7 +324,7 @@ class _Kinds:
         )
 
     def worlds(self, table: ReleasedTable) -> tuple[Ints, Floats]:
-        """List them all with their probability: Dirichlet-multinomial counts by secret."""
+        """List them all with their probabilities, from Dirichlet-multinomial counts by secret."""
         places = [np.flatnonzero(self.kind == i) for i in range(len(self.cells))]
         options = [
             [*itertools.combinations_with_replacement(itertools.product(*map(list, cells)), len(p))]
@@ -330,7 +334,7 @@ class _Kinds:
         codes, log_p = [], []
         for world in itertools.product(*options):
             rows = np.empty((len(self.kind), len(sizes)), dtype=np.int64)
-            log_ways = 0.0  # in which rows of a kind can be dealt out
+            log_ways = 0.0  # to distribute values over the rows of a kind
             for place, own in zip(places, world, strict=True):
                 rows[place] = own
                 log_ways += math.lgamma(len(own) + 1)
@@ -363,7 +367,7 @@ def _drawn(
 class _Tried(NamedTuple):
     """Cleartexts ``(worlds, rows, attributes)``: weight, batch, and whether they give the release.
 
-    `sums` add weights up by batch, first of all cleartexts and then of those that give the release.
+    `sums` adds up weights by batch, for all cleartexts and for those that give the release.
     """
 
     codes: Ints
@@ -408,7 +412,7 @@ def _cells(table: ReleasedTable, kinds: _Kinds, tried: _Tried, *, exact: bool) -
 def _people(
     table: ReleasedTable, tried: _Tried, cleartext: pd.DataFrame | None, *, exact: bool
 ) -> pd.DataFrame:
-    """Attacker's belief in everybody's true secret, before and after."""
+    """The attacker's belief in everybody's true secret, before and after."""
     if cleartext is None:
         columns = ["before", "after", "error", "likelier"]
         return pd.DataFrame(
@@ -424,7 +428,7 @@ def _people(
     record, secret = np.ravel(place)[truth.victims.inverse], truth.secret.astype(np.int64)
     own, every = by[:, :, record, secret], by[:, :, record].sum(axis=-1)
     before, after, error = _differ(own, every)
-    if not exact:  # too few batches with the record tell neither a belief nor its error
+    if not exact:  # beliefs and errors need enough batches with the record
         known = (every[1] > 0).sum(axis=0) >= BATCHES / 2
         before, after, error = (np.where(known, x, np.nan) for x in (before, after, error))
     likelier = after - before > _bound(len(record), exact) * error + SMALL
@@ -435,21 +439,18 @@ def _people(
 
 
 def _key(codes: Ints) -> Ints:
-    """A number for each record; two records share one with a chance of 2^-64."""
+    """A number for each record; two records collide with a probability of 2^-64."""
     factors = np.random.default_rng(1).integers(1, 2**62, codes.shape[-1])
     return np.asarray(codes @ factors)
 
 
 def _bound(tests: int, exact: bool) -> float:
-    """Standard errors beyond which a difference is no chance, over so many comparisons."""
+    """Number of standard errors beyond which a difference is significant in so many comparisons."""
     return 0.0 if exact else -float(stdtrit(BATCHES - 1, 0.025 / max(tests, 1)))
 
 
 def _differ(part: Floats, whole: Floats) -> tuple[Floats, Floats, Floats]:
-    """Ratio before and after over all batches, and the standard error of their difference.
-
-    The error is the jackknife's: each batch is left out in turn.
-    """
+    """Ratio before and after over all batches, and the jackknife error of their difference."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = part.sum(axis=1) / whole.sum(axis=1)
         n = part.shape[1]

@@ -1,4 +1,4 @@
-"""The evaluator's cleartext in the codes of the released table, as distinct records."""
+"""The evaluator's cleartext, encoded in the domains of the release, as distinct records."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Knowledge = Callable[[Domain, Ints], tuple[Ints, sparse.csr_array] | None]
 class Truth:
     """Cleartext rows, reduced to distinct (record, secret) pairs.
 
-    `codes` are values of every row and attribute, ``(N, A)``; ``victims.inverse`` is the record of
-    each row, `pair` its pair; `weights` and `group` say how many people it stands for and in which
-    group of a vertical release they are known to be; `knowledge` is that of `exact_victims`.
+    `codes` are the values of every row, ``(N, A)``; ``victims.inverse`` is the record of each row
+    and `pair` its pair; `weights` is the number of people of each row and `group` their known group
+    in a vertical release; `knowledge` is as in `exact_victims`.
     """
 
     codes: Ints
@@ -48,7 +48,7 @@ class Truth:
         return int(self.pair_count.sum())
 
     def part(self, rows: Ints, table: ReleasedTable) -> Truth:
-        """The rows at these positions, each for one person."""
+        """Return the rows at these positions, each for one person."""
         assert self.victims.index is not None
         group = None if self.group is None else self.group[rows]
         index = self.victims.index[rows]
@@ -56,7 +56,7 @@ class Truth:
         return _truth(table, index, codes, secret, None, group, self.knowledge)
 
     def name_pair(self, pair: int) -> str:
-        """Label of the first row of a pair, for messages."""
+        """Return the label of a pair's first row, for messages."""
         assert self.victims.index is not None
         return repr(plain(self.victims.index[int(np.argmax(self.pair == pair))]))
 
@@ -107,9 +107,9 @@ def _truth(
 
 
 def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
-    """Columns of a cleartext that count: the attributes of a release, then its secret.
+    """Names of the cleartext columns used: the attributes of a release, then its secret.
 
-    A secret of several columns may come as one column, or as its parts.
+    A secret made of several columns may be one column or its parts.
     """
     known, secret = list(names), [table.sensitive]
     if table.sensitive not in known and set(table.sensitive.split(JOIN)) <= set(known):
@@ -120,13 +120,13 @@ def truth_columns(table: ReleasedTable, names: Iterable[str]) -> list[str]:
 
 
 def check_all_known(wanted: Iterable[str], known: Collection[str]) -> None:
-    """Raise `TableError` that names every column which the cleartext lacks."""
+    """Raise a `TableError` that names all columns missing in the cleartext."""
     lacking = [name for name in wanted if name not in known]
     if len(lacking) == 1:
         _check_known(lacking[0], known, "cleartext")
     if lacking:
         raise TableError(
-            f"The cleartext table lacks {len(lacking)} columns that the released table has: "
+            f"The cleartext lacks {len(lacking)} columns of the released table: "
             f"{', '.join(map(repr, lacking))}. It has: {', '.join(map(repr, known))}."
         )
 
@@ -138,7 +138,7 @@ def read_attributes(
     what: str = "cleartext",
     people: Ints | None = None,
 ) -> list[Ints]:
-    """Value codes of a frame's columns, one array per attribute of the table."""
+    """Return the value codes of a frame's columns, one array per attribute of the table."""
     frame = pandas_frame(frame)
     check_frame(frame, f"The {what} table")
     return _columns(frame, [table.domains[name] for name in table.attributes], what, people)
@@ -147,7 +147,7 @@ def read_attributes(
 def _columns(
     frame: pd.DataFrame, domains: Iterable[Domain], what: str, people: Ints | None
 ) -> list[Ints]:
-    """Codes of several columns; what is wrong with any of them is said at once."""
+    """Encode several columns, and report all problems in one error."""
     named = {domain.name: domain for domain in domains}
     return list(at_once(named, lambda name: _column(frame, named[name], what, people)).values())
 
@@ -155,7 +155,7 @@ def _columns(
 def clear_release(
     table: ReleasedTable, codes: list[Ints], secret: Ints, weights: Ints | None = None
 ) -> ReleasedTable:
-    """Release that hides nothing, with the domains of another table."""
+    """Build a release that hides nothing, with the domains of another table."""
     return ReleasedTable(
         "horizontal",
         table.sensitive,
@@ -178,10 +178,10 @@ def exact_victims(
     group: Ints | None = None,
     knowledge: Knowledge | None = None,
 ) -> Victims:
-    """Victims of whom every attribute is known, from value codes; no text is parsed.
+    """Build victims whose attributes are all known, from value codes.
 
-    `knowledge` is called with domain and codes of an attribute, and says what is known instead, if
-    anything: for each row a row of a matrix ``P(what is known | value)``.
+    `knowledge` may replace the values: called with the domain and the codes of an attribute, it
+    returns for each row a row of a matrix ``P(knowledge | value)``, or None.
     """
     known, weights = [], []
     for code, name in zip(codes, table.attributes, strict=True):
@@ -212,31 +212,31 @@ def check_same_secrets(table: ReleasedTable, truth: Truth) -> str | None:
 
 
 def compare_secrets(domain: Domain, shown: Ints, n_rows: int, released: Ints | None) -> str | None:
-    """Compare the sensitive values of a cleartext with those of a release, where it has them.
+    """Compare the sensitive values of a cleartext with those of a release, if known.
 
-    Tables of the same size must show the same ones; returns a remark when the sizes differ.
+    They must agree if the tables have the same size; returns a remark if the sizes differ.
     """
     if shown.sum() != n_rows:
         return (
-            f"The cleartext has {shown.sum():,} rows, the release {n_rows:,}: threats are "
-            "those of the cleartext's rows, faithfulness is that to the cleartext as given."
+            f"The cleartext has {shown.sum():,} rows, the release {n_rows:,}: threats refer "
+            "to the rows of the cleartext, and faithfulness to the cleartext as given."
         )
     if released is not None:
         wrong = np.flatnonzero(shown != released)
         if len(wrong):
             s = int(wrong[0])
-            # Messages end up in logs: no value there that the release does not show.
+            # Messages may end up in logs: they must not show values that the release does not.
             value = domain.values[s] if released[s] else "another value"
             raise TableError(
-                f"The release is not one of this cleartext: {domain.name!r} is "
-                f"{value!r} in {shown[s]} rows of the cleartext and in "
+                f"This is not a release of this cleartext: {domain.name!r} is "
+                f"{value!r} in {shown[s]} rows of the cleartext but in "
                 f"{released[s]} of the release ({len(wrong)} values differ)."
             )
     return None
 
 
 def _with_joined(table: ReleasedTable, frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the joined column when the table's secret is a tuple of several columns."""
+    """Add the joined column if the table's secret is a tuple of several columns."""
     parts = table.sensitive.split(JOIN)
     if table.sensitive in frame.columns or not set(parts) <= set(frame.columns):
         return frame
@@ -253,7 +253,7 @@ def _check_known(name: str, names: Collection[str], what: str) -> None:
 
 
 def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None) -> Ints:
-    """Codes of a column; unlike `Domain.encode` an error names the row by its label."""
+    """Encode a column; errors name the row by its label, unlike those of `Domain.encode`."""
     name = domain.name
     _check_known(name, frame.columns, what)
     series = frame[name]
@@ -263,10 +263,10 @@ def _column(frame: pd.DataFrame, domain: Domain, what: str, people: Ints | None)
         bad = found.index(None)
         rows = np.flatnonzero(inverse == bad)
         n = len(rows) if people is None else int(people[rows].sum())
-        # Messages end up in logs: row and column are enough to look it up.
+        # Messages may end up in logs: row and column are enough to look the value up.
         raise DomainError(
             f"Column {name!r} of the {what} table, {row_name(series.index, int(rows[0]))}: the "
-            f"value is not in the released table's domain ({n} rows). Look it up there: the domain "
-            "needs it, or it is spelled differently."
+            f"value is not in the released table's domain ({n} rows). Look it up: either the "
+            "domain lacks it, or it is spelled differently."
         )
     return np.array(found, dtype=np.int64)[inverse]

@@ -1,8 +1,8 @@
-"""What another prior would change: threats over a range of Dirichlet weights.
+"""How other priors would change the threats: measures over a range of Dirichlet weights.
 
-Where cells are nested, beliefs are closed forms (MODEL 1.3), so that six priors cost little more
-than one. Cross-fitted lifts are pooled anew from the same counts. Only other tables need
-chains, and have an error of simulation.
+For nested cells, beliefs have a closed form (MODEL 1.3), so that several priors cost little more
+than one. Cross-fitted lifts are pooled again from the same counts. Only other tables need chains,
+and have a simulation error.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SHORT_SWEEPS, SHORT_DRAWS = 100_000, (100, 300)
-"""Rows times draws of a chain in a report, and how many draws there are at least and at most."""
+"""Rows times draws of a chain in a report, and the least and largest number of draws."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FOLLOWED = {name: MEASURES[name] for name in ("GT_A", "RGT_A", "Ti_q50", "max_Ti", "log_loss_A")}
-"""Measures that are followed."""
+"""Measures computed for each prior."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sensitivity:
-    """Measures over a range of priors. Made by `sensitivity`.
+    """Measures over a range of priors. Returned by `sensitivity`.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        One line per prior, the choice itself first: ``alpha`` and ``beta`` are the factors by
-        which the chosen weights of the secrets, and of the other values, are multiplied;
-        columns ``GT_A, RGT_A, Ti_q50, max_Ti, log_loss_A``.
+        One line per prior, starting with the chosen one. ``alpha`` and ``beta`` are the factors by
+        which the chosen weights of the secrets and of the other values are multiplied; the other
+        columns are ``GT_A, RGT_A, Ti_q50, max_Ti, log_loss_A``.
     errors : pandas.DataFrame
-        Standard errors of simulation of the same; zero without chains.
+        Their simulation errors; zero without chains.
     evidence : str
-        Kind of evidence, the same for all.
+        Kind of evidence, the same for all priors.
     """
 
     table: pd.DataFrame
@@ -72,7 +72,7 @@ class Sensitivity:
 
     @property
     def text(self) -> str:
-        """The finding in plain words."""
+        """The findings in plain words."""
         factors = self.table.index.to_frame().to_numpy()
         span = f"{number(factors.min(), 2)} to {number(factors.max(), 2)} times"
         parts = []
@@ -85,7 +85,7 @@ class Sensitivity:
         return f"With prior weights of {span} the chosen ones: {'; '.join(parts)}."
 
     def plot(self, *, measure: str = "GT_A", ax: Axes | None = None) -> Axes:
-        """Plot a measure against the factor, for the secrets, the other values, and both.
+        """Plot a measure against the factor for the secrets, for the other values, and for both.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Sensitivity:
         """
         if measure not in self.table:
             raise AnonbayesError(
-                f"measure={measure!r} is not followed; take one of {', '.join(FOLLOWED)}."
+                f"measure={measure!r} is not available; choose one of {', '.join(FOLLOWED)}."
             )
         ax = make_axes(ax, 5.6, 3.6)
         lines = self.table.reset_index()
@@ -110,7 +110,7 @@ class Sensitivity:
                 part = part.assign(factor=part["alpha"])
             part = part.sort_values("factor")
             ax.plot(part["factor"], part[measure], style, color=colour, label=label)
-        ax.set(xlabel="Prior weights, times those chosen", ylabel=FOLLOWED[measure].title)
+        ax.set(xlabel="Factor of the prior weights", ylabel=FOLLOWED[measure].title)
         times_axis(ax)
         if FOLLOWED[measure].kind == "share":
             percent_axis(ax.yaxis)
@@ -147,30 +147,30 @@ def sensitivity(
     draws: int = 200,
     seed: int | np.random.Generator | None = 0,
 ) -> Sensitivity:
-    """How far the threats to people depend on the prior.
+    """Compute how much the threats to people depend on the prior.
 
     The chosen weights of the secrets, those of the other values, and both, are multiplied by each
-    of the factors. Nested cells have closed forms. Where weighted evidence is cross-fitted, the
-    pooling ``kappa`` of its lifts is multiplied in place of `beta`, and the weights are fitted to
-    it. Other tables are sampled anew for every prior, by the same random numbers.
+    of the factors. If weighted evidence is cross-fitted, the pooling ``kappa`` of its lifts is
+    multiplied instead of `beta`, and the weights are fitted again. Tables without a closed form are
+    sampled again for every prior, with the same random numbers.
 
     Parameters
     ----------
     table : ReleasedTable
         What was released.
     people : pandas.DataFrame
-        The people behind it, in clear, as for `Posterior.assess`.
+        The people behind it, in clear, as in `Posterior.assess`.
     alpha, beta, evidence
-        The choice around which to look; see `fit`.
+        The chosen prior and evidence; see `fit`.
     factors : sequence of float, or a distribution of PreliZ
-        What the weights are multiplied by; of a distribution (``pz.Gamma``, ``pz.LogNormal``) the
-        quantiles from 5% to 95%. 1 is always among them.
+        Factors of the weights. For a distribution (``pz.Gamma``, ``pz.LogNormal``), its quantiles
+        from 5% to 95%. 1 is always included.
     harm, gain, weights, group
         As in `Posterior.assess`.
     draws : int
-        Draws of each of two chains, after as many to settle, where beliefs have no closed form.
+        Draws of each of two chains, after as many tuning sweeps, if there is no closed form.
     seed : int, Generator or None
-        Of these, the same for every prior.
+        Seed of these draws, the same for every prior.
 
     Examples
     --------
@@ -188,9 +188,9 @@ def sensitivity(
 
 
 def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
-    """`sensitivity` of an assessment, around the prior that it has; quick enough for a report.
+    """`sensitivity` of an assessment around its own prior, quick enough for a report.
 
-    Only the ends of `FACTORS` are looked at. None for draws of a model with a prior of its own.
+    Uses only the ends of `FACTORS`. None for draws of a user's model, whose prior is unknown.
     """
     post = risk.post
     if post.method == "draws":
@@ -209,7 +209,7 @@ def sensitivity_of(risk: RiskAssessment) -> Sensitivity | None:
 
 
 class _Chosen(NamedTuple):
-    """Table, people and the choice around which to look."""
+    """Table, people, and the chosen prior and evidence."""
 
     table: ReleasedTable
     taken: Evidenced
@@ -219,7 +219,7 @@ class _Chosen(NamedTuple):
     register: Register | None = None
 
     def under(self, one: float, two: float, draws: int, seed: int) -> Posterior:
-        """Posterior with prior weights multiplied by two factors."""
+        """Fit with prior weights multiplied by two factors."""
         table, known = self.table, self.register
         taken = self.taken.scaled(table, one, two)
         if taken.crossfit is not None or taken.lifts is not None:
@@ -250,7 +250,7 @@ class _Chosen(NamedTuple):
                 return post
             return replace(post, table=self.table, register=Register.of(post, known.people))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the errors say as much
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the errors show it
             return fit(
                 table,
                 alpha=taken.prior.alpha,
@@ -265,7 +265,7 @@ class _Chosen(NamedTuple):
             )
 
     def measured(self, post: Posterior) -> tuple[pd.Series, pd.Series]:
-        """Followed measures and their errors."""
+        """Compute the measures and their errors."""
         records, replicates = threats_of(post, self.truth, self.gain, self.kind)
         found = Evaluation(records.threats, self.truth.pair_count, cast(Any, None), np.nan)
         return evaluate(found, replicates, FOLLOWED)
@@ -278,7 +278,7 @@ def _over(
     seed: int | np.random.Generator | None,
     known: tuple[pd.Series, pd.Series] | None = None,
 ) -> Sensitivity:
-    """Measures by pairs of factors; `known` ones of the choice itself need no second look."""
+    """Compute the measures for pairs of factors; those of the chosen prior may be `known`."""
     entropy = int(np.random.default_rng(seed).integers(2**31))
     found = [] if known is None else [known]
     for one, two in lines[len(found) :]:

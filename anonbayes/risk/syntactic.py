@@ -1,4 +1,4 @@
-"""Risks by counting, and the questions of WP29."""
+"""Risks by counting rows, and the three questions of the Article 29 Working Party (WP29)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ if TYPE_CHECKING:
 
 
 # -------------------------------------------------------------------------------------------------
-# Re-identification risks as users of ARX know them, beside the threats to secrets.
+# Re-identification risks as in ARX, in addition to the threats to secrets.
 #
-# The prosecutor knows that the victim is in the table, the journalist does not, the marketer wants
-# to find as many people as possible. All three count rows that look alike; none looks at the
-# secrets.
+# The prosecutor knows that the victim is in the table, the journalist does not, and the marketer
+# wants to find as many people as possible. All three count rows that look alike, not secrets.
 
 
 @dataclass(frozen=True, eq=False)
 class ReidentificationRisk:
-    """Risk of naming the row of a person, by attacker model.
+    """Risk that a person's row is identified, by attacker model.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        For ``prosecutor``, ``journalist`` and ``marketer``: ``highest`` risk of a row, ``average``
-        (the expected share of rows that are named right), ``at_risk`` (share of rows above
-        `threshold`). The marketer has an average only.
+        For ``prosecutor``, ``journalist`` and ``marketer``: the ``highest`` risk of a row, the
+        ``average`` risk (the expected share of rows identified correctly), and ``at_risk`` (share
+        of rows above `threshold`). The marketer only has an average.
     rows : pandas.DataFrame
-        Risk of each released line that is not suppressed, by its position; the lines of a reduced
-        table stand for ``weight`` rows each.
+        Risk of each released line that is not suppressed, by its position; a line of a reduced
+        table stands for ``weight`` rows.
     threshold : float
         Highest acceptable risk.
     suppressed : int
-        Rows left out: they show nothing but their secret.
+        Number of suppressed rows, which are left out.
     """
 
     table: pd.DataFrame
@@ -58,19 +57,19 @@ class ReidentificationRisk:
 def reidentification_risk(
     table: ReleasedTable, *, population: pd.DataFrame | None = None, threshold: float = 0.2
 ) -> ReidentificationRisk:
-    """Prosecutor, journalist and marketer risk of a released table.
+    """Compute prosecutor, journalist and marketer risk of a released table.
 
-    Rows that show the same cells form a class. With f rows of a class in the table and F people in
-    the population who would look like it: prosecutor ``1/f``, journalist ``1/F``, marketer the
-    average of ``1/F`` over rows.
+    Rows with the same cells form a class. If f rows of the table and F people of the population
+    belong to it, the prosecutor risk is ``1/f``, the journalist risk ``1/F``, and the marketer risk
+    the average of ``1/F`` over rows.
 
     Parameters
     ----------
     table : ReleasedTable
-        The release. Of a vertical table, whose tuples are published in clear, the tuples count.
+        The release. For a vertical table, the tuples published in clear count.
     population : pandas.DataFrame, optional
-        The attributes of everybody among whom the people of the table were drawn. Without it the
-        table is taken to be the population, and the journalist is a prosecutor.
+        Attributes of the population from which the people in the table were drawn. By default the
+        table is the population, and the journalist risk equals the prosecutor risk.
     threshold : float
         Highest acceptable risk of a row; 0.2 is a common choice.
 
@@ -83,10 +82,10 @@ def reidentification_risk(
     """
     if not isinstance(table, ReleasedTable):
         raise AnonbayesError(
-            f"reidentification_risk needs a ReleasedTable, got {type(table).__name__}."
+            f"reidentification_risk needs a ReleasedTable, not {type(table).__name__}."
         )
     if not 0 < threshold <= 1:
-        raise AnonbayesError(f"threshold={threshold!r} must lie above 0 and be at most 1.")
+        raise AnonbayesError(f"threshold={threshold!r} must be above 0 and at most 1.")
     shown = np.flatnonzero(table.group_codes >= 0)
     if not len(shown):
         raise AnonbayesError("Every row is suppressed; nobody can be re-identified.")
@@ -98,7 +97,7 @@ def reidentification_risk(
     journalist = prosecutor
     if population is not None:
         people = _people_per_class(table, shown[first], population)
-        # The sample is part of the population, whatever the given frame says.
+        # The sample is part of the population, even if the given frame lacks it.
         journalist = 1.0 / np.maximum(people, count)[inverse]
     lines = {
         "prosecutor": _line(prosecutor, threshold, weight),
@@ -116,7 +115,7 @@ def reidentification_risk(
 
 
 def highest_risk(table: ReleasedTable) -> float:
-    """Return the prosecutor's highest risk; 0 where every row is suppressed."""
+    """Return the highest prosecutor risk; 0 if every row is suppressed."""
     if not (table.group_codes >= 0).any():
         return 0.0
     return float(reidentification_risk(table).table["highest"]["prosecutor"])
@@ -125,16 +124,17 @@ def highest_risk(table: ReleasedTable) -> float:
 def privacy_models(
     table: ReleasedTable, *, population: pd.DataFrame | None = None
 ) -> dict[str, float]:
-    """Which parameters of the usual privacy models a release satisfies, beside k and l.
+    """Compute the parameters of further privacy models that a release satisfies.
 
-    The least ``exp`` of the entropy of a group (``entropy_l``), the least c of recursive (c,
-    2)-diversity, t by the steps between ordered numbers or else total variation; with a
-    `population` delta-presence: which shares of those who fit a group are in the table.
+    ``entropy_l`` is the least exponential of the entropy of a group; the others are the least c of
+    recursive (c, 2)-diversity, the t of t-closeness (by the distance of ordered numbers, else total
+    variation), and with a `population` delta-presence: the shares of those who match a group that
+    are in the table.
     """
     if not table.secrets_known:
-        raise AnonbayesError("The sensitive values are randomized: no group shows them.")
+        raise AnonbayesError("The sensitive values are randomized, so no group shows them.")
     if not table.n_groups:
-        raise AnonbayesError("Every row is suppressed; there is no group.")
+        raise AnonbayesError("Every row is suppressed, so there is no group.")
     shown = table.group_codes >= 0
     people = np.ones(len(shown)) if table.weights is None else table.weights.astype(float)
     counts = np.zeros((table.n_groups, len(table.secret.domain)))
@@ -168,10 +168,10 @@ def privacy_models(
 def syntactic_risks(
     risk: RiskAssessment, *, population: pd.DataFrame | None = None, threshold: float = 0.2
 ) -> pd.DataFrame:
-    """Both ways of looking side by side: whose row is found, and whose secret is guessed.
+    """Compare whose row can be found with whose secret can be guessed.
 
-    Where cells overlap, a person may fit rows of several classes, which the usual prosecutor does
-    not see; a line of its own counts all rows that a person could own.
+    If cells overlap, a person may match rows of several classes, which the usual prosecutor risk
+    ignores; a separate line counts all rows that match a person.
     """
     table = risk.post.table
     if population is None and threshold == risk.reidentification.threshold:
@@ -192,7 +192,7 @@ def syntactic_risks(
 
 
 def _line(values: Floats, threshold: float, weight: Ints | None) -> dict[str, float]:
-    """Highest and average risk, and the share at risk, of lines that stand for several rows."""
+    """Highest and average risk, and the share at risk, of lines that may stand for several rows."""
 
     def mean(numbers: Floats | Mask) -> float:
         return float(np.average(numbers, weights=weight)) if len(numbers) else 0.0
@@ -205,7 +205,7 @@ def _line(values: Floats, threshold: float, weight: Ints | None) -> dict[str, fl
 
 
 def _people_per_class(table: ReleasedTable, rows: Ints, population: pd.DataFrame) -> Ints:
-    """Number of people of the population that fit the cells of each given row."""
+    """Number of people of the population that match the cells of each given row."""
     codes = read_attributes(table, population, what="population")
     secret = np.zeros(len(population), dtype=np.int64)
     everybody = clear_release(table, codes, secret)
@@ -215,7 +215,7 @@ def _people_per_class(table: ReleasedTable, rows: Ints, population: pd.DataFrame
 
 
 # -------------------------------------------------------------------------------------------------
-# The three questions of the Article 29 Working Party on anonymisation, answered by measures.
+# The three questions of the Article 29 Working Party on anonymisation, answered with measures.
 #
 # Opinion 05/2014 (WP216) asks of a technique: is it still possible to single out an individual, to
 # link records relating to an individual, and to infer information concerning an individual?
@@ -224,14 +224,14 @@ def _people_per_class(table: ReleasedTable, rows: Ints, population: pd.DataFrame
 QUESTIONS = {
     "singling out": "Can the row of a person be isolated in the release?",
     "linkability": "Can a person's row be linked with what another source says about the person?",
-    "inference": "Can a person's secret be inferred, more surely than that of anybody outside the "
-    "table?",
+    "inference": "Can a person's secret be inferred with more certainty than that of somebody who "
+    "is not in the table?",
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the measures say about one of the `QUESTIONS`, and figures by what they are."""
+    """What the measures say about one of the `QUESTIONS`, with figures by description."""
 
     name: str
     finding: str
@@ -244,14 +244,14 @@ class Answer:
 
 
 def wp29(risk: RiskAssessment, *, certain: float = 0.9) -> tuple[Answer, Answer, Answer]:
-    """Answer the three questions for one release.
+    """Answer the three questions of WP29 for one release.
 
     Parameters
     ----------
     risk : RiskAssessment
         The assessment.
     certain : float
-        Belief from which on a right guess counts as knowledge.
+        Belief from which a right guess counts as knowledge.
 
     Examples
     --------
@@ -266,19 +266,19 @@ def wp29(risk: RiskAssessment, *, certain: float = 0.9) -> tuple[Answer, Answer,
 def _singling_out(risk: RiskAssessment) -> Answer:
     table = risk.post.table
     alone = int(risk.people[risk.rows["candidates"] == 1].sum())
-    figures = {"people who fit one released row only": float(alone)}
+    figures = {"people who match exactly one released row": float(alone)}
     if table.n_groups:
         unique = int((risk.reidentification.rows["class_size"] == 1).sum())
-        figures["released rows like no other"] = float(unique)
+        figures["released rows that are unique"] = float(unique)
         figures["smallest group (k)"] = float(table.k)
     if alone:
         everybody = f"{int(risk.summary['rows']):,}"
-        finding = f"{alone:,} of {everybody} people fit exactly one row of the release."
+        finding = f"{alone:,} of {everybody} people match exactly one row of the release."
         if table.scheme == "vertical":
-            finding += " Their row can be found; whose secret it goes with is what the groups hide."
+            finding += " Their row can be found; its secret is hidden among those of its group."
     else:
         least = int(risk.rows["candidates"].min())
-        finding = f"No: everyone fits at least {least:,} rows of the release."
+        finding = f"No: everyone matches at least {least:,} rows of the release."
     return Answer("singling out", finding, figures)
 
 
@@ -294,8 +294,8 @@ def _linkability(risk: RiskAssessment) -> Answer:
         figures["marketer risk (overlaps ignored)"] = float(marketer)
     return Answer(
         "linkability",
-        f"Somebody who holds the nonsensitive values of all people would link {average:.1%} "
-        "of them to their rows, choosing at random among the rows that fit.",
+        f"Somebody who has the nonsensitive values of all people would link {average:.1%} "
+        "of them to their rows by choosing at random among the matching rows.",
         figures,
     )
 
@@ -307,7 +307,7 @@ def _inference(risk: RiskAssessment, certain: float) -> Answer:
     whose = "Nobody's secret is"
     if sure:
         whose = f"The secret{'' if sure == 1 else 's'} of {count(sure, 'person is', 'people are')}"
-    doubt = ", not to be relied on" if risk.belief_scores.below_random_worlds else ""
+    doubt = ", unreliable" if risk.belief_scores.below_random_worlds else ""
     figures = {
         "share guessed right by the attacker (GT_A)": float(s["GT_A"]),
         "share guessed right by the learner (GT_L)": float(s["GT_L"]),

@@ -1,6 +1,6 @@
-"""Pictures of an assessment, methods of `RiskAssessment`. Each draws into ``ax=`` or makes axes.
+"""Plots of an assessment, available as methods of `RiskAssessment`, each with an ``ax=`` argument.
 
-Shapes and hatches carry the same distinction as colours, for black and white.
+Shapes and hatches show the same distinctions as colours, for black-and-white print.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RELIABILITY = {
     "ideal": ("ideal", "^"),
     "random_worlds": ("other", "D"),
 }
-"""Colour and mark of each belief."""
+"""Colour and marker of each belief."""
 
 
 def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = None) -> Axes:
@@ -46,7 +46,7 @@ def plot_beliefs(risk: RiskAssessment, under: str = "A", *, ax: Axes | None = No
     Parameters
     ----------
     under : {"A", "L"}
-        Show rows threatened under the attacker's or under the learner's belief.
+        Whether to show rows threatened under the attacker's or under the learner's belief.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def plot_relative_threat(
     Parameters
     ----------
     under : {"A", "L"}
-        Rows threatened under the attacker's or under the learner's belief.
+        Whether to show rows threatened under the attacker's or under the learner's belief.
     bins : int
         Number of bars.
     """
@@ -134,9 +134,9 @@ def plot_relative_threat(
 
 
 def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
-    """Plot the share of all rows whose relative threat exceeds a threshold.
+    """Plot the share of all people whose relative threat exceeds a threshold.
 
-    Marked are the quantiles among threatened rows that may serve as thresholds (Groups Remark 3).
+    Marks show the quantiles among threatened rows that may serve as thresholds (Groups Remark 3).
     """
     ax = make_axes(ax, 5.4, 3.6)
     rows, weight = _threatened(risk, "A")
@@ -151,7 +151,7 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
     percent_axis(ax.yaxis)
     if len(ordered):
         share = np.cumsum(weight[order]) / risk.summary["rows"]
-        # Above the largest Ti there is nobody; just below a value everyone from it on.
+        # Nobody exceeds the largest Ti; just below a value, everyone from that value on does.
         ax.step(
             np.concatenate([ordered[:1], ordered]),
             np.concatenate([[0.0], share]),
@@ -170,7 +170,7 @@ def plot_thresholds(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
-    """Plot the number of rows in groups of each size; homogeneous groups stand out."""
+    """Plot the number of people in groups of each size, marking groups with a single secret."""
     ax = make_axes(ax, 5.6, 3.6)
     sizes = risk.post.table.group_sizes.to_numpy()
     single = risk.post.table.group_diversity.to_numpy() == 1
@@ -185,7 +185,7 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
         weights=groups,
         stacked=True,
         color=[COLOURS["less"], COLOURS["more"]][: len(groups)],
-        label=["groups with several secrets", "groups with one secret"][: len(groups)],
+        label=["groups with several secrets", "groups with a single secret"][: len(groups)],
         edgecolor="white",
         linewidth=0.4,
     )
@@ -204,7 +204,7 @@ def plot_group_sizes(risk: RiskAssessment, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_top_rows(risk: RiskAssessment, top: int = 15, *, ax: Axes | None = None) -> Axes:
-    """Plot learner's and attacker's level for the rows of the largest relative threat.
+    """Plot the learner's and attacker's levels for the rows of the largest relative threat.
 
     Bars show two Monte-Carlo standard errors.
     """
@@ -239,13 +239,13 @@ def plot_reliability(
 ) -> Axes:
     """Plot how often best guesses are right against how sure they are stated to be.
 
-    On the diagonal stated certainty can be believed; below it, it is exaggerated. Whiskers are
-    95% intervals, the size of a mark grows with the number of people.
+    On the diagonal stated certainty is correct; below it, it is exaggerated. Whiskers are 95%
+    intervals; marker size grows with the number of people.
 
     Parameters
     ----------
     beliefs : sequence of str
-        Lines of `RiskAssessment.scores` to show.
+        Rows of `RiskAssessment.scores` to show.
     """
     for name in beliefs:
         one_of("beliefs", name, RELIABILITY)
@@ -256,7 +256,7 @@ def plot_reliability(
         lines, score = risk.calibration.loc[name], risk.scores.loc[name]
         observed = lines["observed"].to_numpy()
         whiskers = np.stack([observed - lines["low"].to_numpy(), lines["high"] - observed])
-        whiskers = np.maximum(whiskers, 0.0)  # at 0 and 1 a limit may differ by rounding
+        whiskers = np.maximum(whiskers, 0.0)  # limits at 0 and 1 may differ by rounding
         ax.errorbar(lines["stated"], observed, yerr=whiskers, fmt="none", ecolor=COLOURS[colour],
                     linewidth=1)  # fmt: skip
         ax.scatter(
@@ -282,7 +282,7 @@ def plot_reliability(
 
 
 def _threatened(risk: RiskAssessment, under: str) -> tuple[pd.DataFrame, Floats]:
-    """Threatened rows, and how many people each stands for; ties count in part, as in `GT_A`."""
+    """Threatened rows, and the number of people of each; ties count in part, as in `GT_A`."""
     one_of("under", under, WHO)
     threatened = risk.rows[f"threatened_{under}"].to_numpy(float)
     return risk.rows[threatened > 0], (threatened * risk.people.to_numpy())[threatened > 0]
@@ -293,7 +293,7 @@ def _title(weight: Floats, under: str) -> str:
 
 
 def _sides(weight: Floats, more: Mask) -> tuple[tuple[Mask, str, str, str], ...]:
-    """Who is surer: whom it concerns, colour, mark, and words with numbers that add up."""
+    """Who is surer: mask, colour, marker, and label with numbers that add up."""
     surer = round(float(weight[more].sum()))
     others = round(float(weight.sum())) - surer
     return (
@@ -303,6 +303,6 @@ def _sides(weight: Floats, more: Mask) -> tuple[tuple[Mask, str, str, str], ...]
 
 
 def _distinct(x: Floats, y: Floats, people: Floats) -> tuple[Floats, Floats]:
-    """Distinct points and how many people each stands for."""
+    """Distinct points and the number of people of each."""
     points, which = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
     return points, np.bincount(which.ravel(), people, len(points)).astype(np.float64)

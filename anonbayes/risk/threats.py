@@ -1,7 +1,7 @@
 """Threats to people under a belief, pair by pair, and how good the beliefs are.
 
-Whoever holds the cleartext can score a belief (MODEL 1.9). `right` is the share of people whose
-most likely answer is true, ties broken at random. The log loss is the mean of
+With the cleartext, beliefs can be scored (MODEL 1.9). `right` is the share of people whose most
+likely answer is true, with ties broken at random. The log loss is the mean of
 ``-log max(p(truth), 1e-4)``, the Brier score the mean of ``sum_c (p(c) - 1[c is true])^2``. The
 calibration error is the gap between the belief in the best guess and how often it is right, in
 bins of a tenth, averaged over people.
@@ -27,21 +27,21 @@ from anonbayes.errors import AnonbayesError
 from anonbayes.formats import count, number, share
 
 BELIEFS = {"L": "learner", "A": "attacker", "RW": "random_worlds", "I": "ideal"}
-"""Whose belief a letter in the name of a measure or of a column means."""
+"""Letters of the beliefs in the names of measures and columns."""
 
 
 # -------------------------------------------------------------------------------------------------
-# What an attacker gains: by default the secret itself; or any of several harmful values.
+# What an attacker gains: by default the exact secret, or any of several harmful values.
 
 
 @dataclass(frozen=True, eq=False)
 class Gain:
     """Decision problem of whoever wants to know a secret (Groups Sec. IV, with any gain).
 
-    Who holds the belief q takes the act a with the largest ``sum_s matrix[a, s] q(s)``; without a
-    matrix, acts are guesses. A victim with secret s has to fear ``target[s]``, the act of the
-    largest gain, or -1; a row is threatened when it is taken, its threat level is the act's
-    expected gain. Beliefs are scored by which ``answer`` is true, without one by the secret itself.
+    Someone with the belief q takes the action a with the largest ``sum_s matrix[a, s] q(s)``;
+    without a matrix, actions are guesses. ``target[s]`` is the action that harms a victim with
+    secret s, the one of the largest gain, or -1. A row is threatened if that action is taken, and
+    its threat level is the action's expected gain. Beliefs are scored on which ``answer`` is true.
     """
 
     matrix: Floats | None
@@ -51,7 +51,7 @@ class Gain:
     answer: Ints | None = None
 
     def expected(self, belief: Floats) -> Floats:
-        """Expected gain of every act under beliefs ``(..., S)``, rounded alike however many."""
+        """Expected gain of every action under beliefs ``(..., S)``, rounded alike in any shape."""
         if self.matrix is None:
             return belief
         out = np.zeros((*belief.shape[:-1], len(self.matrix)))
@@ -77,8 +77,8 @@ def read_gain(
         codes = sorted({domain.index(value) for value in harm})
         if not 0 < len(codes) < size:
             raise AnonbayesError(
-                f"harm= must name some of the {size} values of {domain.name!r}, not "
-                f"{len(codes)} of them."
+                f"harm= must contain at least one and not all of the {size} values of "
+                f"{domain.name!r}; it contains {len(codes)}."
             )
         harmful = np.zeros(size)
         harmful[codes] = 1.0
@@ -109,14 +109,16 @@ def _from_matrix(domain: Domain, gain: pd.DataFrame | npt.ArrayLike) -> Gain:
     matrix = np.asarray(gain, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != len(domain) or len(matrix) < 2:
         raise AnonbayesError(
-            f"gain= must have two or more acts as rows and the {len(domain)} values of "
-            f"{domain.name!r} as columns, got shape {matrix.shape}."
+            f"gain= must have at least two actions as rows and the {len(domain)} values of "
+            f"{domain.name!r} as columns, but has shape {matrix.shape}."
         )
     if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise AnonbayesError("gain= must be finite and at least 0.")
     target = np.where(matrix.max(axis=0) > 0, matrix.argmax(axis=0), -1)
     mark = zlib.crc32(repr((acts, matrix.tolist())).encode())
-    text = f"the best of {len(acts)} acts against the victim, by {domain.name} (gains {mark:08x})"
+    text = (
+        f"the best of {len(acts)} actions against the victim, by {domain.name} (gains {mark:08x})"
+    )
     return Gain(matrix, target, acts, text)
 
 
@@ -126,19 +128,19 @@ def _from_matrix(domain: Domain, gain: pd.DataFrame | npt.ArrayLike) -> Gain:
 # Beliefs are arrays ``(records, S)``; rows are counted through distinct (record, secret) pairs.
 
 TIE = 1e-9
-"""Expected gains that differ by less than this share count as equal."""
+"""Relative difference below which expected gains count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairThreats:
-    """Threat under one belief q, and how good the belief is, pair by pair.
+    """Threat under one belief q, and how good the belief is, by pair.
 
-    `truth` is the probability of the true answer, `stated` that of the most likely one, `right` the
-    probability that this one is true (ties are broken at random).
+    `truth` is the probability of the true answer, `stated` that of the most likely one, and `right`
+    the probability that the latter is true (ties are broken at random).
     """
 
-    level: Floats  # q(s); NaN where nothing is at stake
-    threatened: Floats  # probability that the row is: 1, 0, or one over the acts that tie
+    level: Floats  # q(s); NaN where no harm is possible
+    threatened: Floats  # probability that the row is: 1, 0, or one over the tied actions
     secret: Floats  # probability of the exact secret
     truth: Floats
     stated: Floats
@@ -147,11 +149,11 @@ class PairThreats:
 
 
 Threats = dict[str, PairThreats]
-"""Threats by the letter of the belief, see `BELIEFS`."""
+"""Threats by letter of the belief; see `BELIEFS`."""
 
 
 def pair_threats(belief: Floats, record: Ints, secret: Ints, gain: Gain) -> PairThreats:
-    """Threat level and whether the row is threatened, for pairs of a record and a secret."""
+    """Compute the threats of pairs of a record and a secret."""
     value = gain.expected(belief)
     threatened, level = _best(value, record, gain.target[secret])
     if gain.matrix is None:
@@ -174,7 +176,7 @@ def pair_threats(belief: Floats, record: Ints, secret: Ints, gain: Gain) -> Pair
 
 
 def _best(value: Floats, record: Ints, wanted: Ints) -> tuple[Floats, Floats]:
-    """Probability that the wanted column is the largest, ties broken at random; and its value."""
+    """Probability that the wanted column is largest, with ties broken at random; and its value."""
     least = value.max(axis=1) * (1.0 - TIE)
     ties = (value >= least[:, None]).sum(axis=1)
     level = np.where(wanted >= 0, value[record, wanted], np.nan)
@@ -183,7 +185,7 @@ def _best(value: Floats, record: Ints, wanted: Ints) -> tuple[Floats, Floats]:
 
 
 def joined(parts: list[Threats], order: Ints) -> Threats:
-    """Put threats of several blocks of pairs together, in the order of all pairs."""
+    """Put the threats of several blocks together, in the order of all pairs."""
     return {
         letter: PairThreats(
             *(
@@ -197,9 +199,9 @@ def joined(parts: list[Threats], order: Ints) -> Threats:
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """Threats per pair under other weights of the draws.
+    """Threats by pair under reweighted batches of the draws.
 
-    There are none when everything is exact (no batches), or with too few draws (a single batch).
+    Empty if everything is exact (no batches), or if there are too few draws (a single batch).
     """
 
     threats: tuple[Threats, ...]
@@ -207,12 +209,12 @@ class Replicates:
     n_chains: int
 
     def error(self, values: Floats) -> Floats:
-        """Standard error from the replicates of a statistic."""
+        """Standard error of a statistic from its replicates."""
         return replicate_error(values, self.n_batches, self.n_chains)
 
     @property
     def otherwise(self) -> float:
-        """Standard error of everything when there are no replicates."""
+        """Standard error if there are no replicates: zero if exact, else NaN."""
         return 0.0 if self.n_batches == 0 else np.nan
 
 
@@ -245,24 +247,24 @@ def weighted_skewness(values: Floats, weight: Floats) -> float:
 # -------------------------------------------------------------------------------------------------
 # Monte-Carlo errors of anything computed from beliefs: the Bayesian bootstrap over batches.
 #
-# Shares of threatened rows, quantiles and maxima are no averages of draws, and they jump where two
-# guesses are nearly tied. So batches of draws get random weights (Dirichlet, as in Rubin 1981), and
-# everything is computed again: beliefs then move as much as another run of the sampler would move
-# them. Where chains disagree, the batches of one chain are no independent pieces; so whole chains
-# are weighted as well, and the larger error counts.
+# Shares of threatened rows, quantiles and maxima are not averages over draws, and they jump where
+# two guesses are nearly tied. So batches of draws get random weights (Dirichlet, as in Rubin 1981),
+# and everything is computed again: beliefs then vary as much as in another run of the sampler. If
+# chains disagree, the batches of one chain are not independent; so whole chains are reweighted as
+# well, and the larger error is used.
 
 REPLICATES = 24
 
 
 def _chains(n_batches: int, n_chains: int) -> int:
-    """Chains that can be weighted as a whole; 0 when batches are chains already."""
+    """Number of chains that can be reweighted as a whole; 0 if batches are chains already."""
     return n_chains if 1 < n_chains < n_batches and n_batches % n_chains == 0 else 0
 
 
 def replicate_weights(n_batches: int, n_chains: int, replicates: int = REPLICATES) -> Floats:
-    """Weights of the batches, one line per replicate: by batches, then by chains.
+    """Weights of the batches, one line per replicate: first by batches, then by chains.
 
-    They are the same at every call, so that measures computed piece by piece belong together.
+    They are the same in every call, so that measures computed in pieces fit together.
     """
     rng = np.random.default_rng(1981)
     parts = [rng.dirichlet(np.ones(n_batches), size=replicates)]
@@ -283,16 +285,16 @@ def replicate_error(values: Floats, n_batches: int, n_chains: int) -> Floats:
 
 
 def matched(one: Floats, two: Floats, n_chains: int) -> tuple[Floats, Floats]:
-    """Merge neighbouring batches of the same chains until both sets have the same number."""
+    """Merge neighbouring batches of the same chains until both sets have equally many."""
     n = n_chains * math.gcd(len(one) // n_chains, len(two) // n_chains)
     merged = [b.reshape(n, -1, *b.shape[1:]).mean(axis=1) for b in (one, two)]
     return merged[0], merged[1]
 
 
 def weighted_sum(weights: Floats, batches: Floats) -> Floats:
-    """``sum_b weights[b] * batches[b]``, rounded alike in every place of the array.
+    """``sum_b weights[b] * batches[b]``, rounded independently of the array's shape.
 
-    A product of matrices is not: its rounding depends on the number of columns.
+    In a matrix product, rounding depends on the number of columns.
     """
     out = np.zeros(batches[0].size)
     _add_weighted(weights, np.ascontiguousarray(batches).reshape(len(batches), -1), out)
@@ -307,20 +309,20 @@ def _add_weighted(weights, batches, out):  # type: ignore[no-untyped-def]
 
 
 def _spread(values: Floats, n: int) -> Floats:
-    """Spread of the replicates; n Dirichlet weights scatter less than n draws by (n-1)/(n+1)."""
+    """Spread of the replicates, corrected for Dirichlet weights by (n-1)/(n+1)."""
     with np.errstate(invalid="ignore"):
         spread = values.std(axis=0, ddof=1) * np.sqrt((n + 1) / (n - 1))
-    return np.where((values == values[0]).all(axis=0), 0.0, spread)  # no rounding where exact
+    return np.where((values == values[0]).all(axis=0), 0.0, spread)  # no rounding error if exact
 
 
 # -------------------------------------------------------------------------------------------------
-# Scores against the truth, and whether stated certainty can be believed.
+# Scores against the truth, and whether stated certainty is reliable.
 
 FLOOR = 1e-4
-"""Smallest probability that the log loss sees: to be sure of something false costs 9.2 nats."""
+"""Least probability in the log loss: being sure of something false costs 9.2 nats."""
 N_BINS = 10
 TOLERANCE = 0.03
-"""Up to this calibration error a belief is not doubted, however many people there are."""
+"""Up to this calibration error a belief counts as reliable, however many people there are."""
 SCORES = ("right", "log_loss", "brier", "ece")
 DIFFERENCES = (("A", "RW"), ("A", "L"), ("L", "RW"), ("A", "I"), ("L", "I"))
 Z = 1.959963984540054
@@ -335,7 +337,7 @@ def log_loss(truth: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Bins:
-    """One belief by how sure it is of its best guess: sums over people in each bin."""
+    """One belief, binned by the belief in its best guess: sums over people in each bin."""
 
     people: Floats
     stated: Floats
@@ -353,19 +355,20 @@ class _Bins:
             total(np.ones(len(place))),
             total(pairs.stated),
             total(pairs.right),
-            total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0)),  # beliefs round
+            total(pairs.stated * np.maximum(1.0 - pairs.stated, 0.0)),  # rounding
         )
 
     @property
     def error(self) -> float:
-        """Mean gap between stated and observed."""
+        """Mean gap between stated and observed certainty."""
         return float(np.abs(self.stated - self.right).sum() / self.people.sum())
 
     @property
     def error_by_chance(self) -> tuple[float, float]:
         """Mean and standard deviation of the error of a calibrated belief with these statements.
 
-        The gap of a bin is then about normal around zero, and its size half-normal.
+        The gap of a bin is then approximately normal around zero, and its absolute value
+        half-normal.
         """
         n = self.people.sum()
         mean = np.sqrt(2 / np.pi) * np.sqrt(self.variance).sum() / n
@@ -392,10 +395,10 @@ def mean_scores(pairs: PairThreats, people: Ints) -> Floats:
 
 
 class ScoreSums(NamedTuple):
-    """What scores need of people: sums, so those of parts of a table add up.
+    """Sums over people that scores need, so that those of parts of a table add up.
 
-    Beliefs are in the order of `BELIEFS`. What a person adds to the calibration error has the sign
-    of the whole bin's gap, so it is summed up bin by bin.
+    Beliefs are in the order of `BELIEFS`. A person's contribution to the calibration error has the
+    sign of the whole bin's gap, so it is summed bin by bin.
     """
 
     terms: Floats  # right, log loss and Brier score, (beliefs, 3)
@@ -464,7 +467,7 @@ class ScoreSums(NamedTuple):
 
 @dataclass(frozen=True)
 class Caution:
-    """What stated probabilities of one belief are worth."""
+    """How reliable the stated probabilities of one belief are."""
 
     belief: str
     excess: float
@@ -481,7 +484,7 @@ class Scores:
 
     @cached_property
     def cautions(self) -> Mapping[str, Caution]:
-        """Beliefs whose stated probabilities are not to be taken at their word, by letter."""
+        """Beliefs whose stated probabilities cannot be taken at face value, by letter."""
         out = {}
         for letter in ("A", "L"):
             line = _numbers(self.table, BELIEFS[letter])
@@ -495,8 +498,9 @@ class Scores:
             out[letter] = Caution(
                 letter,
                 excess,
-                f"The {BELIEFS[letter]} is {how}: on average {share(line['stated'])} sure of the "
-                f"best guess, which is true for {share(line['right'])} of the people "
+                f"The {BELIEFS[letter]} is {how}: the mean belief in the best guess is "
+                f"{share(line['stated'])}, but the guess is right for {share(line['right'])} "
+                "of the people "
                 f"(calibration error {number(100 * line['ece'], 2)} points).",
             )
         return out
@@ -510,26 +514,26 @@ class Scores:
 
     @property
     def below_text(self) -> str:
-        """What follows from `below_random_worlds`, in words; empty where it is not so."""
+        """Consequence of `below_random_worlds`, in words; empty if it does not hold."""
         if not self.below_random_worlds:
             return ""
         line = _numbers(self.differences, "attacker - random_worlds")
         return (
-            "The attacker's beliefs score below those of somebody to whom all compatible tables "
-            f"are equally likely (log loss worse by {number(line['log_loss'], 2)} "
+            "The attacker's beliefs score worse than those of somebody to whom all compatible "
+            f"tables are equally likely (log loss higher by {number(line['log_loss'], 2)} "
             f"± {number(line['log_loss_se'], 2)} nats): they are too sure of false values. "
-            "Relative threats are ratios of such beliefs and cannot be relied on."
+            "Relative threats are ratios of such beliefs and therefore unreliable."
         )
 
     def worst_bin(self, letter: str) -> str:
-        """The bin in which stated and observed certainty differ for most people, as a sentence."""
+        """Sentence about the bin where stated and observed certainty differ for most people."""
         worst = max(
             self.bins(BELIEFS[letter]), key=lambda b: b["people"] * abs(b["stated"] - b["observed"])
         )
         who = BELIEFS[letter].replace("_", " ")
         people = count(worst["people"], "person", "people")
         return (
-            f"Where it differs most: of {people} about whom the {who} was "
+            f"The largest difference: of {people} about whom the {who} was "
             f"{100 * worst['from']:.0f}–{100 * worst['to']:.0f}% sure (on average "
             f"{share(worst['stated'])}), the best guess was right for "
             f"{share(worst['observed'])} (95% interval {share(worst['low'])} to "
@@ -537,7 +541,7 @@ class Scores:
         )
 
     def bins(self, belief: str) -> list[dict[str, float]]:
-        """Lines of `calibration` of one belief as plain numbers, with the bin's ends."""
+        """Rows of `calibration` for one belief as plain numbers, with the bin's ends."""
         lines = self.calibration.loc[belief]
         bins = pd.IntervalIndex(lines.index.tolist())
         ends = pd.DataFrame({"from": bins.left, "to": bins.right}, index=lines.index)
@@ -548,7 +552,7 @@ class Scores:
 
 
 def _numbers(frame: pd.DataFrame, label: str) -> dict[str, float]:
-    """One line of a frame as plain numbers."""
+    """One row of a frame as plain numbers."""
     return dict(
         zip(map(str, frame.columns), frame.loc[label].to_numpy(float).tolist(), strict=True)
     )

@@ -85,14 +85,14 @@ def test_empty_cells(run_json, refused, tmp_path):
         (["-k", 2, "--scheme", "magic"], "--scheme 'magic' is not valid"),
         (["-k", 2, "--scheme", "recode"], "needs --hierarchies"),
         (["-k", 2, "--local"], "--local has no meaning with --scheme 'mondrian'"),
-        (["-k", 2, "--anatomy", "s.csv"], "--anatomy has no meaning"),
+        (["-k", 2, "--anatomy", "s.csv"], "--anatomy does not apply"),
         (["--scheme", "anatomy", "-l", 2], "--anatomy for its second table"),
         (["--scheme", "anatomy", "-l", 50, "--anatomy", "s.csv"], "l=50 is not possible"),
         (["-k", 1000], "k=1000 is not possible: the table has only 120 rows"),
         (["-k", 2, "--quasi-identifier", "agee"], "Did you mean 'age'"),
         (["-k", 2, "--drop", "agee"], "Did you mean 'age'"),
         (["-k", 2, "--sep", ","], "'diagnosis'"),
-        (["-k", 2, "--report", "x.csv"], "Two outputs have the same name"),
+        (["-k", 2, "--report", "x.csv"], "Two output files have the same name"),
         (["-k", 2, "--missing", "unknown"], "--missing 'unknown' has no meaning"),
     ],
 )
@@ -235,7 +235,7 @@ usefulness = "accuracy"
         (["two.csv"], ["--threat", "RF"], "--threat 'RF' is not valid"),
         (["two.csv"], ["--max-threatened", "7"], "--max-threatened 7.0 must be at most 1"),
         (["two.csv"], ["--domain", "age"], "must be NAME=..., such as sex=f,m"),
-        (["two.csv"], ["--cleartext", "others.csv"], "not one of this cleartext"),
+        (["two.csv"], ["--cleartext", "others.csv"], "not a release of this cleartext"),
     ],
 )
 def test_compare_bad_input(refused, released, people, tmp_path, files, more, said):

@@ -93,7 +93,7 @@ def test_budgets_of_a_posterior(run_json, refused, tmp_path):
         (["--rule", "magic"], "--rule 'magic' is not valid"),
         (["--users", 9999, "--coverage", "each"], "'simultaneous', 'pointwise'"),
         (["--rule", "posterior"], "these do: worst_case, counts"),
-        (["--users", 10], "the table alone has 1000"),
+        (["--users", 10], "is less than the 1000"),
         (["--column", "plase"], "Did you mean 'place'"),
         (["--values", "park,station"], "row 0: 'clinic' is not among --values"),
         (["--counts", "place"], "'clinic' is not a number of users"),

@@ -236,9 +236,9 @@ def test_each_limit_is_about_its_measure(post, risk, setting, measure, words):
     [
         ({"max_relative_threat": 0.0}, "positive factor"),
         ({"max_relative_threat": np.nan}, "positive factor"),
-        ({"max_threatened": 30.0}, "max_threatened=30.0 must be a share of people"),
-        ({"max_cost": -0.1}, "max_cost=-0.1 must be a share of people"),
-        ({"max_cost": np.nan}, "max_cost=nan must be a share of people"),
+        ({"max_threatened": 30.0}, "max_threatened=30.0 must be a share of the people"),
+        ({"max_cost": -0.1}, "max_cost=-0.1 must be a share of the people"),
+        ({"max_cost": np.nan}, "max_cost=nan must be a share of the people"),
     ],
 )
 def test_impossible_limits(risk, limits, part):

@@ -192,18 +192,18 @@ def test_an_attacker_below_random_worlds_is_called_so(misled):
     post, risk = misled
     assert risk.scores.loc["attacker", "log_loss"] > risk.scores.loc["random_worlds", "log_loss"]
     assert risk.belief_scores.below_random_worlds
-    assert risk.text.startswith("The attacker's beliefs score below")
+    assert risk.text.startswith("The attacker's beliefs score worse")
     assert "cannot be relied on" in risk.measures.loc["max_Ti", "caution"]
     assert risk.measures.loc["GT_A", "caution"] == ""
     page = render(post, risk)
     first = page.split('<div class="points">')[0]
-    assert "score below" in first and "cannot be relied on" in first
+    assert "score worse" in first and "unreliable" in first
     for section in ("measures", "rows", "pictures"):
         part = page.split(f'<section id="{section}">')[1].split("</section>")[0]
         assert "Relative threats are not to be relied on" in part
     inference = risk.wp29()[2]
     assert "as sure of it" not in inference.finding
-    assert "largest relative threat (max_Ti), not to be relied on" in inference.figures
+    assert "largest relative threat (max_Ti), unreliable" in inference.figures
     assert json.loads(risk.to_json())["below_random_worlds"] is True
 
 

@@ -120,7 +120,7 @@ def test_a_dask_dataframe_is_counted_where_it_is(client, make):
         )
         assert found.rows["weight"].sum() == len(frame) > len(found.rows)
         assert found.text == whole.text
-    with pytest.raises(ab.AnonbayesError, match="counted by themselves"):
+    with pytest.raises(ab.AnonbayesError, match="whose rows are counted"):
         post.assess(parts, weights="extra")
     with pytest.raises(ab.AnonbayesError, match="has no column 'nat', which the released"):
         post.assess(parts.drop(columns="nat"), client=client)
@@ -129,7 +129,9 @@ def test_a_dask_dataframe_is_counted_where_it_is(client, make):
 def test_people_who_are_not_in_the_release_are_named(client):
     post, frame = fitted(exact)
     wrong = frame.assign(age=[20 + (a + 3) % 8 for a in frame["age"]], nat="M")
-    with pytest.raises(ab.AnonbayesError, match=r"Row 'p\d+' of the cleartext fits no row") as here:
+    with pytest.raises(
+        ab.AnonbayesError, match=r"Row 'p\d+' of the cleartext matches no row"
+    ) as here:
         post.assess(wrong)
     with pytest.raises(ab.AnonbayesError) as there:
         post.assess(wrong, client=client)

@@ -179,7 +179,7 @@ def test_what_cannot_be_computed_is_refused():
     table = recode(clear)
     with pytest.raises(AnonbayesError, match="0 of 100"):
         ab.downcoding(table, lambda frame: recode(frame, l=2).reduced(), listed=0, draws=100)
-    with pytest.raises(AnonbayesError, match="not the release"):
+    with pytest.raises(AnonbayesError, match="does not give this release"):
         ab.downcoding(table, lambda frame: ab.anonymize.recode(
             frame, "ill", {"home": TREE}, k=4), cleartext=clear)  # fmt: skip
     anatomy = ab.anonymize.anatomy(clear, "ill", 2, seed=1)

@@ -230,7 +230,7 @@ def test_row_that_fits_no_released_row():
     people = pd.DataFrame({"x": list("aabd"), "s": list("uvuv")}, index=list("klmn"))
     with pytest.raises(TableError, match=r"Row 'n' .*fits no row of the release"):
         post.assess(people)
-    with pytest.raises(TableError, match="'u' in 3 rows of the cleartext and in 2"):
+    with pytest.raises(TableError, match="'u' in 3 rows of the cleartext but in 2"):
         post.assess(people.assign(s=list("uvuu")))
 
 

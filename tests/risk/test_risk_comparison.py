@@ -226,7 +226,7 @@ def test_both_ways_of_looking_side_by_side(risks):
     sure = (risk.rows["p_A"] >= 0.9) & (risk.rows["threatened_A"] > 0)
     assert f"The secrets of {sure.sum():,} people are guessed right" in inferred.finding
     nobody = risks["clinic_local"].wp29()[0]
-    assert nobody.finding == "No: everyone fits at least 4 rows of the release."
+    assert nobody.finding == "No: everyone matches at least 4 rows of the release."
 
 
 def test_candidates_are_the_rows_that_fit(risks):

@@ -166,7 +166,7 @@ def test_errors_are_those_of_small_files(engine, people, release, large, tmp_pat
         "'sexes'.",
     )
     colds = (people["ill"] == "cold").sum()
-    raises(people.assign(ill="flu"), f"'cold' in 0 rows of the cleartext and in {colds} of the")
+    raises(people.assign(ill="flu"), f"'cold' in 0 rows of the cleartext but in {colds} of the")
     file.write_text("age;sex;ill\n30;f\n")
     with pytest.raises(AnonbayesError, match="line 2: 2 cells where 3 are expected"):
         read(release, file, engine, large)
