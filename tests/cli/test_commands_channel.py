@@ -141,7 +141,9 @@ def test_matrices_of_files(run_json, run, refused, held, tmp_path):
     expected = 600 * 0.9 + 250 * 0.5
     assert abs((sent == "yes").sum() - expected) < 5 * np.sqrt(600 * 0.09 + 250 * 0.25)
     assert not run_json("channel", "describe", *own)["audits"]  # "yes" excludes c and d
-    assert "takes values from --matrix" in refused("channel", "describe", *own, "--values", "a,b")
+    assert "gets its values from --matrix" in refused(
+        "channel", "describe", *own, "--values", "a,b"
+    )
     (tmp_path / "p.csv").write_text("value;share\na;6\nb;2\nc;1\nd;1\n")
     own = ["-m", "invariant_pram", "--shares", "p.csv", "--epsilon", 3]
     (audit,) = run_json("channel", "describe", *own)["audits"]
@@ -187,7 +189,9 @@ def test_several_columns_under_one_budget(run_json, run, refused, tmp_path, how)
         assert line["lower"] - 1e-9 <= truth <= line["upper"] + 1e-9
     assert "--domain" in refused("channel", "estimate", "r.csv", *own)
     one = ["channel", "release", "two.csv", "--column", "sex", "--out", "x.csv", "-m", "rr"]
-    assert "--how is for several" in refused(*one, "--epsilon", 1, "--values", "f,m", "--how", how)
+    assert "--how applies to several" in refused(
+        *one, "--epsilon", 1, "--values", "f,m", "--how", how
+    )
 
 
 @pytest.mark.parametrize(
